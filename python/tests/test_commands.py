@@ -20,7 +20,7 @@ import pytest
 
 import torch_memviz
 from torch_memviz._binary import binary
-from torch_memviz._table import Answer, Answers
+from torch_memviz._table import SHOWN_ROWS, Answer, Answers, rows
 
 from .conftest import FIXTURES, fixture
 
@@ -112,19 +112,27 @@ def test_every_command_has_a_function() -> None:
 def test_an_answer_is_a_table(command: str) -> None:
     paths, options = QUESTIONS[command][0]
     answer: Answer = getattr(torch_memviz, command)(*paths, **options)
-    rows = answer.to_rows()
-    assert rows
-    header = subprocess.run(
-        [binary(), command, "--format=csv", *paths], capture_output=True, encoding="utf-8", check=False
-    )
-    assert list(rows[0]) == header.stdout.splitlines()[0].split(",")
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    line = [str(binary()), command, "--format=csv", *flags, *map(str, paths)]
+    said = subprocess.run(line, capture_output=True, encoding="utf-8", check=False).stdout
+    assert answer.to_rows()
+    assert answer.to_rows() == rows(said)
+
+
+@pytest.mark.parametrize("command", sorted(QUESTIONS))
+def test_a_notebook_shows_the_table_of_each_answer(command: str) -> None:
+    for paths, options in QUESTIONS[command]:
+        answer: Answer = getattr(torch_memviz, command)(*paths, **options)
+        shown = answer._repr_html_()
+        expected = min(len(answer.to_rows()), SHOWN_ROWS)
+        assert shown.count("<tr>") == (expected + 1 if expected else 0)
+        assert expected or shown == "<p>no rows</p>"
 
 
 def test_rows_of_a_peak_sum_to_it() -> None:
     answer = torch_memviz.peak(GPT, by="category")
-    rows = answer.to_rows()
     peak = answer.devices[0].peak.allocated_bytes
-    assert sum(row["bytes"] for row in rows if isinstance(row["bytes"], int)) == peak == 4_453_794_816
+    assert sum(row["bytes"] for row in answer.to_rows() if isinstance(row["bytes"], int)) == peak == 4_453_794_816
 
 
 def test_pandas_and_arrow_get_whole_numbers() -> None:
@@ -239,6 +247,17 @@ def test_an_answer_prints_what_the_command_does() -> None:
     assert "failed" in str(torch_memviz.check(GPT, max_peak="4GiB"))
 
 
+@pytest.mark.parametrize("command", sorted(QUESTIONS))
+def test_an_answer_has_a_picture_or_says_what_has_one(command: str) -> None:
+    paths, options = QUESTIONS[command][0]
+    answer: Answer = getattr(torch_memviz, command)(*paths, **options)
+    if "svg" in subprocess.run([binary(), command, "--help"], capture_output=True, encoding="utf-8").stdout:
+        assert answer.picture().svg.lstrip().startswith("<svg")
+    else:
+        with pytest.raises(torch_memviz.MemvizError, match=rf"found that of {command}: timeline\(\), flamegraph"):
+            answer.picture()
+
+
 def test_a_check_is_a_table() -> None:
     pytest.importorskip("pandas")
     frame = torch_memviz.check(GPT, LATER, max_peak="4GiB", max_reserved="5GiB").to_pandas()
@@ -250,13 +269,19 @@ def test_a_check_is_a_table() -> None:
 def test_an_answer_is_about_the_recording_that_was_read(tmp_path: Path) -> None:
     path = tmp_path / "run.pickle.gz"
     path.write_bytes(GPT.read_bytes())
-    answer = torch_memviz.peak(path)
-    rows = answer.to_rows()
-    path.write_bytes(LATER.read_bytes())
-    with pytest.raises(torch_memviz.MemvizError, match="found another one"):
-        answer.to_rows()
-    assert str(answer) == repr(answer)
-    assert rows == torch_memviz.peak(GPT).to_rows()
+    answer, drawn = torch_memviz.peak(path), torch_memviz.fragmentation(path)
+    assert repr(answer) == "<PeakAnswer, 19 rows: print() shows it, .to_rows() and .to_pandas() have its table>"
+    for held in (LATER.read_bytes(), None):
+        if held is None:
+            path.unlink()
+        else:
+            path.write_bytes(held)
+        # Its table came with it; its text and its picture did not.
+        assert answer.to_rows() == torch_memviz.peak(GPT).to_rows()
+        assert "<td>minigpt.py:28 forward</td>" in answer._repr_html_()
+        assert "found another one or none" in str(answer)
+        with pytest.raises(torch_memviz.MemvizError, match="found another one"):
+            drawn.picture()
 
 
 def test_what_recordings_are_given_as(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
-"""What the documentation says to write for torchtitan and torchtune, in their own training loops."""
+"""What the documentation says to write for libraries that train, in their own training loops."""
 
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,8 +101,9 @@ def test_what_torchtitan_records_itself(titan: TorchEnvironment, tmp_path: Path)
     assert torch_memviz.info(path).devices[0].baseline_bytes > 0
 
 
-#: A model, its optimizer and its data, as the page leaves them to the reader.
-BUILD = """
+#: What the page leaves to the reader, by its sections.
+BUILD = {
+    "accelerate": """
 import torch
 
 def build():
@@ -108,15 +111,88 @@ def build():
     loader = torch.utils.data.DataLoader(torch.zeros(64, 1024), batch_size=8)
     return model, torch.optim.AdamW(model.parameters()), loader
 
-"""
+""",
+    "TRL": """
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from trl import SFTConfig
+
+words = Tokenizer(models.WordLevel({"<pad>": 0, "<eos>": 1, "a": 2, "b": 3}, unk_token="<pad>"))
+words.pre_tokenizer = pre_tokenizers.Whitespace()
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", eos_token="<eos>")
+config = LlamaConfig(vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4)
+model = LlamaForCausalLM(config)
+dataset = Dataset.from_dict({"text": ["a b " * 20] * 64})
+args = SFTConfig("outputs", max_steps=8, report_to="none", save_strategy="no", bf16=False)
+
+""",
+    "FSDP2": """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(1024, 1024) for _ in range(4))
+
+    def forward(self, values):
+        for layer in self.layers:
+            values = layer(values)
+        return values
+
+build_model, batches = Model, torch.zeros(8, 8, 1024)
+
+""",
+    "DeepSpeed": """
+import torch
+
+model, dataset = torch.nn.Linear(1024, 1024), torch.utils.data.TensorDataset(torch.zeros(64, 1024))
+adam = {"type": "AdamW", "params": {"torch_adam": True}}
+config = {"train_micro_batch_size_per_gpu": 8, "zero_optimization": {"stage": 2}, "optimizer": adam}
+
+""",
+    "Ray Train": """
+import ray
+import torch
+
+def build_model():
+    return torch.nn.Linear(1024, 1024)
+
+def batches():
+    return torch.zeros(8, 8, 1024)
+
+ray.init(num_gpus=1, num_cpus=2, include_dashboard=False)
+
+""",
+}
+
+#: The library of each section, and what a launcher says to the only one of its processes.
+LIBRARIES = {"accelerate": "accelerate", "TRL": "trl", "FSDP2": "torch", "DeepSpeed": "deepspeed", "Ray Train": "ray"}
+ONE_RANK: dict[str, Any] = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
 
 
-def test_accelerate(torch: TorchEnvironment, tmp_path: Path) -> None:
-    if not torch.has("accelerate"):
-        pytest.skip("the environment has no accelerate")
-    (tmp_path / "train.py").write_text(BUILD + code("accelerate"), encoding="utf-8")
-    torch.run("train.py", cwd=tmp_path)
-    assert_first_steps(tmp_path / "accelerate.pickle")
+@pytest.mark.parametrize("section", sorted(BUILD))
+def test_a_section_of_the_page(section: str, torch: TorchEnvironment, tmp_path: Path) -> None:
+    if not torch.has(LIBRARIES[section]):
+        pytest.skip(f"the environment has no {LIBRARIES[section]}")
+    is_launched = section in ("FSDP2", "DeepSpeed")
+    text = BUILD[section] + code(section)
+    text = text.replace("/shared/", f"{tmp_path}/").replace("num_workers=8", "num_workers=1")
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    if is_launched:
+        torch.run("train.py", cwd=tmp_path, MASTER_PORT=str(free_port()), **ONE_RANK)
+    else:
+        torch.run("train.py", cwd=tmp_path)
+    [path] = tmp_path.glob("*.pickle")
+    assert path.stem.endswith("_rank0") == (is_launched or section == "Ray Train")
+    assert_first_steps(path)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def test_torchtune(tmp_path: Path) -> None:

@@ -104,21 +104,21 @@ def wheel(folder: Path, size: int) -> Path:
 
 
 def test_a_release_packs_the_binary_of_the_wheel(tmp_path: Path) -> None:
-    wheel(tmp_path, 12_000_000)
+    wheel(tmp_path, 16_000_000)
     done = release_step("Pack the binary", tmp_path, TARGET="x86_64-unknown-linux-gnu")
     assert done.returncode == 0, done.stderr
     with tarfile.open(tmp_path / "dist" / "memviz-v1.2.3-x86_64-unknown-linux-gnu.tar.gz") as archive:
         members = {Path(member.name).name: member for member in archive.getmembers() if member.isfile()}
     assert members.keys() == {"memviz", "README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"}
-    assert members["memviz"].size == 12_000_000
+    assert members["memviz"].size == 16_000_000
     assert members["memviz"].mode & 0o111 == 0o111
 
 
 def test_a_release_refuses_a_binary_that_is_too_large(tmp_path: Path) -> None:
-    wheel(tmp_path, 12_000_001)
+    wheel(tmp_path, 16_000_001)
     done = release_step("Pack the binary", tmp_path, TARGET="x86_64-unknown-linux-gnu")
     assert done.returncode == 1
-    assert "expected at most 12 MB, found 12000001 bytes" in done.stdout
+    assert "expected at most 16 MB, found 16000001 bytes" in done.stdout
 
 
 #: The source distribution of the Python package.

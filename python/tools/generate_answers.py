@@ -115,8 +115,11 @@ class Generator:
     def dataclass(self, definition: str) -> str:
         """An object."""
         schema = self.definitions[definition]
-        base = "(Answer)" if definition in self.roots.values() or self.variant(definition) else ""
-        lines = ["@dataclass(frozen=True, kw_only=True)", f"class {self.names[definition]}{base}:"]
+        is_answer = definition in self.roots.values()
+        base = "(Answer)" if is_answer or self.variant(definition) else ""
+        # All that an answer holds fills screens: what it says of itself is in its base.
+        options = "frozen=True, kw_only=True, repr=False" if is_answer else "frozen=True, kw_only=True"
+        lines = [f"@dataclass({options})", f"class {self.names[definition]}{base}:"]
         lines += indented(docstring(words(schema)))
         # Keys that may be left out come last, since they have a default.
         for field in sorted(self.fields(definition), key=lambda field: not field.required):

@@ -3,19 +3,27 @@
 # PyTorch's own. Tests of the recorder, the pytest plugin and the callbacks run there. Takes some GB below target/torch-envs.
 #
 #     python/tools/torch_env.sh --slim      2.11 without CUDA's libraries, over the stand-in of this project: less than a minute
+#     python/tools/torch_env.sh --recipes   the same, with what the recipes of the book train with: TRL, DeepSpeed, Ray, torchtune
 #     python/tools/torch_env.sh             2.11, with the libraries that have callbacks, and torchtune
 #     python/tools/torch_env.sh 2.1 2.15    other releases; torchtitan needs 2.15
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-if [ "${1:-}" = --slim ]; then
+if [ "${1:-}" = --slim ] || [ "${1:-}" = --recipes ]; then
     folder=${CARGO_TARGET_DIR:-target}/torch-envs/2.11
     "${PYTHON:-python3}" -m venv "$folder/venv"
     pip=("$folder/venv/bin/pip" install --quiet --disable-pip-version-check)
     "${pip[@]}" --no-deps 'torch==2.11.*' 'nvidia-cuda-nvrtc==13.0.*'
     python3 python/tools/slim_torch.py "$("$folder/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
-    # What is left of the requirements of torch, and the libraries that have callbacks.
-    exec "${pip[@]}" torch numpy transformers accelerate lightning ipython pytest pytest-xdist
+    # What is left of the requirements of torch, the libraries that have callbacks, and the trackers that have hooks.
+    "${pip[@]}" torch numpy transformers accelerate lightning ipython pytest pytest-xdist tensorboard mlflow-skinny wandb
+    if [ "$1" = --recipes ]; then
+        # The last torchtune, and the torchao that it was made for.
+        "${pip[@]}" trl datasets ray torchtune==0.6.1 torchao==0.10.0 setuptools wheel ninja py-cpuinfo
+        # It looks for PyTorch while it is built.
+        DS_BUILD_OPS=0 "${pip[@]}" --no-build-isolation deepspeed
+    fi
+    exit
 fi
 
 recorder=${MEMVIZ_RECORDER:-../shared/recorder}

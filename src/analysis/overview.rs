@@ -23,6 +23,7 @@ const ROOM_OF_SETTINGS: i64 = 25;
 /// The answers that belong into one report. Unless another instant is asked for, each device is looked at where its first
 /// request failed, or at its peak.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Overview {
     /// Number of rows asked for.
     pub top: Option<usize>,

@@ -42,7 +42,7 @@ impl Format for AnswerFormat {
     fn extensions(&self) -> &'static [&'static str] {
         match self {
             Self::Text => TEXT,
-            Self::Json => JSON,
+            Self::Json | Self::JsonAndCsv => JSON,
             Self::Csv => CSV,
             Self::Markdown => MARKDOWN,
         }
@@ -65,6 +65,7 @@ impl ValueEnum for RowsOrPicture {
             Self::Rows(AnswerFormat::Json),
             Self::Rows(AnswerFormat::Csv),
             Self::Rows(AnswerFormat::Markdown),
+            Self::Rows(AnswerFormat::JsonAndCsv),
             Self::Picture(PictureFormat::Svg),
             Self::Picture(PictureFormat::Png),
         ]

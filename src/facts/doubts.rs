@@ -9,6 +9,7 @@ use crate::replay::{Completeness, History, Metric, SegmentSpan, Track};
 
 /// Why a figure is not known exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Doubt {
     /// Nothing was allocated on any device, or recording was off: the file does not show which.
     NothingRecorded,

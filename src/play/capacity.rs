@@ -12,6 +12,7 @@ use crate::play::player::{Player, Setup};
 
 /// The capacities on which a program works, as far as known, in bytes that the allocator can use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Capacities {
     /// The lowest capacity on which it works; `None` if unknown. It may be known although `safe` is not.
     pub first: Option<u64>,

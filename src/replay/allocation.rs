@@ -12,6 +12,7 @@ pub(crate) const NO_ALLOCATION: u32 = u32::MAX;
 
 /// One allocation from request to return. Mirrors a `Block` of `CUDACachingAllocator` while it is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Allocation {
     /// Address.
     pub addr: u64,

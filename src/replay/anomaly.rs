@@ -97,6 +97,7 @@ pub struct Anomalies {
 
 /// One kind of anomaly in a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Anomaly {
     /// What contradicts what.
     pub kind: AnomalyKind,

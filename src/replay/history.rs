@@ -10,6 +10,7 @@ use std::ops::Range;
 
 /// A reserved range and its lifetime: a segment, or a mapped part of an expandable one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SegmentSpan {
     /// First address.
     pub addr: u64,
@@ -43,6 +44,7 @@ impl SegmentSpan {
 
 /// Where a baseline allocation was made, as far as the final segments tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BaselineOrigin {
     /// Stack of the allocation; empty when the file does not have it.
     pub stack: StackId,
@@ -58,6 +60,7 @@ pub struct BaselineOrigin {
 /// How much of a device's past the recording holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts, each shown on its own")]
+#[non_exhaustive]
 pub struct Completeness {
     /// The recording has no entry for this device: only the final state is known.
     pub no_entries: bool,

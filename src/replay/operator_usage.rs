@@ -5,6 +5,7 @@ pub const NO_OPERATOR: &str = "(no operator)";
 
 /// Memory that passed through one operator while the trace was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Usage {
     /// Bytes allocated minus bytes freed, by the operator and everything it called.
     pub increase: i64,
@@ -37,6 +38,7 @@ impl Usage {
 
 /// One operator on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OperatorUsage {
     /// Name of the operator, or [`NO_OPERATOR`].
     pub name: String,

@@ -8,6 +8,7 @@ use crate::model::{Action, DeviceId, EntryContext, Segment, Snapshot, StackId};
 
 /// What a recording holds of one device. Entries are counted within the device's trace, from 0.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Track<'a> {
     /// The recording.
     pub snapshot: &'a Snapshot,

@@ -10,6 +10,7 @@ use std::collections::HashSet;
 
 /// One answer about one input.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SavedAnswer {
     /// The input, as it was named then.
     pub path: String,
@@ -19,6 +20,7 @@ pub struct SavedAnswer {
 
 /// One device of it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SavedDevice {
     /// The device.
     pub device: DeviceId,

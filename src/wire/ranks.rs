@@ -36,6 +36,7 @@ impl RankLine {
 /// A rank on one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct RankSummary {
     /// The recording, as it was named where it was summarised.
     pub path: String,
@@ -88,6 +89,7 @@ pub struct RankSummary {
 /// What a site holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct TopRow {
     /// The site.
     pub label: String,
@@ -103,6 +105,7 @@ pub struct TopRow {
 /// A rank without memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct EmptyRank {
     /// The recording.
     pub path: String,
@@ -115,6 +118,7 @@ pub struct EmptyRank {
 /// An input that could not be analyzed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct FailedInput {
     /// The input.
     pub path: String,
@@ -125,6 +129,7 @@ pub struct FailedInput {
 /// A file that is none of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct SkippedInput {
     /// The file.
     pub path: String,
@@ -134,6 +139,7 @@ pub struct SkippedInput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum RankSource {
     /// From the recording itself: `distributedInfo` of a profiler trace.
     Recorded,
@@ -147,6 +153,7 @@ pub enum RankSource {
 /// of one program then have the same ones in their samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct CodeSample {
     /// Number of lines.
     pub lines: u64,

@@ -1,6 +1,7 @@
 //! The name of the output file decides the format, and nothing else is written under it.
 
 use crate::support::{fixture, memviz};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -32,6 +33,21 @@ fn names_decide_the_format() {
         assert_eq!(text, memviz(&[command, &tiny, "--format", format]).stdout, "{command} {name}");
         assert!(run.stderr.starts_with(&format!("wrote {path}, ")), "{:?}", run.stderr);
         assert_eq!(memviz(&[command, &tiny, "-o", path, "--force", "-q"]).stderr, "");
+    }
+}
+
+#[test]
+fn a_table_comes_behind_its_answer() {
+    for arguments in [
+        vec!["peak", &fixture("gpt_train"), "--each", "phase"],
+        vec!["simulate", &fixture("oom")],
+        vec!["ranks", "fixtures/snapshots/ranks8"],
+    ] {
+        let in_format = |format| memviz(&[&arguments[..], &["--format", format]].concat()).stdout;
+        let both = in_format("json+csv");
+        let table = both.strip_prefix(&in_format("json")).expect("the answer comes first");
+        let table: BTreeMap<String, String> = serde_json::from_str(table).unwrap();
+        assert_eq!(table, BTreeMap::from([("csv".to_owned(), in_format("csv"))]), "{arguments:?}");
     }
 }
 

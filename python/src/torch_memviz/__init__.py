@@ -26,7 +26,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import answers
+    from . import answers, hooks
     from ._binary import binary
     from ._commands import (
         check,
@@ -105,6 +105,7 @@ __all__ = [
     "fit",
     "flamegraph",
     "fragmentation",
+    "hooks",
     "info",
     "leaks",
     "load_ipython_extension",
@@ -127,8 +128,8 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for."""
     if name == "__version__":
         value: Any = importlib.import_module("importlib.metadata").version("torch-memviz")
-    elif name == "answers":
-        value = importlib.import_module(f"{__name__}.answers")
+    elif name in ("answers", "hooks"):
+        value = importlib.import_module(f"{__name__}.{name}")
     elif name in _MODULES:
         value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     else:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound=Answer)
 
+#: The format of an answer with its table, both of one reading.
+WITH_ROWS = "json+csv"
+
 #: What these functions decide themselves.
 OURS = ("format", "output", "o")
 
@@ -116,9 +119,9 @@ def view(path: Input, **options: Unpack[_options.ViewOptions]) -> Page:
 def _answer(kind: type[A], command: str, inputs: Sequence[Input], options: Any) -> A:
     source = Source.of(inputs)
     words = [command, *_words(source.paths, options)]
-    [value] = _objects(_asked(with_format(words, "json"), source))
+    [value], csv = _objects(_asked(with_format(words, WITH_ROWS), source))
     answer = cast(A, decode(kind, value))
-    asked(answer, words, source)
+    asked(answer, words, source, csv)
     return answer
 
 
@@ -128,9 +131,11 @@ def _lines(
     source = Source.of(inputs)
     words = [command, *_words(source.paths, options)]
     # What one recording comes to is an answer, and an exit code as well.
-    text = _asked(with_format(words, "json"), source, accepted=(0, 1, 2))
-    answer = answer_kind(decode(kind, value) for value in _objects(text))
-    asked(answer, words, source)
+    has_rows = answer_kind is not Outcomes
+    text = _asked(with_format(words, WITH_ROWS if has_rows else "json"), source, accepted=(0, 1, 2))
+    values, csv = _objects(text)
+    answer = answer_kind(decode(kind, value) for value in values)
+    asked(answer, words, source, csv)
     return answer
 
 
@@ -147,17 +152,20 @@ def _asked(words: Sequence[str], source: Source, accepted: Sequence[int] = ()) -
         raise in_python(error, words[0], source.paths) from None
 
 
-def _objects(text: str) -> list[Any]:
-    """The objects of an answer, one behind the other."""
-    values, decoder = [], json.JSONDecoder()
+def _objects(text: str) -> tuple[list[Any], str | None]:
+    """The objects of an answer, one behind the other, and the table behind them."""
+    values: list[Any] = []
+    decoder = json.JSONDecoder()
     while text := text.lstrip():
         value, end = decoder.raw_decode(text)
+        text = text[end:]
+        if value.keys() == {"csv"}:
+            return values, value["csv"]
         version = value.get("schema_version")
         if version != answers.SCHEMA_VERSION:
             raise MemvizError(f"expected answers of version {answers.SCHEMA_VERSION}, found {version}")
         values.append(value)
-        text = text[end:]
-    return values
+    return values, None
 
 
 def _words(paths: Sequence[str], options: dict[str, Any]) -> list[str]:

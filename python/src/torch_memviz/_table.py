@@ -28,21 +28,29 @@ SHOWN_ROWS = 20
 LONG = ("stack", "complete_history", "anomalies", "by", "metric", "entry", "bound")
 
 
+#: Commands that answer in words and rows alone.
+WITHOUT_PICTURE = ("triage", "info", "peak", "oom", "leaks", "check")
+
+
 class Answer:
     """What a command answered, and how to have it as text, as a table or as a picture."""
 
-    #: The command line that made it, without the format; None where it was read from a file.
+    #: The command line that made it, without the format; None where it is a part of another answer.
     _asked: Sequence[str] | None = None
     #: What it is about.
     _source: Source | None = None
+    #: Its table, which came with it.
+    _csv: str | None = None
 
     def to_rows(self) -> list[dict[str, Cell]]:
         """Give the answer as rows, the columns being those of the command's `--format csv`.
 
         Raises:
-            MemvizError: when the command has no rows, or the recording is another one by now.
+            MemvizError: when this is a part of another answer, which has the rows.
         """
-        return rows(self._as("csv"))
+        if self._csv is None:
+            raise MemvizError("expected the answer of a command, found a part of one: the whole has the rows")
+        return rows(self._csv)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Give the rows as a data frame of pandas, which has to be installed."""
@@ -62,25 +70,33 @@ class Answer:
         Raises:
             MemvizError: when the command has no picture, or the recording is another one by now.
         """
+        if self._asked is not None and self._asked[0] in WITHOUT_PICTURE:
+            others = "timeline(), flamegraph() and report() draw the recording"
+            raise MemvizError(f"expected an answer that has a picture, found that of {self._asked[0]}: {others}")
         return Picture(self._as("svg"))
 
     def __str__(self) -> str:
         """Give what the command prints."""
         try:
             return self._as("text").rstrip("\n")
-        except (MemvizError, OSError):
-            return repr(self)
+        except MemvizError as error:
+            return f"{self!r}\n{error}"
+
+    def __repr__(self) -> str:
+        """Say what it is: all that it holds fills screens."""
+        count = f", {len(rows(self._csv))} rows" if self._csv is not None else ""
+        return f"<{type(self).__name__}{count}: print() shows it, .to_rows() and .to_pandas() have its table>"
 
     def _repr_html_(self) -> str:
         try:
             return as_html(self.to_rows())
-        except (MemvizError, OSError):
+        except MemvizError:
             return f"<pre>{html.escape(str(self))}</pre>"
 
     def _as(self, name: str) -> str:
         """The answer in another format, about the very recording that this one is about."""
         if self._asked is None or self._source is None:
-            raise MemvizError("expected an answer of a command that was run here, found one that was read")
+            raise MemvizError("expected the answer of a command, found a part of one")
         self._source.check()
         # That a budget is exceeded is an answer, too.
         return run(with_format(self._asked, name), accepted=(0, 1, 2))
@@ -116,15 +132,18 @@ def with_format(command: Sequence[str], name: str) -> list[str]:
     return [command[0], f"--format={name}", *command[1:]]
 
 
-def asked(answer: Answer, command: Sequence[str], source: Source) -> None:
-    """Remember how an answer was asked for. Answers are frozen for those who get them."""
+def asked(answer: Answer, command: Sequence[str], source: Source, csv: str | None = None) -> None:
+    """Remember how an answer was asked for, and its table. Answers are frozen for those who get them."""
     object.__setattr__(answer, "_asked", command)
     object.__setattr__(answer, "_source", source)
+    object.__setattr__(answer, "_csv", csv)
 
 
 def as_html(table: list[dict[str, Cell]]) -> str:
     """Rows as a table of HTML, with sizes for people."""
-    columns = [name for name in table[0] if name not in LONG] if table else []
+    if not table:
+        return "<p>no rows</p>"
+    columns = [name for name in table[0] if name not in LONG]
     columns = [name for name in columns if any(row[name] is not None for row in table)]
     head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
     body = "".join(

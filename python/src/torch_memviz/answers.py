@@ -417,7 +417,7 @@ class CheckSite:
     """A stack that leads there, innermost frame first."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CheckpointAnswer(Answer):
     """What every answer starts with."""
 
@@ -699,7 +699,7 @@ class DeviceComparison:
     """
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DiffAnswer(Answer):
     """The whole answer of `memviz diff`."""
 
@@ -1138,7 +1138,7 @@ class FindingRow:
     """The same in words."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class FitAnswer(Answer):
     """The whole answer of `memviz fit`."""
 
@@ -1528,7 +1528,7 @@ Format = Literal[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class FragmentationAnswer(Answer):
     """What every answer starts with."""
 
@@ -1733,7 +1733,7 @@ GroupBy = Literal[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class InfoAnswer(Answer):
     """`memviz info`: the head with what concerns the file as a whole."""
 
@@ -1940,7 +1940,7 @@ class Leak:
     """What the group does."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class LeaksAnswer(Answer):
     """What every answer starts with."""
 
@@ -2150,7 +2150,7 @@ class Oldest:
     """The step, counted from 1, that allocated it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class OomAnswer(Answer):
     """What every answer starts with."""
 
@@ -2340,7 +2340,7 @@ class OverTime:
     """Time of that entry since the epoch; null where the file has no times."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PeakAnswer(Answer):
     """What every answer starts with."""
 
@@ -3232,7 +3232,7 @@ class Settings:
     """`per_process_memory_fraction`; left out where it is not set in the string."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SimulateAnswer(Answer):
     """What every answer starts with."""
 
@@ -3430,7 +3430,7 @@ class TopRow:
     """Whether the label is inferred rather than recorded. Left out when it is not, so that summaries stay small."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TriageAnswer(Answer):
     """What every answer starts with."""
 

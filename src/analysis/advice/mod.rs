@@ -120,6 +120,7 @@ impl Story {
 
 /// A line of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CodeLine {
     /// The label in all answers: `train.py:58 main`.
     pub label: String,
@@ -135,6 +136,7 @@ pub struct CodeLine {
 
 /// Something to change.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Advice {
     /// The mistake.
     pub story: Story,
@@ -154,6 +156,7 @@ pub struct Advice {
 
 /// Several changes of a list, combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Together {
     /// Their places in the list, counted from 0.
     pub places: Vec<usize>,

@@ -129,6 +129,7 @@ pub fn at_most_all(text: &str) -> Result<Percent> {
 
 /// The most that sites may hold together.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SiteLimit {
     /// Which sites: those whose label, or a frame of whose stack, matches.
     pub pattern: Regex,
@@ -158,6 +159,7 @@ impl FromStr for SiteLimit {
 
 /// The most that may be left behind between two instants.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ResidueLimit {
     /// The instants as they were written: `A..B`.
     pub between: String,

@@ -15,6 +15,7 @@ use std::collections::HashMap;
 
 /// The sites behind an exceeded budget, those with most first.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Culprits {
     /// What their bytes are.
     pub basis: Basis,
@@ -44,6 +45,7 @@ pub enum Basis {
 
 /// One site.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Culprit {
     /// The site: `file.py:line function`.
     pub label: String,
@@ -59,6 +61,7 @@ pub struct Culprit {
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Location {
     /// The file, as recorded.
     pub file: String,

@@ -10,6 +10,7 @@ use crate::wire::answers::{SavedAnswer, SavedDevice};
 
 /// An earlier recording, reduced to what is compared.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct EarlierRun {
     /// Its devices.
     pub devices: Vec<EarlierDevice>,
@@ -17,6 +18,7 @@ pub struct EarlierRun {
 
 /// One device of it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct EarlierDevice {
     /// The device.
     pub device: DeviceId,

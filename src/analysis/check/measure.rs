@@ -5,6 +5,7 @@ use crate::replay::{Metric, Track};
 
 /// A figure in bytes as far as it is known; exact where both bounds are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Measured {
     /// It is not less than that.
     pub at_least: Option<u64>,

@@ -39,6 +39,7 @@ setters!(CheckOptions { budgets: Vec<Budgets>, top: usize });
 
 /// The answer for one recording.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct CheckReport {
     /// The devices that budgets are about.
     pub devices: Vec<CheckedDevice>,

@@ -8,6 +8,7 @@ use crate::model::DeviceId;
 
 /// What was measured on a device, whatever is limited.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CheckedDevice {
     /// Its peak and what holds it.
     pub peak: DevicePeak,
@@ -19,6 +20,7 @@ pub struct CheckedDevice {
 
 /// One budget on one device.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Check {
     /// [`super::Budgets::name`].
     pub budget: Option<String>,
@@ -45,6 +47,7 @@ pub struct Check {
 
 /// What a budget limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CheckKind {
     /// [`super::Budgets::max_peak`].
     MaxPeak,

@@ -39,6 +39,7 @@ pub struct Candidate {
 
 /// Some of the calls of a pass checkpointed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EveryNth {
     /// The first call and every N-th after it.
     pub every: usize,

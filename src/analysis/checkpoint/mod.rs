@@ -58,6 +58,7 @@ setters!(CheckpointOptions {
 
 /// What checkpointing would do on one device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceCheckpoint {
     /// Device.
     pub device: DeviceId,
@@ -109,6 +110,7 @@ pub struct DeviceCheckpoint {
 
 /// What checkpointing would do on all devices.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct CheckpointReport {
     /// The devices asked for, in order.
     pub devices: Vec<DeviceCheckpoint>,

@@ -10,6 +10,7 @@ use crate::replay::{History, Instant, Metric};
 
 /// A peak in the optimizer's step, by when its blocks were made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OptimizerPeak {
     /// What the optimizer made and frees before its step ends.
     pub temporary_bytes: u64,

@@ -16,6 +16,7 @@ const ROWS: usize = 5;
 
 /// The highest point that is left.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct RemainingPeak {
     /// Where it is in the recorded history.
     pub moment: Moment,

@@ -15,6 +15,7 @@ use rayon::prelude::*;
 
 /// One of two recordings.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct DiffInput {
     /// What kind of file it is.
     pub format: Format,
@@ -28,6 +29,7 @@ pub struct DiffInput {
 
 /// A device of one of them.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DiffInputDevice {
     /// The instant looked at, and what holds the memory there; all rows.
     pub peak: DevicePeak,

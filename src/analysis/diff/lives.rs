@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 
 /// Some blocks; segments for [`Metric::Reserved`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Share {
     /// Their bytes.
     pub bytes: u64,
@@ -35,6 +36,7 @@ impl Share {
 
 /// What became of blocks from one instant to a later one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Lives {
     /// There at the later one only.
     pub born: Share,

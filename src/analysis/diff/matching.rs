@@ -12,6 +12,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// A row's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Name<'a> {
     /// Its label.
     pub label: &'a str,
@@ -21,6 +22,7 @@ pub struct Name<'a> {
 
 /// A row of either side, or of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Match {
     /// Its index in the base; `None` for a new row.
     pub base: Option<usize>,
@@ -70,6 +72,7 @@ fn distinct<'a>(by: GroupBy, rows: &[Name<'a>]) -> IndexSet<&'a str> {
 
 /// A place in a program, as labels name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CodePlace<'a> {
     /// The file, shortened as in labels; where names are ambiguous, its whole path.
     pub file: &'a str,

@@ -25,6 +25,7 @@ pub enum Align {
 
 /// All devices of a comparison.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Overlay {
     /// In the order of [`DiffReport::devices`].
     pub devices: Vec<DeviceOverlay>,
@@ -32,6 +33,7 @@ pub struct Overlay {
 
 /// One device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceOverlay {
     /// What the x axis shows.
     pub align: Align,
@@ -49,6 +51,7 @@ pub struct DeviceOverlay {
 
 /// Memory of one side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Curve {
     /// The highest value of the metric in each column, from the first to the one that the recording ends in.
     pub highest: Vec<i64>,

@@ -6,6 +6,7 @@ use crate::replay::Instant;
 
 /// The first requests that differ, in size or in whether they failed; none where a side ends earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Parting {
     /// Number of requests before it that are alike.
     pub alike: usize,
@@ -17,6 +18,7 @@ pub struct Parting {
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Asked {
     /// The instant after it.
     pub instant: Instant,

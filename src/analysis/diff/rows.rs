@@ -41,6 +41,7 @@ impl Fate {
 
 /// Bytes of one group on both sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DiffRow {
     /// The group, as the second recording names it; as the base does, where it has vanished.
     pub label: String,
@@ -102,6 +103,7 @@ impl DiffRow {
 
 /// Rows with the same bytes and blocks on both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unchanged {
     /// Their number.
     pub rows: usize,

@@ -5,6 +5,7 @@ use indexmap::IndexMap;
 
 /// A setting with two values.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SettingDiff {
     /// Its name, as in the snapshot.
     pub name: String,

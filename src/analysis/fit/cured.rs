@@ -7,6 +7,7 @@ use crate::play::plans::{DevicePlans, Goal, PlanOptions, PlanReport};
 
 /// What makes a program fit.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct FitPlans {
     /// Settings and changes, for each device.
     pub plans: PlanReport,
@@ -21,6 +22,7 @@ pub const FIRST: usize = 3;
 
 /// Several cures at once.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FitTogether {
     /// Which cures, and what they save.
     pub cures: Together,
@@ -30,6 +32,7 @@ pub struct FitTogether {
 
 /// The cure of a known mistake.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FitCure {
     /// The mistake and its cure, as other commands give it.
     pub advice: Advice,

@@ -89,6 +89,7 @@ pub struct FitInput<'a> {
 
 /// A recorded run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Measured {
     /// Its number.
     pub value: u64,
@@ -102,6 +103,7 @@ pub struct Measured {
 
 /// The largest recorded number, predicted from the smaller ones.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Check {
     /// What is predicted.
     pub predicted: Prediction,
@@ -111,6 +113,7 @@ pub struct Check {
 
 /// Where two runs differ first, when they do not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Mismatch {
     /// The numbers of both.
     pub values: (u64, u64),
@@ -122,6 +125,7 @@ pub struct Mismatch {
 
 /// Why nothing is predicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refusal {
     /// A recording, by its number, cannot be played.
     NotPlayed(u64, &'static str),
@@ -141,6 +145,7 @@ pub enum Refusal {
 
 /// One device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceFit {
     /// Device.
     pub device: DeviceId,
@@ -185,6 +190,7 @@ impl DeviceFit {
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct FitReport {
     /// What the number is called.
     pub parameter: String,

@@ -24,6 +24,7 @@ fn differ(one: u64, other: u64, thousandths: u64) -> bool {
 
 /// A program at a number.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Prediction {
     /// The number.
     pub value: u64,
@@ -54,6 +55,7 @@ impl Prediction {
 
 /// What keeps a prediction from being sure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Doubt {
     /// A run was recorded at 1: copies and broadcasts vanish there.
     BaseOfOne,

@@ -41,6 +41,7 @@ pub struct Scaling {
 
 /// How well two runs match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Matching {
     /// Requests that are in both.
     pub matched: u64,

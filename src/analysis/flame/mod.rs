@@ -38,6 +38,7 @@ setters!(FlameOptions { peak: PeakOptions, all_frames: bool, split: Option<Group
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct FlameReport {
     /// The devices asked for, in order.
     pub devices: Vec<DeviceFlame>,
@@ -47,6 +48,7 @@ pub struct FlameReport {
 
 /// One device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceFlame {
     /// The instant, and what holds the memory there by stack.
     pub peak: DevicePeak,
@@ -56,6 +58,7 @@ pub struct DeviceFlame {
 
 /// A frame below its callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FlameNode {
     /// `file.py:line function`; the group for blocks without frames. Shared: one frame is a node below each of its callers.
     pub label: Arc<str>,

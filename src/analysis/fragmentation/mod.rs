@@ -58,6 +58,7 @@ setters!(FragmentationOptions {
 
 /// Segments whose free blocks can serve the same requests: the allocator never mixes these.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PoolFragmentation {
     /// Blocks of up to 1 MiB, or larger ones.
     pub segment_type: SegmentType,
@@ -77,6 +78,7 @@ pub struct PoolFragmentation {
 
 /// A segment and how it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SegmentFragmentation {
     /// The segment.
     pub segment: SegmentLayout,
@@ -88,6 +90,7 @@ pub struct SegmentFragmentation {
 
 /// One device at an instant.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceFragmentation {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
@@ -136,6 +139,7 @@ pub struct DeviceFragmentation {
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct FragmentationReport {
     /// The devices asked for, in order.
     pub devices: Vec<DeviceFragmentation>,

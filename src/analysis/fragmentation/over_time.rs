@@ -8,6 +8,7 @@ use crate::replay::{History, Instant, Track};
 
 /// The figures at one instant of a series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OverTimeRow {
     /// Where it lies.
     pub moment: Moment,
@@ -17,6 +18,7 @@ pub struct OverTimeRow {
 
 /// An instant and how much was inactive there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MostInactive {
     /// First instant at which it is that much.
     pub instant: Instant,

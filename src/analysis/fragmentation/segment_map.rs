@@ -17,6 +17,7 @@ use std::collections::HashMap;
 
 /// The segments of all devices.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct SegmentMapReport {
     /// The devices asked for, in order.
     pub devices: Vec<DeviceSegmentMap>,
@@ -26,6 +27,7 @@ pub struct SegmentMapReport {
 
 /// The segments of one device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceSegmentMap {
     /// The instant, and what holds the memory there; all rows.
     pub peak: DevicePeak,

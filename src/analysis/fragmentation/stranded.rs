@@ -16,6 +16,7 @@ const LEAST_PART: u64 = 8;
 
 /// The free memory of a stream or pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stranded {
     /// Its stream.
     pub stream: u64,

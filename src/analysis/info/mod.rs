@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 /// One device of a recording.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceInfo {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,
@@ -78,6 +79,7 @@ impl DeviceInfo {
 
 /// Ranges of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AnnotationSummary {
     /// Name of the ranges.
     pub name: String,
@@ -91,6 +93,7 @@ pub struct AnnotationSummary {
 
 /// What is in the file.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct InfoReport {
     /// Devices with data.
     pub devices: Vec<DeviceInfo>,

@@ -30,6 +30,7 @@ const MAY_FALL: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Verdict {
     /// Step after step leaves blocks behind that nothing frees until the end of the recording.
     Leak,
@@ -54,6 +55,7 @@ impl Verdict {
 /// How much a group of blocks grows per step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Rate {
     /// Bytes that the program asks for, rounded to the nearest.
     #[serde(rename = "bytes_per_step")]

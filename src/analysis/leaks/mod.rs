@@ -58,6 +58,7 @@ setters!(LeakOptions {
 
 /// A group of blocks that grows, or has grown.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct LeakRow {
     /// The group.
     pub label: String,
@@ -82,6 +83,7 @@ pub struct LeakRow {
 
 /// Where a block that is still there was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Oldest {
     /// Its alloc entry, counted within the device's trace; `None` for blocks from before the recording.
     pub entry: Option<u32>,
@@ -93,6 +95,7 @@ pub struct Oldest {
 
 /// What is allocated when a step ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StepEnd {
     /// The step, counted from 1.
     pub step: usize,
@@ -104,6 +107,7 @@ pub struct StepEnd {
 
 /// When the device is full, if growth goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Projection {
     /// Bytes that the program can have.
     pub capacity_bytes: u64,
@@ -117,6 +121,7 @@ pub struct Projection {
 
 /// One device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceLeaks {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
@@ -152,6 +157,7 @@ pub struct DeviceLeaks {
 
 /// Leaks of all devices.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct LeakReport {
     /// The devices asked for, in order.
     pub devices: Vec<DeviceLeaks>,

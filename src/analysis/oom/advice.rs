@@ -29,6 +29,7 @@ pub enum Fit {
 
 /// Something that would have helped, or that would not although it is often recommended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Advice {
     /// Going without blocks that come and go: those of sites most of whose earlier blocks were freed again.
     FreeSites {

@@ -12,6 +12,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Cause {
     /// What the device had free and every inactive byte together would not have been enough.
     Capacity,
@@ -40,6 +41,7 @@ impl Cause {
 
 /// A figure that shows the cause.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Symptom {
     /// Device free and inactive bytes together are less than what was needed.
     NotEnough {
@@ -126,6 +128,7 @@ pub enum Symptom {
 
 /// The most that the process and the free memory of the device ever came to, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KnownCapacity {
     /// Bytes: at an `oom` entry reserved and device free together, elsewhere reserved alone.
     pub bytes: u64,

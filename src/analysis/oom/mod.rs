@@ -78,6 +78,7 @@ setters!(OomOptions {
 
 /// A failed request.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Oom {
     /// Where it happened.
     pub moment: Moment,
@@ -105,6 +106,7 @@ pub struct Oom {
 
 /// One device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceOoms {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
@@ -137,6 +139,7 @@ pub struct DeviceOoms {
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct OomReport {
     /// The devices asked for, in order.
     pub devices: Vec<DeviceOoms>,

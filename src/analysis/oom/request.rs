@@ -14,6 +14,7 @@ const SAME_SIZE_SITES: usize = 3;
 
 /// A request as the `oom` entry records it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Request {
     /// Bytes of the block that was wanted: what the caller asked for, rounded up.
     pub bytes: u64,
@@ -128,6 +129,7 @@ fn same_size(track: Track<'_>, sites: &Sites<'_>, layout: &Layout, bytes: u64) -
 
 /// What the allocator gave back to the driver right before an `oom` entry, to try once more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Retry {
     /// Number of segments or mapped ranges.
     pub segments: u64,
@@ -159,6 +161,7 @@ impl Retry {
 
 /// The segments whose free blocks could have served a request: those of its pool and stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Serving {
     /// Sums over them.
     pub figures: Figures,

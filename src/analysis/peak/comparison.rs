@@ -16,6 +16,7 @@ pub const ROWS: usize = 3;
 
 /// A device at its peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceShare {
     /// The device.
     pub device: DeviceId,
@@ -29,6 +30,7 @@ pub struct DeviceShare {
 
 /// A group on all devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupShares {
     /// The group.
     pub label: String,
@@ -40,6 +42,7 @@ pub struct GroupShares {
 
 /// CUDA devices of one recording that differ, each at its own peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Comparison {
     /// The counter that is compared.
     pub metric: Metric,

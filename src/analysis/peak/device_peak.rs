@@ -57,6 +57,7 @@ setters!(PeakOptions {
 
 /// One device at its peak.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DevicePeak {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,

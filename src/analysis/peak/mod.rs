@@ -13,6 +13,7 @@ use comparison::Comparison;
 
 /// Peaks of all devices.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct PeakReport {
     /// The devices asked for, in order.
     pub devices: Vec<DevicePeak>,

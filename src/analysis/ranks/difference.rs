@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 /// One row of a difference. A rank that does not list the site may hold some of it among its other ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DifferenceRow {
     /// The site.
     pub label: String,
@@ -25,6 +26,7 @@ pub struct DifferenceRow {
 
 /// What a rank holds at its peak, against another one. The rows sum to the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Difference {
     /// Row of the rank that it is compared with.
     pub reference: usize,

@@ -55,6 +55,7 @@ impl MemoryKind {
 
 /// A figure of a rank that is compared with the other ranks'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Figure {
     /// The maximum of a metric.
     Maximum(Metric),
@@ -96,6 +97,7 @@ impl Figure {
 
 /// Ranks that are compared with each other.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Group {
     /// What kind of memory it is.
     pub memory: MemoryKind,
@@ -111,6 +113,7 @@ pub struct Group {
 
 /// A maximum of one rank that is far from what the other ranks have.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Outlier {
     /// Index of the row in [`RanksReport::lines`].
     pub row: usize,
@@ -130,6 +133,7 @@ pub struct Outlier {
 
 /// Several files for one rank and device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Duplicate {
     /// The rank.
     pub rank: u64,
@@ -141,6 +145,7 @@ pub struct Duplicate {
 
 /// Everything about the ranks of a run.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct RanksReport {
     /// The metric that is attributed.
     pub metric: Metric,

@@ -4,6 +4,7 @@ use crate::wire::ranks::RankSource;
 
 /// A rank's number and where it is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RankNumber {
     /// The number.
     pub rank: u64,

@@ -20,6 +20,7 @@ const MAX_PROGRAMS: usize = 64;
 
 /// What recordings are to each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Relation {
     /// Ranks of one run, as far as is known.
     #[default]

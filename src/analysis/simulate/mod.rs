@@ -49,6 +49,7 @@ setters!(SimulateOptions {
 
 /// One device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceSimulation {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
@@ -105,6 +106,7 @@ impl DeviceSimulation {
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct SimulateReport {
     /// The devices asked for, in order.
     pub devices: Vec<DeviceSimulation>,

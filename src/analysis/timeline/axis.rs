@@ -8,6 +8,7 @@ use super::parts::XAxis;
 /// The part of the program between its first and its last step takes most of the columns: what comes before it at most a
 /// tenth of them, what comes after it an eighth. Where nothing happens for long, the axis is folded.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Axis {
     /// What x counts.
     pub counts: XAxis,
@@ -17,6 +18,7 @@ pub struct Axis {
 
 /// A part of the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Period {
     /// First x.
     pub from: i64,

@@ -60,6 +60,7 @@ setters!(TimelineOptions { peak: PeakOptions, axis: XAxis, columns: usize, inact
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct TimelineReport {
     /// The devices asked for, in order.
     pub devices: Vec<DeviceTimeline>,
@@ -69,6 +70,7 @@ pub struct TimelineReport {
 
 /// One device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceTimeline {
     /// The instant that is looked at, and what holds the memory there; all rows. It is the first failed request within
     /// the window, else the peak.
@@ -95,6 +97,7 @@ pub struct DeviceTimeline {
 
 /// A whole run.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Run {
     /// From x to columns; the same for all devices.
     pub axis: Axis,

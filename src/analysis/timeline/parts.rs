@@ -26,6 +26,7 @@ pub const LEAKS: &str = "(leaks)";
 
 /// A sample: the instant within a period of the x axis at which memory is highest, so that no peak is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Column {
     /// The instant; that of the column before when nothing happens in this one.
     pub instant: Instant,
@@ -38,6 +39,7 @@ pub struct Column {
 /// Bytes of a group over time; of all groups of a category without a band of their own, where the label is
 /// [`crate::facts::grouping::attribution::OTHER`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Band {
     /// The group, as in the rows of [`super::DeviceTimeline::peak`].
     pub label: String,
@@ -59,6 +61,7 @@ pub struct Band {
 
 /// A failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OomMark {
     /// Where it is on the x axis.
     pub x: i64,
@@ -98,6 +101,7 @@ impl OomMark {
 
 /// A `record_function` range on the x axis, cut at the ends of what is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ribbon {
     /// Its name.
     pub label: String,

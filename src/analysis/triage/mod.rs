@@ -41,6 +41,7 @@ setters!(TriageOptions { inference: Inference, devices: Vec<DeviceId>, plays: Pl
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct TriageReport {
     /// The devices asked for, in order, each at its first failed request or at its peak of allocated bytes.
     pub devices: Vec<DeviceTriage>,
@@ -52,6 +53,7 @@ pub struct TriageReport {
 
 /// One device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceTriage {
     /// The instant looked at, and what holds the memory there by site, [`SITES`] of them.
     pub peak: DevicePeak,
@@ -71,6 +73,7 @@ pub struct DeviceTriage {
 
 /// Why there is nothing to change in a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Nothing {
     /// So many bytes of all are weights.
     Weights {
@@ -103,6 +106,7 @@ pub enum Nothing {
 
 /// A failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
     /// Bytes of the block that was wanted.
     pub requested: u64,
@@ -120,6 +124,7 @@ pub struct Failure {
 
 /// What a program was doing at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct During {
     /// The part of a training step; `None` where that is not known.
     pub phase: Option<Phase>,
@@ -129,6 +134,7 @@ pub struct During {
 
 /// Something that deserves a closer look.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Finding {
     /// Free memory that blocks in use keep from being given back.
     Fragmentation {

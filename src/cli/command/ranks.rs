@@ -57,7 +57,8 @@ impl Run for Ranks {
         let streamed = match format {
             RowsOrPicture::Rows(AnswerFormat::Text) => Some(Streamed::Text(style)),
             RowsOrPicture::Rows(AnswerFormat::Json) => Some(Streamed::Json),
-            RowsOrPicture::Rows(AnswerFormat::Csv | AnswerFormat::Markdown) | RowsOrPicture::Picture(_) => None,
+            RowsOrPicture::Rows(AnswerFormat::Csv | AnswerFormat::Markdown | AnswerFormat::JsonAndCsv)
+            | RowsOrPicture::Picture(_) => None,
         };
         let mut read = shared.read_options(shared.view());
         let mut options = RanksOptions {

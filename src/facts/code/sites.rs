@@ -35,6 +35,7 @@ const FACTORIES: [&str; 14] = [
 
 /// What is known about the code behind an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct CodeOrigin {
     /// Its stack, as recorded.
     pub stack: StackId,

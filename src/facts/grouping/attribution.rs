@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 
 /// Bytes held by one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Row {
     /// The group.
     pub label: String,
@@ -30,6 +31,7 @@ pub struct Row {
 
 /// Why blocks are in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reason {
     /// What decided.
     pub evidence: Evidence,
@@ -43,6 +45,7 @@ pub struct Reason {
 pub const OTHER: &str = "(other)";
 /// The memory at an instant by group. Rows sum to the total, unless grouping is inclusive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Attribution {
     /// What a row is.
     pub by: GroupBy,

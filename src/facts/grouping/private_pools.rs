@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 
 /// A pool other than the default one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PrivatePool {
     /// Its id.
     pub id: PoolId,
@@ -26,6 +27,7 @@ pub struct PrivatePool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum PoolKind {
     /// The CUDA graph that made it.
     CapturedGraph,
@@ -43,6 +45,7 @@ pub enum PoolKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum PoolEvidence {
     /// Its id: (number, 0) of a graph with a pool of its own, (0, number) of what Python makes.
     Id,

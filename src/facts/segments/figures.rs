@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 /// Sums over some segments at an instant, in bytes. `allocated + pending_free + inactive` is `reserved`, and
 /// `releasable + pinned_free` is `inactive`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Figures {
     /// Number of segments.
     pub segments: u64,
@@ -120,6 +121,7 @@ impl Figures {
 
 /// Blocks of similar size: from `min_bytes` to less than twice that, a power of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SizeClass {
     /// Smallest size in the class.
     pub min_bytes: u64,

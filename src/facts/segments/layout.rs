@@ -7,6 +7,7 @@ use std::ops::Range;
 
 /// A piece of a segment: a block, in use or free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Piece {
     /// First address.
     pub addr: u64,
@@ -20,6 +21,7 @@ pub struct Piece {
 
 /// A segment. Touching mapped ranges of an expandable segment are one, as in `torch.cuda.memory_snapshot()`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SegmentLayout {
     /// First address.
     pub addr: u64,
@@ -47,6 +49,7 @@ pub struct SegmentLayout {
 /// Pieces tile their segments: the segments sum to `reserved`, the pieces that are not free to `active`, unless the
 /// recording contradicts itself and has [`Layout::stray`] blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Layout {
     /// Segments in address order.
     pub segments: Vec<SegmentLayout>,

@@ -15,6 +15,7 @@ use std::iter;
 
 /// What the live blocks of one group pin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PinningRow {
     /// The group.
     pub label: String,
@@ -37,6 +38,7 @@ pub struct PinningRow {
 
 /// Free bytes that live blocks pin, by group. Rows sum to the total, unless groups overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pinning {
     /// All of them.
     pub pinned_free_bytes: u64,

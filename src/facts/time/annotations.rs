@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 /// A range. Ends that were not recorded are open: the range then began before the recording, or outlasts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AnnotationRange {
     /// Name of the range.
     pub name: StrId,

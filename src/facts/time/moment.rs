@@ -6,6 +6,7 @@ use crate::replay::{History, Instant, Track};
 
 /// An instant of one device as people look for it: by entry, by time and by what was going on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Moment {
     /// The instant.
     pub instant: Instant,

@@ -15,6 +15,7 @@ use std::hash::Hash;
 
 /// A function that `nn.Module` calls as `forward`. Functions of one name in a file are told apart by their lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ForwardFunction {
     /// Its file.
     pub file: StrId,
@@ -43,6 +44,7 @@ impl FunctionId {
 
 /// One call of a function in the forward phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Call {
     /// The function.
     pub function: FunctionId,

@@ -24,6 +24,7 @@ use std::collections::HashMap;
 
 /// A category and what decided it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Decision {
     /// The category.
     pub category: Category,

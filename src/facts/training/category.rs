@@ -7,6 +7,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Category {
     /// What `model.parameters()` owns, frozen parameters included.
     Parameter,
@@ -106,6 +107,7 @@ impl Category {
 /// What decided a category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Evidence {
     /// `user_metadata` or an `annotate` entry names it.
     Metadata,

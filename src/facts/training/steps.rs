@@ -15,6 +15,7 @@ use std::borrow::Cow;
 /// The steps of one device's history. A step reaches from the end of the one before it (the first one from the start
 /// of the recording) to its own end, so that what happens between two annotations is part of the second.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Steps {
     /// The instant at which each step ends, in order.
     pub ends: Vec<Instant>,
@@ -26,6 +27,7 @@ pub struct Steps {
 
 /// How steps were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StepSource {
     /// By `record_function` ranges of this name, with `N` in place of numbers that differ.
     Annotations(String),
@@ -49,6 +51,7 @@ impl StepSource {
 
 /// Why there are no steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NoSteps {
     /// The recording has no entries of this device.
     NoHistory,

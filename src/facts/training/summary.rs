@@ -5,6 +5,7 @@ use crate::replay::Track;
 
 /// All entries of one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PhaseSummary {
     /// The phase.
     pub phase: Phase,

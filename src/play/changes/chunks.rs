@@ -18,6 +18,7 @@ const MINOR: u64 = 16;
 
 /// What is known of the losses that could be computed in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LossFigures {
     /// The most that one keeps for backward: its logits.
     pub logits_bytes: u64,

@@ -2,6 +2,7 @@
 
 /// A function that the recorded run checkpoints already.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Checkpointed {
     /// The function.
     pub label: String,
@@ -13,6 +14,7 @@ pub struct Checkpointed {
 
 /// What the calls of a function hold at an instant and would not hold if they were checkpointed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HeldByCalls {
     /// The function, by its file, first line and name.
     pub label: String,
@@ -28,6 +30,7 @@ pub struct HeldByCalls {
 
 /// What to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CodeChange {
     /// Wrap the call in `torch.utils.checkpoint.checkpoint`; the line that calls, where the recording has it.
     Wrap(Option<String>),

@@ -68,6 +68,7 @@ use trained::{MOST_STATES, Trained};
 
 /// A changed program.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Edited {
     /// Its requests.
     pub program: Program,
@@ -148,6 +149,7 @@ impl Edited {
 
 /// Why a program cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The change.
     pub change: Change,

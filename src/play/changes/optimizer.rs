@@ -19,6 +19,7 @@ const LEAST_MATRIX: u64 = 1 << 14;
 
 /// An optimizer that a program could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Optimizer {
     /// `torch.optim.AdamW`, and `Adam`, as they are by default for parameters on a device (`foreach`).
     AdamW,

@@ -14,6 +14,7 @@ use std::ops::Range;
 
 /// One call, as it would run under `torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Recompute {
     /// The first entry of the call.
     pub start: u32,
@@ -44,6 +45,7 @@ impl Recompute {
 
 /// A time in which a recorded block is missing, or a block that was recorded as freed is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Gap {
     /// The block, as an index into [`crate::replay::History::allocations`].
     pub allocation: u32,

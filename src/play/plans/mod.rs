@@ -68,6 +68,7 @@ setters!(PlanOptions { capacity: Option<u64>, context: Option<u64>, devices: Vec
 
 /// Settings and changes that were simulated together.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Plan {
     /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
     pub alloc_conf: Option<String>,
@@ -91,6 +92,7 @@ pub struct Plan {
 
 /// A change in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PlannedChange {
     /// The change.
     pub change: Change,
@@ -100,6 +102,7 @@ pub struct PlannedChange {
 
 /// Plans for the program of one device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DevicePlans {
     /// Device.
     pub device: DeviceId,
@@ -152,6 +155,7 @@ pub struct DevicePlans {
 
 /// Plans for all devices.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct PlanReport {
     /// The selected devices, in order, without pinned host memory, which no device limits.
     pub devices: Vec<DevicePlans>,

@@ -12,6 +12,7 @@ use std::ops::Range;
 
 /// The part of a recording that runs out of memory that is simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Unfinished {
     /// The entry at which the last complete step before the failed request ends.
     pub end: u32,

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 /// `memviz check`, one input.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct CheckAnswer<'a> {
     /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
@@ -29,6 +30,7 @@ pub struct CheckAnswer<'a> {
 
 /// An input that could not be read.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct UnreadInput<'a> {
     /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
@@ -50,6 +52,7 @@ pub struct UnreadInput<'a> {
 
 /// All that is known of a file that could not be read.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct UnreadHead<'a> {
     /// As the user named it.
     pub path: &'a str,
@@ -67,6 +70,7 @@ pub enum CheckOutcome<'a> {
 
 /// One budget on one device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct CheckRow {
     /// What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `max-residue`, `baseline-peak`
     /// or `baseline-reserved`.
@@ -117,6 +121,7 @@ pub struct CheckRow {
 
 /// A site behind a limit that is not kept.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct CheckSite {
     /// The site.
     pub label: String,

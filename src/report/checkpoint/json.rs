@@ -15,6 +15,7 @@ use serde::Serialize;
 
 /// `memviz checkpoint`, one device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct CheckpointDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
@@ -56,6 +57,7 @@ pub struct CheckpointDevice {
 
 /// A peak in the optimizer's step, by when its blocks were made.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PeakInOptimizer {
     /// What the optimizer made and frees before its step ends.
     pub temporary_bytes: u64,
@@ -76,6 +78,7 @@ pub struct PeakInOptimizer {
 
 /// A repeatedly called function and what its calls hold.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FunctionToCheckpoint {
     /// The function, by its file, first line and name.
     pub label: String,
@@ -89,6 +92,7 @@ pub struct FunctionToCheckpoint {
 
 /// An instant and the phase of the training step that it lies in.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PhasedInstant {
     /// The instant.
     #[serde(flatten)]
@@ -99,6 +103,7 @@ pub struct PhasedInstant {
 
 /// A function that the recorded run checkpoints.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct CheckpointedFunction {
     /// The function.
     pub label: String,
@@ -110,6 +115,7 @@ pub struct CheckpointedFunction {
 
 /// A function, called repeatedly in a forward pass, and what checkpointing its calls would do.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct CheckpointCandidate {
     /// The function, by file, first line and name.
     pub label: String,
@@ -136,6 +142,7 @@ pub struct CheckpointCandidate {
 
 /// Some of the calls of a forward pass checkpointed.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct CheckpointPlan {
     /// The first call and every N-th after it.
     pub every: usize,
@@ -145,6 +152,7 @@ pub struct CheckpointPlan {
 
 /// The highest point that is left.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct CheckpointLimit {
     /// Where it is in the recorded history.
     #[serde(flatten)]
@@ -161,6 +169,7 @@ pub struct CheckpointLimit {
 
 /// A change of code.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Change {
     /// How.
     pub kind: ChangeKind,

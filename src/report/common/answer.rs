@@ -1,7 +1,10 @@
 //! An answer, and the formats it is written in.
 
+use super::no_commands;
 use super::text::TextStyle;
 use schemars::JsonSchema;
+use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// An answer, in the formats that every command writes. One that lacks a format does not compile; formats that only some
@@ -45,9 +48,16 @@ pub trait Rows: Answer {
     fn csv(&self, out: &mut dyn Write) -> io::Result<()>;
 }
 
+/// The table of an answer, where it comes behind the answer itself.
+#[derive(Serialize)]
+struct Table<'a> {
+    csv: Cow<'a, str>,
+}
+
 /// A format for answers with rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[non_exhaustive]
 pub enum AnswerFormat {
     /// For people, as wide as the terminal.
     #[default]
@@ -58,11 +68,14 @@ pub enum AnswerFormat {
     Csv,
     /// For an issue or a pull request.
     Markdown,
+    /// What JSON says, then the table of CSV as an object with the key `csv`, for programs: both of one reading.
+    #[cfg_attr(feature = "cli", value(name = "json+csv", hide = true))]
+    JsonAndCsv,
 }
 
 impl AnswerFormat {
     /// Every format.
-    pub const ALL: [Self; 4] = [Self::Text, Self::Json, Self::Csv, Self::Markdown];
+    pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Csv, Self::Markdown, Self::JsonAndCsv];
 
     /// Writes an answer in this format.
     ///
@@ -80,6 +93,13 @@ impl AnswerFormat {
             Self::Json => answer.json(about, out),
             Self::Csv => answer.csv(out),
             Self::Markdown => answer.markdown(about, out),
+            Self::JsonAndCsv => {
+                answer.json(about, out)?;
+                let mut table = Vec::new();
+                answer.csv(&mut table)?;
+                let table = Table { csv: String::from_utf8_lossy(&table) };
+                no_commands::write(&table, out)
+            }
         }
     }
 

@@ -19,6 +19,7 @@ const INCLUDES: &str = "savings and totals include the request that failed";
 
 /// Something to change in the program.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AdviceRow {
     /// The mistake.
     pub kind: &'static str,
@@ -48,6 +49,7 @@ pub struct AdviceRow {
 
 /// A line of code.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AdviceLine {
     /// The file, as the recording has it.
     pub file: String,
@@ -59,6 +61,7 @@ pub struct AdviceLine {
 
 /// What a change costs.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AdviceCost {
     /// In words; null where it costs nothing.
     pub words: Option<String>,

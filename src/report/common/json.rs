@@ -23,6 +23,7 @@ use std::borrow::Cow;
 /// What every answer starts with.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Answer_{D}")]
+#[non_exhaustive]
 pub struct Head<'a, D> {
     /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
@@ -53,6 +54,7 @@ impl<'a, D> Head<'a, D> {
 
 /// The file an answer is about.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct InputHead<'a> {
     /// As the user named it.
     pub path: Cow<'a, str>,
@@ -75,6 +77,7 @@ pub struct InputHead<'a> {
 
 /// Contradictions.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AnomalyCounts {
     /// Of all kinds.
     pub total: u64,
@@ -119,6 +122,7 @@ impl<'a> InputHead<'a> {
 
 /// The four counters.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct CounterBytes {
     /// What callers asked for, until the free completes.
     pub requested_bytes: i64,
@@ -155,6 +159,7 @@ impl From<&[Maximum; 4]> for CounterBytes {
 
 /// An instant and the counters there.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PeakInstant {
     /// Entry that leads to it, counted within the device's trace; null before the first entry.
     pub entry: Option<u32>,
@@ -169,6 +174,7 @@ pub struct PeakInstant {
 
 /// Rows of an attribution.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AttributionRows {
     /// What rows stand for.
     pub by: GroupBy,
@@ -189,6 +195,7 @@ pub struct AttributionRows {
 
 /// What is known of a private pool.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PrivatePoolFacts {
     /// Its id.
     pub pool_id: PoolId,
@@ -209,6 +216,7 @@ impl From<&PrivatePool> for PrivatePoolFacts {
 
 /// One group.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AttributionRow {
     /// The group.
     pub label: String,
@@ -227,6 +235,7 @@ pub struct AttributionRow {
 
 /// Why blocks are in a category.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct EvidenceRow {
     /// In words.
     pub reason: &'static str,

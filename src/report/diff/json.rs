@@ -16,6 +16,7 @@ use serde::Serialize;
 
 /// The whole answer of `memviz diff`.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Diff<'a> {
     /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
@@ -37,6 +38,7 @@ pub struct Diff<'a> {
 
 /// The two files.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct DiffInput<'a> {
     /// What is compared with.
     pub base: InputHead<'a>,
@@ -46,6 +48,7 @@ pub struct DiffInput<'a> {
 
 /// `memviz diff`, one device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct DiffDevice {
     /// Device in the new file, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
@@ -77,6 +80,7 @@ pub struct DiffDevice {
 /// What became of blocks from one instant of a recording to a later one: `born` and `survived` sum to what is there at the
 /// later one, `freed` and `survived` to what is there at the earlier one.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct BlockLives {
     /// Bytes that are there at the later instant only.
     pub born_bytes: u64,
@@ -108,6 +112,7 @@ impl From<&Lives> for BlockLives {
 
 /// One side of a device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct DiffSide {
     /// Allocated before the first kept entry.
     pub baseline_bytes: i64,
@@ -130,6 +135,7 @@ pub struct DiffSide {
 
 /// Sums over the segments.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct DiffFigures {
     /// Bytes of free blocks.
     pub inactive_bytes: u64,
@@ -149,6 +155,7 @@ pub struct DiffFigures {
 
 /// A group on both sides.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct DiffRow {
     /// The group, as the new file names it; as the base does, where it has vanished.
     pub label: String,
@@ -189,6 +196,7 @@ pub enum RowStatus {
 
 /// Rows that did not change.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Unchanged {
     /// Their number.
     pub rows: usize,
@@ -198,6 +206,7 @@ pub struct Unchanged {
 
 /// A setting with two values.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SettingValues {
     /// Its name.
     pub name: String,

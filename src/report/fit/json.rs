@@ -14,6 +14,7 @@ use serde::Serialize;
 
 /// The whole answer of `memviz fit`.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Fit<'a> {
     /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
@@ -27,6 +28,7 @@ pub struct Fit<'a> {
 
 /// `memviz fit`, one device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitDevice {
     /// Device.
     pub device: i32,
@@ -58,6 +60,7 @@ pub struct FitDevice {
 
 /// The cure of a known mistake.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitCureRow {
     /// The mistake and its cure.
     pub advice: AdviceRow,
@@ -70,6 +73,7 @@ pub struct FitCureRow {
 
 /// Several cures at once.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitTogetherRow {
     /// Which of the cures, counted from 0.
     pub cures: Vec<usize>,
@@ -85,6 +89,7 @@ pub struct FitTogetherRow {
 
 /// Runs at other numbers.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitScaling {
     /// What the number is called; empty where there is one recording, as is all that follows.
     pub parameter: String,
@@ -108,6 +113,7 @@ pub struct FitScaling {
 
 /// A recorded run.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitPoint {
     /// Its number.
     pub value: u64,
@@ -119,6 +125,7 @@ pub struct FitPoint {
 
 /// Two recordings beside each other.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitMatching {
     /// Requests in both.
     pub matched_requests: u64,
@@ -130,6 +137,7 @@ pub struct FitMatching {
 
 /// A recorded run, predicted.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitCheck {
     /// Its number.
     pub value: u64,
@@ -141,6 +149,7 @@ pub struct FitCheck {
 
 /// A run at a number.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitPrediction {
     /// The number.
     pub value: u64,
@@ -175,6 +184,7 @@ pub struct FitPrediction {
 
 /// What holds memory at the peak.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitPeak {
     /// At this number.
     pub value: u64,

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 /// `memviz fragmentation`, one device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FragmentationDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
@@ -75,6 +76,7 @@ pub struct FragmentationDevice {
 
 /// Other allocator settings, played up to an instant.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct OtherSettings {
     /// How many were played.
     pub tried: usize,
@@ -89,6 +91,7 @@ pub struct OtherSettings {
 
 /// An instant.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Instant {
     /// Entry that leads to it, counted within the device's trace; null before the first entry.
     pub entry: Option<u32>,
@@ -100,6 +103,7 @@ pub struct Instant {
 
 /// Sums over some segments.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FigureBytes {
     /// Bytes of the segments: `allocated + pending_free + inactive`.
     pub reserved_bytes: u64,
@@ -133,6 +137,7 @@ pub struct FigureBytes {
 
 /// Where most is inactive.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct MostInactiveInstant {
     /// First entry that leads there; null before the first entry.
     pub entry: Option<u32>,
@@ -144,6 +149,7 @@ pub struct MostInactiveInstant {
 
 /// Free memory that only one stream or pool can use.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct StrandedMemory {
     /// Its stream.
     pub stream: u64,
@@ -164,6 +170,7 @@ impl From<&Stranded> for StrandedMemory {
 
 /// Segments whose free blocks serve the same requests.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Pool {
     /// `small` for blocks of up to 1 MiB, else `large`.
     pub segment_type: &'static str,
@@ -185,6 +192,7 @@ pub struct Pool {
 
 /// What the blocks of one group pin.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PinningGroup {
     /// The group.
     pub label: String,
@@ -208,6 +216,7 @@ pub struct PinningGroup {
 
 /// Free blocks of similar size.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FreeBlocks {
     /// Smallest size in the class, a power of two.
     pub min_bytes: u64,
@@ -221,6 +230,7 @@ pub struct FreeBlocks {
 
 /// Blocks in use and pending free of similar size.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RoundingLoss {
     /// Smallest size in the class, a power of two.
     pub min_bytes: u64,
@@ -238,6 +248,7 @@ pub struct RoundingLoss {
 
 /// A segment.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Segment {
     /// First address.
     pub address: u64,
@@ -258,6 +269,7 @@ pub struct Segment {
 
 /// One row over time.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct OverTime {
     /// The instant.
     #[serde(flatten)]

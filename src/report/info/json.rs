@@ -14,6 +14,7 @@ use serde::Serialize;
 
 /// `memviz info`: the head with what concerns the file as a whole.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Info<'a> {
     /// Head and devices.
     #[serde(flatten)]
@@ -52,6 +53,7 @@ pub struct Info<'a> {
 
 /// `memviz info`, one device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct InfoDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
@@ -93,6 +95,7 @@ pub struct InfoDevice {
 
 /// All entries of one phase.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PhaseRow {
     /// The phase.
     pub phase: Phase,
@@ -115,6 +118,7 @@ impl From<&PhaseSummary> for PhaseRow {
 
 /// Allocator settings.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Settings {
     /// `PYTORCH_CUDA_ALLOC_CONF`.
     pub alloc_conf: String,
@@ -143,6 +147,7 @@ pub struct Settings {
 
 /// Annotations of one name.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AnnotationCount {
     /// The name.
     pub name: String,

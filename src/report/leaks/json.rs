@@ -14,6 +14,7 @@ use serde::Serialize;
 
 /// `memviz leaks`, one device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct LeaksDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
@@ -64,6 +65,7 @@ pub enum StepSourceName {
 
 /// When the device is full, if growth goes on.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ProjectionSteps {
     /// Bytes that the program can have.
     pub capacity_bytes: u64,
@@ -77,6 +79,7 @@ pub struct ProjectionSteps {
 
 /// One group that grows, or has grown.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Leak {
     /// The group.
     pub label: String,
@@ -101,6 +104,7 @@ pub struct Leak {
 
 /// The oldest survivor; all null for one from before the recording.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Oldest {
     /// Its alloc entry, counted within the device's trace.
     pub entry: Option<u32>,

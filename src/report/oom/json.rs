@@ -17,6 +17,7 @@ use serde::Serialize;
 
 /// `memviz oom`, one device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct OomDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
@@ -45,6 +46,7 @@ pub struct OomDevice {
 
 /// A failed request. Figures are those after the allocator gave back what it could and tried again.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FailedRequest {
     /// Where it happened.
     #[serde(flatten)]
@@ -93,6 +95,7 @@ pub struct FailedRequest {
 
 /// The pool and stream of a request.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ServingPool {
     /// `small` for requests of up to 1 MiB, else `large`.
     pub segment_type: &'static str,
@@ -113,6 +116,7 @@ pub struct ServingPool {
 
 /// Who made a request.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Requester {
     /// The site.
     pub label: String,
@@ -132,6 +136,7 @@ pub struct Requester {
 
 /// Live blocks as large as a request.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SameSize {
     /// Their site.
     pub label: String,
@@ -141,6 +146,7 @@ pub struct SameSize {
 
 /// A statement with its figures.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Said {
     /// Name of its kind.
     pub kind: &'static str,

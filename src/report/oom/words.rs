@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 
 /// A statement: what it is called, what it says, and its figures by JSON key.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Statement {
     /// Name of its kind, as in JSON.
     pub kind: &'static str,

@@ -37,6 +37,7 @@ struct Section {
 /// What a report can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[non_exhaustive]
 pub enum PageFormat {
     /// One picture.
     Svg,

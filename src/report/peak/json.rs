@@ -14,6 +14,7 @@ use serde::Serialize;
 
 /// `memviz peak`, one device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PeakDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
@@ -55,6 +56,7 @@ pub struct PeakDevice {
 
 /// One device, and how certain its maxima are.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct MeasuredDevice {
     /// What `memviz peak` says.
     #[serde(flatten)]
@@ -66,6 +68,7 @@ pub struct MeasuredDevice {
 /// Whether maxima are `exact` (since the recording began), a `lower` or `upper` bound, or `unknown`, as `memviz check` judges
 /// them: with everything that stands against them.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Certainty {
     /// The maximum of allocated.
     pub allocated_bytes: &'static str,
@@ -89,6 +92,7 @@ impl MeasuredDevice {
 
 /// One operator, as in TensorBoard's memory view. Sums with its callees count a byte in every operator around it.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct OperatorRow {
     /// The operator; `(no operator)` for what happened outside of all.
     pub name: String,

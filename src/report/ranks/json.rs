@@ -11,6 +11,7 @@ use serde::Serialize;
 
 /// A line of JSON that `memviz ranks` writes.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RanksAnswer {
     /// Changes when the meaning of a key does.
     pub schema_version: u32,
@@ -39,6 +40,7 @@ pub enum RanksLine {
 
 /// What the ranks are together.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Across {
     /// The metric that is attributed.
     pub metric: Metric,
@@ -58,6 +60,7 @@ pub struct Across {
 
 /// Rows about one kind of memory.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AcrossGroup {
     /// `device`, `pinned_host` or `cpu`.
     pub memory: &'static str,
@@ -79,6 +82,7 @@ pub struct AcrossGroup {
 
 /// A row, by its rank.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RankName {
     /// Number of the rank.
     pub rank: u64,
@@ -88,6 +92,7 @@ pub struct RankName {
 
 /// How a figure is distributed.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FigureSpread {
     /// A metric, whose maxima these are; or `baseline` or `inactive`.
     pub figure: &'static str,
@@ -111,6 +116,7 @@ pub struct FigureSpread {
 
 /// A maximum that stands out.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RankOutlier {
     /// Number of the rank.
     pub rank: u64,
@@ -136,6 +142,7 @@ pub struct RankOutlier {
 
 /// A site that differs.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct OutlierRow {
     /// The site.
     pub label: String,
@@ -155,6 +162,7 @@ pub struct OutlierRow {
 
 /// Several rows for one rank and device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct DuplicateRank {
     /// Number of the rank.
     pub rank: u64,
@@ -166,6 +174,7 @@ pub struct DuplicateRank {
 
 /// Ranks that follow one another.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct MissingRanks {
     /// The first one.
     pub from: u64,

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 /// `memviz simulate`, one device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SimulateDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
@@ -39,6 +40,7 @@ pub struct SimulateDevice {
 
 /// The recording, and what its own settings played differ from it.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RecordedSettings {
     /// `max_memory_allocated()`.
     pub max_allocated_bytes: i64,
@@ -60,6 +62,7 @@ pub struct RecordedSettings {
 
 /// A program under some settings.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SimulatedRun {
     /// The settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
     pub alloc_conf: String,
@@ -112,6 +115,7 @@ pub struct SimulatedRun {
 
 /// A range of capacities on which a program fails.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FailingCapacities {
     /// The lowest.
     pub from_bytes: u64,
@@ -121,6 +125,7 @@ pub struct FailingCapacities {
 
 /// A request that was refused when it was recorded.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RefusedRequest {
     /// Its entry.
     pub entry: u32,

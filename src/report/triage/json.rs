@@ -11,6 +11,7 @@ use serde::Serialize;
 
 /// `memviz triage`, one device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct TriageDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
@@ -44,6 +45,7 @@ pub struct TriageDevice {
 
 /// A failed request.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FailedRequest {
     /// Bytes of the block that was wanted.
     pub requested_bytes: u64,
@@ -59,6 +61,7 @@ pub struct FailedRequest {
 
 /// Something that deserves a closer look.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FindingRow {
     /// What it is.
     pub kind: FindingKind,
@@ -75,6 +78,7 @@ pub struct FindingRow {
 /// Kinds of findings.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum FindingKind {
     /// Free memory that blocks in use keep from being given back, or much free memory where no history was recorded.
     Fragmentation,

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import Signals
 from types import TracebackType
@@ -31,6 +31,9 @@ R = TypeVar("R")
 
 log = logging.getLogger("torch_memviz")
 
+#: Is called with a recorder when its recording has ended.
+Hook = Callable[["Recorder"], object]
+
 #: Failed requests that are kept. A program that looks for the largest batch by trial makes hundreds of them.
 MOST_FAILURES = 4
 
@@ -46,6 +49,7 @@ def record(
     on_signal: str | None = None,
     steps: tuple[int, int] | None = None,
     report: bool = True,
+    hooks: Sequence[Hook] = (),
 ) -> Recorder:
     """Record GPU memory while a block runs; at its end `path` holds what was recorded.
 
@@ -69,6 +73,8 @@ def record(
         steps: First and last step that `path` is to hold, as counted by `Recorder.step`; recording begins with the
             first. After the last, what follows is recorded for `on_oom` alone.
         report: Write a report beside each file of a request that failed, and say in one line what was recorded.
+        hooks: Called with the recorder when the recording has ended, unless nothing was recorded: see
+            `torch_memviz.hooks`.
 
     Raises:
         ValueError: when an argument is none of these.
@@ -82,7 +88,7 @@ def record(
     entries = max_entries if max_entries is not None else sizes.ring(ring, stacks)
     options = {"context": context, "stacks": stacks, "max_entries": entries}
     number = named(on_signal) if on_signal is not None else None
-    return Recorder(Path(path), options, on_oom=on_oom, on_signal=number, steps=steps, report=report)
+    return Recorder(Path(path), options, on_oom=on_oom, on_signal=number, steps=steps, report=report, hooks=hooks)
 
 
 #: All there are, for processes that are forked.
@@ -149,6 +155,7 @@ class Recorder:
         on_signal: Signals | None,
         steps: tuple[int, int] | None,
         report: bool,
+        hooks: Sequence[Hook] = (),
     ) -> None:
         self.path = path
         #: Recordings that were written.
@@ -161,7 +168,7 @@ class Recorder:
         self.steps_begun = 0
         #: Requests that failed, those included that no file was written for.
         self.failures = 0
-        self._options, self._window, self._report = options, steps, report
+        self._options, self._window, self._report, self._hooks = options, steps, report, tuple(hooks)
         self._on_oom, self._on_signal = on_oom, on_signal
         self._torch: Any = None
         self._is_recording = False
@@ -177,8 +184,8 @@ class Recorder:
         self._lock = threading.RLock()
         #: Whether the end of a block ends it.
         self._is_block = False
-        #: How many trainings one callback has recorded, with this one.
-        self._number = 1
+        #: How many recordings one callback or function has made, with this one.
+        self.number = 1
         #: As far as it was known last: a group may be gone when something is written.
         self._rank: int | None = None
         #: Names under which nothing of an earlier run is left.
@@ -228,8 +235,8 @@ class Recorder:
 
     def again(self) -> Recorder:
         """Give a recorder like this one for what comes after it: that of `run.pickle` has one of `run_run2.pickle`."""
-        number = self._number + 1
-        stem = self.path.stem.removesuffix(f"_run{self._number}")
+        number = self.number + 1
+        stem = self.path.stem.removesuffix(f"_run{self.number}")
         path = self.path.with_name(f"{stem}_run{number}{self.path.suffix}")
         recorder = Recorder(
             path,
@@ -238,8 +245,9 @@ class Recorder:
             on_signal=self._on_signal,
             steps=self._window,
             report=self._report,
+            hooks=self._hooks,
         )
-        recorder._number = number
+        recorder.number = number
         return recorder
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -357,6 +365,7 @@ class Recorder:
         if self._report:
             self._write_reports()
             self._say_what_was_recorded()
+        self._call_hooks()
 
     def _take_over(self) -> None:
         """End what an earlier run of the same cell has begun, and an error kept from ending."""
@@ -467,6 +476,13 @@ class Recorder:
         from .summary import summary
 
         print(summary(self.recording or self.files[-1]), file=sys.stderr)
+
+    def _call_hooks(self) -> None:
+        for hook in self._hooks if self.files else ():
+            try:
+                hook(self)
+            except Exception:
+                log.exception("%s: a hook of the recording failed", self.path)
 
     def _write_reports(self) -> None:
         for path in self.files:

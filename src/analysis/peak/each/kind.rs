@@ -9,6 +9,7 @@ pub const OUTSIDE: &str = "(outside)";
 
 /// What the ranges are.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Each {
     /// Iterations of the training or inference loop: see [`crate::facts::training::steps::Steps`].
     Step,

@@ -45,6 +45,7 @@ setters!(EachOptions { top: usize });
 
 /// One range with its own peak.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RangePeak {
     /// What it is called; of several ranges with one name, from the second on, with its place among them: `forward#2`,
     /// as [`crate::facts::time::when::When`] takes it.
@@ -85,6 +86,7 @@ impl RangePeak {
 
 /// All ranges of a device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RangePeaks {
     /// What they are.
     pub each: Each,

@@ -9,6 +9,7 @@ use serde::Serialize;
 /// How CUDA devices compare, each at its own peak. Only where the fullest one holds at least a tenth more than the mean,
 /// as a part of what it holds.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct DeviceComparison {
     /// The counter that is compared.
     pub metric: Metric,
@@ -29,6 +30,7 @@ pub struct DeviceComparison {
 
 /// A device at its peak.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ComparedDevice {
     /// The device.
     pub device: i32,
@@ -41,6 +43,7 @@ pub struct ComparedDevice {
 
 /// A group on all devices.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ComparedGroup {
     /// The group.
     pub label: String,

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 /// A format for pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[non_exhaustive]
 pub enum PictureFormat {
     /// A picture for a page or an issue
     Svg,

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// What makes a program fit a device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitSearch {
     /// Bytes that it may need: what the device has for the allocator; or that may be allocated at once.
     pub goal_bytes: u64,
@@ -42,6 +43,7 @@ pub struct FitSearch {
 
 /// A cache that grows with every token, and how far it can grow on the device.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitGeneration {
     /// Tensors of the cache; null where it is not known how it grows, as all that follows.
     pub tensors: Option<usize>,
@@ -61,6 +63,7 @@ pub struct FitGeneration {
 
 /// Settings and changes of a program, played as a whole.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitPlan {
     /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
     pub alloc_conf: String,
@@ -91,6 +94,7 @@ pub struct FitPlan {
 
 /// A change of a program.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitChange {
     /// What is changed, as options of `memviz simulate` name it.
     pub change: String,
@@ -102,6 +106,7 @@ pub struct FitChange {
 
 /// A change that a recording does not allow to play.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FitNotPlayed {
     /// What would be changed.
     pub change: String,

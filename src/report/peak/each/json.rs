@@ -10,6 +10,7 @@ use serde::Serialize;
 
 /// What the ranges of a device are.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct EachRange {
     /// `step`, `phase` or `annotation`.
     pub by: &'static str,
@@ -27,6 +28,7 @@ pub struct EachRange {
 
 /// A step, phase or annotation with its own peak. Ranges may overlap and nest.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RangeRow {
     /// What it is called, from the second of a name on with its number: `forward#2`. `(outside)` is the period outside
     /// of all ranges that holds the overall peak; it is left out where that lies in a range.
@@ -51,6 +53,7 @@ pub struct RangeRow {
 
 /// A group that holds much at the peak of a range.
 #[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RangeLeader {
     /// The group.
     pub label: String,
