@@ -90,7 +90,7 @@ impl Recording {
             return Ok(());
         }
         Err(Error::Request(format!(
-            "a {} holds the live buffers of one instant: peak, flamegraph and diff read it; {question} needs a history",
+            "a {} records the live buffers of one instant: peak, flamegraph and diff can read it; {question} needs a history",
             format.title()
         )))
     }

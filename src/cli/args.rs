@@ -134,7 +134,7 @@ pub struct SharedArgs {
     pub device: Vec<DeviceArg>,
     /// Python files, by path or package, that also count as your own code; may be repeated
     ///
-    /// Without it, sites descend into a library's lines where its model holds most of the memory below one of your lines;
+    /// Without it, memviz shows a library's lines instead of yours where the library's model holds most of the memory allocated under your line;
     /// '' turns that off.
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     own: Vec<Regex>,
@@ -150,13 +150,13 @@ pub struct SharedArgs {
     /// When to use colors; the `NO_COLOR` variable also turns them off
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
-    /// Limit on the memory of memviz itself; more ends with exit code 2
+    /// Limit on the memory that memviz itself uses; exceeding it exits with code 2
     #[arg(long, value_name = "SIZE", default_value = limits::MEMORY, value_parser = limits::parse_memory)]
     pub max_memory: Bytes,
     /// Lift the limit on CPU time: 10 s for up to 20 MB of input, 1 s for each 2 MB more
     #[arg(long)]
     no_limit: bool,
-    /// Number of threads for the replay, and of files that ranks reads at a time [default: one per core]
+    /// Number of replay threads, and of files that ranks reads in parallel [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
     /// Print no progress bar, no warnings and no suggested commands

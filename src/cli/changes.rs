@@ -18,7 +18,7 @@ pub struct ChangeArgs {
     optimizer: Option<Change>,
     /// Shard optimizer state over N ranks (ZeRO-1)
     ///
-    /// Seen from the rank with the most; with :keep-gradients, its optimizer frees only its own gradients.
+    /// Predicts the rank with the largest shard; with :keep-gradients, its optimizer frees only its own gradients.
     #[arg(long, value_name = "N", value_parser = Change::shard_optimizer)]
     shard_optimizer: Option<Change>,
     /// Shard optimizer state and gradients over N ranks (ZeRO-2)

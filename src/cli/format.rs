@@ -230,7 +230,10 @@ pub fn resolve<F: Format>(asked: Option<F>, output: Option<&Path>) -> Result<F, 
     }
     let name = asked.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     let usual = asked.extensions().first().copied().unwrap_or_default();
-    Err(Failure::Message(format!("expected a name in .{usual} for --format {name}, found {}", shown(output))))
+    Err(Failure::Message(format!(
+        "expected a file name ending in .{usual} for --format {name}, found {}",
+        shown(output)
+    )))
 }
 
 /// Whether the name of a file says that it holds this format.
@@ -254,7 +257,7 @@ fn expected<F: Format>(found: &str) -> Failure {
     let last = ends.pop().unwrap_or_default();
     let ends = if ends.is_empty() { last } else { format!("{} or {last}", ends.join(", ")) };
     let or = if F::HAS_FLAG { ", or --format; found" } else { ", found" };
-    Failure::Message(format!("expected -o with a name in {ends}{or} {found}"))
+    Failure::Message(format!("expected -o with a file name ending in {ends}{or} {found}"))
 }
 
 #[cfg(test)]

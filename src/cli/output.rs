@@ -37,8 +37,7 @@ pub fn format<F: Format>(args: &SharedArgs, asked: Option<F>) -> Result<F, Failu
     let format = format::resolve(asked, file)?;
     if let Some(picture) = format.picture() {
         if !picture.is_built() {
-            let message =
-                "expected a build of memviz with PNG (cargo install --path . --features png), or a name in .svg";
+            let message = "expected a build of memviz with PNG (cargo install --path . --features png), or a file name ending in .svg";
             return Err(Failure::Message(message.to_owned()));
         }
         if args.output.is_none() && io::stdout().is_terminal() {
@@ -48,7 +47,7 @@ pub fn format<F: Format>(args: &SharedArgs, asked: Option<F>) -> Result<F, Failu
     // A name that says something else may make the desktop run what is in the file.
     if args.open && !file.is_some_and(|path| format::is_named(&format, path)) {
         let end = format.extensions().first().copied().unwrap_or_default();
-        return Err(Failure::Message(format!("expected -o with a name in .{end} for --open")));
+        return Err(Failure::Message(format!("--open needs -o with a file name ending in .{end}")));
     }
     Ok(format)
 }
@@ -120,7 +119,7 @@ pub fn check_target(args: &SharedArgs, inputs: &[impl AsRef<Path>]) -> Result<()
     let Some(path) = target(args) else { return Ok(()) };
     let same = |input: &Path| matches!((path.canonicalize(), input.canonicalize()), (Ok(a), Ok(b)) if a == b);
     if !is_stream(path) && inputs.iter().any(|input| same(input.as_ref())) {
-        return Err(Failure::Message(format!("{}: is the input, which is never overwritten", path.display())));
+        return Err(Failure::Message(format!("{} is the input file, which memviz never overwrites", path.display())));
     }
     // A link that leads nowhere is something, too.
     let is_there = path.symlink_metadata().is_ok();
@@ -128,7 +127,7 @@ pub fn check_target(args: &SharedArgs, inputs: &[impl AsRef<Path>]) -> Result<()
 }
 
 fn exists(path: &Path) -> Failure {
-    Failure::Message(format!("{}: exists; --force overwrites it", path.display()))
+    Failure::Message(format!("{} already exists; --force overwrites it", path.display()))
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub fn parse(text: &str, rest: Rest) -> Result<AllocatorSettings, BadSetting> {
     }
     let large = settings.large_segment_size.unwrap_or(20 << 20);
     if settings.max_split_size.is_some_and(|bytes| bytes < large) {
-        return Err(bad("max_split_size_mb", "as many MiB as a large segment has, at least", "less"));
+        return Err(bad("max_split_size_mb", "at least as many MiB as a large segment has", "less"));
     }
     Ok(settings)
 }
@@ -103,7 +103,9 @@ pub fn contradictions(settings: &AllocatorSettings) -> Vec<String> {
         ),
     ];
     let contradicted = agrees.into_iter().filter(|&(key, agrees)| !agrees && names(key));
-    contradicted.map(|(key, _)| format!("the allocator's settings hold another {key} than their text says")).collect()
+    contradicted
+        .map(|(key, _)| format!("the allocator settings hold a different {key} from the one in their text"))
+        .collect()
 }
 
 fn unknown(key: &str) -> BadSetting {
@@ -160,7 +162,7 @@ fn enter_recorded(key: &str, value: &str, rest: Rest, settings: &mut AllocatorSe
     match key {
         "max_split_size_mb" => {
             let bytes = mebibytes(value).filter(|&bytes| bytes >= 20 << 20);
-            settings.max_split_size = Some(bytes.ok_or(refuse("a whole number from 20 on"))?);
+            settings.max_split_size = Some(bytes.ok_or(refuse("a whole number of at least 20"))?);
         }
         "expandable_segments" => settings.expandable_segments = flag(value).ok_or(refuse("True or False"))?,
         "garbage_collection_threshold" => {
@@ -169,7 +171,8 @@ fn enter_recorded(key: &str, value: &str, rest: Rest, settings: &mut AllocatorSe
         }
         "roundup_power2_divisions" => {
             let divisions = divisions(value, rest);
-            settings.roundup_power2_divisions = divisions.ok_or(refuse("powers of two, as 8 or [256:1,512:2,>:4]"))?;
+            settings.roundup_power2_divisions =
+                divisions.ok_or(refuse("powers of two, such as 8 or [256:1,512:2,>:4]"))?;
         }
         "pinned_num_register_threads" | "pinned_reserve_segment_size_mb" => {
             value.parse::<u64>().map_err(|_| refuse("a whole number"))?;

@@ -140,7 +140,7 @@ fn only_file<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> Result<usi
             archive.by_index(index).map_err(|error| damaged(Compression::Zip.name(), 0, &io::Error::other(error)))?;
         if file.name().is_ok_and(|name| name.ends_with("/data.pkl")) {
             let message =
-                "a file of torch.save (a model or its weights); torch.cuda.memory._dump_snapshot writes recordings";
+                "a torch.save file (a model or its weights); torch.cuda.memory._dump_snapshot writes recordings";
             return Err(Error::Foreign(message.to_owned()));
         }
         if file.is_file() && found.replace(index).is_some() {

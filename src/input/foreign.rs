@@ -13,7 +13,7 @@ const KINDS: &[(&[u8], &str, &str)] = &[
     (b"NVIDIA Tegra Profiler Report", "an Nsight Systems report", NSYS),
     (b"SQLite format 3\0", "an SQLite database", ""),
     (b"NVR\0", "an Nsight Compute report", ""),
-    (b"memray\0", "a recording of memray", "memray's own commands read it; it is about memory of the CPU"),
+    (b"memray\0", "a recording of memray", "memray's own commands read it; it covers CPU memory"),
     (b"\xfd7zXZ\0", "compressed with xz", "unpack it first, with xz -d"),
     (b"BZh", "compressed with bzip2", "unpack it first, with bzip2 -d"),
     (b"\x04\x22\x4d\x18", "compressed with lz4", "unpack it first, with lz4 -d"),
@@ -24,7 +24,7 @@ const KINDS: &[(&[u8], &str, &str)] = &[
     (b"GIF8", "a picture (GIF)", ""),
     (b"%PDF-", "a PDF", ""),
     (b"\x7fELF", "a program or library (ELF)", ""),
-    (b"\x93NUMPY", "an array of NumPy", ""),
+    (b"\x93NUMPY", "a NumPy array", ""),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file", ""),
     (b"GGUF", "a model (GGUF)", ""),
     (b"PAR1", "a Parquet table", ""),
@@ -44,9 +44,9 @@ const XPLANE: &str = "TensorBoard and XProf show it; for memory, jax.profiler.sa
 /// What a file is that begins like this, and what to do about it, if memviz knows and does not read it.
 pub fn describe(begin: &[u8]) -> Option<String> {
     let found = KINDS.iter().find(|(magic, _, _)| begin.starts_with(magic)).map(|&(_, what, advice)| (what, advice));
-    let found = found.or_else(|| is_xplane(begin).then_some(("a profile of XProf (.xplane.pb)", XPLANE)));
+    let found = found.or_else(|| is_xplane(begin).then_some(("an XProf profile (.xplane.pb)", XPLANE)));
     let found = found.or_else(|| is_safetensors(begin).then_some(("a model (safetensors)", "")));
-    let (what, advice) = found.or_else(|| is_prose(begin).then_some(("a text, such as a log or a table", "")))?;
+    let (what, advice) = found.or_else(|| is_prose(begin).then_some(("a text file, such as a log or a table", "")))?;
     Some(format!("{what}; {}", if advice.is_empty() { OWN } else { advice }))
 }
 

@@ -188,7 +188,7 @@ impl<R: Read> PageReader<R> {
                 State::Quote { found: false } if byte == b'"' && self.has_other => return Err(several()),
                 State::Quote { found: false } if byte == b'"' => State::Inside,
                 State::Quote { found: false } if matches!(byte, b'\'' | b'`') => {
-                    let message = "the page holds a recording between other quotes than PyTorch writes";
+                    let message = "the page holds a recording in different quotes from those PyTorch writes";
                     return Err(Error::NotASnapshot(message.to_owned()));
                 }
                 State::Quote { found: true } if matches!(byte, b'"' | b'\'' | b'`') => {

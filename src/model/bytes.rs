@@ -49,7 +49,7 @@ impl Bytes {
         let is_bare = text.bytes().all(|next| next.is_ascii_digit());
         if is_bare && (1..least).contains(&size.0) {
             let message =
-                format!("expected a unit, such as {text}GiB or {text}MiB, found {text:?} ({text}B if bytes are meant)");
+                format!("expected a unit, such as {text}GiB or {text}MiB, found {text:?} (write {text}B for bytes)");
             return Err(Error::Request(message));
         }
         Ok(size)

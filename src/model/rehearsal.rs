@@ -79,9 +79,9 @@ impl Rehearsal {
     pub fn lacks(&self, is_elsewhere: bool) -> &'static str {
         match () {
             () if self.sizes().next().is_some() => {
-                "rehearsed, and sizes came from values of the device, which no rehearsal has"
+                "rehearsed; some sizes depend on values on the device, which a rehearsal does not have"
             }
-            () if !self.refused.is_empty() => "rehearsed, and not all of it was: see what failed or was left out",
+            () if !self.refused.is_empty() => "only partly rehearsed: see what failed or was left out",
             () if is_elsewhere => {
                 "rehearsed as another GPU: the workspace of cuBLAS and buffers of reductions may have other sizes on this one, \
                  and programs may choose other kernels; memviz rehearse --gpu answers for it"

@@ -22,12 +22,12 @@ const STEPS: usize = 20_000_000;
 /// Number of tokens that are prepared together.
 const AT_ONCE: usize = 64;
 
-const UNEVEN: &str = "the last tokens do not make the same requests with sizes that grow evenly";
-const FEW: &str = "fewer than five tokens in a row show how the cache grows";
-const NOT_TOKENS: &str = "the cache is no multiple of what a token adds to it";
+const UNEVEN: &str = "the last tokens do not make the same requests with evenly growing sizes";
+const FEW: &str = "fewer than five consecutive tokens were recorded, too few to show how the cache grows";
+const NOT_TOKENS: &str = "the cache size is not a multiple of what each token adds";
 const NO_CACHE: &str = "no cache that grows with every token was found";
 const SHORTER: &str = "the recordings have more tokens than that in the cache";
-const FAR: &str = "so many tokens take too long to simulate";
+const FAR: &str = "that many tokens take too long to simulate";
 const FULL: &str = "the device is full before the last recorded token";
 
 /// A cache that grows with every token, and how far it can grow on a device.

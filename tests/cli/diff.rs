@@ -287,7 +287,7 @@ fn a_function_with_another_name_is_another_row() {
 #[test]
 fn a_trace_is_compared_with_a_snapshot_by_function() {
     let text = memviz(&["diff", TRACE, &fixture("gpt_train")]);
-    let note = "a profiler trace names functions by their first line: a snapshot's lines count in theirs";
+    let note = "a profiler trace names functions by their first line, so a snapshot's lines are counted under the function's first line";
     assert!(text.expect(0).stdout.contains(note), "{}", text.stdout);
     let answer = diff(TRACE, &fixture("gpt_train"), &[]);
     assert!(answer["devices"][0]["new"]["fragmentation"].is_object());

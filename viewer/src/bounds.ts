@@ -19,5 +19,5 @@ export function between(a: Peak, b: Peak): string {
     if (change > 0 && isAbove(b) && isBelow(a)) return `The peak of B is at least ${size} higher than that of A`;
     if (change < 0 && isBelow(b) && isAbove(a)) return `The peak of B is at least ${size} lower than that of A`;
     const [first, second] = [a, b].map((peak) => bound(peak.bound) + bytes(peak.bytes));
-    return `Which peak is higher is not known: that of A is ${first}, that of B ${second}`;
+    return `It is unknown which peak is higher: A's is ${first}, B's is ${second}`;
 }

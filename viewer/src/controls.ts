@@ -91,10 +91,10 @@ export function showControls(
     parts.push(element('label', {}, 'metric ', metric));
 
     const axes = (['entry', 'time'] as const).map((axis) =>
-        button(axis, axis === 'entry' ? 'x counts entries' : 'x is time', () => changeAxis(lanes, axis)),
+        button(axis, axis === 'entry' ? 'x axis: entries' : 'x axis: time', () => changeAxis(lanes, axis)),
     );
     axes[1].disabled = !hasTimes;
-    const fit = button('fit height', 'Stretch what is seen to the full height (y)', () =>
+    const fit = button('fit height', 'Scale the visible part to the full height (y)', () =>
         store.set({ fit: !store.state.fit }),
     );
     parts.push(element('span', { class: 'group', role: 'group', 'aria-label': 'Axis' }, ...axes), fit);
@@ -109,8 +109,8 @@ export function showControls(
 
     const search = element('input', {
         type: 'search',
-        placeholder: 'search stacks, a regex',
-        'aria-label': 'Search stacks by a regular expression',
+        placeholder: 'search stacks (regex)',
+        'aria-label': 'Search stacks with a regular expression',
         id: 'search',
         spellcheck: 'false',
     });

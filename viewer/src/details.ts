@@ -92,7 +92,7 @@ export class Details {
             const isOther = label === OTHERS;
             const [first, second] = this.lanes;
             const where = second ? 'in A or in B' : `at ${entry(first.at)}`;
-            const text = isOther ? 'All groups too small to be shown by themselves.' : `Nothing of it is there ${where}.`;
+            const text = isOther ? 'All groups that are too small to show individually.' : `It holds no memory ${where}.`;
             parts.push(element('p', { class: 'note' }, text));
         }
         this.#fill(...parts);
@@ -171,11 +171,11 @@ export class Details {
         if (of.forward.length > 0)
             parts.push(heading(of.forward_inferred ? 'Forward stack (inferred)' : 'Forward stack'), stack(of.forward));
         parts.push(
-            heading('Beside it when it was allocated'),
+            heading('Its neighbors when it was allocated'),
             this.#neighbour(lane, 'before', of.before),
             this.#neighbour(lane, 'behind', of.behind),
         );
-        const jump = button('Go to its birth', 'Move the cursor to where it is first there', () => {
+        const jump = button('Go to its allocation', 'Move the cursor to its allocation', () => {
             lane.at = of.born;
         });
         const { freed } = of;

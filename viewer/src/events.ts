@@ -106,8 +106,8 @@ export class EventsView implements View {
         });
         const least = element('input', {
             type: 'search',
-            placeholder: 'at least, such as 1 MiB',
-            'aria-label': 'Bytes at least',
+            placeholder: 'minimum size, such as 1 MiB',
+            'aria-label': 'Minimum size',
             spellcheck: 'false',
         });
         least.addEventListener('input', () => {
@@ -121,7 +121,7 @@ export class EventsView implements View {
         const steps = element(
             'span',
             { class: 'group', role: 'group', 'aria-label': 'Steps' },
-            button('◂', 'The entry before (↑)', step(-1)),
+            button('◂', 'Previous entry (↑)', step(-1)),
             this.#play,
             button('▸', 'The next entry (↓)', step(1)),
         );
@@ -135,7 +135,7 @@ export class EventsView implements View {
             });
             parts.unshift(of);
         }
-        return element('div', { class: 'tools', role: 'toolbar', 'aria-label': 'What is listed' }, ...parts);
+        return element('div', { class: 'tools', role: 'toolbar', 'aria-label': 'Event filters' }, ...parts);
     }
 
     /** Asks which entries are listed. */

@@ -51,7 +51,7 @@ class Icicle implements Drawn {
             (step) => this.#next(step),
             () => this.#click(),
         );
-        canvas.setAttribute('aria-label', 'Flame graph of the live bytes; the table by stack says the same in rows');
+        canvas.setAttribute('aria-label', 'Flame graph of the live bytes; the table by stack shows the same as rows');
         canvas.addEventListener('pointermove', (event) => this.#point(event));
         canvas.addEventListener('pointerleave', () => {
             this.#hover = -1;
@@ -183,7 +183,7 @@ class Icicle implements Drawn {
             },
         ];
         if (node.own_bytes > 0 && node.own_bytes < node.bytes)
-            lines.push({ ...lines[1], text: `${bytes(node.own_bytes)} of it here` });
+            lines.push({ ...lines[1], text: `${bytes(node.own_bytes)} allocated by this frame itself` });
         this.tip.show(event.clientX, event.clientY, lines);
     }
 
@@ -213,7 +213,7 @@ class Icicle implements Drawn {
         const facts: [string, string][] = [
             ['live', `${bytes(node.bytes)}  ${share(node.bytes, this.#nodes[0].bytes)}`],
             ['exactly', `${whole(node.bytes)} bytes`],
-            ['of it here', bytes(node.own_bytes)],
+            ['allocated by this frame itself', bytes(node.own_bytes)],
             ['blocks', whole(node.blocks)],
         ];
         this.details.frames(

@@ -74,18 +74,18 @@ function actions(): void {
     ];
     if (recordings.length > 0) {
         made.push(
-            button('Compare with…', 'Open a second recording beside this one; or drop it', () =>
+            button('Compare with…', 'Open a second recording beside this one, or drop it on the page', () =>
                 choose((file) => openFile(file, true)),
             ),
         );
     }
     if (page) {
         made.push(
-            button('SVG', 'Save what is seen as SVG', () => keep('svg')),
-            button('PNG', 'Save what is seen as PNG', () => keep('png')),
+            button('SVG', 'Save the current view as SVG', () => keep('svg')),
+            button('PNG', 'Save the current view as PNG', () => keep('png')),
         );
     }
-    made.push(button('?', 'Keys and what things mean', () => byId<HTMLDialogElement>('help').showModal()));
+    made.push(button('?', 'Keyboard shortcuts and help', () => byId<HTMLDialogElement>('help').showModal()));
     byId('actions').replaceChildren(...made);
 }
 
@@ -114,7 +114,7 @@ function welcome(): void {
                 element('code', {}, 'torch.cuda.memory._dump_snapshot()'),
                 ', a profiler trace or a memory timeline,',
             ),
-            element('p', {}, 'plain or compressed. It is read in this browser and goes nowhere.'),
+            element('p', {}, 'plain or compressed. It is read in this browser and never leaves it.'),
             open,
         ),
     );
@@ -134,12 +134,12 @@ function help(): void {
         element(
             'p',
             { class: 'note' },
-            'An instant counts the entries that have happened. Drop a second file to compare. The address holds what you see: copy it to share it with whoever has the page.',
+            'Instant N is the state after N entries. Drop a second file to compare. The URL stores the current view: copy it to share the view with anyone who has the page.',
         ),
         element(
             'details',
             { class: 'notice' },
-            element('summary', {}, 'Libraries in this page, and their terms'),
+            element('summary', {}, 'Libraries in this page and their licenses'),
             element('pre', {}, byId('notice').textContent ?? ''),
         ),
         close,

@@ -35,7 +35,7 @@ export class Minimap {
             () => this.#fetch(),
         );
         this.surface.canvas.setAttribute('role', 'img');
-        this.surface.canvas.setAttribute('aria-label', 'The whole run; drag to move what is seen');
+        this.surface.canvas.setAttribute('aria-label', 'The whole run; drag to move the visible range');
         lanes[0].store.subscribe((_, changed) => {
             if (touches(changed, 'device', 'axis', 'metric')) this.#fetch();
             this.surface.invalidate();

@@ -273,7 +273,7 @@ class SegmentPicture implements Drawn {
             block.state === 'inactive'
                 ? 'free'
                 : block.state === 'pending_free'
-                  ? 'waits for a stream to be free'
+                  ? 'waiting for a stream before it can be reused'
                   : 'in use';
         const used = this.#inUse(segment);
         const { allocation } = block;

@@ -76,8 +76,8 @@ export class Where {
             const isMarked = first.mark !== null;
             mark.textContent = isMarked ? 'end the comparison' : 'compare with…';
             mark.title = isMarked
-                ? 'Look at one instant again (m)'
-                : 'Keep this instant, and see what grew from it to where you go next (m)';
+                ? 'Return to a single instant (m)'
+                : 'Mark this instant, then move to another to see what grew in between (m)';
         };
         return element('span', { class: 'buttons' }, peak, oom, mark);
     }

@@ -126,7 +126,7 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     if !is_data {
         return None;
     }
-    let mut lives = Lives { doubt: Some("whether each step uses another one is not recorded"), ..Lives::default() };
+    let mut lives = Lives { doubt: Some("whether each step uses a different one is not recorded"), ..Lives::default() };
     if is_one_each {
         // Each is there from the pass that uses it to the end of that pass.
         for (place, batch) in batches.iter().enumerate() {
@@ -146,12 +146,13 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     }
     let bytes = blocks.iter().map(|index| block(index).size).fold(0, u64::saturating_add);
     let what = if tensors == 1 {
-        format!("{} tensors of one size", batches.len())
+        format!("{} tensors of the same size", batches.len())
     } else {
         format!("{} batches of {tensors} tensors", batches.len())
     };
     let each = if is_one_each { ", at least one for each step," } else { "" };
-    let evidence = format!("{what} are allocated here before the first step{each} and stay: {}", Bytes(bytes));
+    let evidence =
+        format!("{what} are allocated here before the first step{each} and are never freed: {}", Bytes(bytes));
     Some(finding(line, evidence, lives))
 }
 

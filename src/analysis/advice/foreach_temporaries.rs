@@ -76,7 +76,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
     })?;
     let (cure, code, cost, lives) = if scratch.is_fusable {
         let lives = Lives { removed: scratch.blocks.clone(), ..Lives::default() };
-        ("make the optimizer with fused=True", "fused=True", None, lives)
+        ("create the optimizer with fused=True", "fused=True", None, lives)
     } else {
         // Each is freed when the one behind the next is made.
         let later = scratch.blocks.windows(AT_ONCE + 1).filter_map(|window| {
@@ -85,7 +85,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
         });
         let lives = Lives { freed: later.collect(), ..Lives::default() };
         let cost = Some("a kernel for each parameter instead of one for many".to_owned());
-        ("make the optimizer with foreach=False", "foreach=False", cost, lives)
+        ("create the optimizer with foreach=False", "foreach=False", cost, lives)
     };
     Some(Finding {
         story: Story::ForeachTemporaries,

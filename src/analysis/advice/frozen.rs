@@ -84,7 +84,7 @@ fn without_states(device: &Device<'_>) -> Option<Finding> {
         line: line.filter(|&line| device.sites().is_own(line)),
         cure: "freeze the weights that the optimizer does not update".to_owned(),
         evidence: format!(
-            "gradients of {} belong to weights of which the optimizer has no states; it has {each} of each other weight",
+            "{} of gradients belong to weights that the optimizer has no state of; of each other weight it has {each}",
             Bytes(unused)
         ),
         cost: None,

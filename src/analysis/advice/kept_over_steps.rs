@@ -145,10 +145,7 @@ fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> O
         story: Story::RetainedGraph,
         line: backward_line(device, first.call).or(Some(first.call.line)),
         cure: "detach the state that the next step uses, and call backward without retain_graph".to_owned(),
-        evidence: format!(
-            "the graph of every step stays alive, {} each, although its backward pass is done",
-            Bytes(most)
-        ),
+        evidence: format!("the graph of every step ({}) stays alive after its backward pass is done", Bytes(most)),
         cost: None,
         code: vec!["state = state.detach()  # each tensor of it".to_owned(), "loss.backward()".to_owned()],
         remedy: Remedy::Lives(lives),
@@ -278,7 +275,7 @@ fn collected(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> 
         story: Story::AccumulatingMetrics,
         line: device.sites().site_frame(stack),
         cure: "move the collected results to the CPU".to_owned(),
-        evidence: format!("every step keeps up to {} allocated here, and frees nothing before the end", Bytes(each)),
+        evidence: format!("every step keeps up to {} allocated here, and nothing is freed before the end", Bytes(each)),
         cost: Some("a copy to the CPU in each step".to_owned()),
         code: vec!["results.append(result.detach().cpu())".to_owned()],
         remedy: Remedy::Lives(lives),

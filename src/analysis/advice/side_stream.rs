@@ -73,7 +73,7 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: u32) -> Find
         line,
         cure: "run this on the main stream".to_owned(),
         evidence: format!(
-            "{} are reserved for a separate stream at the end of the recording; no other stream can use its free memory",
+            "{} is reserved for a separate stream at the end of the recording; no other stream can use its free memory",
             Bytes(reserved)
         ),
         cost: Some("it no longer runs concurrently with other kernels".to_owned()),

@@ -59,7 +59,7 @@ fn finding(device: &Device<'_>, blocks: &[u32]) -> Option<Finding> {
     Some(Finding {
         story: Story::Temporary,
         line: device.sites().site_frame(device.track.stack_of(*last as usize)),
-        cure: "compute the update in place, or use an optimizer of torch.optim with fused=True".to_owned(),
+        cure: "compute the update in place, or use a torch.optim optimizer with fused=True".to_owned(),
         evidence: format!("{} temporaries of the update are alive at the peak: {}", at_peak.len(), Bytes(bytes)),
         cost: None,
         code: vec!["p.addcdiv_(m, v.sqrt().add_(eps), value=-lr)".to_owned()],

@@ -88,9 +88,9 @@ impl Ceiling {
         match (self, capacity) {
             (Self::Bytes(bytes), _) => Ok(bytes.0),
             (Self::OfCapacity(percent), Some(capacity)) => Ok(percent.of(capacity.0)),
-            (Self::OfCapacity(percent), None) => {
-                Err(Error::Request(format!("{percent} of what: expected a capacity such as 80GiB with it")))
-            }
+            (Self::OfCapacity(percent), None) => Err(Error::Request(format!(
+                "{percent} needs the device memory; add --capacity, such as --capacity 80GiB"
+            ))),
         }
     }
 }
@@ -118,7 +118,7 @@ pub fn at_most_all(text: &str) -> Result<Percent> {
     let percent: Percent = text.parse()?;
     if text.starts_with("0.") && !text.ends_with('%') {
         return Err(Error::Request(format!(
-            "expected a percentage such as 30%, found {text:?}; {text}% if that is meant"
+            "expected a percentage such as 30%, found {text:?}; did you mean {text}%?"
         )));
     }
     if percent > Percent::ALL {

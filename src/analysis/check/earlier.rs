@@ -18,7 +18,6 @@ pub struct EarlierRun {
 
 /// One device of it.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct EarlierDevice {
     /// The device.
     pub device: DeviceId,

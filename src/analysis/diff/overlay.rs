@@ -10,14 +10,14 @@ use crate::replay::{Instant, Metric, Track};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Align {
-    /// What happened as long after the first entry.
+    /// By time since the first entry.
     ///
     /// As many entries after it where a recording has no times (PyTorch 2.0).
     #[default]
     Time,
-    /// What happened as many entries after it.
+    /// By number of entries since the first.
     Entry,
-    /// What happened in the same step.
+    /// By step..
     ///
     /// And as far into it, in thousandths of a step.
     Step,

@@ -192,7 +192,7 @@ impl<'a> Scene<'a> {
             return Ok(());
         }
         let device = self.device.id();
-        Err(Error::Request(format!("device {device} has the instants 0 to {last}, so none with number {instant}")))
+        Err(Error::Request(format!("device {device} has instants 0 to {last}; there is no instant {instant}")))
     }
 
     fn lives(&mut self, metric: Metric) -> Arc<Lives> {

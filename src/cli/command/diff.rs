@@ -52,7 +52,7 @@ pub struct Diff {
     at: Option<When>,
     /// How to align the timelines in the picture
     ///
-    /// The default is by step where both have steps, else by time.
+    /// The default is step if both recordings have steps, else time.
     #[arg(long, value_enum)]
     align: Option<Align>,
     /// Exit with 1 if a device grew by more than this, such as 64MiB or 2%

@@ -43,7 +43,7 @@ pub struct Fit {
     /// A value to predict, such as batch=16 or 16; may be repeated
     #[arg(long, value_name = "NAME=N")]
     at: Vec<At>,
-    /// Tokens in a growing KV cache: the largest number of requests that reach so many on the device
+    /// Find the largest number of requests that can each reach N tokens in a growing KV cache on the device
     ///
     /// The recordings generate with a cache that grows with every token, and differ in the number of requests.
     #[arg(long, value_name = "N", requires = TOTAL, conflicts_with = "at")]
@@ -169,9 +169,7 @@ impl Fit {
         let is_picture = matches!(format, RowsOrPicture::Picture(_));
         if is_picture || self.memory.total().is_some() || !self.changes.changes().is_empty() || self.top.is_some() {
             let options = "--capacity, --gpu, --top, changes or a picture";
-            return Err(Failure::Message(format!(
-                "expected two or three recordings for --vary with {options}, found 1"
-            )));
+            return Err(Failure::Message(format!("--vary needs two or three recordings with {options}; found 1")));
         }
         let vary = self.vary()?;
         use_threads(&self.shared);

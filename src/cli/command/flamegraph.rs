@@ -17,7 +17,7 @@ use clap::Args;
 /// Draw the memory at the peak by call stack, or write folded stacks
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
-    ("memviz flamegraph snapshot.pickle -o flame.svg --open", "who called what holds memory"),
+    ("memviz flamegraph snapshot.pickle -o flame.svg --open", "which calls hold memory"),
     ("memviz flamegraph snapshot.pickle -o stacks.folded", "for other flame graph tools"),
 ]))]
 pub struct Flamegraph {

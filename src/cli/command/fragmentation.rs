@@ -26,7 +26,7 @@ use clap::Args;
 pub struct Fragmentation {
     /// Instant to show: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     ///
-    /// The default is the peak of allocated memory; in the picture the OOM, else where most memory is inactive.
+    /// The default is the peak of allocated memory; for a picture, the OOM, or else the instant with the most inactive memory.
     #[arg(long, value_name = "WHEN", conflicts_with = "over_time")]
     at: Option<When>,
     /// Show the whole history instead of one instant, with every peak of inactive bytes
@@ -39,7 +39,7 @@ pub struct Fragmentation {
     points: Option<u32>,
     /// What to group pinning blocks by, or to color blocks by in the picture
     ///
-    /// The default is the site, in the picture the state of blocks.
+    /// The default is the site; for a picture, the block state.
     #[arg(long, value_enum)]
     by: Option<GroupBy>,
     /// Number of those rows or colors; the rest is summed in one

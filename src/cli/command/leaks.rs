@@ -28,7 +28,7 @@ pub struct Leaks {
     by: GroupBy,
     /// Names of annotations that mark steps
     ///
-    /// Without it, `ProfilerStep#N`, `step_N` and the like mark them, or whatever repeats.
+    /// Without it, memviz uses annotations such as `ProfilerStep#N` and `step_N`, or infers steps from what repeats.
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     steps: Option<Regex>,
     /// Memory of the device, such as 80GiB, to predict when it is full [default: from an oom entry]

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 /// Print Python code that records memory with PyTorch 2.1 or later
 #[derive(Debug, Args)]
 pub struct Record {
-    /// Plain PyTorch, to put into a training script: the default; the recorder of the Python package does more
+    /// Print plain PyTorch code for a training script (the default); the recorder in the Python package does more
     #[arg(long)]
     snippet: bool,
 }

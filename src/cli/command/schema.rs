@@ -9,7 +9,7 @@ use std::io::{self, Write};
 /// Print the JSON Schema of what --format json writes
 #[derive(Debug, Args)]
 pub struct Schema {
-    /// The command; without it, of every command
+    /// The command [default: every command]
     command: Option<String>,
 }
 

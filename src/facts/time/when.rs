@@ -73,7 +73,7 @@ impl FromStr for When {
             // A name may be that of a range; the forms that are one already have a colon.
             let is_name = !text.is_empty() && !text.contains(|next: char| next == ':' || next.is_control());
             let kind = kind.or(is_name.then_some("annotation"));
-            let meant = kind.map(|kind| format!("; is {kind}:{text} meant?")).unwrap_or_default();
+            let meant = kind.map(|kind| format!("; did you mean {kind}:{text}?")).unwrap_or_default();
             Error::Request(format!("expected {FORMS}, found {text:?}{meant}"))
         };
         match text.split_once(':') {
@@ -183,13 +183,11 @@ fn require_within(snapshot: &Snapshot, range: &AnnotationRange, edge: Option<Edg
     let (Some(first), Some(last)) = (snapshot.first_time(), snapshot.last_time()) else { return Ok(()) };
     if !snapshot.notes.has_times {
         return refuse(
-            "this recording has no times (PyTorch 2.0), so annotations have no place in it; use entry:N".to_owned(),
+            "this recording has no times (PyTorch 2.0), so annotations cannot be located; use entry:N".to_owned(),
         );
     }
     if first == last && snapshot.entries.len() > 1 {
-        return refuse(
-            "all entries have the same time, so annotations have no place among them; use entry:N".to_owned(),
-        );
+        return refuse("all entries have the same time, so annotations cannot be located; use entry:N".to_owned());
     }
     if range.end_us < first || range.start_us > last {
         return refuse(format!("annotation {name:?} lies outside the recorded entries"));

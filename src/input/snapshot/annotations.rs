@@ -19,8 +19,9 @@ impl Assembler {
             let stage = fields.string(stage_key, "stage")?;
             let device = fields.optional(device_key).map_or(Ok(0), |value| fields.signed(value, "device"))?;
             let device = DeviceId::try_from(device).ok().filter(|device| (HOST_DEVICE..=MAX_DEVICE).contains(device));
-            let device =
-                device.ok_or_else(|| Error::malformed(fields.at, "expected the device of an annotation to be one"))?;
+            let device = device.ok_or_else(|| {
+                Error::malformed(fields.at, "expected a device number for the annotation, found another value")
+            })?;
             let time = fields.required(name::TIME_US, "time_us")?;
             self.snapshot.annotations.push(Annotation {
                 stage: match self.text(stage) {

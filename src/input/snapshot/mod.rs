@@ -158,7 +158,7 @@ impl Assembler {
         snapshot.stacks = self.findings.stacks;
         snapshot.contexts = self.findings.contexts;
         let strings = &snapshot.strings;
-        let key_name = |key: Option<StrId>| key.map_or("a key that is no string", |id| strings.get(id));
+        let key_name = |key: Option<StrId>| key.map_or("a key that is not a string", |id| strings.get(id));
         let keys = self.findings.unknown_keys.into_iter();
         snapshot.notes.unknown_keys =
             keys.map(|((record, key), count)| (format!("{record}.{}", key_name(key)), count)).collect();

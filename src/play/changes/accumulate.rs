@@ -114,7 +114,7 @@ fn passes(device: &Device<'_>, trained: &Trained) -> Result<Vec<Range<u32>>, Str
             is_ahead = span.phase == Phase::Forward || (is_ahead && span.phase != Phase::Backward);
         }
         if backwards > 1 {
-            return Err("several backward passes come before a step of the optimizer already".to_owned());
+            return Err("several backward passes already precede each optimizer step".to_owned());
         }
         let first = spans.clone().find(|span| matches!(span.phase, Phase::Data | Phase::Forward));
         passes.extend(first.map(|span| span.start..update.start));

@@ -158,7 +158,7 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     let left: Vec<&Step> = left.map(|(_, step)| step).collect();
     // Weight, bias and input of a linear layer.
     let (Some(gradient), 2..=3) = (left.last(), left.len()) else {
-        return Err("the layer that makes the logits is not a single linear one".to_owned());
+        return Err("the layer that produces the logits is not a single linear layer".to_owned());
     };
     let weights = left.iter().map(|step| step.allocation).filter(|&it| it != gradient.allocation).collect();
     if !freed.contains(&kept.allocation) {

@@ -301,7 +301,7 @@ impl<'d, 'a> Editor<'d, 'a> {
                 [] => {
                     let known: Vec<&str> = choice.repeated().collect();
                     return Err(refused(format!(
-                        "no function of the model has this in its name; it has {}",
+                        "no function of the model matches; its functions are {}",
                         known.join(", ")
                     )));
                 }

@@ -63,7 +63,7 @@ impl Optimizer {
                  of its size, parameters of 16384 or more elements are square matrices, and elements have 4 bytes; the updates \
                  of two parameters are live during the step"
             }
-            Self::Sgd => "SGD without momentum and weight decay: no states, and no allocations during the step",
+            Self::Sgd => "SGD without momentum or weight decay: no states, and no allocations during the step",
             Self::Momentum => "SGD with momentum, without weight decay: one state of each trained parameter's size",
         }
     }

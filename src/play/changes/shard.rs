@@ -82,10 +82,10 @@ pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others
     let gradients = match others {
         OtherGradients::AsRecorded => "gradients stay whole and are dropped as recorded",
         OtherGradients::Stay => {
-            "the gradients of other ranks' parameters stay, since the rank's optimizer drops its own alone"
+            "the gradients of other ranks' parameters stay, since the rank's optimizer frees only its own"
         }
         OtherGradients::Gone => {
-            "the gradients of other ranks' parameters are gone as soon as they are there, without the buckets they are reduced in"
+            "the gradients of other ranks' parameters are freed as soon as they are produced; the reduction buckets are not simulated"
         }
     };
     format!(

@@ -190,7 +190,7 @@ fn per_parameter(states: impl Iterator<Item = u64>, gradients: &BTreeMap<u64, u3
     if all == 0 {
         return Ok(0);
     }
-    let unlike = || format!("{} of states are not of the sizes of gradients", Bytes(other));
+    let unlike = || format!("{} of optimizer state does not match any gradient size", Bytes(other));
     if other.saturating_mul(100) > all.saturating_mul(MOST_OTHER) {
         return Err(unlike());
     }

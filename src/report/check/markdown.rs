@@ -48,7 +48,7 @@ fn details(check: &Check, out: &mut dyn Write) -> io::Result<()> {
     match check.verdict {
         CheckVerdict::Passed => {
             let Some(doubt) = &check.doubt else { return Ok(()) };
-            writeln!(out, "{title} is kept for certain, although {}.\n", escape(&words::doubt(doubt)))
+            writeln!(out, "{title} is certainly met, although {}.\n", escape(&words::doubt(doubt)))
         }
         CheckVerdict::Unknown => {
             let reason = check.doubt.as_ref().map(words::doubt).unwrap_or_default();

@@ -109,7 +109,7 @@ impl TextStyle {
             CheckVerdict::Passed => {
                 let Some(doubt) = &check.doubt else { return Ok(()) };
                 writeln!(out)?;
-                self.words("", &format!("{title} is kept for certain, although {}", words::doubt(doubt)), out)
+                self.words("", &format!("{title} is certainly met, although {}", words::doubt(doubt)), out)
             }
             CheckVerdict::Unknown => {
                 writeln!(out)?;

@@ -261,7 +261,7 @@ pub fn doubt(doubt: &Doubt) -> String {
         }
         Doubt::MemoryLeftOut(events) => format!("{} left out", were(*events)),
         Doubt::SizesFromValues(place) => {
-            format!("rehearsed, and sizes came from values of the device, which were 0 ({place})")
+            format!("rehearsed; some sizes depend on values on the device, which were 0 ({place})")
         }
         Doubt::Followed => {
             "more data follows the recording in the same file, and only the recording was read".to_owned()

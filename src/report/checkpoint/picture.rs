@@ -91,7 +91,7 @@ fn legend(mut plot: Group, device: &DeviceCheckpoint, best: &Candidate) -> (Grou
         text.set("font-family", MONO).set("font-size", MONO_SIZE)
     };
     let muted = |y: f64, content: &str| text(LEGEND, y, Anchor::Start, palette::MUTED, content);
-    for (color, name) in [(BASE, "recorded"), (NEW, "predicted, its calls checkpointed")] {
+    for (color, name) in [(BASE, "recorded"), (NEW, "predicted, with its calls checkpointed")] {
         let line = text(LEGEND + 18.0, y, Anchor::Start, palette::TEXT, name);
         plot = plot.add(rectangle(LEGEND, y - 9.5, 11.0, 11.0, color)).add(line);
         y += LEGEND_LINE;

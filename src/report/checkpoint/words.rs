@@ -34,7 +34,7 @@ pub fn headline(device: &DeviceCheckpoint) -> String {
 /// Where the recorded peak is.
 pub fn place(device: &DeviceCheckpoint) -> String {
     let place = notes::position(&device.peak, device.entries, &device.completeness);
-    if device.completeness.no_entries { place } else { format!("{place}; phase {}", device.phase.name()) }
+    if device.completeness.no_entries { place } else { format!("{place}; {} phase", device.phase.name()) }
 }
 
 /// Everything that must be said about one device, a line each.
@@ -121,9 +121,9 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
                 Format::ProfilerTrace => "torch.profiler records them with with_stack=True",
                 // Refused before it comes to this.
                 Format::DeviceMemoryProfile => "a profile of one instant has none",
-                Format::MemoryTimeline => "a memory timeline has none, a trace of torch.profiler has with_stack=True",
+                Format::MemoryTimeline => "a memory timeline has none; a torch.profiler trace has them if recorded with with_stack=True",
             };
-            format!("there are no Python stacks to show forward functions: {remedy}")
+            format!("there are no Python stacks, so forward functions are unknown: {remedy}")
         }
         NoCandidates::NoLines => {
             "a profiler trace has the line on which each function begins, but not the line that it is at, so one call of a \
@@ -164,7 +164,7 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             let phase = device.phase.name();
             format!(
                 "nothing to checkpoint{left}: no function that a forward pass calls more than once would lower the \
-                 peak, which is in phase {phase}"
+                 peak, which is in the {phase} phase"
             )
         }
     };
@@ -236,7 +236,8 @@ pub fn held(candidate: &Candidate) -> String {
 pub fn cost(device: &DeviceCheckpoint, candidate: &Candidate) -> Option<String> {
     let time = candidate.recompute_us?;
     let share = share_of_forward(device, candidate).map(|share| format!(", {:.1}% of the forward pass", share * 100.0));
-    let runs = if device.without_backward { "a backward would run them again" } else { "they run again in backward" };
+    let runs =
+        if device.without_backward { "a backward pass would run them again" } else { "they run again in backward" };
     Some(format!("{runs}: {} for each forward pass{}", duration(time), share.unwrap_or_default()))
 }
 
@@ -251,10 +252,13 @@ pub fn new_peak(device: &DeviceCheckpoint, candidate: &Candidate) -> String {
     let limit = &candidate.limit;
     let place = notes::position(&limit.moment, device.entries, &device.completeness);
     let phase = limit.phase.name();
-    let when = if limit.rerun { ", while a call runs again" } else { "" };
-    let unknown =
-        if device.without_backward { "; a backward needs more: gradients, and a call's memory again" } else { "" };
-    format!("the new peak is in phase {phase}{when} ({place}){unknown}")
+    let when = if limit.rerun { ", while a call is recomputed" } else { "" };
+    let unknown = if device.without_backward {
+        "; a backward pass needs more: gradients, and the memory of a recomputed call"
+    } else {
+        ""
+    };
+    format!("the new peak is in the {phase} phase{when} ({place}){unknown}")
 }
 
 /// What is there at the new peak, the call that runs again as a row of its own.

@@ -54,7 +54,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.truncated && completeness.blocks_only {
         lines.push(
-            "the file was cut off: a trace is not in order of time, so events may be missing anywhere; lower bounds"
+            "the file was cut off: a trace is not sorted by time, so events may be missing anywhere; lower bounds"
                 .to_owned(),
         );
     } else if completeness.truncated {
@@ -77,7 +77,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.sampled {
         lines.push(
-            "sums at some instants: peaks between them are missing (.raw.json.gz has them), maxima are lower bounds"
+            "the file has totals at some instants only: peaks between them are missing (.raw.json.gz has them), so maxima are lower bounds"
                 .to_owned(),
         );
     }
@@ -114,7 +114,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
             bytes => format!("the peak is a lower bound, too, at most {} too low", Bytes(bytes)),
         };
         lines.push(format!(
-            "the baseline is a lower bound, at most {bytes} too low, since nothing shows the sizes of some freed blocks; {peak}"
+            "the baseline is a lower bound, at most {bytes} too low, because the sizes of some freed blocks are unknown; {peak}"
         ));
     }
     lines
@@ -125,7 +125,7 @@ pub fn device(device: &DevicePeak) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
     lines.extend(early_peak(device));
     if let Some((from, to)) = device.window {
-        lines.push(format!("maximum and end are those between {} and {}", instant_name(from), instant_name(to)));
+        lines.push(format!("maximum and end refer to the range from {} to {}", instant_name(from), instant_name(to)));
     }
     lines.extend(anomalies(&device.anomalies));
     lines
@@ -268,7 +268,7 @@ pub fn anomalies(anomalies: &Anomalies) -> Option<String> {
         })
         .collect();
     let noun = if anomalies.total() == 1 { "anomaly" } else { "anomalies" };
-    Some(format!("{} {noun}, the recording contradicts itself: {}", anomalies.total(), kinds.join(", ")))
+    Some(format!("{} {noun} (the recording contradicts itself): {}", anomalies.total(), kinds.join(", ")))
 }
 
 /// Lines on the file itself: what it is, and what was cut off, not recorded or not understood.
@@ -316,7 +316,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
             "a profiler trace has no segments or blocks: it shows fragmentation only as reserved minus allocated",
         )),
         Format::MemoryTimeline => lines.push(FileNote::plain(
-            "a memory timeline has categories only: no segments, no reserved memory, no stacks; its device is not \
+            "a memory timeline records only categories: no segments, reserved memory or stacks; its device is unnamed, so memviz calls it device 0 \
              named and called device 0",
         )),
         Format::DeviceMemoryProfile => lines.push(FileNote::plain(
@@ -369,8 +369,10 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
     }
     if notes.unread_forward_lines > 0 {
         let lines_of = count(notes.unread_forward_lines, "line");
-        lines
-            .push(format!("{lines_of} of forward_frames that are no lines of a Python traceback were left out").into());
+        lines.push(
+            format!("{lines_of} of forward_frames were left out because they are not lines of a Python traceback")
+                .into(),
+        );
     }
     if notes.frames_in_part > 0 {
         let frames = count(notes.frames_in_part, "frame");
@@ -503,9 +505,8 @@ pub fn grouping(by: GroupBy) -> Option<&'static str> {
 /// A note that rows name a library's lines instead of the user's line.
 pub fn library_below(attribution: &Attribution) -> Option<String> {
     let lines = attribution.library_below.join(", ");
-    (!lines.is_empty()).then(|| {
-        format!("{lines} runs the model of a library, and rows name the library's lines instead; --own '' shows yours")
-    })
+    (!lines.is_empty())
+        .then(|| format!("{lines} runs a library's model, so rows show the library's lines; --own '' shows yours"))
 }
 
 /// Free memory that only one stream or pool can use.
@@ -517,7 +518,7 @@ pub fn stranded(stranded: &Stranded) -> String {
         _ => (format!("in private pool ({first}, {second})"), "pool"),
     };
     let (free, reserved) = (Bytes(*free), Bytes(*reserved));
-    format!("{free} of {reserved} reserved is free {place}{used}; no other {other} can use them")
+    format!("{free} of {reserved} reserved is free {place}{used}; no other {other} can use it")
 }
 
 /// A line about each private pool, if rows are pools.

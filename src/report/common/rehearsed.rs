@@ -27,7 +27,7 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
             "" => "which were 0".to_owned(),
             assumed => format!("which were assumed ({assumed}), or 0"),
         };
-        lines.push((format!("not exact: sizes came from values of the device, {values} ({named})"), true));
+        lines.push((format!("not exact: some sizes depend on values read from the device, {values} ({named})"), true));
     }
     for (kind, what, read) in
         [(ValueUse::Value, "value", "read from the device"), (ValueUse::Copy, "tensor", "copied to the host")]

@@ -53,7 +53,7 @@ impl TextStyle {
         if advice.code.is_empty() {
             return self.broken(0, &advice.missing).iter().try_for_each(|line| writeln!(out, "{}", self.dim(line)));
         }
-        let missing = format!("{}; to record it:", advice.missing);
+        let missing = format!("{}; to record one:", advice.missing);
         self.broken(0, &missing).iter().try_for_each(|line| writeln!(out, "{}", self.bold(line)))?;
         advice.code.iter().try_for_each(|line| writeln!(out, "    {line}"))
     }

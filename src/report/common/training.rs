@@ -77,6 +77,6 @@ fn source(phase: &PhaseSummary) -> String {
     match phase.recorded_entries {
         0 => "inferred".to_owned(),
         all if all == phase.entries => "annotations".to_owned(),
-        some => format!("annotations ({some}), the others inferred"),
+        some => format!("annotations ({some}), the rest inferred"),
     }
 }

@@ -82,7 +82,7 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     if let Some((column, _)) = &curves.parting {
         let x = scale.x(*column);
         plot = plot.add(vertical(x, 0.0, f64::from(PLOT_HEIGHT), palette::MUTED).set("stroke-dasharray", "4 3"));
-        plot = labels.add(plot, x, "they part", palette::TEXT);
+        plot = labels.add(plot, x, "they diverge", palette::TEXT);
     }
     // Of two labels that collide the lower one is that of the new recording.
     plot = mark(plot, &mut labels, &device.new, &curves.new, &scale, ("new", NEW));

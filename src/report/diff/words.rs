@@ -114,10 +114,10 @@ fn unlike((base, new): (Format, Format), by: GroupBy) -> Option<String> {
     let has = |format| base == format || new == format;
     let words = match by {
         _ if has(Format::MemoryTimeline) => "a memory timeline has categories in place of lines, stacks and operators",
-        GroupBy::Site => "a profiler trace names functions by their first line: a snapshot's lines count in theirs",
-        GroupBy::Stack => {
-            "stacks of a profiler trace have operators and modules in them, so none is that of a snapshot"
+        GroupBy::Site => {
+            "a profiler trace names functions by their first line, so a snapshot's lines are counted under the function's first line"
         }
+        GroupBy::Stack => "stacks of a profiler trace contain operators and modules, so none matches a snapshot's",
         GroupBy::Operator => "a snapshot has operators only in C++ stacks (stacks=\"all\")",
         GroupBy::NnModule => "a snapshot does not record calls of nn.Module",
         GroupBy::Stream | GroupBy::Pool => "a profiler trace records neither streams nor pools",

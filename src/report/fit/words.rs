@@ -24,15 +24,17 @@ fn figures(parameter: &str, device: &DeviceFit) -> String {
             match largest {
                 Largest::UpTo { value, .. } if device.is_far(value) => {
                     format!(
-                        "about {parameter} {} fits {capacity}{tokens}, {}",
+                        "{parameter} up to about {} fits in {capacity}{tokens} ({})",
                         two_digits(value),
                         not_verified(parameter, device, value)
                     )
                 }
                 Largest::UpTo { value, fails } => {
-                    format!("{parameter} {value} is the largest that fits {capacity}{tokens}; {fails} does not")
+                    format!(
+                        "{parameter} {value} is the largest value that fits in {capacity}{tokens}; {fails} does not fit"
+                    )
                 }
-                Largest::None { fails } => format!("not even {parameter} {fails} fits {capacity}{tokens}"),
+                Largest::None { fails } => format!("not even {parameter} {fails} fits in {capacity}{tokens}"),
                 Largest::Unlimited { tried } => {
                     format!("memory does not grow with {parameter}: even {tried} fits {capacity}{tokens}")
                 }
@@ -62,7 +64,10 @@ fn not_verified(parameter: &str, device: &DeviceFit, value: u64) -> String {
     let largest = device.points.iter().map(|point| point.value).max().unwrap_or(1).max(1);
     let between = (largest as f64 * value as f64).sqrt() as u64;
     let near = between.max(1).next_power_of_two();
-    format!("not verified: record one near {parameter} {}", if near - between > between / 2 { near / 2 } else { near })
+    format!(
+        "not verified: make a recording near {parameter} {}",
+        if near - between > between / 2 { near / 2 } else { near }
+    )
 }
 
 /// The largest number that fits, in short.
@@ -113,7 +118,9 @@ pub fn basis(parameter: &str, device: &DeviceFit) -> Vec<String> {
         lines.push(matched(parameter, (pair[0].value, pair[1].value), matching));
     }
     if !device.changes.is_empty() {
-        lines.push("the recorded runs do not have the changes; all figures below do, and are predicted".to_owned());
+        lines.push(
+            "the recordings were made without the changes; all figures below include them and are predicted".to_owned(),
+        );
     }
     lines.extend(device.assumptions.iter().map(|assumption| format!("assumed: {assumption}")));
     lines
@@ -122,7 +129,9 @@ pub fn basis(parameter: &str, device: &DeviceFit) -> Vec<String> {
 fn matched(parameter: &str, (first, second): (u64, u64), matching: &Matching) -> String {
     let requests = count(matching.matched, "request");
     match matching.alone {
-        (0, 0) => format!("{parameter} {first} and {second} make the same requests: {requests}"),
+        (0, 0) => {
+            format!("the recordings at {parameter} {first} and {second} make the same {requests} to the allocator")
+        }
         (a, b) => {
             format!(
                 "{parameter} {first} and {second}: {requests} in both, {a} only in the former, {b} only in the latter"
@@ -202,8 +211,8 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
             "up to {} at once are neither constant nor in proportion to {parameter}; one more recording would show how they grow",
             Bytes(bytes)
         ),
-        Doubt::Far => "far from the recorded values: kernels may need other workspaces there".to_owned(),
-        Doubt::Below => "below the recorded values: kernels may need other workspaces there".to_owned(),
+        Doubt::Far => "far from the recorded values: kernels may need different workspaces there".to_owned(),
+        Doubt::Below => "below the recorded values: kernels may need different workspaces there".to_owned(),
         Doubt::PerhapsSums => {
             "sums over this many rows may need buffers that no recording shows; both cases were simulated".to_owned()
         }
@@ -214,7 +223,7 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
              four times the batch"
         ),
         Doubt::OtherOrder => {
-            "kernels needed other buffers in one of the recordings; both cases were simulated".to_owned()
+            "kernels needed different buffers in one of the recordings; both cases were simulated".to_owned()
         }
         Doubt::Placement => "the driver's placement of segments is unknown; three placements were simulated".to_owned(),
     }

@@ -88,7 +88,7 @@ pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_lines: usize, roo
     if !holed.is_empty() || device.failed.is_some() {
         y += 30.0;
         let segments = count(holed.len() as u64, "segment");
-        let title = format!("{segments} with holes, all at one scale: a full line is {}", Bytes(scale));
+        let title = format!("{segments} with holes, drawn to one scale; a full row is {}", Bytes(scale));
         drawing.add(text(16.0, y, Anchor::Start, palette::MUTED, &title));
         y -= 6.0;
     }
@@ -166,7 +166,7 @@ fn totals(device: &DeviceSegmentMap) -> String {
     line += &format!(", {} inactive", Bytes(all.inactive));
     if all.inactive > 0 {
         let (pinned, largest) = (Bytes(all.pinned_free), Bytes(all.largest_free_block));
-        line += &format!(", of which {pinned} pinned by live blocks; the largest free block has {largest}");
+        line += &format!(", {pinned} of it pinned by live blocks; the largest free block is {largest}");
     }
     let stray = device.layout.stray.len() as u64;
     if stray > 0 {
@@ -273,7 +273,7 @@ impl Drawing<'_> {
         self.label(16.0, y + ROW, Anchor::Start, "failed request");
         self.label(LEFT - 8.0, y + ROW, Anchor::End, &Bytes(bytes).to_string());
         let largest = Figures::sum(&self.device.figures).largest_free_block;
-        let note = if largest < bytes { "fits into none" } else { "" };
+        let note = if largest < bytes { "fits in none" } else { "" };
         self.label(LEFT + BAR + 10.0, y + ROW, Anchor::Start, note);
         let lines = bytes.div_ceil(scale).max(1);
         // A request far larger than any segment is told by its number.

@@ -181,7 +181,7 @@ impl TextStyle {
             if details && row.blocks > 0 && row.label != OTHER {
                 let each = Bytes(row.pinned_free_bytes / row.blocks);
                 let alone = Bytes(row.alone_free_bytes);
-                label += &format!(" ({each} a block, {alone} alone)");
+                label += &format!(" ({each} per block; {alone} pinned by it alone)");
             }
             let shown = Row {
                 label,

@@ -58,7 +58,7 @@ pub fn steps(device: &DeviceLeaks) -> Option<String> {
         Err(NoSteps::Unknown) => return Some(training::NO_STEPS.to_owned()),
     };
     let what = training::steps(steps);
-    let every = if device.stride > 1 { format!("; looked at every {} steps", device.stride) } else { String::new() };
+    let every = if device.stride > 1 { format!("; sampled every {} steps", device.stride) } else { String::new() };
     if !steps.are_steps() {
         return Some(format!("{what}{every}; {}", training::NO_STEPS));
     }

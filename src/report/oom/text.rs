@@ -46,7 +46,7 @@ fn next(source: Source<'_>, report: &OomReport) -> Vec<Next> {
     let can_plan = report.devices.iter().any(|device| device.can_plan);
     match first.cause {
         Cause::Capacity if has_plans => {
-            vec![fit("what would make room, and the lines of Python that do it"), settings()]
+            vec![fit("what would free enough memory, and the Python code for it"), settings()]
         }
         Cause::Capacity if can_plan => vec![fit("whether changes to the program make room"), settings()],
         Cause::Capacity => vec![settings()],
@@ -84,7 +84,11 @@ impl TextStyle {
         let more = device.failed.saturating_sub(device.ooms.len().min(IN_FULL));
         if more > 0 {
             writeln!(out)?;
-            self.words("", &format!("{name}: {} later; --format csv lists all", notes::failures(more)), out)?;
+            self.words(
+                "",
+                &format!("{name}: {} more after these; --format csv lists all", notes::failures(more)),
+                out,
+            )?;
         }
         Ok(())
     }

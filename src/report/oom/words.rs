@@ -94,7 +94,7 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
         Symptom::LargestBlock { bytes } => statement(
             "largest_block",
             [("largest_free_block_bytes", bytes)],
-            format!("the largest free block that could have served it ({}) has {}", serving(oom), Bytes(bytes)),
+            format!("the largest free block in its pool ({}) has {}", serving(oom), Bytes(bytes)),
         ),
         Symptom::DeviceShort { free, needed } => statement(
             "device_short",
@@ -165,7 +165,7 @@ fn device_had_enough(free: u64, needed: u64, reserved: u64) -> Statement {
         "device_had_enough",
         [("device_free_bytes", free), ("needed_bytes", needed)],
         format!(
-            "the device had {} free and would have had to supply {}; what failed it is likely a limit for the process \
+            "the device had {} free and would have had to supply {}; the request probably failed because of a per-process limit \
              between {} and {}, such as torch.cuda.set_per_process_memory_fraction, which snapshots do not record",
             Bytes(free),
             Bytes(needed),
@@ -233,15 +233,12 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
         Advice::AlreadyExpandable => statement(
             "already_expandable",
             [],
-            "expandable_segments is already on, although PyTorch's message recommends it".to_owned(),
+            "expandable_segments is already enabled, so PyTorch's advice to enable it does not help".to_owned(),
         ),
         Advice::NoSettings { tried } => statement(
             "no_settings",
             [("tried", tried as u64)],
-            format!(
-                "{} of the allocator would not have served it either (in replay)",
-                count(tried as u64, "other setting")
-            ),
+            format!("{} would not have served it either (in replay)", count(tried as u64, "other allocator setting")),
         ),
         Advice::WholePages { whole_pages, page, together, needed } => statement(
             "whole_pages",
@@ -275,7 +272,11 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
         Advice::Rounding { bytes, missing } => statement(
             "rounding",
             [("rounding_bytes", bytes), ("missing_bytes", missing)],
-            format!("rounding loss is {} under roundup_power2_divisions; {} was missing", Bytes(bytes), Bytes(missing)),
+            format!(
+                "roundup_power2_divisions loses {} to rounding; the request was {} short",
+                Bytes(bytes),
+                Bytes(missing)
+            ),
         ),
         Advice::RecordEarlier { bytes } => statement(
             "record_earlier",

@@ -12,7 +12,8 @@ pub const COLUMNS: [&str; 7] =
     ["device", "peak allocated", "max reserved", "baseline", "allocated at the end", "inactive *", "history"];
 
 /// What the star means.
-pub const INACTIVE: &str = "* at the first failed request, or at the peak, in percent of what is reserved there";
+pub const INACTIVE: &str =
+    "* at the first failed request, else at the peak; as a percentage of reserved memory at that instant";
 
 /// The figures of every device.
 pub fn rows(page: &Page<'_>) -> Vec<[String; COLUMNS.len()]> {

@@ -41,7 +41,7 @@ struct Section {
 pub enum PageFormat {
     /// One picture.
     Svg,
-    /// The same for a chat, where memviz is built with it.
+    /// The same picture as PNG for a chat, if memviz is built with PNG support.
     Png,
     /// Tables for a GitHub issue.
     Markdown,

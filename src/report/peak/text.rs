@@ -90,7 +90,7 @@ impl TextStyle {
         let total = Bytes(attribution.total_bytes);
         let what = match (attribution.total_bytes, attribution.by.is_inclusive()) {
             (0, _) => "nothing is held".to_owned(),
-            (_, true) => format!("held in all, by {}", attribution.by.name()),
+            (_, true) => format!("held in total, by {}", attribution.by.name()),
             _ => format!("total, by {}", attribution.by.name()),
         };
         let room = self.room(13);

@@ -360,7 +360,7 @@ fn rows(report: &RanksReport, row: usize, difference: &Difference) -> [Picture; 
         let label = count(rest.len() as u64, "more row");
         cells.push(last(rest.iter().map(|row| row.delta_bytes).sum(), label));
     }
-    cells.push(last(difference.delta_bytes, "in all".to_owned()));
+    cells.push(last(difference.delta_bytes, "total".to_owned()));
     let name = |row: usize| report.rank(row).map_or_else(String::new, |rank| format!("rank {}", rank.rank));
     let table = table(&["delta", "", &name(row), &name(difference.reference), "site"], &cells);
     let star = if difference.rows[..shown].iter().any(|row| row.inferred) { " (* inferred)" } else { "" };

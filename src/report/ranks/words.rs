@@ -186,7 +186,7 @@ fn duplicates(report: &RanksReport) -> Option<String> {
         twice.map(|it| format!("rank {} on device {} ({} times)", it.rank, device(it.device), it.rows)).collect();
     let more = report.duplicates.len().saturating_sub(LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    (!listed.is_empty()).then(|| format!("there more than once: {}{more}", listed.join(", ")))
+    (!listed.is_empty()).then(|| format!("present more than once: {}{more}", listed.join(", ")))
 }
 
 fn missing(report: &RanksReport) -> Option<String> {
@@ -202,7 +202,7 @@ fn missing(report: &RanksReport) -> Option<String> {
 pub fn no_outlier(report: &RanksReport) -> String {
     let is_compared = |group: &Group| !group.relation.comparable(&group.members).is_empty();
     if !report.groups.is_empty() && !report.groups.iter().any(is_compared) {
-        return "memviz names no outliers, since these are not ranks of one run that do the same".to_owned();
+        return "memviz names no outliers, because these are not ranks of one run doing the same work".to_owned();
     }
     if report.groups.iter().all(|group| group.members.len() < MIN_RANKS) {
         return format!("at least {MIN_RANKS} ranks are needed to detect an outlier");
@@ -302,6 +302,6 @@ pub fn side(bytes: Option<u64>) -> String {
 pub fn bounds_note(difference: &Difference) -> Option<&'static str> {
     let any = difference.rows.iter().any(|row| row.bound.is_some());
     any.then_some(
-        "a dash: not among the sites that the summary lists, so it may be among its other ones; --top lists more",
+        "a dash means that the summary does not list the site, which may still be part of its other sites; --top lists more",
     )
 }

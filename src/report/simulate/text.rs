@@ -29,7 +29,7 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     text.devices(source, &report.devices, out, TextStyle::simulation)?;
     let is_played = report.devices.iter().any(|device| device.best().is_some());
-    let sweep = Next::new("simulate", &[source.path], "--sweep", "the settings that are worth trying, too");
+    let sweep = Next::new("simulate", &[source.path], "--sweep", "also try the other settings");
     text.next(if is_played && !report.sweep { std::slice::from_ref(&sweep) } else { &[] }, out)
 }
 

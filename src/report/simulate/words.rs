@@ -109,10 +109,13 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
         parts.push(format!("{calls} of empty_cache{doubt}, replayed where they were recorded"));
     }
     if releases.retries > 0 {
-        parts.push(format!("{} that first released cached memory", count(releases.retries, "request")));
+        parts.push(format!("{} that released cached memory before being retried", count(releases.retries, "request")));
     }
     if releases.uncertain > 0 {
-        parts.push(format!("{} of which may be calls of empty_cache: they have no stack", releases.uncertain));
+        parts.push(match releases.uncertain {
+            1 => "1 of which may be a call to empty_cache (it has no stack)".to_owned(),
+            more => format!("{more} of which may be calls to empty_cache (they have no stack)"),
+        });
     }
     (!parts.is_empty()).then(|| format!("recorded: {}", parts.join(", ")))
 }
@@ -165,7 +168,7 @@ pub fn needs(run: &Run) -> String {
 }
 
 /// What the sign means.
-pub const AT_MOST: &str = "<=: enough; not all smaller devices were tried, because the recording is long";
+pub const AT_MOST: &str = "<=: this much is enough; not all smaller sizes were tried";
 
 /// The most that is reserved, as a range where that depends on addresses.
 pub fn reserved(run: &Run) -> String {
@@ -183,7 +186,7 @@ pub fn holes(run: &Run) -> Option<String> {
     let (first, Some(safe)) = (first?, safe) else {
         let (first, enough) = (mebibytes(first?), mebibytes(enough?));
         return Some(format!(
-            "{}: works from {first} on, and always from {enough} on; sizes in between were not all tried",
+            "{}: works at {first}, and always works from {enough} up; not every size in between was tried",
             name(run)
         ));
     };
@@ -192,13 +195,13 @@ pub fn holes(run: &Run) -> Option<String> {
     }
     let mut text = format!("{}: works from {}", name(run), mebibytes(first));
     for &(from, to) in holes.iter().take(HOLES_TOLD) {
-        text += &format!(", fails from {} to below {}", mebibytes(from), mebibytes(to));
+        text += &format!(", fails again from {} to just below {}", mebibytes(from), mebibytes(to));
     }
     let more = holes.len().saturating_sub(HOLES_TOLD);
     if more > 0 {
         text += &format!(" and in {more} more ranges");
     }
-    Some(format!("{text}, always works from {}", mebibytes(safe)))
+    Some(format!("{text}, and always works from {} up", mebibytes(safe)))
 }
 
 /// Bytes in MiB: devices on which a program works and others on which it does not are often a few of them apart.

@@ -87,7 +87,7 @@ fn title(device: &DeviceTimeline, band: &Band) -> String {
     let name = format!("{}{}", what.filter(|_| band.label != band_category(band)).unwrap_or_default(), name(band));
     let leak = band.leak.map(|bytes| format!("\nleaks {} per step", crate::report::common::notes::signed(bytes)));
     let blocks = count(band.blocks_there, "block");
-    format!("{name}\n{there} ({share:.1}%) in {blocks} there{}", leak.unwrap_or_default())
+    format!("{name}\n{there} ({share:.1}%) in {blocks} at that instant{}", leak.unwrap_or_default())
 }
 
 fn band_category(band: &Band) -> &'static str {

@@ -100,7 +100,7 @@ fn fold(axis: &Axis, period: &Period) -> Group {
         .set("stroke", palette::TEXT.light);
     let veil = rectangle(left, 0.0, right - left, bottom, palette::BACKGROUND).set("fill-opacity", "0.6");
     let what = if axis.counts == XAxis::Time { notes::duration(length(period)) } else { String::new() };
-    titled(&format!("{what} in which nothing happens, folded")).add(veil).add(mark)
+    titled(&format!("{what} without any activity, folded")).add(veil).add(mark)
 }
 
 fn length(period: &Period) -> i64 {
@@ -123,9 +123,9 @@ fn title(device: &DeviceTimeline, unit: Unit) -> String {
         let end = axis.periods.iter().take_while(|period| period.shows != Shows::Steps).last().unwrap_or(start);
         title += match axis.counts {
             XAxis::Time => {
-                format!("; start-up, the first {}, at a scale of its own", notes::duration(end.to - start.from))
+                format!("; the first {} (startup) have their own scale", notes::duration(end.to - start.from))
             }
-            XAxis::Entry => format!("; start-up, the first {} entries, at a scale of its own", end.to - start.from),
+            XAxis::Entry => format!("; the first {} entries (startup) have their own scale", end.to - start.from),
         }
         .as_str();
     }

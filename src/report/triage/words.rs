@@ -85,12 +85,13 @@ fn during(device: &DeviceTriage) -> String {
 
 fn failed(failure: &Failure) -> String {
     let Failure { requested, device_free, capacity, cause, count: failures, .. } = *failure;
-    let free = format!("tried to allocate {}, {} free of {}", Bytes(requested), Bytes(device_free), Bytes(capacity));
+    let free =
+        format!("tried to allocate {}; {} free (limit {})", Bytes(requested), Bytes(device_free), Bytes(capacity));
     let why = match cause {
         Cause::Capacity => ": not enough in total",
-        Cause::Fragmentation => ": enough free in total, but fragmented",
+        Cause::Fragmentation => ": enough with what is inactive, but fragmented",
         Cause::OtherProcess => ": another process on the device holds memory",
-        Cause::Limit => ": the process may use only a part of the device",
+        Cause::Limit => ": the process is limited to part of the device",
         Cause::Unknown => "",
     };
     let more =
@@ -163,7 +164,7 @@ pub(crate) fn compared(device: &DeviceTriage, path: &str) -> Option<Next> {
     let grows = device.findings.iter().any(|finding| leaked(finding).is_some());
     let last = device.during.step.filter(|&step| grows && step > 2)? - 1;
     let [from, to] = [1, last].map(|step| format!("{path}@step:{step}:end"));
-    Some(Next::new("diff", &[&from, &to], "", format!("what the steps from 2 to {last} leave behind")))
+    Some(Next::new("diff", &[&from, &to], "", format!("what steps 2 to {last} leave behind")))
 }
 
 pub(crate) fn finding(finding: &Finding) -> Line {

@@ -76,7 +76,7 @@ pub fn plan(args: &Check) -> Result<Vec<Job>, Failure> {
     for Job { input, budgets, .. } in &jobs {
         if budgets.is_empty() {
             let input = input.display();
-            let wanted = "a flag such as --max-peak 40GiB, or an entry of memviz.toml that names it";
+            let wanted = "a flag such as --max-peak 40GiB, or a memviz.toml entry that names this recording";
             return Err(Failure::Message(format!("{input}: expected a budget: {wanted}; found none")));
         }
     }

@@ -17,7 +17,7 @@ use values::{Largest, Vary};
 
 /// Run a program without a GPU, and record the memory it would use
 ///
-/// PyTorch's CUDA build runs on a stand-in for CUDA: its own allocator serves every request, kernels do nothing, and
+/// PyTorch's CUDA build runs on a stand-in for CUDA: PyTorch's allocator serves every request, kernels do nothing, and
 /// every value
 /// read from the device is 0. Linux only; the Python that runs the command needs torch-memviz and a CUDA build of PyTorch.
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ use values::{Largest, Vary};
     ("memviz rehearse --steps 3 --vary batch=4,8 -- python train.py --batch {batch}", "the largest batch"),
 ]))]
 pub struct Rehearse {
-    /// GPU to rehearse on; --list shows all [default: that of memviz.toml, or h100-80gb]
+    /// GPU to rehearse on; --list shows all [default: from memviz.toml, else h100-80gb]
     ///
     /// The start of its name is enough.
     #[arg(long, value_name = "NAME")]
@@ -80,13 +80,13 @@ pub struct Rehearse {
     /// Each value replaces {NAME}.
     #[arg(long, value_name = "NAME[=FIRST]", conflicts_with = "vary")]
     largest: Option<Largest>,
-    /// Where to write the recording [default: that of memviz.toml, or memory.pickle]
+    /// Where to write the recording [default: from memviz.toml, else memory.pickle]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// List the GPUs
     #[arg(long)]
     list: bool,
-    /// The program and its arguments [default: those of memviz.toml]
+    /// The program and its arguments [default: from memviz.toml]
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }

@@ -36,9 +36,8 @@ impl Settings {
         let Some(program) = command.first() else {
             return Err(Failure::Message("expected a command, found none".to_owned()));
         };
-        let python = interpreter(program).ok_or_else(|| {
-            Failure::Message(format!("expected a command, found none called {}", program.to_string_lossy()))
-        })?;
+        let python = interpreter(program)
+            .ok_or_else(|| Failure::Message(format!("command not found: {}", program.to_string_lossy())))?;
         let list = env::temp_dir().join(format!("memviz-rehearsal-{}.txt", std::process::id()));
         // One that is there is not ours, and a link may lead anywhere.
         fs::OpenOptions::new().write(true).create_new(true).open(&list)?;

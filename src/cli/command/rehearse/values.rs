@@ -145,7 +145,9 @@ fn outcome(rehearsed: &Rehearsed, name: &str, value: u64) -> Result<String, Fail
     }
     let file = rehearsed.whole().ok_or_else(|| nothing_recorded(rehearsed.succeeded))?;
     if !rehearsed.succeeded {
-        return Err(Failure::Message(format!("with {name}={value} the command failed, and not for want of memory")));
+        return Err(Failure::Message(format!(
+            "with {name}={value} the command failed, but not because it ran out of memory"
+        )));
     }
     let recording = read_quietly(file, false).map_err(|error| Failure::about(&file.to_string_lossy(), &error))?;
     let devices = || recording.histories.iter().filter(|history| history.device != HOST_DEVICE);

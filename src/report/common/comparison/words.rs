@@ -12,7 +12,7 @@ const COLUMNS: usize = 4;
 pub fn headline(comparison: &Comparison) -> String {
     let (most, least) = (comparison.most(), comparison.least());
     format!(
-        "The devices differ: device {} holds most, {} at {}, device {} least, {}; {} on average",
+        "The devices differ: device {} holds the most ({} at {}), device {} the least ({}); the average is {}",
         most.device,
         bytes(most),
         if most.at_dump { "the dump" } else { "its peak" },

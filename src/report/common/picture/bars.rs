@@ -87,7 +87,7 @@ fn row(bar: &Bar, top: f64, device: Option<u64>, x: impl Fn(u64) -> f64) -> Grou
 
 fn legend(mut group: Group, y: f64) -> (Group, f64) {
     let mut left = LEFT;
-    for (name, color) in [("needed for every request to be served", NEEDED), ("reserved at most", RESERVED)] {
+    for (name, color) in [("needed to serve every request", NEEDED), ("maximum reserved", RESERVED)] {
         let square = rectangle(left, y - 9.5, 11.0, 11.0, color);
         group = group.add(square).add(text(left + 17.0, y, Anchor::Start, palette::MUTED, name));
         left += 17.0 + Script::Body.width(name) + 22.0;

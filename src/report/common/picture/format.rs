@@ -10,7 +10,7 @@ use std::io::{self, Write};
 pub enum PictureFormat {
     /// A picture for a page or an issue
     Svg,
-    /// A picture for a chat, where memviz is built with it
+    /// A picture for a chat, if memviz is built with PNG support
     Png,
 }
 

@@ -24,7 +24,7 @@ pub(super) fn write(picture: &Picture, out: &mut dyn Write) -> io::Result<()> {
     let mut options = Options::default();
     let fonts = options.fontdb_mut();
     fonts.load_system_fonts();
-    let missing = || io::Error::other("expected fonts of the system to draw text with, found none; .svg needs none");
+    let missing = || io::Error::other("found no system fonts to draw text with; .svg needs none");
     let sans = family(fonts, &SANS, false).ok_or_else(missing)?;
     let mono = family(fonts, &MONO, true).unwrap_or_else(|| sans.clone());
     fonts.set_sans_serif_family(sans);

@@ -118,12 +118,12 @@ pub fn below(device: &DevicePlans) -> Vec<String> {
         return vec![format!("what keeps it below {goal} cannot be simulated: {reason}")];
     }
     if device.fits {
-        return vec![format!("the peak is at most {goal} already")];
+        return vec![format!("the peak is already at most {goal}")];
     }
     let effect = |plan: &Plan| {
         let time = plan
             .recompute_us
-            .map_or(String::new(), |time| format!(", {} run again for each forward pass", duration(time)));
+            .map_or(String::new(), |time| format!(", {} of recomputation per forward pass", duration(time)));
         format!("{}: {} allocated at most{time}", name(plan), Bytes(plan.outcome.max_allocated))
     };
     let plans: Vec<String> = device.plans.iter().map(|plan| format!("below {goal} with {}", effect(plan))).collect();
@@ -131,7 +131,7 @@ pub fn below(device: &DevicePlans) -> Vec<String> {
         return plans;
     }
     let nearest = device.nearest.as_ref().map_or(String::new(), |plan| format!("; nearest: {}", effect(plan)));
-    vec![format!("no calls that were tried keep the peak below {goal}{nearest}")]
+    vec![format!("none of the calls tried keeps the peak below {goal}{nearest}")]
 }
 
 /// What would have made room for a request that was refused, in a sentence.
@@ -155,7 +155,9 @@ fn generation(generation: &Result<Generation, &'static str>) -> String {
     let Generation { tensors, bytes_per_token, recorded, reach } = match generation {
         Ok(generation) => generation,
         Err(because) => {
-            return format!("a cache grows with each token, but how many tokens fit is unknown: {because}");
+            return format!(
+                "a cache seems to grow with each token, but the number of tokens that fit is unknown: {because}"
+            );
         }
     };
     let fit = match reach {
@@ -201,7 +203,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     let by_settings = device.best().is_some_and(|best| best.changes.is_empty());
     if device.settings_tried > 0 && !by_settings {
         let settings = count(device.settings_tried as u64, "other allocator setting");
-        lines.push(format!("none of {settings} makes it fit on its own"));
+        lines.push(format!("none of the {settings} makes it fit on its own"));
     }
     if let Some(time) = device.forward_us.filter(|_| !device.plans.is_empty() || device.nearest.is_some()) {
         lines.push(format!("a forward pass takes {} ({})", duration(time), code_change::TIMES));
@@ -342,7 +344,7 @@ pub fn code(change: &PlannedChange) -> (String, String) {
 fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String, String) {
     let which = match every {
         1 => "each".to_owned(),
-        every => format!("the first and every {} after it", ordinal(every)),
+        every => format!("the first call and every {} call after it", ordinal(every)),
     };
     // A module's forward can be wrapped from outside, whoever calls it.
     if site.ends_with(" forward") {

@@ -70,7 +70,7 @@ pub fn rest(ranges: &RangePeaks, shown: &[Shown<'_>], metric: Metric) -> Option<
     if shown.len() == ranges.ranges.len() {
         return None;
     }
-    let what = if shown.iter().any(|shown| shown.of > 1) { "the highest of each name" } else { "the highest" };
+    let what = if shown.iter().any(|shown| shown.of > 1) { "the highest peak of each name" } else { "the highest" };
     let mut text = format!("{what} of {} ranges; --format csv lists all", ranges.ranges.len());
     if let Some((others, highest)) = ranges.left_out {
         let highest = signed(highest);
@@ -136,7 +136,7 @@ pub fn legend(device: &DevicePeak, ranges: &RangePeaks, shown: &[Shown<'_>]) -> 
         lines.push(notes::inferred(device.attribution.by).to_owned());
     }
     if shown.iter().any(|shown| shown.range.bound == Some(Bound::Lower)) {
-        lines.push("\u{2265} at least: a part of it, or of what was there before it, was not recorded".to_owned());
+        lines.push("\u{2265} at least: part of it, or of the memory allocated before it, was not recorded".to_owned());
     }
     if shown.iter().any(|shown| shown.range.is_inherited()) {
         lines.push("at its start: memory was highest when the range started, so earlier code caused it".to_owned());
