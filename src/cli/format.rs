@@ -284,11 +284,11 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let peak = "expected -o with a name in .txt, .json, .csv or .md, or --format; found peak.png";
+        let peak = "expected -o with a file name ending in .txt, .json, .csv or .md, or --format; found peak.png";
         assert_eq!(of::<AnswerFormat>(None, "peak.png"), Err(peak.to_owned()));
-        let check = "expected -o with a name in .txt, .json, .md or .xml, or --format; found a.csv";
+        let check = "expected -o with a file name ending in .txt, .json, .md or .xml, or --format; found a.csv";
         assert_eq!(of::<CheckFormat>(None, "a.csv"), Err(check.to_owned()));
-        let contradiction = "expected a name in .json for --format json, found peak.csv";
+        let contradiction = "expected a file name ending in .json for --format json, found peak.csv";
         assert_eq!(of(Some(AnswerFormat::Json), "peak.csv"), Err(contradiction.to_owned()));
         assert!(resolve::<PageFormat>(None, None).is_err());
     }

@@ -371,7 +371,7 @@ mod tests {
         says("<p>{\"base64\": \"YQ==\"}, {\"base64\": \"YQ==\"}", "more than one");
         says("<p>{\"base64\": \"YQ==\"}, {'base64': 'YQ=='}", "more than one");
         says("<p>{\"base64\": \"YQ==\"}, {base64 : `YQ==`}", "more than one");
-        says("<p>{'base64': 'YQ=='}, {\"base64\": \"YQ==\"}", "other quotes");
+        says("<p>{'base64': 'YQ=='}, {\"base64\": \"YQ==\"}", "different quotes");
         let other = format!("gASV{}", "A".repeat(100));
         says(&format!("<p>{{\"base64\": \"YQ==\"}}, {{\"other\": '{other}'}}"), "more than one");
         says(&format!("<p>{{\"other\": \"{other}\"}}, {{\"base64\": \"YQ==\"}}"), "more than one");

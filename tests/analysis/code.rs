@@ -71,10 +71,10 @@ fn a_librarys_lines_stand_for_the_line_that_runs_its_model() {
     assert!(up.keys().all(|label| !label.contains("transformers/")), "{up:?}");
 
     let text = memviz(&["peak", &path]).expect(0).stdout.clone();
-    assert!(text.contains(&format!("{LINE} runs the model of a library")), "{text}");
-    assert!(!memviz(&["peak", &path, "--own", ""]).expect(0).stdout.contains("model of a library"));
+    assert!(text.contains(&format!("{LINE} runs a library's model")), "{text}");
+    assert!(!memviz(&["peak", &path, "--own", ""]).expect(0).stdout.contains("a library's model"));
     let oom = memviz(&["oom", &path]).expect(0).stdout.clone();
-    assert!(oom.contains("modeling_llama.py") && oom.contains("model of a library"), "{oom}");
+    assert!(oom.contains("modeling_llama.py") && oom.contains("a library's model"), "{oom}");
     // Comparisons stay with the user's lines.
     let diff = memviz(&["diff", &path, &path, "--format", "json"]).expect(0).stdout.clone();
     assert!(!diff.contains("\"label\": \"transformers/"), "{diff}");

@@ -42,13 +42,16 @@ fn the_fullest_device_and_what_makes_the_difference_are_named() {
         }
         for format in ["text", "markdown"] {
             let text = memviz(&[command, &path, "--top", "1", "--format", format]).stdout;
-            assert!(text.contains("device 1 holds most, 2.84 GiB at its peak, device 0 least, 1.00 GiB"), "{text}");
+            assert!(
+                text.contains("device 1 holds the most (2.84 GiB at its peak), device 0 the least (1.00 GiB)"),
+                "{text}"
+            );
             assert!(text.contains("cases.py:459 multi_gpu"), "{text}");
         }
     }
     for format in ["svg", "markdown", "html"] {
         let page = memviz(&["report", &path, "--format", format]).stdout;
-        assert!(page.contains("device 1 holds most, 2.84 GiB at its peak"), "{format}");
+        assert!(page.contains("device 1 holds the most (2.84 GiB at its peak)"), "{format}");
     }
 }
 

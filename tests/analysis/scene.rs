@@ -221,5 +221,5 @@ fn what_cannot_be_drawn_is_refused() {
     assert!(scene.shapes(Metric::Reserved, GroupBy::Site, &part, 3).is_err());
     let last = scene.device().track.entries();
     let missing = scene.difference(Metric::Allocated, GroupBy::Site, (0, last + 1), None).unwrap_err();
-    assert!(missing.to_string().ends_with(&format!("so none with number {}", last + 1)), "{missing}");
+    assert!(missing.to_string().ends_with(&format!("there is no instant {}", last + 1)), "{missing}");
 }

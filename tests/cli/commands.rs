@@ -235,7 +235,7 @@ fn output_files_are_written_and_never_overwritten_unasked() {
             let before = fs::read(path).unwrap();
             let run = memviz(&[command, "--format", format, "--output", path, &tiny]);
             run.expect_error("--force");
-            assert!(run.stderr.starts_with(&format!("memviz: {path}: ")), "{:?}", run.stderr);
+            assert!(run.stderr.starts_with(&format!("memviz: {path} already exists")), "{:?}", run.stderr);
             assert_eq!(fs::read(path).unwrap(), before, "the file is as it was");
 
             memviz(&[command, "--format", format, "-o", path, "--force", &tiny]).expect(0);

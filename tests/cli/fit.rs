@@ -73,9 +73,9 @@ fn mistakes_are_named() {
 fn formats_agree_about_the_largest() {
     let options = ["--capacity", "4GiB", "--context", "450MiB"];
     let fit = |format| memviz(&[&["fit", BATCH_4, BATCH_8, "--format", format], &options[..]].concat()).stdout;
-    assert!(fit("text").contains("batch 56 is the largest that fits"), "{}", fit("text"));
-    assert!(fit("markdown").contains("batch 56 is the largest that fits"));
-    assert!(fit("svg").contains("batch 56 is the largest that fits"));
+    assert!(fit("text").contains("batch 56 is the largest value that fits in"), "{}", fit("text"));
+    assert!(fit("markdown").contains("batch 56 is the largest value that fits in"));
+    assert!(fit("svg").contains("batch 56 is the largest value that fits in"));
     let rows = fit("csv");
     let finishes = |value: u64| {
         let row = rows.lines().find(|line| line.starts_with(&format!("0,batch,{value},")));

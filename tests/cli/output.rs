@@ -63,8 +63,8 @@ fn nothing_is_written_under_a_name_of_something_else() {
         (&["diff", "-o", "a.html", &tiny], ".md or .svg"),
         (&["report", "-o", "a.csv"], ".html"),
         (&["check", "--max-peak", "1GiB", "-o", "a.svg"], ".xml"),
-        (&["peak", "--format", "json", "-o", "a.csv"], "a name in .json for --format json, found a.csv"),
-        (&["fragmentation", "--format", "text", "-o", "a.svg"], "a name in .txt for --format text"),
+        (&["peak", "--format", "json", "-o", "a.csv"], "a file name ending in .json for --format json, found a.csv"),
+        (&["fragmentation", "--format", "text", "-o", "a.svg"], "a file name ending in .txt for --format text"),
     ] {
         memviz(&[args, &[&tiny]].concat()).expect_error(fitting);
         assert!(!Path::new(args[args.iter().position(|&arg| arg == "-o").unwrap() + 1]).exists());
@@ -98,7 +98,7 @@ fn written_files_are_opened_by_the_desktop() {
     assert!(folder.path().join("b.json").exists());
     fs::remove_file(&opener).unwrap();
     // What the desktop would run is not opened, whatever is in it.
-    open("", "c.desktop", &["--format", "text"]).expect_error("expected -o with a name in .txt for --open");
+    open("", "c.desktop", &["--format", "text"]).expect_error("--open needs -o with a file name ending in .txt");
     assert!(!folder.path().join("c.desktop").exists());
     open("", "-", &[]).expect_error("--open");
 }

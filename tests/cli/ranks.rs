@@ -442,7 +442,7 @@ fn duplicates_and_gaps_are_said() {
     let summaries = [summary(0, 10), summary(1, 10), summary(1, 11), summary(4, 10), summary(7, 10)];
     let run = memviz_reading(&["ranks", "-"], written(&summaries).as_bytes());
     run.expect(0);
-    assert!(run.stdout.contains("there more than once: rank 1 on device 1 (2 times)"), "{}", run.stdout);
+    assert!(run.stdout.contains("present more than once: rank 1 on device 1 (2 times)"), "{}", run.stdout);
     assert!(run.stdout.contains("4 ranks are missing: 2 to 3, 5 to 6"), "{}", run.stdout);
     let json = memviz_reading(&["ranks", "-", "--format", "json"], written(&summaries).as_bytes());
     let lines = lines(&json);

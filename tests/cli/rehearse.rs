@@ -76,7 +76,7 @@ fn a_command_that_fails_for_another_reason_ends_the_search() {
     folder
         .rehearse(&["--largest", "batch=3", "--", "./python3", "train.py", "{batch}"])
         .expect_error("the command used no device, and failed: nothing was recorded");
-    folder.rehearse(&["--", "./gone", "train.py"]).expect_error("expected a command, found none called ./gone");
+    folder.rehearse(&["--", "./gone", "train.py"]).expect_error("command not found: ./gone");
     folder
         .rehearse(&["--largest", "batch", "--", "./python3", "train.py"])
         .expect_error("--largest: expected {batch} in the command, found none");

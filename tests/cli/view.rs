@@ -164,12 +164,13 @@ fn what_cannot_be_shown_is_refused_before_anything_is_written() {
     let output = path.to_str().unwrap();
     let tiny = fixture("tiny");
     let view = |args: &[&str]| -> Run { memviz(&[&["view", "-o", output], args].concat()) };
-    view(&["README.md"]).expect_error("README.md: a text, such as a log");
+    view(&["README.md"]).expect_error("README.md: a text file, such as a log");
     view(&[&tiny, "--device", "7"]).expect_error("expected one of the recorded devices (0), found 7");
     view(&[&tiny, "--from", "end", "--to", "start"]).expect_error("expected --from before --to on device 0");
     view(&["--from", "peak"]).expect_error("<INPUT>");
     view(&[&tiny, "--serve"]).expect_error("--serve");
-    memviz(&["view", &tiny, "-o", "view.svg"]).expect_error("expected -o with a name in .html, found view.svg");
+    memviz(&["view", &tiny, "-o", "view.svg"])
+        .expect_error("expected -o with a file name ending in .html, found view.svg");
     assert!(!path.exists());
     let whole = read_unpacked(&tiny);
     let cut = folder.path().join("cut.pickle");

@@ -63,7 +63,7 @@ impl Kind {
         }
         // A message of two thousand bytes and more comes first in an XSpace.
         if bytes.starts_with(b"\n") && bytes.get(1).is_some_and(|&length| length >= 0x80) {
-            return Self::Other(&["a profile of XProf", "save_device_memory_profile"]);
+            return Self::Other(&["an XProf profile", "save_device_memory_profile"]);
         }
         let text = std::str::from_utf8(&bytes).map_or("", str::trim_start);
         match text.bytes().next().unwrap_or(bytes[0]) {

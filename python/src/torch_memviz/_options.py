@@ -239,6 +239,7 @@ class FitOptions(TypedDict, total=False):
 
     vary: Value | None
     at: Value | Sequence[str | int] | None
+    tokens: int | None
     capacity: Value | None
     gpu: Value | None
     context: Value | None

@@ -1443,6 +1443,9 @@ class FitScaling:
     recorded: tuple[FitPoint, ...]
     """What was recorded at them."""
 
+    tokens: int | None
+    """Tokens in a growing cache up to which the largest number is served; null where none were asked for."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FitSearch:

@@ -35,7 +35,7 @@ pub struct Fit {
     /// A snapshot, or two or three of one program that differ in one number
     #[arg(value_name = "INPUT", required = true, value_parser = one_input())]
     inputs: Vec<PathBuf>,
-    /// The number that differs, with its value in each recording, such as batch=4,8
+    /// The number that differs, and its values, such as batch=4,8
     ///
     /// The default is the number that differs between the inputs' names.
     #[arg(long, value_name = "NAME=N,N")]
@@ -43,7 +43,7 @@ pub struct Fit {
     /// A value to predict, such as batch=16 or 16; may be repeated
     #[arg(long, value_name = "NAME=N")]
     at: Vec<At>,
-    /// Find the largest number of requests that can each reach N tokens in a growing KV cache on the device
+    /// Find the most requests whose KV cache can grow to N tokens
     ///
     /// The recordings generate with a cache that grows with every token, and differ in the number of requests.
     #[arg(long, value_name = "N", requires = TOTAL, conflicts_with = "at")]

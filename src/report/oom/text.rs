@@ -84,11 +84,7 @@ impl TextStyle {
         let more = device.failed.saturating_sub(device.ooms.len().min(IN_FULL));
         if more > 0 {
             writeln!(out)?;
-            self.words(
-                "",
-                &format!("{name}: {} more after these; --format csv lists all", notes::failures(more)),
-                out,
-            )?;
+            self.words("", &format!("{name}: {} later; --format csv lists all", notes::failures(more)), out)?;
         }
         Ok(())
     }

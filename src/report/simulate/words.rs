@@ -298,9 +298,9 @@ fn doubt(trust: Trust) -> &'static str {
     if trust == Trust::Exact { "" } else { " (predicted)" }
 }
 
-/// The bound below every row.
+/// The bound below every row; changes of the program may go below it.
 pub fn bound(device: &DeviceSimulation) -> Option<String> {
-    let live = device.live_bytes?;
+    let live = device.live_bytes.filter(|_| device.changed().is_none())?;
     Some(format!("no setting can go below the {} in use at the peak", Bytes(live)))
 }
 
@@ -308,13 +308,19 @@ pub fn bound(device: &DeviceSimulation) -> Option<String> {
 pub fn changes(device: &DeviceSimulation) -> Vec<String> {
     let Some((recorded, changed)) = device.runs.first().zip(device.changed()) else { return Vec::new() };
     let Some((before, after)) = recorded.outcome.as_ref().zip(changed.outcome.as_ref()) else { return Vec::new() };
-    let peak = format!(
-        "max_memory_allocated {} instead of {}, max_memory_reserved {} instead of {}; predicted",
-        Bytes(after.max_allocated),
-        Bytes(before.max_allocated),
-        Bytes(after.max_reserved),
-        Bytes(before.max_reserved),
-    );
+    let (allocated, reserved) = (Bytes(after.max_allocated), Bytes(after.max_reserved));
+    let peak = if before.failure().is_some() {
+        format!(
+            "predicted: max_memory_allocated {allocated}, max_memory_reserved {reserved}; the program without the changes runs out of \
+             memory"
+        )
+    } else {
+        format!(
+            "predicted: max_memory_allocated {allocated} instead of {}, max_memory_reserved {reserved} instead of {}",
+            Bytes(before.max_allocated),
+            Bytes(before.max_reserved),
+        )
+    };
     let assumed = changed.assumptions.iter().map(|assumption| format!("assumed: {assumption}"));
     std::iter::once(peak).chain(assumed).collect()
 }

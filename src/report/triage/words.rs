@@ -85,8 +85,7 @@ fn during(device: &DeviceTriage) -> String {
 
 fn failed(failure: &Failure) -> String {
     let Failure { requested, device_free, capacity, cause, count: failures, .. } = *failure;
-    let free =
-        format!("tried to allocate {}; {} free (limit {})", Bytes(requested), Bytes(device_free), Bytes(capacity));
+    let free = format!("tried to allocate {}, {} free of {}", Bytes(requested), Bytes(device_free), Bytes(capacity));
     let why = match cause {
         Cause::Capacity => ": not enough in total",
         Cause::Fragmentation => ": enough with what is inactive, but fragmented",
