@@ -119,11 +119,8 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     let is_only_here = |index: &u32| {
         history.allocations.iter().filter(|other| other.requested == size(index)).count() == batches.len()
     };
-    let is_data = match is_one_each {
-        true => !batches[0].iter().any(is_of_model),
-        false => tensors > 1 && batches[0].iter().any(is_only_here) && !batches[0].iter().any(is_of_model),
-    };
-    if !is_data {
+    let may_be_data = is_one_each || tensors > 1 && batches[0].iter().any(is_only_here);
+    if !may_be_data || batches[0].iter().any(is_of_model) {
         return None;
     }
     let mut lives = Lives { doubt: Some("whether each step uses a different one is not recorded"), ..Lives::default() };
