@@ -94,7 +94,7 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
         (&["check", tiny, "--max-site", "attention"], "REGEX=SIZE"),
         (&["simulate", tiny, "--alloc-conf", "expandable_segment:True"], "\"expandable_segment\""),
         (&["simulate", tiny, "--alloc-conf", "expandable_segments:true"], "True or False for \"expandable_segments\""),
-        (&["simulate", tiny, "--alloc-conf", "max_split_size_mb:10"], "from 20 on for \"max_split_size_mb\""),
+        (&["simulate", tiny, "--alloc-conf", "max_split_size_mb:10"], "of at least 20 for \"max_split_size_mb\""),
         (&["simulate", tiny, "--alloc-conf", "max_split_size_mb:17592186044416"], "\"max_split_size_mb\""),
         (&["simulate", tiny, "--alloc-conf", "roundup_power2_divisions:3"], "powers of two"),
         (&["simulate", tiny, "--alloc-conf", "roundup_power2_divisions:[256:3]"], "powers of two"),
