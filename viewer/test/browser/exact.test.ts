@@ -224,7 +224,7 @@ test('an allocation is reached without a pointer, and the other recording by the
         await settled(page);
         await page.focus('#panel-flame canvas');
         for (const key of ['ArrowDown', 'ArrowDown', 'Enter']) await page.keyboard.press(key);
-        assert.ok((await facts(page)).has('of it here'));
+        assert.ok((await facts(page)).has('allocated by this frame itself'));
         await drop(page, CHECKPOINTED);
         await ready(page, 2);
         const lines = () => page.$$eval('#where .texts span', (all) => all.map((each) => each.textContent));
