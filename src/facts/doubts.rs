@@ -49,7 +49,7 @@ pub enum Doubt {
     TooFewSteps(usize),
     /// This many bytes that steps leave behind have no stack, so that it is unknown whether they are part of a leak.
     UnknownLeaks(u64),
-    /// Only this many steps hold entries.
+    /// There are this many steps, and none of them holds an entry.
     EmptySteps(usize),
     /// The analysis that measures the figure refused, with this reason.
     Refused(String),

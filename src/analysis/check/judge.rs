@@ -8,7 +8,7 @@ use super::measure::{Measured, keeps, maximum, of_sites};
 use super::outcome::{Amount, Check, CheckKind, CheckVerdict, CheckedDevice};
 use super::residue;
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationOptions, FragmentationReport};
-use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport, MIN_STEPS};
+use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error;
 use crate::facts::device::{Device, Devices};
@@ -248,7 +248,7 @@ impl<'d, 'a> Judge<'d, 'a> {
         match self.leaks(budgets, device) {
             Err(doubt) => Measured::unknown(doubt),
             Ok(leaks) if leaks.tells_leaks() && !self.hold_entries(budgets, &leaks) => {
-                Measured::unknown(Doubt::EmptySteps(leaks.steps_with_entries()))
+                Measured::unknown(Doubt::EmptySteps(leaks.step_count()))
             }
             Ok(leaks) if leaks.tells_leaks() => match lost {
                 // Of a step without entries nobody knows whether they were lost.
@@ -263,10 +263,10 @@ impl<'d, 'a> Judge<'d, 'a> {
         }
     }
 
-    /// Whether enough of the steps hold entries, on this device or, where this one was idle, on another. Nothing leaks in steps that
-    /// hold none, such as those of another clock.
+    /// Whether one of the steps holds entries, on this device or, where this one was idle, on another. Steps that all hold none may be
+    /// of another clock.
     fn hold_entries(&self, budgets: &Budgets, leaks: &DeviceLeaks) -> bool {
-        let holds = |leaks: &DeviceLeaks| leaks.steps_with_entries() >= MIN_STEPS;
+        let holds = |leaks: &DeviceLeaks| leaks.steps_with_entries() > 0;
         holds(leaks) || self.leaks_of(budgets, Vec::new()).is_ok_and(|report| report.devices.iter().any(holds))
     }
 

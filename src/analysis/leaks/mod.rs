@@ -180,8 +180,7 @@ impl DeviceLeaks {
 
     /// Number of steps that entries of the device lie in.
     pub fn steps_with_entries(&self) -> usize {
-        let ends = self.steps.as_ref().map(|steps| steps.ends.as_slice()).unwrap_or_default();
-        ends.chunk_by(|a, b| a == b).count()
+        self.steps.as_ref().map_or(0, |steps| steps.len() - steps.idle)
     }
 
     /// Of what to change, what is about memory that piles up.

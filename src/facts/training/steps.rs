@@ -23,6 +23,8 @@ pub struct Steps {
     pub source: StepSource,
     /// Annotated ranges that are called like steps and are none: they hold no backward pass where others do.
     pub left_out: usize,
+    /// Those of the steps that hold no entry: the device was idle in them, or they are of another clock.
+    pub idle: usize,
 }
 
 /// How steps were found.
@@ -92,8 +94,7 @@ impl RequestedSteps {
     /// The steps of one device.
     pub(crate) fn steps(&self, track: Track<'_>) -> std::result::Result<Steps, NoSteps> {
         let Self(Named { ranges, source }) = self;
-        let ends = Times::of(track)?.instants(ranges).map(|(_, end)| end).collect();
-        Ok(Steps { ends: in_order(ends), source: source.clone(), left_out: 0 })
+        Ok(Steps::of_ranges(Times::of(track)?.instants(ranges).collect(), source.clone(), 0))
     }
 }
 
@@ -149,7 +150,7 @@ impl StepRule {
             Some(name) => StepSource::Annotations(track.snapshot.strings.get(name).to_owned()),
             None => StepSource::Inferred { kind: iterations.kind, site: site() },
         };
-        Ok(Steps { ends: in_order(iterations.ends), source, left_out: 0 })
+        Ok(Steps { ends: in_order(iterations.ends), source, left_out: 0, idle: 0 })
     }
 
     /// The steps of optimizers that PyTorch has noted and that ended during the recording.
@@ -203,9 +204,9 @@ impl Named {
             return None;
         }
         let is_too_many = !passes.is_empty() && ranges.len() > passes.len();
-        let kept = ranges.iter().filter(|range| !is_too_many || trains(range)).map(|&(_, end)| end).collect::<Vec<_>>();
+        let kept = ranges.iter().filter(|range| !is_too_many || trains(range)).copied().collect::<Vec<_>>();
         let left_out = ranges.len() - kept.len();
-        Some(Steps { ends: in_order(kept), source: self.source.clone(), left_out })
+        Some(Steps::of_ranges(kept, self.source.clone(), left_out))
     }
 }
 
@@ -213,17 +214,19 @@ impl Named {
 struct Times<'a> {
     all: &'a [i64],
     first: i64,
+    /// Whether they are times; PyTorch 2.0 records none, and entries are numbered.
+    are_times: bool,
 }
 
 impl<'a> Times<'a> {
     fn of(track: Track<'a>) -> std::result::Result<Self, NoSteps> {
         let all = track.times();
-        Ok(Self { all, first: *all.first().ok_or(NoSteps::NoHistory)? })
+        Ok(Self { all, first: *all.first().ok_or(NoSteps::NoHistory)?, are_times: track.has_times() })
     }
 
     /// Whether a range was not over before the first entry.
     fn holds(&self, (_, end): (i64, i64)) -> bool {
-        end > self.first
+        self.are_times && end > self.first
     }
 
     fn instant(&self, time: i64) -> Instant {
@@ -244,6 +247,12 @@ fn in_order(mut ends: Vec<Instant>) -> Vec<Instant> {
 }
 
 impl Steps {
+    /// Ranges from their start to their end.
+    fn of_ranges(ranges: Vec<(Instant, Instant)>, source: StepSource, left_out: usize) -> Self {
+        let idle = ranges.iter().filter(|(start, end)| start == end).count();
+        Self { ends: in_order(ranges.into_iter().map(|(_, end)| end).collect()), source, left_out, idle }
+    }
+
     /// Whether they are steps of training or inference; otherwise iterations of a loop that can be anything.
     pub fn are_steps(&self) -> bool {
         !matches!(self.source, StepSource::Inferred { kind: IterationKind::Loop, .. })

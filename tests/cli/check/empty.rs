@@ -68,6 +68,28 @@ fn steps_without_entries_keep_no_budget() {
     }
 }
 
+/// A program that keeps what it allocates once, and then allocates nothing more.
+#[test]
+fn steps_after_the_last_entry_are_judged_if_another_one_holds_entries() {
+    let folder = Folder::new();
+    let judged = |first_start: u64| {
+        let mut once = whole();
+        let annotations = (0..6).flat_map(|step| {
+            let (start, end) = (first_start + 100 * step, first_start + 100 * step + 90);
+            let name = format!("step_{step}");
+            [
+                json!({"stage": "START", "name": name, "device": 0, "time_us": start}),
+                json!({"stage": "END", "name": name, "device": 0, "time_us": end}),
+            ]
+        });
+        once["external_annotations"] = annotations.collect();
+        let path = folder.write("once.pickle", pickle(&once));
+        folder.check(&[&path, "--max-leak", "0"]).code
+    };
+    assert_eq!(judged(0), Some(0));
+    assert_eq!(judged(1000), Some(2), "another clock");
+}
+
 /// Stacks of some entries are lost: what has none may be of any site.
 #[test]
 fn bytes_without_a_stack_may_be_of_any_site() {
