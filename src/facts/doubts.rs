@@ -49,6 +49,9 @@ pub enum Doubt {
     TooFewSteps(usize),
     /// This many bytes that steps leave behind have no stack, so that it is unknown whether they are part of a leak.
     UnknownLeaks(u64),
+    /// This many bytes that steps leave behind have the stack of blocks whose entries are lost, so that it is unknown in how many steps
+    /// there are more.
+    LostLeaks(u64),
     /// There are this many steps, and none of them holds an entry.
     EmptySteps(usize),
     /// The analysis that measures the figure refused, with this reason.

@@ -253,9 +253,13 @@ impl<'d, 'a> Judge<'d, 'a> {
             Ok(leaks) if leaks.tells_leaks() => match lost {
                 // Of a step without entries nobody knows whether they were lost.
                 Some(doubt) if leaks.steps_with_entries() < leaks.step_count() => Measured::unknown(doubt),
-                _ => match leak::without_a_stack(device, &leaks) {
-                    0 => Measured::exact(leaks.leaking.bytes),
-                    bytes => Measured::at_least(leaks.leaking.bytes, Doubt::UnknownLeaks(bytes)),
+                lost => match (leak::without_a_stack(device, &leaks), lost) {
+                    (0, None) => Measured::exact(leaks.leaking.bytes),
+                    (0, Some(_)) => match leak::of_lost_entries(device, &leaks) {
+                        0 => Measured::exact(leaks.leaking.bytes),
+                        bytes => Measured::at_least(leaks.leaking.bytes, Doubt::LostLeaks(bytes)),
+                    },
+                    (bytes, _) => Measured::at_least(leaks.leaking.bytes, Doubt::UnknownLeaks(bytes)),
                 },
             },
             Ok(leaks) if leaks.is_judged() => Measured::unknown(Doubt::TooFewSteps(0)),

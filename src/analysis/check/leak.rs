@@ -5,20 +5,38 @@ use crate::facts::device::Device;
 use crate::facts::doubts::names_file;
 use crate::model::StackId;
 use crate::replay::NEVER;
+use std::collections::HashSet;
 
 /// Bytes that steps between the warm-up and the last one have left behind, and whose code is not known: a leak is told by its code,
 /// so that a stack that was lost may hide one. What the last step leaves may still be freed, as gradients are.
 pub(super) fn without_a_stack(device: &Device<'_>, leaks: &DeviceLeaks) -> u64 {
+    let track = device.track;
+    left_behind(device, leaks, |_, entry| {
+        track.context(entry).forward == StackId::EMPTY && !names_file(device.snapshot(), track.stack(entry))
+    })
+}
+
+/// Bytes that these steps have left behind with the stack of an older block whose entry is lost: where entries of steps are lost as
+/// well, these bytes may be a part of a leak that shows in too few of the steps.
+pub(super) fn of_lost_entries(device: &Device<'_>, leaks: &DeviceLeaks) -> u64 {
+    let track = device.track;
+    let older = track.history.allocations.iter().enumerate().filter(|(_, block)| block.born == 0);
+    let older: HashSet<StackId> = older.map(|(index, _)| track.stack_of(index)).collect();
+    left_behind(device, leaks, |index, _| {
+        let stack = track.stack_of(index);
+        stack != StackId::EMPTY && older.contains(&stack)
+    })
+}
+
+/// Requested bytes of blocks that the judged steps leave behind and that are like this: what its index and its entry are given for.
+fn left_behind(device: &Device<'_>, leaks: &DeviceLeaks, is_meant: impl Fn(usize, u32) -> bool) -> u64 {
     let ends = leaks.steps.as_ref().map(|steps| steps.ends.as_slice()).unwrap_or_default();
     let warm = leaks.warm_up.checked_sub(1).and_then(|last| ends.get(last));
     let (Some(&warm), Some(&last)) = (warm, ends.len().checked_sub(2).and_then(|last| ends.get(last))) else {
         return 0;
     };
-    let track = device.track;
-    let is_unknown = |entry: u32| {
-        track.context(entry).forward == StackId::EMPTY && !names_file(device.snapshot(), track.stack(entry))
-    };
-    let stays = device.history().allocations.iter().filter(|block| block.freed == NEVER);
-    let of_steps = stays.filter(|block| warm < block.born && block.born <= last && is_unknown(block.born - 1));
-    of_steps.fold(0, |sum: u64, block| sum.saturating_add(block.requested))
+    let stays = device.history().allocations.iter().enumerate().filter(|(_, block)| block.freed == NEVER);
+    let of_steps = stays.filter(|(_, block)| warm < block.born && block.born <= last);
+    let meant = of_steps.filter(|&(index, block)| is_meant(index, block.born - 1));
+    meant.fold(0, |sum: u64, (_, block)| sum.saturating_add(block.requested))
 }

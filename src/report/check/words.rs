@@ -245,6 +245,12 @@ pub fn doubt(doubt: &Doubt) -> String {
         Doubt::UnknownLeaks(bytes) => {
             format!("{} that steps leave behind have no stack, and may be part of a leak", Bytes(*bytes))
         }
+        Doubt::LostLeaks(bytes) => {
+            let bytes = Bytes(*bytes);
+            format!(
+                "{bytes} that steps leave behind have the stack of older blocks, whose entries are lost, and may be part of a leak"
+            )
+        }
         Doubt::EmptySteps(steps) => {
             let steps = count(*steps as u64, "step");
             format!("{steps} found, but no entries within them, as if their times were those of another clock")

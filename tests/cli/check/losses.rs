@@ -157,6 +157,21 @@ fn no_member_of_a_recording_keeps_a_budget_by_being_lost() {
 }
 
 #[test]
+fn no_range_of_entries_keeps_a_budget_by_being_lost() {
+    let whole = leaking();
+    let entries = whole["device_traces"][0].as_array().unwrap();
+    let mut losses = Losses::of(&pickle(&whole), limits_of_steps());
+    for start in 0..entries.len() {
+        for end in start + 1..=entries.len() {
+            let mut left = whole.clone();
+            left["device_traces"][0] = [&entries[..start], &entries[end..]].concat().into();
+            losses.judge(&|| format!("without entries {start} to {end}"), &pickle(&left));
+        }
+    }
+    losses.finish(300);
+}
+
+#[test]
 fn no_byte_of_a_recording_keeps_a_budget_by_being_lost() {
     let bytes = pickle(&whole());
     let limits = Limits {
