@@ -12,6 +12,7 @@ use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::changes::{Change, Edited};
 use crate::play::player::{Outcome, Setup, play, recorded_settings};
 use crate::replay::{Completeness, Track};
+use std::borrow::Cow;
 
 /// Maximum number of simulations of the whole program in [`Testbed::new`].
 pub(super) const PLAYS_TO_PREPARE: u64 = 4;
@@ -210,22 +211,42 @@ impl Testbed {
             run.trust = Trust::Uncertain;
             STARTS_LEAN.clone_into(&mut run.because);
         }
-        let program = lean.as_ref().unwrap_or(program);
-        let reserved_at_start = program.reserved_at_start();
-        let search = Search {
+        let program = self.searched(program, settings, budget);
+        let search = self.search(&program, settings, budget);
+        run.capacities = search.run();
+        if program.goes_on {
+            run.as_it_went = Search { refusals_fail: false, least: program.reserved_at_start(), ..search }.enough();
+        }
+        run.outcome = Some(outcome);
+        run
+    }
+
+    /// The size of a device on which a program always works, in bytes that the allocator can use: the smallest, if the budget lasts.
+    pub fn enough(&self, program: &Program, settings: &AllocatorSettings, budget: u64) -> Option<u64> {
+        self.search(&self.searched(program, settings, budget), settings, budget).enough()
+    }
+
+    /// The program to search capacities for. What starts with free segments and works on all devices that can hold them may work on
+    /// smaller ones, which would not have had them: it starts without.
+    fn searched<'p>(&self, program: &'p Program, settings: &AllocatorSettings, budget: u64) -> Cow<'p, Program> {
+        let lean = program.without_cache();
+        let lean = lean.filter(|_| {
+            let enough = self.search(program, settings, budget).enough();
+            enough.is_none_or(|enough| enough <= program.reserved_at_start())
+        });
+        lean.map_or(Cow::Borrowed(program), Cow::Owned)
+    }
+
+    fn search<'s>(&self, program: &'s Program, settings: &'s AllocatorSettings, budget: u64) -> Search<'s> {
+        let setup = self.setup(settings);
+        Search {
             program,
             settings,
             placement: setup.placement,
             context: self.context,
-            least: program.live_bytes(&setup.rules).max(reserved_at_start),
+            least: program.live_bytes(&setup.rules).max(program.reserved_at_start()),
             refusals_fail: true,
             budget,
-        };
-        run.capacities = search.run();
-        if program.goes_on {
-            run.as_it_went = Search { refusals_fail: false, least: reserved_at_start, ..search }.enough();
         }
-        run.outcome = Some(outcome);
-        run
     }
 }

@@ -16,12 +16,12 @@ pub use unfinished::Unfinished;
 use crate::allocator::SizeRules;
 use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices, ask_each};
-use crate::model::{Action, AllocatorSettings, DeviceId, HOST_DEVICE};
+use crate::model::{Action, DeviceId, HOST_DEVICE};
 use crate::play::changes::CodeChange;
 use crate::play::changes::checkpointable::Checkpointable;
 use crate::play::changes::{Change, Editor, Refusal};
 use crate::play::{
-    Difference, Generation, Outcome, Program, Search as CapacitySearch, Testbed, Trust, advisable, program,
+    Difference, Generation, Outcome, Testbed, Trust, advisable, program,
     recorded_settings, refuses,
 };
 use crate::replay::{Anomalies, Completeness};
@@ -396,7 +396,7 @@ fn plan(testbed: &Testbed, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tr
         let code = moves.function(change).map(|function| function.change.clone());
         PlannedChange { change: change.clone(), code }
     };
-    let needs = matches!(search.goal(), Goal::Device(_)).then(|| needs(testbed, &program, settings));
+    let needs = matches!(search.goal(), Goal::Device(_)).then(|| testbed.enough(&program, settings, STEPS_OF_NEEDS));
     Some(Plan {
         alloc_conf: (tried.settings > 0).then(|| settings.alloc_conf.clone()),
         changes: tried.changes.iter().map(change).collect(),
@@ -407,19 +407,4 @@ fn plan(testbed: &Testbed, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tr
         assumptions,
         doubts,
     })
-}
-
-/// The size of a device on which a program always works: the smallest, if a few simulations find it.
-fn needs(testbed: &Testbed, program: &Program, settings: &AllocatorSettings) -> Option<u64> {
-    let setup = testbed.setup(settings);
-    let search = CapacitySearch {
-        program,
-        settings,
-        placement: setup.placement,
-        context: testbed.context,
-        least: program.live_bytes(&SizeRules::device(settings)).max(program.reserved_at_start()),
-        refusals_fail: true,
-        budget: STEPS_OF_NEEDS,
-    };
-    search.enough()
 }
