@@ -102,7 +102,7 @@ fn lives(device: &Device<'_>, calls: &[&ModelCall]) -> Lives {
     for call in calls {
         lives.freed.extend(intermediates(device, call));
     }
-    let returned: HashMap<u32, Option<Instant>> = calls.iter().filter_map(|call| returned(device, call)).collect();
+    let returned: HashMap<u32, Option<Instant>> = calls.iter().flat_map(|call| returned(device, call, calls)).collect();
     lives.freed.retain(|(index, _)| !returned.contains_key(index));
     lives
         .freed
@@ -112,15 +112,34 @@ fn lives(device: &Device<'_>, calls: &[&ModelCall]) -> Lives {
     lives
 }
 
-/// The block that a loss is taken of, which a variable holds until the line runs again, and when that is, where it does.
-fn returned(device: &Device<'_>, call: &ModelCall) -> Option<(u32, Option<Instant>)> {
+/// The blocks that a variable holds until the line has run again, and when that is, where it does: the one that a loss is taken of,
+/// and the keys and values that a model of transformers returns beside it.
+fn returned(device: &Device<'_>, call: &ModelCall, calls: &[&ModelCall]) -> Vec<(u32, Option<Instant>)> {
     let stack_of = |index: u32| device.track.stack_of(index as usize);
     let made: Vec<(u32, Allocation)> = born_in(device, call.start, call.until).collect();
-    let loss = made.iter().position(|&(index, _)| is_log_softmax(device, stack_of(index)))?;
-    let (index, _) = *made[..loss].iter().rev().find(|(_, it)| it.requested == made[loss].1.requested)?;
+    let Some(loss) = made.iter().position(|&(index, _)| is_log_softmax(device, stack_of(index))) else {
+        return Vec::new();
+    };
+    let logits = made[..loss].iter().rev().find(|(_, it)| it.requested == made[loss].1.requested);
+    let Some(&(logits, _)) = logits else { return Vec::new() };
     let again =
-        born_in(device, call.until, device.track.entries()).find(|&(later, _)| stack_of(later) == stack_of(index));
-    Some((index, again.map(|(_, again)| again.born)))
+        born_in(device, call.until, device.track.entries()).find(|&(later, _)| stack_of(later) == stack_of(logits));
+    let again = again.map(|(_, again)| {
+        let around = calls.iter().find(|call| call.start < again.born && again.born <= call.end);
+        around.map_or(again.born, |call| call.end)
+    });
+    let cached = made.iter().map(|&(index, _)| index).filter(|&index| is_cached(device, stack_of(index)));
+    cached.chain([logits]).map(|index| (index, again)).collect()
+}
+
+/// Whether a cache of transformers makes a block.
+fn is_cached(device: &Device<'_>, stack: StackId) -> bool {
+    let snapshot = device.snapshot();
+    let text = |id| snapshot.strings.get(id);
+    snapshot
+        .stacks
+        .frames(stack)
+        .any(|frame| text(frame.name) == "update" && text(frame.filename).ends_with("transformers/cache_utils.py"))
 }
 
 /// What functions of PyTorch make of what a call returns, such as the logarithms of a softmax: each goes with the next block.

@@ -20,10 +20,7 @@ use crate::model::{Action, DeviceId, HOST_DEVICE};
 use crate::play::changes::CodeChange;
 use crate::play::changes::checkpointable::Checkpointable;
 use crate::play::changes::{Change, Editor, Refusal};
-use crate::play::{
-    Difference, Generation, Outcome, Testbed, Trust, advisable, program,
-    recorded_settings, refuses,
-};
+use crate::play::{Difference, Generation, Outcome, Testbed, Trust, advisable, program, recorded_settings, refuses};
 use crate::replay::{Anomalies, Completeness};
 use moves::Moves;
 use search::{Changed, Found, Search, Sought, Tried};

@@ -31,7 +31,7 @@ fn checked_input(input: &CheckedInput, out: &mut dyn Write) -> io::Result<()> {
             CheckVerdict::Passed => check.verdict.name().to_owned(),
             _ => format!("**{}**", check.verdict.name()),
         };
-        let device = check.device.map_or("-".to_owned(), |device| device.to_string());
+        let device = words::device(check);
         let (measured, limit, left) = (words::measured(check), words::amount(check.limit), words::headroom(check));
         writeln!(out, "| {verdict} | {} | {device} | {measured} | {limit} | {left} |", cell(&words::name(check)))?;
     }

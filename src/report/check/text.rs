@@ -72,7 +72,7 @@ impl TextStyle {
     }
 
     fn check_row(&self, check: &Check, out: &mut dyn Write) -> io::Result<()> {
-        let device = check.device.map_or("-".to_owned(), |device| device.to_string());
+        let device = words::device(check);
         let (measured, limit, left) = (words::measured(check), words::amount(check.limit), words::headroom(check));
         let verdict = check.verdict.name();
         let line = self.check_columns([verdict, &device, &measured, &limit, &left]);

@@ -5,6 +5,7 @@ use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict};
 use crate::analysis::leaks::MIN_STEPS;
 use crate::facts::doubts::Doubt;
 use crate::model::bytes::Bytes;
+use crate::model::{CPU_DEVICE, HOST_DEVICE};
 use crate::report::common::json::InputHead;
 use crate::report::common::notes;
 use crate::report::common::words::count;
@@ -74,6 +75,16 @@ pub fn name(check: &Check) -> String {
     match &check.budget {
         Some(budget) => format!("{budget}: {kind}"),
         None => kind,
+    }
+}
+
+/// The device of a budget in a table: its number, or which memory of the host it is.
+pub fn device(check: &Check) -> String {
+    match check.device {
+        Some(CPU_DEVICE) => "cpu".to_owned(),
+        Some(HOST_DEVICE) => "pinned".to_owned(),
+        Some(device) => device.to_string(),
+        None => "-".to_owned(),
     }
 }
 

@@ -89,7 +89,7 @@ fn failed(oom: &Oom, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "- {}", escape(&line))?;
     }
     if !oom.advice.is_empty() {
-        writeln!(out, "\nWhat would have helped:\n")?;
+        writeln!(out, "\nWhat would and would not have helped:\n")?;
         for advice in &oom.advice {
             writeln!(out, "- {}", escape(&oom_words::advice(oom, advice).text))?;
         }

@@ -114,7 +114,7 @@ impl TextStyle {
             self.words("  ", &line, out)?;
         }
         if !oom.advice.is_empty() {
-            writeln!(out, "\n{}", self.bold("What would have helped"))?;
+            writeln!(out, "\n{}", self.bold("What would and would not have helped"))?;
             for advice in &oom.advice {
                 self.item(&oom_words::advice(oom, advice).text, out)?;
             }

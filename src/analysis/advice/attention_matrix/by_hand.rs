@@ -24,6 +24,8 @@ const FEED_FORWARD: u64 = 8;
 const PRECISION: u64 = 2;
 /// Scores, the scaled and the masked ones: of these backward needs none, and what feeds forward has fewer such blocks.
 const LEAST_DROPPED: usize = 3;
+/// Bytes of the seed and offset of a kernel's random numbers.
+const RANDOM_STATE: u64 = 16;
 /// Behind the result nothing of the matrix is made for so many allocations.
 const BEHIND: usize = 2;
 
@@ -96,6 +98,9 @@ impl Search<'_, '_> {
         if out.requested < SMALL || out.born == 0 || !is_forward() {
             return None;
         }
+        if self.is_fused(result, stack) {
+            return None;
+        }
         let home = self.homes.get(stack.index()).copied().flatten()?;
         let depth = self.depth(stack);
         let mut blocks: Vec<u32> = Vec::new();
@@ -163,6 +168,13 @@ impl Search<'_, '_> {
         let bytes = self.block(index as usize).requested;
         let fits = |size: u64, least: u64| bytes > 0 && size.is_multiple_of(bytes) && size / bytes >= least;
         fits(matrix, LEAST_COLUMNS) && fits(result, LEAST_CHANNELS)
+    }
+
+    /// Whether a block is the logarithms of sums that a fused kernel of attention returns: behind them it allocates the state of its
+    /// random numbers.
+    fn is_fused(&self, result: usize, stack: StackId) -> bool {
+        let next = self.device.history().allocations.get(result + 1);
+        next.is_some_and(|next| next.requested <= RANDOM_STATE) && self.device.track.stack_of(result + 1) == stack
     }
 
     /// How many calls of modules a stack is in.
