@@ -37,6 +37,11 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     without_states(device).or_else(|| low_rank(device)).into_iter().collect()
 }
 
+/// Whether the optimizer has no states of weights that have gradients, while it has states of all others.
+pub(super) fn has_unused_gradients(device: &Device<'_>) -> bool {
+    without_states(device).is_some()
+}
+
 /// Gradients of weights that the optimizer has no states of, while it has states of all others.
 fn without_states(device: &Device<'_>) -> Option<Finding> {
     let category = |index: u32| device.categories().get(index as usize).category;

@@ -1,6 +1,7 @@
 //! Gradients that `zero_grad(set_to_none=False)`, or a loop over `grad.zero_()`, fills with zeros instead of freeing them: they live
-//! through every forward pass.
+//! through every forward pass. Those of weights that no optimizer updates stay for another reason.
 
+use super::frozen;
 use super::gradients_anew::{Drops, is_zeroed};
 use super::kept_over_steps::backward_line;
 use super::model_calls::ModelCalls;
@@ -36,7 +37,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let drops = Drops { evaluations: Vec::new(), steps: steps.collect() };
     let mut freed = drops.freed(device, calls, &gradients);
     // Each of them must be computed anew in a block of its own: buckets of a distributed program are not.
-    if freed.len() < gradients.len() * 2 {
+    if freed.len() < gradients.len() * 2 || frozen::has_unused_gradients(device) {
         return Vec::new();
     }
     freed.sort_unstable();

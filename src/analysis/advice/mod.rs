@@ -285,5 +285,25 @@ fn found<'d, 'a>(device: &'d Device<'a>, plays: Plays) -> Option<(Trial<'d, 'a>,
     // One mistake can show in several ways.
     let mut told = HashSet::new();
     advice.retain(|(advice, _)| told.insert((advice.story, advice.line.as_ref().map(|line| line.label.clone()))));
-    Some((trial, advice))
+    Some((trial, without_repetitions(advice)))
+}
+
+/// Leaves out what changes the same blocks as an earlier cure of the same story, at another line.
+fn without_repetitions(all: Vec<(Advice, Remedy)>) -> Vec<(Advice, Remedy)> {
+    let mut told: Vec<(Story, HashSet<u32>)> = Vec::new();
+    let mut kept = Vec::with_capacity(all.len());
+    for (advice, remedy) in all {
+        if let Remedy::Lives(lives) = &remedy {
+            let own: HashSet<u32> = lives.changed().collect();
+            let is_repeated = |(story, earlier): &(Story, HashSet<u32>)| {
+                *story == advice.story && own.intersection(earlier).count() * 2 > own.len()
+            };
+            if told.iter().any(is_repeated) {
+                continue;
+            }
+            told.push((advice.story, own));
+        }
+        kept.push((advice, remedy));
+    }
+    kept
 }

@@ -121,14 +121,16 @@ fn returned(device: &Device<'_>, call: &ModelCall, calls: &[&ModelCall]) -> Vec<
         return Vec::new();
     };
     let logits = made[..loss].iter().rev().find(|(_, it)| it.requested == made[loss].1.requested);
-    let Some(&(logits, _)) = logits else { return Vec::new() };
+    let Some(&(logits, Allocation { freed, .. })) = logits else { return Vec::new() };
     let again =
         born_in(device, call.until, device.track.entries()).find(|&(later, _)| stack_of(later) == stack_of(logits));
     let again = again.map(|(_, again)| {
         let around = calls.iter().find(|call| call.start < again.born && again.born <= call.end);
         around.map_or(again.born, |call| call.end)
     });
-    let cached = made.iter().map(|&(index, _)| index).filter(|&index| is_cached(device, stack_of(index)));
+    // Backward needs no logits: what frees them early keeps the loss alone.
+    let is_bound = again.is_none_or(|again| freed >= again);
+    let cached = made.iter().map(|&(index, _)| index).filter(|&index| is_bound && is_cached(device, stack_of(index)));
     cached.chain([logits]).map(|index| (index, again)).collect()
 }
 

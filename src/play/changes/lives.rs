@@ -38,6 +38,11 @@ impl Lives {
             && emptied.is_empty()
     }
 
+    /// The allocations that are freed at another time or left out.
+    pub fn changed(&self) -> impl Iterator<Item = u32> {
+        self.freed.iter().map(|&(index, _)| index).chain(self.removed.iter().copied())
+    }
+
     /// Combines several of these changes: a removed allocation stays removed, and of two instants or sizes the one that
     /// needs less memory wins.
     pub fn merged<'l>(all: impl Iterator<Item = &'l Self>) -> Self {
