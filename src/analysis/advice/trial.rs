@@ -109,6 +109,8 @@ impl<'d, 'a> Trial<'d, 'a> {
             Saving::Played { reserved, .. } if finding.story == Story::ReleaseCache => {
                 reserved.by() >= reserved.before / PART_RELEASED
             }
+            // Nobody runs a layer again for what depends on where blocks lie.
+            Saving::Played { allocated, .. } if finding.story == Story::Fp32Logits => allocated.is_notable(),
             _ => true,
         };
         if !is_worth_it {
