@@ -40,9 +40,12 @@ pub fn format<F: Format>(args: &SharedArgs, asked: Option<F>) -> Result<F, Failu
             let message = "expected a build of memviz with PNG (cargo install --path . --features png), or a file name ending in .svg";
             return Err(Failure::Message(message.to_owned()));
         }
-        if args.output.is_none() && io::stdout().is_terminal() {
-            return Err(Failure::Message("expected -o FILE: a terminal does not show pictures".to_owned()));
-        }
+    }
+    if let Some(reason) = format.not_for_terminals()
+        && args.output.is_none()
+        && io::stdout().is_terminal()
+    {
+        return Err(Failure::Message(format!("expected -o FILE: {reason}")));
     }
     // A name that says something else may make the desktop run what is in the file.
     if args.open && !file.is_some_and(|path| format::is_named(&format, path)) {
