@@ -4,7 +4,7 @@
 //! `inuse_objects` and `inuse_space` for what is held at the instant. A recording of one instant has the latter only.
 
 use super::message::Message;
-use crate::analysis::export::{DeviceSamples, Sample, SamplesReport};
+use crate::analysis::export::{DeviceSamples, Label, Sample, SamplesReport};
 use crate::facts::code::sites::Place;
 use crate::facts::training::steps::StepSource;
 use crate::report::Source;
@@ -183,7 +183,11 @@ fn comments(source: Source<'_>, report: &SamplesReport) -> Vec<String> {
             lines.push(format!("{name}: steps are inferred"));
         }
     }
-    lines.push("category and phase are inferred where the recording does not name them".to_owned());
+    let is_inferred = |(label, _): &(Label, _)| matches!(label, Label::Category | Label::Phase);
+    let told = |device: &DeviceSamples| device.labels.iter().any(is_inferred);
+    if report.devices.iter().any(told) {
+        lines.push("category and phase are inferred where the recording does not name them".to_owned());
+    }
     lines.extend(report.skipped.iter().map(|reason| format!("left out: {reason}")));
     lines.iter().map(|line| safe(line)).collect()
 }
