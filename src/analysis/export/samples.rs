@@ -186,7 +186,7 @@ impl DeviceSamples {
             allocated,
             held,
         };
-        let samples: Vec<Sample> = sums.into_iter().map(sample).filter(|sample| sample.counts()).collect();
+        let samples: Vec<Sample> = sums.into_iter().map(sample).filter(Sample::counts).collect();
         let mut places = Code::new(device.sites(), options.all_frames);
         let stacks = stacks.keys().map(|key| places.of(&code, key)).collect();
         let values = |groups: &Groups<'_>| groups.keys().map(|key| groups.grouper.label(key, false)).collect();

@@ -120,7 +120,7 @@ impl TracksReport {
         let wanted = recording.wanted(&options.devices)?;
         let (devices, mut skipped) = ask_each(&wanted, |device| DeviceTracks::of(device, options))?;
         let snapshot = recording.snapshot();
-        let times = || devices.iter().flat_map(|device| device.span());
+        let times = || devices.iter().flat_map(DeviceTracks::span);
         let mut annotations = Vec::new();
         if let Some((first, last)) = times().min().zip(times().max()).filter(|_| snapshot.notes.has_times) {
             let within = |range: &&AnnotationRange| range.start_us <= last && range.end_us >= first;
@@ -199,7 +199,7 @@ impl Slice {
         let times = track.times().get(from as usize..to as usize)?;
         let (&first, &last) = times.first().zip(times.last())?;
         // Times of a damaged file can go back.
-        (first <= last).then(|| Self { name, start_us: Some(first), end_us: Some(last) })
+        (first <= last).then_some(Self { name, start_us: Some(first), end_us: Some(last) })
     }
 }
 

@@ -194,12 +194,11 @@ impl Trace<'_> {
                     break;
                 }
             }
-            let place = match place {
-                Some(place) => place,
-                None => {
-                    lanes.push((self.track(name, parent, |_| {})?, Vec::new()));
-                    lanes.len() - 1
-                }
+            let place = if let Some(place) = place {
+                place
+            } else {
+                lanes.push((self.track(name, parent, |_| {})?, Vec::new()));
+                lanes.len() - 1
             };
             let (track, open) = &mut lanes[place];
             self.event(start, *track, BEGIN, |event| {
