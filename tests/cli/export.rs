@@ -110,6 +110,8 @@ for packet in trace.packet:
             name = f"{tracks[track.parent_uuid].name} {track.name}"
             highest[name] = max(highest.get(name, event.counter_value), event.counter_value)
         elif event.type in (event.TYPE_SLICE_BEGIN, event.TYPE_SLICE_END):
+            if event.type == event.TYPE_SLICE_BEGIN:
+                assert packet.sequence_flags == 2 and event.name_iid
             step = 1 if event.type == event.TYPE_SLICE_BEGIN else -1
             open_slices[event.track_uuid] = open_slices.get(event.track_uuid, 0) + step
             assert open_slices[event.track_uuid] >= 0

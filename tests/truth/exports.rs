@@ -301,12 +301,17 @@ impl Trace {
         let mut tracks: BTreeMap<u64, (String, String, bool)> = BTreeMap::new();
         let mut open: BTreeMap<u64, Vec<(String, u64)>> = BTreeMap::new();
         let mut now: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut names: BTreeMap<u64, String> = BTreeMap::new();
         for packet in Fields::read(file).messages(1) {
             for track in packet.messages(60) {
                 let name = track.texts(2).next().unwrap();
                 let group = tracks.get(&track.number(5)).map(|parent| parent.0.clone()).unwrap_or_default();
                 let is_new = tracks.insert(track.number(1), (name, group, track.messages(8).count() == 1)).is_none();
                 assert!(is_new && track.number(1) > 0);
+            }
+            for entry in packet.messages(12).flat_map(|interned| interned.messages(2).collect::<Vec<_>>()) {
+                let is_new = names.insert(entry.number(1), entry.texts(2).next().unwrap()).is_none();
+                assert!(is_new, "a name that returns is written once");
             }
             for event in packet.messages(11) {
                 let (id, time) = (event.number(11), packet.number(8));
@@ -316,7 +321,7 @@ impl Trace {
                     trace.problems.push(format!("{name}: {time} behind {last}"));
                 }
                 match event.number(9) {
-                    1 => open.entry(id).or_default().push((event.texts(23).next().unwrap(), time)),
+                    1 => open.entry(id).or_default().push((names[&event.number(10)].clone(), time)),
                     2 => {
                         let (slice, start) = open.get_mut(&id).unwrap().pop().expect("it began");
                         trace.slices.entry(name.clone()).or_default().push((slice, start, time));

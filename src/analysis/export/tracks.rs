@@ -7,8 +7,11 @@ use crate::facts::time::annotations::AnnotationRange;
 use crate::facts::time::when::{Purpose, When};
 use crate::facts::training::Phase;
 use crate::model::trace_entry::TraceEntry;
-use crate::model::{Action, DeviceId, Snapshot};
+use crate::model::{Action, DeviceId, StrId};
 use crate::replay::{Anomalies, Bound, Completeness, Counters, Instant, Metric, Track};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
@@ -91,8 +94,8 @@ pub struct Point {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Slice {
-    /// What it is called.
-    pub name: String,
+    /// What it is called. Shared: names return, and may be long.
+    pub name: Arc<str>,
     /// When it starts; `None` before the recording.
     pub start_us: Option<i64>,
     /// When it ends; `None` after the recording.
@@ -125,7 +128,9 @@ impl TracksReport {
         if let Some((first, last)) = times().min().zip(times().max()).filter(|_| snapshot.notes.has_times) {
             let within = |range: &&AnnotationRange| range.start_us <= last && range.end_us >= first;
             let within: Vec<&AnnotationRange> = recording.annotations().ranges.iter().filter(within).collect();
-            let all: Vec<Slice> = within.into_iter().map(|range| Slice::annotation(snapshot, range)).collect();
+            let mut names: HashMap<StrId, Arc<str>, RandomState> = HashMap::default();
+            let mut name = |id| names.entry(id).or_insert_with(|| clipped(snapshot.strings.get(id)).into()).clone();
+            let all: Vec<Slice> = within.into_iter().map(|range| Slice::annotation(range, &mut name)).collect();
             let number = all.len();
             annotations = all.into_iter().filter(Slice::is_possible).collect();
             if annotations.len() < number {
@@ -180,9 +185,9 @@ impl DeviceTracks {
 }
 
 impl Slice {
-    fn annotation(snapshot: &Snapshot, range: &AnnotationRange) -> Self {
+    fn annotation(range: &AnnotationRange, name: impl FnOnce(StrId) -> Arc<str>) -> Self {
         Self {
-            name: clipped(snapshot.strings.get(range.name)).to_owned(),
+            name: name(range.name),
             start_us: (range.start_us != i64::MIN).then_some(range.start_us),
             end_us: (range.end_us != i64::MAX).then_some(range.end_us),
         }
@@ -195,7 +200,7 @@ impl Slice {
     }
 
     /// The entries from one instant to another; nothing if there are none.
-    fn of_entries(track: Track<'_>, name: String, from: Instant, to: Instant) -> Option<Self> {
+    fn of_entries(track: Track<'_>, name: Arc<str>, from: Instant, to: Instant) -> Option<Self> {
         let times = track.times().get(from as usize..to as usize)?;
         let (&first, &last) = times.first().zip(times.last())?;
         // Times of a damaged file can go back.
@@ -234,7 +239,7 @@ fn steps(device: &Device<'_>, from: Instant, to: Instant) -> Vec<Slice> {
     let Some(steps) = device.steps().ok().filter(|steps| steps.are_steps()) else { return Vec::new() };
     let starts = [0].into_iter().chain(steps.ends.iter().copied());
     let slice = |(index, (start, &end)): (usize, (Instant, &Instant))| {
-        Slice::of_entries(device.track, format!("step {}", index + 1), start.max(from), end.min(to))
+        Slice::of_entries(device.track, format!("step {}", index + 1).into(), start.max(from), end.min(to))
     };
     starts.zip(&steps.ends).enumerate().filter_map(slice).collect()
 }
@@ -242,7 +247,7 @@ fn steps(device: &Device<'_>, from: Instant, to: Instant) -> Vec<Slice> {
 fn phases(device: &Device<'_>, from: Instant, to: Instant) -> Vec<Slice> {
     let spans = device.phases().spans.iter().filter(|span| span.phase != Phase::Other);
     let slice = |phase: Phase, start: u32, end: u32| {
-        Slice::of_entries(device.track, phase.name().to_owned(), start.max(from), end.min(to))
+        Slice::of_entries(device.track, phase.name().into(), start.max(from), end.min(to))
     };
     spans.filter_map(|span| slice(span.phase, span.start, span.end)).collect()
 }

@@ -5,6 +5,8 @@ use crate::analysis::export::{DeviceTracks, Slice, TracksReport};
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::notes::{self, device_name, safe};
+use foldhash::fast::RandomState;
+use indexmap::IndexSet;
 use std::io::{self, Write};
 
 /// Fields of a trace, a packet, the description of a track, and an event on it.
@@ -14,6 +16,7 @@ mod field {
     pub const TIMESTAMP: u32 = 8;
     pub const SEQUENCE: u32 = 10;
     pub const EVENT: u32 = 11;
+    pub const NAMES: u32 = 12;
     pub const SEQUENCE_FLAGS: u32 = 13;
     pub const TRACK: u32 = 60;
     pub const TRACK_ID: u32 = 1;
@@ -27,7 +30,7 @@ mod field {
     pub const EVENT_TYPE: u32 = 9;
     pub const EVENT_TRACK: u32 = 11;
     pub const EVENT_CATEGORY: u32 = 22;
-    pub const EVENT_NAME: u32 = 23;
+    pub const EVENT_NAME: u32 = 10;
     pub const EVENT_COUNTER: u32 = 30;
     pub const ARGUMENT_NUMBER: u32 = 3;
     pub const ARGUMENT_TEXT: u32 = 6;
@@ -39,9 +42,11 @@ const BEGIN: u64 = 1;
 const END: u64 = 2;
 const INSTANT: u64 = 3;
 const COUNTER: u64 = 4;
-/// The one sequence of packets that a trace of memviz has, and that nothing precedes it.
+/// The one sequence of packets that a trace of memviz has, that nothing precedes it, and that names are known from earlier
+/// packets.
 const SEQUENCE: u64 = 1;
 const NOTHING_BEFORE: u64 = 1;
+const NAMES_BEFORE: u64 = 2;
 /// Clocks: that of the day, and the one that packets use.
 const REALTIME: u64 = 1;
 const BOOTTIME: u64 = 6;
@@ -56,7 +61,8 @@ const LANES: usize = 32;
 /// When writing fails.
 pub fn write(source: Source<'_>, report: &TracksReport, out: &mut dyn Write) -> io::Result<()> {
     let first = report.devices.iter().filter_map(|device| device.points.first()).map(|point| point.time_us).min();
-    let mut trace = Trace { out, packet: Message::default(), tracks: 0, start_us: first.unwrap_or(0) };
+    let names = IndexSet::default();
+    let mut trace = Trace { out, packet: Message::default(), tracks: 0, names, start_us: first.unwrap_or(0) };
     trace.begin(report.has_times)?;
     for device in &report.devices {
         write_device(source, report, device, &mut trace)?;
@@ -108,9 +114,9 @@ fn write_device(
     }
     let track = trace.track("failed requests", Some(group), |_| {})?;
     for failure in &device.failures {
-        trace.event(failure.time_us, track, INSTANT, |event| {
+        let name = format!("tried to allocate {}", Bytes(failure.bytes));
+        trace.named((failure.time_us, track, INSTANT), &name, |event| {
             event.text(field::EVENT_CATEGORY, "oom");
-            event.text(field::EVENT_NAME, &format!("tried to allocate {}", Bytes(failure.bytes)));
             for (name, bytes) in [("bytes", failure.bytes), ("device_free_bytes", failure.device_free_bytes)] {
                 event.message(field::EVENT_ARGUMENT, |argument| {
                     argument.text(field::ARGUMENT_NAME, name).number_or_zero(field::ARGUMENT_NUMBER, bytes);
@@ -127,6 +133,8 @@ struct Trace<'o> {
     packet: Message,
     /// Number of tracks so far.
     tracks: u64,
+    /// Names of events so far. A name that returns is written once.
+    names: IndexSet<String, RandomState>,
     /// Where slices begin that are there before the recording.
     start_us: i64,
 }
@@ -177,6 +185,34 @@ impl Trace<'_> {
         self.packet.write(self.out)
     }
 
+    /// As [`Trace::event`], of an event with a name.
+    fn named(
+        &mut self,
+        (time_us, track, kind): (i64, u64, u64),
+        name: &str,
+        more: impl FnOnce(&mut Message),
+    ) -> io::Result<()> {
+        let known = self.names.get_index_of(name);
+        let number = known.unwrap_or_else(|| self.names.insert_full(name.to_owned()).0) as u64 + 1;
+        self.packet.message(field::PACKET, |packet| {
+            packet.number_or_zero(field::TIMESTAMP, nanoseconds(time_us)).number(field::SEQUENCE, SEQUENCE);
+            packet.number(field::SEQUENCE_FLAGS, NAMES_BEFORE);
+            if known.is_none() {
+                packet.message(field::NAMES, |names| {
+                    names.message(2, |entry| {
+                        entry.number(1, number).text(2, &safe(name));
+                    });
+                });
+            }
+            packet.message(field::EVENT, |event| {
+                event.number(field::EVENT_TYPE, kind).number(field::EVENT_TRACK, track);
+                event.number(field::EVENT_NAME, number);
+                more(event);
+            });
+        });
+        self.packet.write(self.out)
+    }
+
     /// Writes slices in the order of their starts, on tracks of one name, which viewers show as one: in each of them slices
     /// nest or follow each other.
     fn slices(&mut self, name: &str, parent: Option<u64>, category: &str, slices: &[Slice]) -> io::Result<()> {
@@ -201,8 +237,8 @@ impl Trace<'_> {
                 lanes.len() - 1
             };
             let (track, open) = &mut lanes[place];
-            self.event(start, *track, BEGIN, |event| {
-                event.text(field::EVENT_CATEGORY, category).text(field::EVENT_NAME, &safe(&slice.name));
+            self.named((start, *track, BEGIN), &slice.name, |event| {
+                event.text(field::EVENT_CATEGORY, category);
                 let unknown = [(slice.start_us, "start"), (slice.end_us, "end")];
                 for (_, name) in unknown.into_iter().filter(|(time, _)| time.is_none()) {
                     event.message(field::EVENT_ARGUMENT, |argument| {

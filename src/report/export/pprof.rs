@@ -111,12 +111,19 @@ fn write_samples<'a>(
         let key = strings.of(kind.name());
         values.push(texts.iter().map(|text| label(key, strings.of(&safe(text)))).collect::<Vec<_>>());
     }
+    let stack = |stack: &Vec<u32>| {
+        let mut message = Message::default();
+        message.numbers(1, stack.iter().filter_map(|&place| places.get(place as usize).copied()));
+        message
+    };
+    let stacks: Vec<Message> = device.stacks.iter().map(stack).collect();
     let mut message = Message::default();
     for Sample { stack, labels, step: number, allocated, held, .. } in &device.samples {
-        let stack = device.stacks.get(*stack).map_or(&[] as &[u32], Vec::as_slice);
         let allocated = [allocated.blocks, allocated.bytes].into_iter().filter(|_| has_history);
         message.message(field::SAMPLE, |sample| {
-            sample.numbers(1, stack.iter().filter_map(|&place| places.get(place as usize).copied()));
+            if let Some(stack) = stacks.get(*stack) {
+                sample.append(stack);
+            }
             sample.numbers(2, allocated.chain([held.blocks, held.bytes]));
             sample.append(&of_device);
             for label in labels.iter().zip(&values).filter_map(|(&value, values)| values.get(value as usize)) {
