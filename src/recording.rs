@@ -3,6 +3,7 @@
 use crate::analysis::check::{CheckOptions, CheckReport};
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::diff::DiffInput;
+use crate::analysis::export::{SamplesOptions, SamplesReport, TracksOptions, TracksReport};
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
 use crate::analysis::fragmentation::{FragmentationOptions, FragmentationReport};
@@ -126,6 +127,23 @@ impl Recording {
     /// As [`FlameReport::of`].
     pub fn flame(&self, options: &FlameOptions) -> Result<FlameReport> {
         FlameReport::of(&self.devices(), options)
+    }
+
+    /// Bytes and blocks by stack and labels: held at an instant, and allocated over the history.
+    ///
+    /// # Errors
+    /// As [`SamplesReport::of`].
+    pub fn samples(&self, options: &SamplesOptions) -> Result<SamplesReport> {
+        SamplesReport::of(&self.devices(), options)
+    }
+
+    /// The counters over time, with annotations, steps, phases and failed requests.
+    ///
+    /// # Errors
+    /// As [`TracksReport::of`].
+    pub fn tracks(&self, options: &TracksOptions) -> Result<TracksReport> {
+        self.require_history("export as a trace")?;
+        TracksReport::of(&self.devices(), options)
     }
 
     /// Every segment at an instant, and whose blocks are in it; where no instant is asked for, at the first failed request, or

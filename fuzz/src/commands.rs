@@ -21,7 +21,7 @@ pub struct Plan {
 }
 
 /// Commands with their flags. What stands in braces is a kind of values.
-const COMMANDS: [(&str, &[&str]); 15] = [
+const COMMANDS: [(&str, &[&str]); 16] = [
     ("triage", &["--format={rows}", "--no-infer"]),
     ("info", &["--format={rows}"]),
     (
@@ -92,13 +92,26 @@ const COMMANDS: [(&str, &[&str]); 15] = [
             "--format={pictured}",
         ],
     ),
+    (
+        "export",
+        &[
+            "--at={when}",
+            "--from={when}",
+            "--to={when}",
+            "--metric={metric}",
+            "--include={regex}",
+            "--no-infer",
+            "--all-frames",
+            "--format={export}",
+        ],
+    ),
     ("report", &["--by={by}", "--x={x}", "--top={n}", "--at={when}", "--format={page}"]),
     ("fit", &["--vary=batch=2,4", "--at=batch={n}", "--capacity={size}", "--alloc-conf={conf}", "--format={pictured}"]),
     ("diff", &["--by={by}", "--top={n}", "--at={when}", "--fail-on-growth={percent}", "--format={pictured}"]),
     ("ranks", &["--metric={metric}", "--top={n}", "--format={pictured}"]),
 ];
 /// Commands from here on take two recordings.
-const FIRST_OF_TWO: usize = 12;
+const FIRST_OF_TWO: usize = 13;
 /// Flags of every command.
 const COMMON: [&str; 5] = ["--strict", "--allow-truncated", "--device={device}", "--own={regex}", "--color=always"];
 /// More than anybody types.
@@ -108,11 +121,12 @@ const NOWHERE: &str = "NUL";
 #[cfg(not(windows))]
 const NOWHERE: &str = "/dev/null";
 
-const VALUES: [(&str, &[&str]); 16] = [
+const VALUES: [(&str, &[&str]); 17] = [
     ("{rows}", &["text", "json", "markdown", "csv"]),
     ("{pictured}", &["text", "json", "markdown", "csv", "svg"]),
     ("{checks}", &["text", "json", "markdown", "junit", "github"]),
     ("{flame}", &["svg", "folded"]),
+    ("{export}", &["pprof", "perfetto"]),
     ("{page}", &["svg", "html", "markdown"]),
     (
         "{by}",

@@ -8,6 +8,7 @@ pub mod check;
 pub mod checkpoint;
 pub mod diff;
 pub mod excerpt;
+pub mod export;
 pub mod fit;
 pub mod flame;
 pub mod fragmentation;

@@ -18,6 +18,11 @@ pub trait Format: ValueEnum + PartialEq {
     /// Ends of the names of files in this format, in lower case, the usual one first.
     fn extensions(&self) -> &'static [&'static str];
 
+    /// Why a terminal does not show it, where that is so.
+    fn not_for_terminals(&self) -> Option<&'static str> {
+        self.picture().map(|_| "a terminal does not show pictures")
+    }
+
     /// The picture that it is, which no terminal shows.
     fn picture(&self) -> Option<PictureFormat> {
         None
@@ -33,8 +38,10 @@ const PNG: &[&str] = &["png"];
 const HTML: &[&str] = &["html", "htm"];
 const FOLDED: &[&str] = &["folded"];
 const XML: &[&str] = &["xml"];
+const PPROF: &[&str] = &["pb.gz"];
+const PERFETTO: &[&str] = &["perfetto-trace", "pftrace"];
 /// Ends that stand for a format of some command: a file of this name holds nothing else.
-const KNOWN: &[&[&str]] = &[TEXT, JSON, CSV, MARKDOWN, SVG, PNG, HTML, FOLDED, XML];
+const KNOWN: &[&[&str]] = &[TEXT, JSON, CSV, MARKDOWN, SVG, PNG, HTML, FOLDED, XML, PPROF, PERFETTO];
 
 impl Format for AnswerFormat {
     const USUAL: Option<Self> = Some(Self::Text);
@@ -211,21 +218,46 @@ impl Format for CheckFormat {
     }
 }
 
+/// What a recording can be written as for another program.
+#[cfg(feature = "export")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Memory by stack and labels, for pprof, Pyroscope and others
+    Pprof,
+    /// Counters over time, with annotations, steps and phases, for Perfetto
+    Perfetto,
+}
+
+#[cfg(feature = "export")]
+impl Format for ExportFormat {
+    const USUAL: Option<Self> = None;
+
+    fn extensions(&self) -> &'static [&'static str] {
+        match self {
+            Self::Pprof => PPROF,
+            Self::Perfetto => PERFETTO,
+        }
+    }
+
+    fn not_for_terminals(&self) -> Option<&'static str> {
+        Some("a terminal does not show files for other programs")
+    }
+}
+
 /// The format asked for, or the one that the name of the file stands for; the usual one where neither says.
 ///
 /// # Errors
 /// When they contradict each other, or nothing fits.
 pub fn resolve<F: Format>(asked: Option<F>, output: Option<&Path>) -> Result<F, Failure> {
-    let extension = output.and_then(Path::extension).map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    let Some(extension) = extension.as_deref() else {
+    let Some(path) = output.filter(|path| path.extension().is_some()) else {
         return asked.or(F::USUAL).ok_or_else(|| expected::<F>("no output file"));
     };
     let Some(asked) = asked else {
-        let fitting = F::value_variants().iter().find(|format| format.extensions().contains(&extension));
+        let fitting = F::value_variants().iter().find(|format| is_named(*format, path));
         return fitting.cloned().ok_or_else(|| expected::<F>(&shown(output)));
     };
     // A name that stands for nothing contradicts nothing.
-    if asked.extensions().contains(&extension) || !KNOWN.iter().any(|ends| ends.contains(&extension)) {
+    if is_named(&asked, path) || !KNOWN.iter().any(|ends| ends_in(path, ends)) {
         return Ok(asked);
     }
     let name = asked.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
@@ -238,8 +270,14 @@ pub fn resolve<F: Format>(asked: Option<F>, output: Option<&Path>) -> Result<F, 
 
 /// Whether the name of a file says that it holds this format.
 pub fn is_named<F: Format>(format: &F, path: &Path) -> bool {
-    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    extension.is_some_and(|extension| format.extensions().contains(&extension.as_str()))
+    ends_in(path, format.extensions())
+}
+
+/// Whether the name of a file has one of these ends. Some have a dot in them.
+fn ends_in(path: &Path, ends: &[&str]) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let stem = |end: &&str| name.strip_suffix(*end)?.strip_suffix('.').filter(|stem| !stem.is_empty());
+    ends.iter().any(|end| stem(end).is_some())
 }
 
 fn shown(output: Option<&Path>) -> String {

@@ -35,14 +35,15 @@ fn terminal_width() -> Option<usize> {
 pub fn format<F: Format>(args: &SharedArgs, asked: Option<F>) -> Result<F, Failure> {
     let file = target(args).filter(|path| !is_stream(path));
     let format = format::resolve(asked, file)?;
-    if let Some(picture) = format.picture() {
-        if !picture.is_built() {
-            let message = "expected a build of memviz with PNG (cargo install --path . --features png), or a file name ending in .svg";
-            return Err(Failure::Message(message.to_owned()));
-        }
-        if args.output.is_none() && io::stdout().is_terminal() {
-            return Err(Failure::Message("expected -o FILE: a terminal does not show pictures".to_owned()));
-        }
+    if format.picture().is_some_and(|picture| !picture.is_built()) {
+        let message = "expected a build of memviz with PNG (cargo install --path . --features png), or a file name ending in .svg";
+        return Err(Failure::Message(message.to_owned()));
+    }
+    if let Some(reason) = format.not_for_terminals()
+        && args.output.is_none()
+        && io::stdout().is_terminal()
+    {
+        return Err(Failure::Message(format!("expected -o FILE: {reason}")));
     }
     // A name that says something else may make the desktop run what is in the file.
     if args.open && !file.is_some_and(|path| format::is_named(&format, path)) {

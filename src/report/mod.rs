@@ -8,6 +8,8 @@ pub mod check;
 pub mod checkpoint;
 mod common;
 pub mod diff;
+#[cfg(feature = "export")]
+pub mod export;
 pub mod fit;
 pub mod flamegraph;
 pub mod fragmentation;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// Every command that writes a file, and the end of the file's name. Those that compare have a second recording.
-const WRITERS: [(&[&str], &str); 16] = [
+const WRITERS: [(&[&str], &str); 18] = [
     (&["triage"], "json"),
     (&["info"], "csv"),
     (&["peak"], "md"),
@@ -22,6 +22,8 @@ const WRITERS: [(&[&str], &str); 16] = [
     (&["fit", "--capacity", "80GiB"], "json"),
     (&["report"], "html"),
     (&["view"], "html"),
+    (&["export"], "pb.gz"),
+    (&["export"], "perfetto-trace"),
     (&["check", "--max-peak", "80GiB"], "json"),
     (&["ranks"], "json"),
     (&["diff"], "json"),

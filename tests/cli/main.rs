@@ -5,6 +5,8 @@ mod commands;
 mod diff;
 #[cfg(feature = "view")]
 mod engine;
+#[cfg(feature = "export")]
+mod export;
 #[cfg(unix)]
 mod faults;
 mod fit;

@@ -62,6 +62,7 @@ fn nothing_is_written_under_a_name_of_something_else() {
         (&["flamegraph", "-o", "a.json"], ".folded"),
         (&["diff", "-o", "a.html", &tiny], ".md or .svg"),
         (&["report", "-o", "a.csv"], ".html"),
+        (&["export", "-o", "a.gz"], ".pb.gz"),
         (&["check", "--max-peak", "1GiB", "-o", "a.svg"], ".xml"),
         (&["peak", "--format", "json", "-o", "a.csv"], "a file name ending in .json for --format json, found a.csv"),
         (&["fragmentation", "--format", "text", "-o", "a.svg"], "a file name ending in .txt for --format text"),

@@ -17,7 +17,7 @@ const SIZES: [u64; 3] = [1, 400, 800];
 /// Instructions below which what is done for each is lost among what is done once.
 const NOTABLE: u64 = 2_000_000;
 
-const COMMANDS: [&[&str]; 22] = [
+const COMMANDS: [&[&str]; 24] = [
     &["triage"],
     &["info"],
     &["peak"],
@@ -40,6 +40,8 @@ const COMMANDS: [&[&str]; 22] = [
     &["view", "--from", "entry:5"],
     &["report", "--format", "markdown"],
     &["report", "--format", "html"],
+    &["export", "--format", "pprof"],
+    &["export", "--format", "perfetto"],
 ];
 
 #[test]

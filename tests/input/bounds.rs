@@ -148,6 +148,25 @@ fn annotations_of_one_long_name_are_shortened_in_each_row() {
     assert!(csv.expect(0).stdout.len() < 300 * 20 * 3000, "{} bytes", csv.stdout.len());
 }
 
+/// Names and stacks that return are written once.
+#[cfg(feature = "export")]
+#[test]
+fn files_for_other_programs_stay_small() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("export").into_os_string().into_string().unwrap();
+    let name = "A".repeat(100_000);
+    let end = |stage: &str, time: usize| json!({"stage": stage, "name": name, "device": 0, "time_us": time});
+    // Ranges that overlap without nesting, all under one name.
+    let annotations: Vec<Value> = (0..300).flat_map(|time| [end("START", time / 20), end("END", 500 + time)]).collect();
+    let deep: Vec<Value> = (0..100).map(|line| frame("/home/u/m.py", line, &"N".repeat(3000))).collect();
+    let bytes = pickle(&[live(&vec![json!(deep); 20])], &annotations);
+    for (format, most) in [("perfetto", 200_000), ("pprof", 20_000)] {
+        run(&bytes, &["export", "--format", format, "--force", "-o", &path]).expect(0);
+        let size = fs::metadata(&path).unwrap().len();
+        assert!(size < most, "{format}: {size} bytes");
+    }
+}
+
 #[test]
 fn pictures_of_many_devices_stay_small() {
     let stack = |device: usize, line: usize| {

@@ -9,6 +9,7 @@ pub mod allocator_model;
 pub mod difference;
 pub mod pickle_writer;
 pub mod programs;
+pub mod protobuf;
 pub mod snapshot_file;
 
 use serde_json::Value;

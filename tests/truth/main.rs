@@ -4,6 +4,7 @@ mod agreement;
 mod change;
 mod changes;
 mod excerpt;
+mod exports;
 mod families;
 mod fit;
 mod layout;

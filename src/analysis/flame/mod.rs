@@ -1,10 +1,10 @@
 //! Live bytes as a tree of stack frames, root to innermost.
 
-mod passing;
-
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::{Error, Result};
 use crate::facts::code::frames::package;
+pub use crate::facts::code::shown_frames::MAX_DEPTH;
+use crate::facts::code::shown_frames::ShownFrames;
 use crate::facts::code::sites::{CodeOrigin, Sites, clipped};
 use crate::facts::device::Devices;
 use crate::facts::grouping::{GroupBy, Grouper, Holder, Key};
@@ -12,14 +12,9 @@ use crate::facts::training::Category;
 use crate::model::{FrameId, Snapshot, StackId};
 use crate::replay::Metric;
 use indexmap::IndexMap;
-use passing::is_passed_through;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// Frames further from the root are left out, and their bytes count for the last one kept: no program nests as deep,
-/// and it bounds what a hostile file costs.
-pub const MAX_DEPTH: usize = 512;
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
@@ -130,8 +125,7 @@ impl FlameReport {
             let mut paths = Paths {
                 sites: device.sites(),
                 snapshot: device.snapshot(),
-                all: options.all_frames,
-                passing: HashMap::new(),
+                shown: ShownFrames::new(device.sites(), options.all_frames),
                 known: HashMap::new(),
             };
             for ((group, key), held) in sums {
@@ -155,10 +149,7 @@ impl FlameReport {
 struct Paths<'a> {
     sites: &'a Sites<'a>,
     snapshot: &'a Snapshot,
-    /// Whether to keep what calls only pass through.
-    all: bool,
-    /// Whether frames only hand calls on, in stacks with and without Python.
-    passing: HashMap<(FrameId, bool), bool>,
+    shown: ShownFrames<'a>,
     /// Frames seen before.
     known: HashMap<FrameId, (Arc<str>, Owner)>,
 }
@@ -177,25 +168,7 @@ impl Paths<'_> {
 
     /// Frames of a stack, root first.
     fn of_stack(&mut self, stack: StackId) -> Vec<(Arc<str>, Owner)> {
-        let frames = self.snapshot.stacks.frame_ids(stack);
-        let has_python = self.sites.has_python(stack);
-        let is_shown = |id: &FrameId| self.all || !self.is_passed_through(*id, has_python);
-        let mut shown: Vec<FrameId> = frames.iter().copied().rev().filter(is_shown).take(MAX_DEPTH).collect();
-        // A stack of nothing else is still a stack.
-        if shown.is_empty() {
-            shown.extend(frames.first());
-        }
-        shown.into_iter().map(|id| self.named(id)).collect()
-    }
-
-    fn is_passed_through(&mut self, id: FrameId, has_python: bool) -> bool {
-        let (sites, snapshot) = (self.sites, self.snapshot);
-        let passes = || {
-            let Some(frame) = snapshot.stacks.frame(id) else { return false };
-            let [file, name] = [frame.filename, frame.name].map(|text| snapshot.strings.get(text));
-            !sites.is_own(id) && is_passed_through(sites.kind(id), file, name, has_python)
-        };
-        *self.passing.entry((id, has_python)).or_insert_with(passes)
+        self.shown.of(stack).into_iter().map(|id| self.named(id)).collect()
     }
 
     fn named(&mut self, id: FrameId) -> (Arc<str>, Owner) {

@@ -4,6 +4,8 @@ mod check;
 mod checkpoint;
 mod completions;
 mod diff;
+#[cfg(feature = "export")]
+mod export;
 mod fit;
 mod flamegraph;
 mod fragmentation;
@@ -48,6 +50,8 @@ pub const COMMANDS: &[Entry] = &[
     entry::<rehearse::Rehearse>("rehearse", Group::Plan),
     entry::<check::Check>("check", Group::Guard),
     entry::<report::Report>("report", Group::Share),
+    #[cfg(feature = "export")]
+    entry::<export::Export>("export", Group::Share),
     entry::<record::Record>("record", Group::SetUp),
     entry::<schema::Schema>("schema", Group::SetUp),
     entry::<completions::Completions>("completions", Group::SetUp),

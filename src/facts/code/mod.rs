@@ -2,5 +2,7 @@
 
 pub mod frames;
 mod libraries;
+mod passing;
 pub mod paths;
+pub mod shown_frames;
 pub mod sites;

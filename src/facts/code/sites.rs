@@ -57,6 +57,28 @@ impl CodeOrigin {
     }
 }
 
+/// Where code is, as programs name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Place {
+    /// The function, with the file that distinguishes it from others of that name: `model.py forward`; a marker such as
+    /// `(before the recording)` for what is no code.
+    pub function: String,
+    /// The name of the function as recorded.
+    pub name: String,
+    /// Its file as recorded; empty where there is none.
+    pub file: String,
+    /// The line, where there is one.
+    pub line: Option<u64>,
+}
+
+impl Place {
+    /// What stands for something other than code.
+    pub(crate) fn marker(label: &str) -> Self {
+        Self { function: label.to_owned(), name: label.to_owned(), ..Self::default() }
+    }
+}
+
 /// Labels of frames and stacks, worked out once per frame.
 #[derive(Clone, Debug)]
 pub struct Sites<'s> {
@@ -286,6 +308,25 @@ impl<'s> Sites<'s> {
             labels.push(label);
         }
         labels
+    }
+
+    /// A frame as programs name code: its function, file and line. Generated code stands for the user's line behind it,
+    /// where the recording has that.
+    pub(crate) fn place(&self, id: FrameId) -> Place {
+        let Some(frame) = self.snapshot.stacks.frame(id) else { return Place::default() };
+        let strings = &self.snapshot.strings;
+        let (file, line, name) = original_trace(self.snapshot, frame)
+            .unwrap_or_else(|| (strings.get(frame.filename), frame.line, strings.get(frame.name)));
+        let is_python = self.kind(id).is_python();
+        let function = if is_python { line_label(file, 0, name, false) } else { self.label(id) };
+        // Operators, modules and C++ frames without symbols have something else there than a file.
+        let has_file = is_python || !(file == "??" || file.starts_with('['));
+        Place {
+            function,
+            name: clipped(name).to_owned(),
+            file: if has_file { clipped(file).to_owned() } else { String::new() },
+            line: Some(line).filter(|&line| is_python && has_line(line, file)),
+        }
     }
 
     /// The function a frame runs, without its line: `file.py function`.

@@ -17,7 +17,7 @@ use crate::facts::time::annotations::Annotations;
 use crate::facts::training::module_path::ModulePaths;
 use crate::facts::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases};
 use crate::model::{DEFAULT_POOL, EntryContext, FrameId, PoolId, Snapshot, StackId, StrId};
-use crate::replay::{Instant, Metric, NO_OPERATOR, Track};
+use crate::replay::{BaselineOrigin, Instant, Metric, NO_OPERATOR, Track};
 use indexmap::IndexSet;
 use std::borrow::Cow;
 
@@ -55,6 +55,9 @@ pub(crate) enum Shared {
     Category(Category),
     /// `None` before the recording.
     Phase(Option<Phase>),
+    /// `None` where the file does not tell.
+    Stream(Option<u64>),
+    Pool(Option<PoolId>),
 }
 
 /// What is known about the training step, where groups are made of it.
@@ -178,6 +181,8 @@ impl<'a> Grouper<'a> {
             _ if !self.filter.is_empty() => None,
             GroupBy::Category => Some(Shared::Category(self.decision(holder).category)),
             GroupBy::Phase => Some(Shared::Phase(self.phase(holder))),
+            GroupBy::Stream => Some(Shared::Stream(self.stream(holder))),
+            GroupBy::Pool => Some(Shared::Pool(self.pool(holder))),
             _ => None,
         }
     }
@@ -203,9 +208,6 @@ impl<'a> Grouper<'a> {
 
     /// The groups of a holder with this stack.
     fn recorded_keys(&self, holder: &Holder, stack: StackId) -> Vec<Key> {
-        let has_segments = self.track.snapshot.notes.format.has_segments();
-        let context = holder.entry.filter(|_| has_segments).map(|entry| self.track.context(entry));
-        let origin = holder.origin.filter(|_| has_segments);
         let one = match self.by {
             by if by.is_by_stack() && stack == StackId::EMPTY => Key::Special(match by {
                 _ if holder.baseline => self.before,
@@ -218,17 +220,11 @@ impl<'a> Grouper<'a> {
             GroupBy::File => Key::Text(self.sites.file(stack)),
             GroupBy::Module => Key::Text(self.sites.module(stack)),
             GroupBy::Function => return self.functions(stack),
-            GroupBy::Stream => {
-                let recorded = context.map(|context| context.stream).or(origin.map(|origin| origin.stream));
-                match recorded.or_else(|| Some(self.pools.at(holder)?.stream)) {
-                    Some(stream) => Key::Text(format!("stream {stream}")),
-                    None => Key::Special(UNKNOWN_STREAM),
-                }
-            }
-            GroupBy::Pool => {
-                let recorded = context.and_then(|context| context.pool).or(origin.and_then(|origin| origin.pool));
-                self.pool_key(recorded.or_else(|| self.pools.at(holder)?.pool))
-            }
+            GroupBy::Stream => match self.stream(holder) {
+                Some(stream) => Key::Text(format!("stream {stream}")),
+                None => Key::Special(UNKNOWN_STREAM),
+            },
+            GroupBy::Pool => self.pool_key(self.pool(holder)),
             GroupBy::Metadata => match self.metadata.as_ref().and_then(|metadata| metadata.text(holder)) {
                 Some(text) => Key::Text(clipped(&text).to_owned()),
                 None if holder.baseline => Key::Special(self.before),
@@ -269,6 +265,27 @@ impl<'a> Grouper<'a> {
             _ => self.purposes,
         };
         categories.map(|categories| categories.get(holder.index).category)
+    }
+
+    /// The stream that a holder was made on, where the recording tells.
+    fn stream(&self, holder: &Holder) -> Option<u64> {
+        let (context, origin) = self.made(holder);
+        let recorded = context.map(|context| context.stream).or(origin.map(|origin| origin.stream));
+        recorded.or_else(|| Some(self.pools.at(holder)?.stream))
+    }
+
+    /// The pool that a holder lies in, where the recording tells.
+    fn pool(&self, holder: &Holder) -> Option<PoolId> {
+        let (context, origin) = self.made(holder);
+        let recorded = context.and_then(|context| context.pool).or(origin.and_then(|origin| origin.pool));
+        recorded.or_else(|| self.pools.at(holder)?.pool)
+    }
+
+    /// What the entry that made a holder says, or its block if it is older than the trace, where recordings tell of pools.
+    fn made(&self, holder: &Holder) -> (Option<EntryContext>, Option<BaselineOrigin>) {
+        let has_segments = self.track.snapshot.notes.format.has_segments();
+        let context = holder.entry.filter(|_| has_segments).map(|entry| self.track.context(entry));
+        (context, holder.origin.filter(|_| has_segments))
     }
 
     fn pool_key(&self, pool: Option<PoolId>) -> Key {

@@ -59,6 +59,11 @@ impl<'g> Groups<'g> {
         holder.map(|holder| self.grouper.origin(&holder)).unwrap_or_default()
     }
 
+    /// The groups met so far.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.keys.iter()
+    }
+
     /// Whether a group is that of blocks which a filter excludes.
     pub(crate) fn is_filtered_out(&self, group: usize) -> bool {
         self.keys.get_index(group) == Some(&Key::Special(FILTERED))

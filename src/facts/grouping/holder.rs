@@ -10,7 +10,7 @@ pub(crate) struct Holder {
     pub(crate) bytes: u64,
     pub(crate) stack: StackId,
     /// The entry that made it; `None` for what is from before the trace.
-    pub(super) entry: Option<u32>,
+    pub(crate) entry: Option<u32>,
     /// Stream and pool of a block from before the trace.
     pub(super) origin: Option<BaselineOrigin>,
     pub(super) baseline: bool,

@@ -214,19 +214,19 @@ impl Named {
 struct Times<'a> {
     all: &'a [i64],
     first: i64,
-    /// Whether they are times; PyTorch 2.0 records none, and entries are numbered.
-    are_times: bool,
+    /// Whether they are numbers of entries: PyTorch 2.0 records no times.
+    numbered: bool,
 }
 
 impl<'a> Times<'a> {
     fn of(track: Track<'a>) -> std::result::Result<Self, NoSteps> {
         let all = track.times();
-        Ok(Self { all, first: *all.first().ok_or(NoSteps::NoHistory)?, are_times: track.has_times() })
+        Ok(Self { all, first: *all.first().ok_or(NoSteps::NoHistory)?, numbered: !track.has_times() })
     }
 
     /// Whether a range was not over before the first entry.
     fn holds(&self, (_, end): (i64, i64)) -> bool {
-        self.are_times && end > self.first
+        !self.numbered && end > self.first
     }
 
     fn instant(&self, time: i64) -> Instant {

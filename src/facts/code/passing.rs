@@ -3,7 +3,7 @@
 //! They double the height of a flame graph and tell nothing that their neighbours do not. What a library does of its own
 //! stays: only what hands a call on is left out.
 
-use crate::facts::code::frames::{FrameKind, installed_path, short_native_name};
+use super::frames::{FrameKind, installed_path, short_native_name};
 
 /// Files of installed packages, every function of which hands calls on. All releases of PyTorch from 2.0 on.
 const FILES: &[&str] = &[

@@ -1,0 +1,240 @@
+//! Memory by stack and labels: what is held at an instant, and what was allocated over a part of the history.
+
+use super::code::Code;
+use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
+use crate::error::Result;
+use crate::facts::code::sites::Place;
+use crate::facts::device::{Device, Devices};
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder};
+use crate::facts::training::steps::StepSource;
+use crate::replay::{History, Instant};
+use foldhash::fast::RandomState;
+use indexmap::IndexMap;
+use rayon::prelude::*;
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SamplesOptions {
+    /// The instant, window, counter, filters and devices, as for a peak; `by` and `top` have no meaning here.
+    pub peak: PeakOptions,
+    /// Whether to keep frames that calls only pass through, such as `_call_impl` of modules, C++ frames beside Python ones,
+    /// and those of allocator, dispatcher and interpreter.
+    pub all_frames: bool,
+}
+
+setters!(SamplesOptions { peak: PeakOptions, all_frames: bool });
+
+/// All devices.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SamplesReport {
+    /// The devices asked for, in order.
+    pub devices: Vec<DeviceSamples>,
+    /// Devices that the instant or window asked for does not exist on, each with the reason.
+    pub skipped: Vec<String>,
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeviceSamples {
+    /// The instant at which samples are held, and the window in which they were allocated.
+    pub peak: DevicePeak,
+    /// Places in code, to which stacks refer.
+    pub places: Vec<Place>,
+    /// Stacks of places, innermost first, to which samples refer.
+    pub stacks: Vec<Vec<u32>>,
+    /// Values of labels, to which samples refer: those of each kind that the recording tells.
+    pub labels: Vec<(Label, Vec<String>)>,
+    /// Blocks that differ in nothing of this are one sample.
+    pub samples: Vec<Sample>,
+    /// How steps were found, where there are steps.
+    pub steps: Option<StepSource>,
+}
+
+/// What blocks are labelled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Label {
+    /// See [`GroupBy::Category`].
+    Category,
+    /// See [`GroupBy::Phase`].
+    Phase,
+    /// See [`GroupBy::Pool`].
+    Pool,
+    /// See [`GroupBy::Stream`].
+    Stream,
+}
+
+impl Label {
+    /// Every label, in the order in which samples have them.
+    pub const ALL: [Self; 4] = [Self::Category, Self::Phase, Self::Pool, Self::Stream];
+
+    /// The rows of which answer have the label's values as their labels.
+    pub fn group(self) -> GroupBy {
+        match self {
+            Self::Category => GroupBy::Category,
+            Self::Phase => GroupBy::Phase,
+            Self::Pool => GroupBy::Pool,
+            Self::Stream => GroupBy::Stream,
+        }
+    }
+
+    /// The name as in flags and files.
+    pub fn name(self) -> &'static str {
+        self.group().name()
+    }
+}
+
+/// Blocks of one stack with the same labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sample {
+    /// Index into [`DeviceSamples::stacks`].
+    pub stack: usize,
+    /// For each of [`DeviceSamples::labels`], the index of the value.
+    pub labels: Vec<u32>,
+    /// The step in which the blocks were allocated, counted from 1; `None` outside of steps and before the recording.
+    pub step: Option<u32>,
+    /// Of them, those that were allocated in the window.
+    pub allocated: Sums,
+    /// Of them, those that are held at the instant.
+    pub held: Sums,
+}
+
+/// Blocks and their bytes, as the metric counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sums {
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Sums {
+    fn add(&mut self, bytes: u64) {
+        self.blocks += 1;
+        self.bytes = self.bytes.wrapping_add(bytes);
+    }
+}
+
+impl SamplesReport {
+    /// Sums every device's blocks by stack and labels.
+    ///
+    /// # Errors
+    /// As [`PeakReport::of`].
+    pub fn of(recording: &Devices<'_>, options: &SamplesOptions) -> Result<Self> {
+        let peak = PeakOptions { by: GroupBy::Stack, top: None, each: None, ..options.peak.clone() };
+        // Without stacks there is one: that of all memory.
+        let report = PeakReport::of_told_or_not(recording, &peak)?;
+        let told = |label: &Label| {
+            let by = label.group();
+            by.require(peak.metric).and_then(|()| by.require_told(recording)).is_ok()
+        };
+        let labels: Vec<Label> = Label::ALL.into_iter().filter(told).collect();
+        let device = |peak: DevicePeak| {
+            let device = recording.get(peak.device)?;
+            Some(DeviceSamples::of(device, peak, &labels, options))
+        };
+        Ok(Self { devices: report.devices.into_par_iter().filter_map(device).collect(), skipped: report.skipped })
+    }
+}
+
+impl DeviceSamples {
+    fn of(device: &Device<'_>, peak: DevicePeak, labels: &[Label], options: &SamplesOptions) -> Self {
+        let (metric, instant) = (peak.metric, peak.instant);
+        let (from, to) = peak.window.unwrap_or((0, device.history().entries()));
+        let is_held = |born: Instant, gone: Instant| born <= instant && instant < gone;
+        let is_allocated = |born: Instant| from < born && born <= to;
+
+        let filter = &options.peak.filter;
+        // Blocks that are gone by the instant need their forward lines, too.
+        let code = Grouper::new(device, device.sites(), filter, GroupBy::Stack);
+        let code = code.inferring(device, options.peak.inference, metric, None);
+        let mut stacks = Groups::new(&code);
+        let everything = Filter::default();
+        let groupers: Vec<Grouper<'_>> =
+            labels.iter().map(|label| Grouper::new(device, device.sites(), &everything, label.group())).collect();
+        let mut groups: Vec<Groups<'_>> = groupers.iter().map(Groups::new).collect();
+        let steps = device.steps().ok().filter(|steps| steps.are_steps());
+
+        let mut sums: IndexMap<SampleKey, (Sums, Sums), RandomState> = IndexMap::default();
+        let is_wanted = |born, gone| is_held(born, gone) || is_allocated(born);
+        Holder::visit(device.track, metric, is_wanted, |holder| {
+            let mut key = SampleKey { stack: only(stacks.of(holder)), ..SampleKey::default() };
+            for (value, groups) in key.labels.iter_mut().zip(&mut groups) {
+                *value = only(groups.of(holder));
+            }
+            key.step = steps.zip(holder.entry).and_then(|(steps, entry)| step_of(&steps.ends, entry));
+            let (allocated, held) = sums.entry(key).or_default();
+            // What is left of a range that was cut is not allocated again.
+            if is_allocated(holder.born) && holder.entry == History::entry_before(holder.born) {
+                allocated.add(holder.bytes);
+            }
+            if is_held(holder.born, holder.gone) {
+                held.add(holder.bytes);
+            }
+        });
+
+        let sample = |(key, (allocated, held)): (SampleKey, (Sums, Sums))| Sample {
+            stack: key.stack as usize,
+            labels: key.labels[..labels.len()].to_vec(),
+            step: key.step,
+            allocated,
+            held,
+        };
+        let samples: Vec<Sample> = sums.into_iter().map(sample).filter(Sample::counts).collect();
+        let mut places = Code::new(device.sites(), options.all_frames);
+        let stacks = stacks.keys().map(|key| places.of(&code, key)).collect();
+        let values = |groups: &Groups<'_>| groups.keys().map(|key| groups.grouper.label(key, false)).collect();
+        let labels = labels.iter().copied().zip(groups.iter().map(values)).collect();
+        let steps = steps.map(|steps| steps.source.clone());
+        Self { peak, places: places.into_places(), stacks, labels, samples, steps }
+    }
+
+    /// Whether the recording tells what was allocated, rather than what is there at one instant alone.
+    pub fn has_history(&self) -> bool {
+        !self.peak.completeness.no_entries
+    }
+
+    /// All that is held, and all that was allocated.
+    pub fn totals(&self) -> (Sums, Sums) {
+        let mut totals = (Sums::default(), Sums::default());
+        for sample in &self.samples {
+            for (total, sums) in [(&mut totals.0, sample.held), (&mut totals.1, sample.allocated)] {
+                total.blocks += sums.blocks;
+                total.bytes = total.bytes.wrapping_add(sums.bytes);
+            }
+        }
+        totals
+    }
+}
+
+impl Sample {
+    /// Whether there is any block in it: a range that was cut is allocated once, under the entry that made it.
+    fn counts(&self) -> bool {
+        self.allocated.blocks > 0 || self.held.blocks > 0
+    }
+}
+
+/// What blocks of one sample have in common.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct SampleKey {
+    stack: u32,
+    labels: [u32; Label::ALL.len()],
+    step: Option<u32>,
+}
+
+/// The group of a holder; each is in one of those that stacks and labels make.
+fn only(groups: &[usize]) -> u32 {
+    groups.first().map_or(0, |&group| group as u32)
+}
+
+/// The step that an entry is in, counted from 1.
+fn step_of(ends: &[Instant], entry: u32) -> Option<u32> {
+    let step = ends.partition_point(|&end| end <= entry);
+    (step < ends.len()).then_some(step as u32 + 1)
+}

@@ -1,0 +1,260 @@
+//! Counters over time, and what was going on: annotations, steps, phases and failed requests.
+
+use crate::error::{Error, Result};
+use crate::facts::code::sites::clipped;
+use crate::facts::device::{Device, Devices, ask_each};
+use crate::facts::time::annotations::AnnotationRange;
+use crate::facts::time::when::{Purpose, When};
+use crate::facts::training::Phase;
+use crate::model::trace_entry::TraceEntry;
+use crate::model::{Action, DeviceId, StrId};
+use crate::replay::{Anomalies, Bound, Completeness, Counters, Instant, Metric, Track};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct TracksOptions {
+    /// Start of the window that is looked at.
+    pub from: Option<When>,
+    /// End of that window.
+    pub to: Option<When>,
+    /// Devices wanted; empty for all.
+    pub devices: Vec<DeviceId>,
+}
+
+setters!(TracksOptions { from: Option<When>, to: Option<When>, devices: Vec<DeviceId> });
+
+/// All devices.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct TracksReport {
+    /// The devices asked for, in order.
+    pub devices: Vec<DeviceTracks>,
+    /// The `record_function` ranges that have something of the devices' windows in them, in the order of their starts,
+    /// enclosing ones first.
+    pub annotations: Vec<Slice>,
+    /// Whether times are microseconds since the epoch; otherwise the file has none, and they are numbers of entries.
+    pub has_times: bool,
+    /// Devices and ranges that are left out, each with the reason.
+    pub skipped: Vec<String>,
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeviceTracks {
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
+    pub device: DeviceId,
+    /// The counters that the recording tells, of [`COUNTERS`].
+    pub metrics: Vec<Metric>,
+    /// Counters at the start of the window, and wherever one of them changes in it.
+    pub points: Vec<Point>,
+    /// How many of them were recorded with a time before that of the one in front of them, and are shown at its time:
+    /// clocks of several cores differ a little.
+    pub moved: usize,
+    /// The steps in the window, by their numbers.
+    pub steps: Vec<Slice>,
+    /// The phases in the window.
+    pub phases: Vec<Slice>,
+    /// The requests in the window that failed.
+    pub failures: Vec<FailedRequest>,
+    /// Counters before the first kept entry.
+    pub baseline: Counters,
+    /// What the recording lacks.
+    pub completeness: Completeness,
+    /// Contradictions in it.
+    pub anomalies: Anomalies,
+}
+
+/// Counters that there are tracks of.
+pub const COUNTERS: [Metric; 3] = [Metric::Allocated, Metric::Requested, Metric::Reserved];
+
+/// The last time that has nanoseconds.
+const LAST_TIME: i64 = i64::MAX / 1000;
+
+/// Whether a time is one that a clock shows.
+fn is_time(time_us: i64) -> bool {
+    (0..=LAST_TIME).contains(&time_us)
+}
+
+/// Counters from a time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Point {
+    /// The time.
+    pub time_us: i64,
+    /// The counters.
+    pub counters: Counters,
+}
+
+/// Something that lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Slice {
+    /// What it is called. Shared: names return, and may be long.
+    pub name: Arc<str>,
+    /// When it starts; `None` before the recording.
+    pub start_us: Option<i64>,
+    /// When it ends; `None` after the recording.
+    pub end_us: Option<i64>,
+}
+
+/// A request that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FailedRequest {
+    /// When.
+    pub time_us: i64,
+    /// Bytes asked for, rounded as the allocator does.
+    pub bytes: u64,
+    /// Bytes that the device had free.
+    pub device_free_bytes: u64,
+}
+
+impl TracksReport {
+    /// Follows every device's counters.
+    ///
+    /// # Errors
+    /// When a device does not exist, the window exists on none, or none has entries.
+    pub fn of(recording: &Devices<'_>, options: &TracksOptions) -> Result<Self> {
+        let wanted = recording.wanted(&options.devices)?;
+        let (devices, mut skipped) = ask_each(&wanted, |device| DeviceTracks::of(device, options))?;
+        let snapshot = recording.snapshot();
+        let times = || devices.iter().flat_map(DeviceTracks::span);
+        let mut annotations = Vec::new();
+        if let Some((first, last)) = times().min().zip(times().max()).filter(|_| snapshot.notes.has_times) {
+            let within = |range: &&AnnotationRange| range.start_us <= last && range.end_us >= first;
+            let within: Vec<&AnnotationRange> = recording.annotations().ranges.iter().filter(within).collect();
+            let mut names: HashMap<StrId, Arc<str>, RandomState> = HashMap::default();
+            let mut name = |id| names.entry(id).or_insert_with(|| clipped(snapshot.strings.get(id)).into()).clone();
+            let all: Vec<Slice> = within.into_iter().map(|range| Slice::annotation(range, &mut name)).collect();
+            let number = all.len();
+            annotations = all.into_iter().filter(Slice::is_possible).collect();
+            if annotations.len() < number {
+                skipped.push(format!("{} annotations have impossible times", number - annotations.len()));
+            }
+        }
+        Ok(Self { devices, annotations, has_times: snapshot.notes.has_times, skipped })
+    }
+}
+
+impl DeviceTracks {
+    fn of(device: &Device<'_>, options: &TracksOptions) -> Result<Self> {
+        let (track, history) = (device.track, device.history());
+        let resolve = |when: &Option<When>, purpose, default| match when {
+            Some(when) => device.instant(when, Metric::Allocated, purpose),
+            None => Ok(default),
+        };
+        if history.entries() == 0 {
+            let message = format!("device {}: expected a history, found the state at one instant", device.id());
+            return Err(Error::Request(message));
+        }
+        let from = resolve(&options.from, Purpose::From, 0)?;
+        let to = resolve(&options.to, Purpose::To, history.entries())?;
+        if from > to {
+            return Err(Error::Request(format!("expected --from before --to on device {}", device.id())));
+        }
+        let times = track.times().get(from as usize..to as usize).unwrap_or(&[]);
+        if let Some(time) = times.iter().find(|&&time| !is_time(time)) {
+            return Err(Error::Request(format!("device {}: expected times since 1970, found {time} us", device.id())));
+        }
+        let completeness = history.completeness;
+        let (points, moved) = points(track, &metrics_of(&completeness), from, to);
+        Ok(Self {
+            device: device.id(),
+            metrics: metrics_of(&completeness),
+            points,
+            moved,
+            steps: steps(device, from, to),
+            phases: phases(device, from, to),
+            failures: failures(track, from, to),
+            baseline: history.start,
+            completeness,
+            anomalies: history.anomalies.clone(),
+        })
+    }
+
+    /// The times between which it is followed.
+    fn span(&self) -> impl Iterator<Item = i64> {
+        let ends = [self.points.first(), self.points.last()];
+        ends.into_iter().flatten().map(|point| point.time_us)
+    }
+}
+
+impl Slice {
+    fn annotation(range: &AnnotationRange, name: impl FnOnce(StrId) -> Arc<str>) -> Self {
+        Self {
+            name: name(range.name),
+            start_us: (range.start_us != i64::MIN).then_some(range.start_us),
+            end_us: (range.end_us != i64::MAX).then_some(range.end_us),
+        }
+    }
+
+    /// Whether it lasts from one time to a later one.
+    fn is_possible(&self) -> bool {
+        let (start, end) = (self.start_us.unwrap_or(0), self.end_us.unwrap_or(LAST_TIME));
+        is_time(start) && is_time(end) && start <= end
+    }
+
+    /// The entries from one instant to another; nothing if there are none.
+    fn of_entries(track: Track<'_>, name: Arc<str>, from: Instant, to: Instant) -> Option<Self> {
+        let times = track.times().get(from as usize..to as usize)?;
+        let (&first, &last) = times.first().zip(times.last())?;
+        // Times of a damaged file can go back.
+        (first <= last).then_some(Self { name, start_us: Some(first), end_us: Some(last) })
+    }
+}
+
+/// The time of the entry that leads to an instant; of the first one for what is there before it.
+fn time(track: Track<'_>, instant: Instant) -> i64 {
+    track.times().get(instant.saturating_sub(1) as usize).copied().unwrap_or(0)
+}
+
+/// The counters of [`COUNTERS`] that are known.
+fn metrics_of(completeness: &Completeness) -> Vec<Metric> {
+    COUNTERS.into_iter().filter(|&metric| completeness.bound(metric) != Some(Bound::Unknown)).collect()
+}
+
+/// Counters wherever one of some changes, in the order of entries and of times, and how many times were moved for that.
+fn points(track: Track<'_>, metrics: &[Metric], from: Instant, to: Instant) -> (Vec<Point>, usize) {
+    let first = Point { time_us: time(track, from), counters: track.counters_at(from) };
+    let (mut points, mut last, mut moved) = (vec![first], first, 0);
+    track.walk_to(to, |instant, counters| {
+        let has_changed = metrics.iter().any(|&metric| counters.get(metric) != last.counters.get(metric));
+        // Values hold up to the end of the window.
+        if instant > from && (has_changed || instant == to) {
+            let time = time(track, instant);
+            moved += usize::from(time < last.time_us);
+            last = Point { time_us: time.max(last.time_us), counters: *counters };
+            points.push(last);
+        }
+    });
+    (points, moved)
+}
+
+fn steps(device: &Device<'_>, from: Instant, to: Instant) -> Vec<Slice> {
+    let Some(steps) = device.steps().ok().filter(|steps| steps.are_steps()) else { return Vec::new() };
+    let starts = [0].into_iter().chain(steps.ends.iter().copied());
+    let slice = |(index, (start, &end)): (usize, (Instant, &Instant))| {
+        Slice::of_entries(device.track, format!("step {}", index + 1).into(), start.max(from), end.min(to))
+    };
+    starts.zip(&steps.ends).enumerate().filter_map(slice).collect()
+}
+
+fn phases(device: &Device<'_>, from: Instant, to: Instant) -> Vec<Slice> {
+    let spans = device.phases().spans.iter().filter(|span| span.phase != Phase::Other);
+    let slice = |phase: Phase, start: u32, end: u32| {
+        Slice::of_entries(device.track, phase.name().into(), start.max(from), end.min(to))
+    };
+    spans.filter_map(|span| slice(span.phase, span.start, span.end)).collect()
+}
+
+fn failures(track: Track<'_>, from: Instant, to: Instant) -> Vec<FailedRequest> {
+    let entries = (from..to).filter(|&entry| track.action(entry) == Some(Action::Oom));
+    let failure =
+        |entry: TraceEntry| FailedRequest { time_us: entry.time_us, bytes: entry.size, device_free_bytes: entry.addr };
+    entries.filter_map(|entry| track.entry(entry)).map(failure).collect()
+}

@@ -1,0 +1,5 @@
+//! What `memviz export` writes for other programs.
+
+mod message;
+pub mod perfetto;
+pub mod pprof;

@@ -1,0 +1,184 @@
+//! `memviz export`: what other programs make of its files, and what it refuses.
+
+use crate::support::{fixture, memviz, skipped};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// When these are 1, a program that reads the files has to be there.
+const REQUIRE_PPROF: &str = "MEMVIZ_REQUIRE_PPROF";
+const REQUIRE_PERFETTO: &str = "MEMVIZ_REQUIRE_PERFETTO";
+
+fn export(folder: &TempDir, name: &str, args: &[&str]) -> String {
+    let path = folder.path().join(name).into_os_string().into_string().unwrap();
+    memviz(&[&["export", "-q", "-o", &path], args].concat()).expect(0);
+    path
+}
+
+/// Whether a program answers; that it is missing is announced.
+fn is_there(program: &str, args: &[&str], require: &str) -> bool {
+    let run =
+        Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if run.is_ok_and(|status| status.success()) {
+        return true;
+    }
+    assert!(!std::env::var(require).is_ok_and(|value| value == "1"), "{require}=1, but {program} {args:?} fails");
+    skipped(&format!("{program} {args:?} fails; {require}=1 makes that a failure"));
+    false
+}
+
+/// The nodes of `go tool pprof -top`: bytes that each holds itself.
+fn top(args: &[&str]) -> BTreeMap<String, i64> {
+    let options = ["tool", "pprof", "-top", "-unit=B", "-nodecount=1000000", "-nodefraction=0", "-edgefraction=0"];
+    let run = Command::new("go").args(options).args(args).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8(run.stdout).unwrap();
+    assert!(run.status.success(), "{args:?}: {}", String::from_utf8_lossy(&run.stderr));
+    let (_, nodes) = text.split_once("cum%\n").unwrap_or_else(|| panic!("{args:?}: {text}"));
+    let node = |line: &str| {
+        let mut words = line.split_whitespace();
+        let bytes = words.next().unwrap().trim_end_matches('B').parse().unwrap();
+        (words.skip(4).collect::<Vec<_>>().join(" "), bytes)
+    };
+    nodes.lines().map(node).collect()
+}
+
+#[test]
+fn pprof_of_go_sums_to_the_same() {
+    if !is_there("go", &["tool", "pprof", "-h"], REQUIRE_PPROF) {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let total = |path: &str, args: &[&str]| -> i64 {
+        let answer = memviz(&[&["peak", "--format", "json"], args, &[path]].concat()).json();
+        let devices = answer["devices"].as_array().unwrap();
+        devices.iter().map(|device| device["attribution"]["total_bytes"].as_i64().unwrap()).sum()
+    };
+    let sum = |args: &[&str]| top(args).values().sum::<i64>();
+    for name in ["tiny", "gpt_train", "gpt_train_ckpt", "multi_gpu", "oom", "no_history", "private_pool", "pools_t215"]
+    {
+        let recording = fixture(name);
+        let file = export(&folder, &format!("{name}.pb.gz"), &[&recording]);
+        assert_eq!(sum(&["-sample_index=inuse_space", &file]), total(&recording, &[]), "{name}");
+        let at_end = export(&folder, &format!("{name}.end.pb.gz"), &[&recording, "--at", "end"]);
+        assert_eq!(sum(&[&at_end]), total(&recording, &["--at", "end"]), "{name} at its end");
+    }
+    let path = |name: &str| folder.path().join(name).into_os_string().into_string().unwrap();
+    let (base, new) = (path("gpt_train.pb.gz"), path("gpt_train_ckpt.pb.gz"));
+    let difference = total(&fixture("gpt_train_ckpt"), &[]) - total(&fixture("gpt_train"), &[]);
+    assert_eq!(sum(&["-diff_base", &base, &new]), difference);
+    assert_eq!(sum(&["-diff_base", &base, &base]), 0);
+    // A label is what rows are grouped by, and a step is a number.
+    let activations = memviz(&["peak", "--by", "category", "--format", "json", &fixture("gpt_train")]).json();
+    let rows = activations["devices"][0]["attribution"]["rows"].as_array().unwrap().clone();
+    let activation = rows.iter().find(|row| row["label"] == "activation").unwrap();
+    assert_eq!(Value::from(sum(&["-tagfocus=category=^activation$", &base])), activation["bytes"]);
+    let steps = [1, 2].map(|step| sum(&[&format!("-tagfocus=step={step}"), &base]));
+    assert_eq!(steps.iter().sum::<i64>(), total(&fixture("gpt_train"), &[]), "{steps:?}");
+    // With lines, nodes are what memviz calls sites.
+    let lines = top(&["-lines", "-focus=minigpt.py", &base]);
+    assert!(
+        lines.keys().any(|line| line.starts_with("minigpt.py forward ") && line.contains("/minigpt.py:")),
+        "{lines:?}"
+    );
+}
+
+/// Reads traces with the classes of Perfetto itself, which know every field.
+const READ_TRACE: &str = r#"
+import json, sys
+from google.protobuf.unknown_fields import UnknownFieldSet
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as schema
+
+def unknown(message):
+    inner = (item for field, value in message.ListFields() if field.message_type
+             for item in ([value] if hasattr(value, "ListFields") else value))
+    return len(UnknownFieldSet(message)) + sum(map(unknown, inner))
+
+trace = schema.Trace()
+trace.ParseFromString(open(sys.argv[1], "rb").read())
+assert unknown(trace) == 0
+tracks, highest, open_slices = {}, {}, {}
+for packet in trace.packet:
+    if packet.HasField("track_descriptor"):
+        tracks[packet.track_descriptor.uuid] = packet.track_descriptor
+    if packet.HasField("track_event"):
+        event = packet.track_event
+        track = tracks[event.track_uuid]
+        if event.type == event.TYPE_COUNTER:
+            assert track.counter.unit == track.counter.UNIT_SIZE_BYTES
+            name = f"{tracks[track.parent_uuid].name} {track.name}"
+            highest[name] = max(highest.get(name, event.counter_value), event.counter_value)
+        elif event.type in (event.TYPE_SLICE_BEGIN, event.TYPE_SLICE_END):
+            if event.type == event.TYPE_SLICE_BEGIN:
+                assert packet.sequence_flags == 2 and event.name_iid
+            step = 1 if event.type == event.TYPE_SLICE_BEGIN else -1
+            open_slices[event.track_uuid] = open_slices.get(event.track_uuid, 0) + step
+            assert open_slices[event.track_uuid] >= 0
+print(json.dumps(highest))
+"#;
+
+#[test]
+fn perfetto_knows_every_field() {
+    if !is_there("python3", &["-c", "import perfetto"], REQUIRE_PERFETTO) {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    for name in ["annotated", "multi_gpu", "oom", "tiny_t201", "gpt_late"] {
+        let file = export(&folder, &format!("{name}.perfetto-trace"), &[&fixture(name)]);
+        let run = Command::new("python3").args(["-c", READ_TRACE, &file]).output().unwrap();
+        assert!(run.status.success(), "{name}: {}", String::from_utf8_lossy(&run.stderr));
+        let highest: BTreeMap<String, i64> = serde_json::from_slice(&run.stdout).unwrap();
+        let answer = memviz(&["peak", "--format", "json", &fixture(name)]).json();
+        for device in answer["devices"].as_array().unwrap() {
+            for metric in ["allocated", "requested", "reserved"] {
+                let counter = format!("Device {} {metric}", device["device"]);
+                assert_eq!(device["maxima"][format!("{metric}_bytes")], highest[&counter], "{name}: {counter}");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_and_flags_decide_the_format() {
+    let folder = TempDir::new().unwrap();
+    let tiny = fixture("tiny");
+    let begins = |path: &str| fs::read(path).unwrap()[..2].to_vec();
+    assert_eq!(begins(&export(&folder, "A.PB.GZ", &[&tiny])), [0x1f, 0x8b]);
+    assert_eq!(begins(&export(&folder, "a.pftrace", &[&tiny]))[0], 0x0a);
+    assert_eq!(begins(&export(&folder, "a.prof", &[&tiny, "--format", "pprof"])), [0x1f, 0x8b]);
+    let twice = ["b.pb.gz", "c.pb.gz"].map(|name| fs::read(export(&folder, name, &[&tiny])).unwrap());
+    assert_eq!(twice[0], twice[1], "one recording, one file");
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let tiny = fixture("tiny");
+    for (args, part) in [
+        (&["export", &tiny] as &[&str], ".pb.gz or .perfetto-trace, or --format; found no output file"),
+        (&["export", &tiny, "-o", "a.gz"], ".pb.gz or .perfetto-trace, or --format; found a.gz"),
+        (&["export", &tiny, "-o", ".pb.gz"], "found .pb.gz"),
+        (&["export", &tiny, "-o", "a.pb.gz", "--format", "perfetto"], ".perfetto-trace for --format perfetto"),
+        (&["export", &tiny, "--format", "parquet"], "pprof, perfetto"),
+        (&["export", &tiny, "-o", "a.pftrace", "--at", "end"], "expected --format pprof for --at, found perfetto"),
+        (&["export", &tiny, "-o", "a.pftrace", "--metric", "active"], "--format pprof for --metric"),
+        (&["export", &tiny, "-o", "a.pftrace", "--include", "a"], "--format pprof for --include"),
+        (&["export", &tiny, "-o", "a.pftrace", "--all-frames"], "--format pprof for --all-frames"),
+        (&["export", &tiny, "-o", "a.pb.gz", "--from", "end", "--to", "start"], "--from before --to"),
+        (&["export", &tiny, "-o", "a.pftrace", "--from", "end", "--to", "start"], "--from before --to"),
+        (&["export", &tiny, "-o", "a.pb.gz", "--at", "oom"], "no oom entry"),
+        (&["export", &fixture("no_history"), "-o", "a.pftrace"], "expected a history"),
+        (&["peak", &tiny, "-o", "a.pb.gz", "--format", "json"], ".json for --format json"),
+    ] {
+        memviz(args).expect_error(part);
+    }
+    assert!(!fs::exists("a.pb.gz").unwrap() && !fs::exists("a.pftrace").unwrap());
+}
+
+/// A file of one's own is nothing to read again: it is told what it is.
+#[test]
+fn a_profile_is_no_recording() {
+    let folder = TempDir::new().unwrap();
+    let file = export(&folder, "a.pb.gz", &[&fixture("tiny")]);
+    memviz(&["peak", &file]).expect_error("a profile of pprof, but not of device memory");
+}
