@@ -82,8 +82,7 @@ impl Overview {
         let holes = found_on(&triage, |finding| matches!(finding, Finding::Fragmentation { .. }));
         let activations = found_on(&triage, |finding| matches!(finding, Finding::Activations { .. }));
         let segments = PeakOptions { devices: holes, ..peak };
-        let checkpoint =
-            CheckpointOptions { top: Some(1), best_only: true, devices: activations, ..CheckpointOptions::default() };
+        let checkpoint = CheckpointOptions::best_in_brief(activations);
         let timeline = || TimelineReport::around(recording, peaks.clone(), &leaks, options);
         // An empty list of devices asks for all of them.
         let checkpoint = || {

@@ -340,8 +340,7 @@ fn can_checkpoint(recording: &Devices<'_>, device: &Device<'_>) -> bool {
         let has_lines = device.snapshot().notes.format == Format::CudaSnapshot && stacks.len() > 1;
         return has_lines && device.phases().has_training();
     }
-    let options = CheckpointOptions { top: Some(1), best_only: true, ..CheckpointOptions::default() };
-    let report = CheckpointReport::of(recording, &options.devices(vec![device.id()]));
+    let report = CheckpointReport::of(recording, &CheckpointOptions::best_in_brief(vec![device.id()]));
     report.is_ok_and(|report| report.devices.iter().any(|device| !device.candidates.is_empty()))
 }
 
