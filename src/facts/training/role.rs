@@ -65,7 +65,7 @@ pub struct Roles {
     frames: Vec<u32>,
     stacks: Vec<u32>,
     /// The role of each stack, which is asked for every entry.
-    roles: Vec<Role>,
+    of_stack: Vec<Role>,
 }
 
 impl Roles {
@@ -112,9 +112,9 @@ impl Roles {
             all
         };
         let stacks = (0..snapshot.stacks.len() as u32).map(stack).collect();
-        let mut roles = Self { frames, stacks, roles: Vec::new() };
+        let mut roles = Self { frames, stacks, of_stack: Vec::new() };
         roles.tell_steps_from_optimizers(snapshot);
-        roles.roles = roles.stacks.iter().map(|&marks| role(marks)).collect();
+        roles.of_stack = roles.stacks.iter().map(|&marks| role(marks)).collect();
         roles
     }
 
@@ -158,7 +158,7 @@ impl Roles {
 
     /// The role of a stack.
     pub fn role(&self, stack: StackId) -> Role {
-        self.roles.get(stack.index()).copied().unwrap_or(Role::Silent)
+        self.of_stack.get(stack.index()).copied().unwrap_or(Role::Silent)
     }
 
     /// Whether a module is moved or cast outside of all calls of modules.
