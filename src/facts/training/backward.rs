@@ -39,10 +39,7 @@ impl BackwardSites {
         let history = track.history;
         let is_wanted =
             |index: &usize| !history.allocations[*index].is_baseline() && roles.is_engine(track.stack_of(*index));
-        let mut wanted = (0..history.allocations.len()).filter(is_wanted).peekable();
-        if wanted.peek().is_none() {
-            return Self::default();
-        }
+        let Some(mut next) = (0..history.allocations.len()).find(is_wanted) else { return Self::default() };
         let operators = ForwardOperators::of(track, roles);
         if operators.is_empty() {
             return Self::default();
@@ -50,13 +47,13 @@ impl BackwardSites {
         let reader = NodeReader { track, roles, operators: &operators };
         let behind = |entry: u32| history.allocations.partition_point(|allocation| allocation.born <= entry) as u32;
         let mut passes: Vec<Pass> = Vec::new();
-        for index in wanted {
+        while let Some(index) = (next..history.allocations.len()).find(is_wanted) {
+            next = index + 1;
             let Some(entry) = History::entry_before(history.allocations[index].born) else { continue };
-            if passes.last().is_none_or(|last| last.entries.end <= entry) {
-                let entries = reader.pass_around(entry);
-                let made = behind(entries.start)..behind(entries.end);
-                passes.push(Pass { entries, made, stacks: OnceLock::new() });
-            }
+            let entries = reader.pass_around(entry);
+            let made = behind(entries.start)..behind(entries.end);
+            next = next.max(made.end as usize);
+            passes.push(Pass { entries, made, stacks: OnceLock::new() });
         }
         Self { operators, passes }
     }

@@ -78,17 +78,6 @@ pub(crate) struct RecomputeTables {
     autocast: Autocast,
     /// What each call returns, computed when it is first needed: callers ask for it again for each of their blocks.
     outputs: Vec<OnceLock<Vec<u32>>>,
-    /// When the call that makes each allocation lets go of it, computed when it is first needed: whichever call around that is
-    /// checkpointed, it is the same.
-    releases: Vec<OnceLock<OwnRelease>>,
-}
-
-/// When a call lets go of an allocation that it makes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OwnRelease {
-    /// The place of the call in [`Calls::calls`].
-    pub place: u32,
-    pub released: Instant,
 }
 
 impl RecomputeTables {
@@ -111,8 +100,7 @@ impl RecomputeTables {
         let is_staying = |&index: &u32| history.allocations[index as usize].freed == NEVER;
         let staying = (0..history.allocations.len() as u32).filter(is_staying).collect();
         let outputs = calls.calls.iter().map(|_| OnceLock::new()).collect();
-        let releases = vec![OnceLock::new(); history.allocations.len()];
-        Self { of_size, freed_at, youngest_freed, staying, autocast, outputs, releases }
+        Self { of_size, freed_at, youngest_freed, staying, autocast, outputs }
     }
 }
 
@@ -132,7 +120,6 @@ pub(crate) struct Recomputing<'a> {
     staying: &'a [u32],
     autocast: &'a Autocast,
     outputs: &'a [OnceLock<Vec<u32>>],
-    releases: &'a [OnceLock<OwnRelease>],
 }
 
 impl<'a> Recomputing<'a> {
@@ -143,7 +130,7 @@ impl<'a> Recomputing<'a> {
         tables: &'a RecomputeTables,
     ) -> Self {
         let (sites, phases, roles) = (device.sites(), device.phases(), device.roles());
-        let RecomputeTables { of_size, freed_at, youngest_freed, staying, autocast, outputs, releases } = tables;
+        let RecomputeTables { of_size, freed_at, youngest_freed, staying, autocast, outputs } = tables;
         let (track, actions, categories) = (device.track, device.track.actions(), device.categories());
         Self {
             sites,
@@ -160,7 +147,6 @@ impl<'a> Recomputing<'a> {
             staying,
             autocast,
             outputs,
-            releases,
         }
     }
 
@@ -315,14 +301,6 @@ impl<'a> Recomputing<'a> {
             Some(known) => Cow::Borrowed(known.get_or_init(|| self.find_outputs(call))),
             None => Cow::Owned(self.find_outputs(call)),
         }
-    }
-
-    /// When a call lets go of an allocation that it makes, given how to find out.
-    pub(super) fn own_release(&self, call: &Call, index: u32, find: impl Fn() -> Instant) -> Instant {
-        let place = self.calls.place(call).map(|place| place as u32);
-        let Some((place, known)) = place.zip(self.releases.get(index as usize)) else { return find() };
-        let known = known.get_or_init(|| OwnRelease { place, released: find() });
-        if known.place == place { known.released } else { find() }
     }
 
     fn find_outputs(&self, call: &Call) -> Vec<u32> {

@@ -42,9 +42,7 @@ impl<'a> Recomputing<'a> {
         if level == 0 && self.returns(call, index) {
             return self.end_of_round(call).map(|end| end.min(block.freed));
         }
-        let find = || self.release_within(call, index, behind);
-        let released = if behind == block.born { self.own_release(call, index, find) } else { find() };
-        Some(released.min(block.freed))
+        Some(self.release_within(call, index, behind).min(block.freed))
     }
 
     /// Where a call that no other is around is one of several in a row, such as the layers of a model that is no module

@@ -13,8 +13,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Metric, NEVER};
-use foldhash::fast::RandomState;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Queries, keys and values are made within so many allocations before the scores.
 const NEAR: usize = 64;
@@ -58,10 +57,9 @@ fn has_input_like(device: &Device<'_>, scores: usize, bytes: u64) -> bool {
 fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> Option<Finding> {
     let history = device.history();
     let block = |index: u32| history.allocations[index as usize];
-    let mut removed: Vec<u32> = matrices.iter().flat_map(|matrix| matrix.blocks.iter().copied()).collect();
-    removed.append(&mut of_backward(device, matrices));
-    removed.sort_unstable();
-    removed.dedup();
+    let mut removed: BTreeSet<u32> = matrices.iter().flat_map(|matrix| matrix.blocks.iter().copied()).collect();
+    let backward = of_backward(device, matrices);
+    removed.extend(&backward);
     let peak = history.maxima[Metric::Allocated as usize].instant;
     let at_peak = removed.iter().map(|&index| block(index)).filter(|block| block.allocated_at(peak));
     let at_peak = at_peak.fold(0u64, |sum, block| sum.saturating_add(block.size));
@@ -83,7 +81,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         ),
         cost: None,
         code: vec![code.to_owned()],
-        remedy: Remedy::Lives(Lives { removed, ..Lives::default() }),
+        remedy: Remedy::Lives(Lives { removed: removed.into_iter().collect(), ..Lives::default() }),
     })
 }
 
@@ -109,7 +107,7 @@ fn words(device: &Device<'_>, stack: StackId) -> (&'static str, &'static str) {
 /// Blocks of backward that have the size of a matrix and lie around the instant at which one of forward is let go of.
 fn of_backward(device: &Device<'_>, matrices: &[Matrix]) -> Vec<u32> {
     let (history, phases) = (device.history(), device.phases());
-    let sizes: HashSet<u64, RandomState> = matrices.iter().flat_map(|matrix| matrix.sizes).collect();
+    let sizes: BTreeSet<u64> = matrices.iter().flat_map(|matrix| matrix.sizes).collect();
     let is_backward = |block: &Allocation| {
         block.born > 0
             && block.freed != NEVER
