@@ -54,6 +54,13 @@ pub struct Stats {
     pub device_frees: u64,
 }
 
+impl Stats {
+    /// Whether nothing was asked of the driver or given back between these counters and others of the same allocator.
+    pub(crate) fn has_same_segments(&self, other: &Self) -> bool {
+        (self.device_allocs, self.device_frees) == (other.device_allocs, other.device_frees)
+    }
+}
+
 /// The address range of an expandable segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {

@@ -64,26 +64,19 @@ impl Overview {
     }
 
     fn without_advice(recording: &Devices<'_>, options: &TimelineOptions, of_triage: &TriageOptions) -> Result<Self> {
-        let triage = TriageReport::without_advice(recording, of_triage)?;
+        let TriageOptions { inference, devices, .. } = of_triage.clone();
+        let leaks = LeakReport::of(recording, &LeakOptions { inference, devices, ..LeakOptions::default() })?;
+        let triage = TriageReport::without_advice(recording, of_triage, &leaks)?;
         let peak = PeakOptions { top: None, ..options.peak.clone() };
         let PeakOptions { by, inference, devices, .. } = peak.clone();
         let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };
         let wanted = devices.clone();
-        let oom = OomOptions {
-            by,
-            inference,
-            devices: devices.clone(),
-            plans: true,
-            explained: Some(IN_FULL),
-            ..OomOptions::default()
-        };
-        let leaks = LeakReport::of(recording, &LeakOptions { inference, devices, ..LeakOptions::default() })?;
+        let oom = OomOptions { by, inference, devices, plans: true, explained: Some(IN_FULL), ..OomOptions::default() };
         let peaks = peaks_or_failures(recording, &peak)?;
         let holes = found_on(&triage, |finding| matches!(finding, Finding::Fragmentation { .. }));
         let activations = found_on(&triage, |finding| matches!(finding, Finding::Activations { .. }));
         let segments = PeakOptions { devices: holes, ..peak };
-        let checkpoint =
-            CheckpointOptions { top: Some(1), best_only: true, devices: activations, ..CheckpointOptions::default() };
+        let checkpoint = CheckpointOptions::best_in_brief(activations);
         let timeline = || TimelineReport::around(recording, peaks.clone(), &leaks, options);
         // An empty list of devices asks for all of them.
         let checkpoint = || {

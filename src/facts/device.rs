@@ -11,7 +11,6 @@ use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
 use crate::replay::{History, Instant, Metric, Track};
 use indexmap::IndexSet;
 use rayon::prelude::*;
-use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 /// All devices of a recording. They share the facts that several analyses need, so a report with all analyses computes
@@ -194,14 +193,9 @@ impl<'a> Device<'a> {
         self.own.categories.get_or_init(|| Categories::of(self.track, self.phases(), self.roles(), self.sites()))
     }
 
-    /// The forward lines of allocations by backward; given an instant, at least for blocks that are in use then.
-    pub fn backward(&self, instant: Option<Instant>) -> Cow<'_, BackwardSites> {
-        let of = |instant| BackwardSites::of(self.track, self.roles(), instant);
-        match (self.own.backward.get(), instant) {
-            // The blocks in use at one instant come from few passes. The result for them is the same.
-            (None, Some(_)) => Cow::Owned(of(instant)),
-            _ => Cow::Borrowed(self.own.backward.get_or_init(|| of(None))),
-        }
+    /// The forward lines of allocations by backward, each pass inferred when it is first asked for.
+    pub fn backward(&self) -> &BackwardSites {
+        self.own.backward.get_or_init(|| BackwardSites::of(self.track, self.roles()))
     }
 }
 

@@ -93,7 +93,7 @@ impl Outcome {
 
 /// Receives the events of a simulation.
 pub(super) trait Observer {
-    /// Whether every step must be simulated, since the observer needs all events.
+    /// Whether it needs every event, so that only rounds without any may be skipped.
     const LISTENS: bool = true;
     /// The allocator requested a segment from the driver or released one, for the step at `entry`.
     fn segment(&mut self, entry: u32, event: SegmentEvent);
@@ -154,8 +154,7 @@ impl Player {
         for &private in &program.plain_pools {
             allocator.keep_plain(private);
         }
-        // Where segments lie as recorded, no two rounds are the same.
-        let mut rounds = if setup.recorded_addresses { Rounds::default() } else { Rounds::of(program) };
+        let mut rounds = Rounds::of(program);
         for (allocation, block) in (0u32..).zip(&blocks) {
             if let Some(block) = block {
                 rounds.own(block.row(), allocation);
@@ -175,8 +174,9 @@ impl Player {
     /// Simulates until this many steps are done, or to a request that fails.
     pub fn run_to<O: Observer>(&mut self, end: usize, program: &Program, setup: &Setup, observer: &mut O) {
         while self.done < end && self.outcome.fails_at.is_none() {
-            if self.rounds.begin_at(self.done) && !O::LISTENS {
-                self.skip_rounds(program, end);
+            if self.rounds.begin_at(self.done) {
+                // Where segments lie as recorded, rounds are alike only as long as none is made.
+                self.skip_rounds(program, end, O::LISTENS || setup.recorded_addresses);
                 continue;
             }
             let step = program.steps[self.done];

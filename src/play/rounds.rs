@@ -52,8 +52,8 @@ impl Rounds {
 
 impl Player {
     /// Called at the start of an iteration: if the allocator has the same state as at the start of an earlier one,
-    /// skips as many repetitions as possible, up to `end`.
-    pub(super) fn skip_rounds(&mut self, program: &Program, end: usize) {
+    /// skips as many repetitions as possible, up to `end`. If `only_quiet`, repetitions with events of segments are played.
+    pub(super) fn skip_rounds(&mut self, program: &Program, end: usize, only_quiet: bool) {
         let Some(repetition) = &program.repetition else { return };
         let state = self.allocator.state();
         // To compare costs as much as to play this many steps: no more than half of the time goes into it.
@@ -63,7 +63,9 @@ impl Player {
         let owners: Vec<u32> = state.in_use().iter().map(|&row| self.rounds.owners[row as usize]).collect();
         if let Some(earlier) = self.rounds.earlier.take() {
             if earlier.is_repeated(repetition, &state, &owners, self.done) {
-                self.repeat(&earlier, repetition, &state, end);
+                if !only_quiet || earlier.state.stats().has_same_segments(state.stats()) {
+                    self.repeat(&earlier, repetition, &state, end);
+                }
                 self.rounds.next = None;
                 return;
             }
@@ -124,11 +126,14 @@ mod tests {
     use crate::play::player::{Observer, Setup};
     use crate::replay::Track;
 
-    /// Forces a simulation of every step.
-    struct Listener;
+    /// Writes every event down.
+    #[derive(Default)]
+    struct Listener(Vec<(u32, SegmentEvent)>);
 
     impl Observer for Listener {
-        fn segment(&mut self, _: u32, _: SegmentEvent) {}
+        fn segment(&mut self, entry: u32, event: SegmentEvent) {
+            self.0.push((entry, event));
+        }
     }
 
     #[test]
@@ -147,14 +152,36 @@ mod tests {
         ] {
             let setup = Setup::new(&parse(conf, Rest::AfterLast).unwrap(), capacity, 0);
             let [mut skipping, mut playing] = [(); 2].map(|()| Player::new(&program, &setup));
+            playing.rounds = Rounds::default();
             skipping.run(&program, &setup, &mut ());
-            playing.run(&program, &setup, &mut Listener);
+            playing.run(&program, &setup, &mut ());
             assert_eq!(skipping.outcome, playing.outcome, "{conf} on {capacity:?}");
             assert_eq!(skipping.allocator.stats(), playing.allocator.stats(), "{conf} on {capacity:?}");
             assert_eq!(skipping.allocator.state(), playing.allocator.state(), "{conf} on {capacity:?}");
             assert_eq!(skipping.allocator.limits(), playing.allocator.limits(), "{conf} on {capacity:?}");
             let fails = playing.outcome.fails_at.is_some();
             assert!(fails || 10 * skipping.applied < playing.applied, "{conf}: {} steps", skipping.applied);
+        }
+    }
+
+    #[test]
+    fn listeners_hear_of_every_segment() {
+        let path = "fixtures/snapshots/big_1m/snapshot.pickle.zst";
+        let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
+        let track = Track::new(&recording.snapshot, &recording.histories[0]);
+        let program = Program::of(track).unwrap();
+        let setup = Setup::new(&parse("max_split_size_mb:32", Rest::AfterLast).unwrap(), None, 0);
+        let gives_back = Setup::new(&parse("max_split_size_mb:32", Rest::AfterLast).unwrap(), Some(4600 << 20), 0);
+        for (setup, is_quiet) in [(setup, true), (gives_back, false), (Setup::as_recorded(track, &program), true)] {
+            let [mut skipping, mut playing] = [(); 2].map(|()| (Player::new(&program, &setup), Listener::default()));
+            playing.0.rounds = Rounds::default();
+            for (player, listener) in [&mut skipping, &mut playing] {
+                player.run(&program, &setup, listener);
+            }
+            assert_eq!(skipping.1.0, playing.1.0, "{setup:?}");
+            assert_eq!(skipping.0.outcome, playing.0.outcome, "{setup:?}");
+            assert_eq!(skipping.0.allocator.state(), playing.0.allocator.state(), "{setup:?}");
+            assert_eq!(10 * skipping.0.applied < playing.0.applied, is_quiet, "{} steps", skipping.0.applied);
         }
     }
 }

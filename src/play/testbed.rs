@@ -121,8 +121,10 @@ impl Testbed {
         let context = context.or_else(|| shown_context(capacity?, told?)).unwrap_or(DEFAULT_CONTEXT);
         let usable = capacity.map(|total| total.saturating_sub(context)).or(told);
 
-        let (_, difference) = compare(track, &program, &Setup::as_recorded(track, &program));
-        let placement = placement_of(track, &program, &settings);
+        let ((_, difference), placement) = rayon::join(
+            || compare(track, &program, &Setup::as_recorded(track, &program)),
+            || placement_of(track, &program, &settings),
+        );
         let history = track.history;
         Self {
             settings,

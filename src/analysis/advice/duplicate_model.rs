@@ -196,11 +196,11 @@ fn way(device: &Device<'_>, stack: StackId) -> Option<Way> {
     let snapshot = device.snapshot();
     let mut found = None;
     for frame in snapshot.stacks.frames(stack) {
-        let file = snapshot.strings.get(frame.filename).replace('\\', "/");
+        let is_of = |file: &str| snapshot.strings.get(frame.filename).replace('\\', "/").ends_with(file);
         match snapshot.strings.get(frame.name) {
-            "load" | "_load" if file.ends_with("torch/serialization.py") => return Some(Way::Loaded),
-            "__deepcopy__" if file.ends_with("torch/nn/parameter.py") => found = Some(Way::Model),
-            "__deepcopy__" if file.ends_with("torch/_tensor.py") => found = found.or(Some(Way::Copied)),
+            "load" | "_load" if is_of("torch/serialization.py") => return Some(Way::Loaded),
+            "__deepcopy__" if is_of("torch/nn/parameter.py") => found = Some(Way::Model),
+            "__deepcopy__" if is_of("torch/_tensor.py") => found = found.or(Some(Way::Copied)),
             "forward" | "_apply" => return None,
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! What finders ask of stacks.
 
-use crate::facts::code::frames::{FrameKind, installed_path};
+use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::model::{FrameId, StackId};
 
@@ -14,8 +14,7 @@ impl Marked {
         let (snapshot, sites) = (device.snapshot(), device.sites());
         let frame = |id: u32| {
             snapshot.stacks.frame(FrameId(id)).is_some_and(|frame| {
-                let path = installed_path(snapshot.strings.get(frame.filename)).unwrap_or("").replace('\\', "/");
-                is_it(&path, snapshot.strings.get(frame.name), sites.kind(FrameId(id)))
+                is_it(sites.installed_path(FrameId(id)), snapshot.strings.get(frame.name), sites.kind(FrameId(id)))
             })
         };
         let frames: Vec<bool> = (0..snapshot.stacks.frame_count() as u32).map(frame).collect();

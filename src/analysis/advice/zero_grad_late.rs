@@ -24,39 +24,46 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let mut forward: Option<Instant> = None;
     let mut dropped: Vec<u32> = Vec::new();
     let mut by = StackId::EMPTY;
-    for (entry, &action) in (0..).zip(track.actions()) {
-        let stack = track.stack(entry);
-        let link = track.history.links.get(entry as usize).copied();
-        let is_zero_grad = roles.role(stack) == Role::ZeroGrad;
-        let phase = phases.span(entry).map(|span| span.phase);
-        match (action, phase) {
-            (Action::FreeRequested, _) if forward.is_some() && link.is_some_and(|link| drops(device, link, stack)) => {
-                dropped.extend(link);
+    let (actions, stacks) = (track.actions(), track.stacks());
+    for span in &phases.spans {
+        for entry in span.start..span.end {
+            // Without a forward pass before them, other entries tell nothing.
+            if forward.is_none() && span.phase != Phase::Forward {
+                break;
+            }
+            let (action, stack) = (actions[entry as usize], stacks[entry as usize]);
+            if action == Action::FreeRequested
+                && let Some(&link) = track.history.links.get(entry as usize).filter(|_| forward.is_some())
+                && drops(device, link, stack)
+            {
+                dropped.push(link);
                 by = stack;
+                continue;
             }
-            _ if is_zero_grad => {}
-            (Action::Alloc, Some(Phase::Forward)) => {
-                // Another pass behind the frees: these were for an evaluation, or for a part of the program that goes its own
-                // way.
-                if !dropped.is_empty() && roles.role(stack) == Role::Module {
-                    (forward, dropped) = (Some(entry), Vec::new());
+            match span.phase {
+                Phase::Forward if action == Action::Alloc => {
+                    let role = roles.role(stack);
+                    // Another pass behind the frees: these were for an evaluation, or for a part of the program that goes its
+                    // own way.
+                    if !dropped.is_empty() && role == Role::Module {
+                        (forward, dropped) = (Some(entry), Vec::new());
+                    }
+                    if role != Role::ZeroGrad {
+                        forward.get_or_insert(entry);
+                    }
                 }
-                forward.get_or_insert(entry);
+                Phase::Backward | Phase::Optimizer if roles.role(stack) != Role::ZeroGrad => {
+                    let blocks = dropped.iter().filter_map(|&index| track.allocation(index as usize));
+                    let bytes = blocks.map(|block| block.size).fold(0, u64::saturating_add);
+                    if bytes > largest.0 {
+                        largest = (bytes, by);
+                    }
+                    if let Some(forward) = forward.take() {
+                        lives.freed.extend(dropped.drain(..).map(|index| (index, forward)));
+                    }
+                }
+                _ => {}
             }
-            (_, Some(Phase::Backward | Phase::Optimizer)) => {
-                let bytes = dropped
-                    .iter()
-                    .filter_map(|&index| track.allocation(index as usize))
-                    .map(|it| it.size)
-                    .fold(0, u64::saturating_add);
-                if bytes > largest.0 {
-                    largest = (bytes, by);
-                }
-                if let Some(forward) = forward.take() {
-                    lives.freed.extend(dropped.drain(..).map(|index| (index, forward)));
-                }
-            }
-            _ => {}
         }
     }
     let (bytes, stack) = largest;

@@ -354,7 +354,7 @@ fn is_unknown(snapshot: &Snapshot, key: &Key) -> bool {
 fn attribution(device: &Device<'_>, at: (Metric, Instant)) -> Attribution {
     let filter = Filter::default();
     let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Site);
-    Attribution::of(&grouper.inferring(device, Inference::On, at.0, Some(at.1)), at)
+    Attribution::of(&grouper.inferring(device, Inference::On, at.0), at)
 }
 
 /// What is known of a figure, and whether it keeps its limit.

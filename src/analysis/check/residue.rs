@@ -49,7 +49,7 @@ pub(super) fn of(
     }
     let filter = Filter::default();
     let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Site);
-    let grouper = grouper.inferring(device, Inference::On, Metric::Allocated, None);
+    let grouper = grouper.inferring(device, Inference::On, Metric::Allocated);
     let (all, sites) = lives::of_groups(&grouper, Metric::Allocated, between);
     let bytes = all.born.bytes;
     let measured = if completeness.no_free_requested {

@@ -95,9 +95,8 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
     }
 
     /// The functions that save something, the lowest new peak first, as many as are wanted; how many that leaves out, and how
-    /// many were not tried because there are so many. Of the others than the best, what needs more plays is left out if
-    /// `best_only`.
-    pub(super) fn candidates(&self, top: usize, best_only: bool) -> (Vec<Candidate>, usize, usize) {
+    /// many were not tried because there are so many. What needs more plays is left out of all but the first `in_full`.
+    pub(super) fn candidates(&self, top: usize, in_full: usize) -> (Vec<Candidate>, usize, usize) {
         let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
         let (functions, untried) = self.functions.promising(peak);
         let tried: Vec<Option<(Candidate, Tried)>> = functions.into_par_iter().map(|id| self.candidate(id)).collect();
@@ -109,7 +108,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         let left_out = tried.len().saturating_sub(top);
         tried.truncate(top);
         let finished = tried.into_par_iter().enumerate().map(|(place, (candidate, tried))| {
-            if best_only && place > 0 { candidate } else { self.finish(candidate, &tried) }
+            if place < in_full { self.finish(candidate, &tried) } else { candidate }
         });
         (finished.collect(), left_out, untried)
     }

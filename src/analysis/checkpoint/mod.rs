@@ -46,6 +46,24 @@ pub struct CheckpointOptions {
     pub fit: Option<u64>,
     /// Whether only the best candidate is shown in full: then sparser calls of the others are not played.
     pub best_only: bool,
+    /// Whether what the best candidate saves is all that is said of it: then none has sparser calls played.
+    pub(crate) in_brief: bool,
+}
+
+impl CheckpointOptions {
+    /// Asks for the best candidate alone, and for no more than what it saves.
+    pub(crate) fn best_in_brief(devices: Vec<DeviceId>) -> Self {
+        Self { top: Some(1), best_only: true, in_brief: true, devices, ..Self::default() }
+    }
+
+    /// Number of candidates that are shown in full.
+    fn in_full(&self) -> usize {
+        match (self.in_brief, self.best_only) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => usize::MAX,
+        }
+    }
 }
 
 setters!(CheckpointOptions {
@@ -150,7 +168,7 @@ impl DeviceCheckpoint {
         let bench = none.is_none().then(|| Workbench::new(device, &editor, &functions)).flatten();
         let top = options.top.unwrap_or(usize::MAX);
         let (candidates, left_out, untried) =
-            bench.as_ref().map_or_else(Default::default, |bench| bench.candidates(top, options.best_only));
+            bench.as_ref().map_or_else(Default::default, |bench| bench.candidates(top, options.in_full()));
         let nothing = match phases.at(peak.instant) {
             Phase::Optimizer => NoCandidates::PeakInOptimizer,
             _ => NoCandidates::NothingSaves,

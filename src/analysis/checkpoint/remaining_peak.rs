@@ -61,7 +61,7 @@ impl RemainingPeak {
             !again.contains(&index) && !workspaces.contains(&index)
         });
         let others = others.filter_map(|&(index, bytes)| Some((changed.origin(index as u32)? as usize, bytes)));
-        let rows = rows(device, instant, others);
+        let rows = rows(device, others);
         Self { rerun, rerun_bytes, workspace_bytes, rows, ..Self::at(device, instant) }
     }
 
@@ -77,7 +77,7 @@ impl RemainingPeak {
         let there = there.filter(|(_, allocation)| allocation.allocated_at(instant));
         let left = there.filter(|(index, _)| !gone.contains(&(*index as u32)));
         let left = left.map(|(index, allocation)| (index, allocation.size)).chain(waiting);
-        Self { rows: rows(device, instant, left), ..Self::at(device, instant) }
+        Self { rows: rows(device, left), ..Self::at(device, instant) }
     }
 
     fn at(device: &Device<'_>, instant: Instant) -> Self {
@@ -87,13 +87,12 @@ impl RemainingPeak {
 }
 
 /// Blocks by site, the largest first.
-fn rows(device: &Device<'_>, instant: Instant, blocks: impl Iterator<Item = (usize, u64)>) -> Vec<Row> {
+fn rows(device: &Device<'_>, blocks: impl Iterator<Item = (usize, u64)>) -> Vec<Row> {
     let filter = Filter::default();
     let grouper = Grouper::new(device, device.deep_sites(), &filter, GroupBy::Site).inferring(
         device,
         Inference::On,
         Metric::Allocated,
-        Some(instant),
     );
     let mut attribution = Attribution::of_blocks(&grouper, Metric::Allocated, blocks);
     attribution.keep_top(ROWS);

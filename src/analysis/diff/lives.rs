@@ -164,7 +164,7 @@ impl DeviceDiff {
         }
         let metric = new.peak.metric;
         let grouper = Grouper::new(device, device.deep_sites(), &options.filter, options.by);
-        let grouper = grouper.inferring(device, options.inference, metric, None);
+        let grouper = grouper.inferring(device, options.inference, metric);
         let (lives, groups) = of_groups(&grouper, metric, (from, to));
         let rows = groups.into_iter().map(DiffRow::of_lives);
         let is_unchanged = |row: &DiffRow| row.lives.is_some_and(|it| it.born.blocks == 0 && it.freed.blocks == 0);

@@ -153,7 +153,7 @@ impl DeviceSamples {
         let filter = &options.peak.filter;
         // Blocks that are gone by the instant need their forward lines, too.
         let code = Grouper::new(device, device.sites(), filter, GroupBy::Stack);
-        let code = code.inferring(device, options.peak.inference, metric, None);
+        let code = code.inferring(device, options.peak.inference, metric);
         let mut stacks = Groups::new(&code);
         let everything = Filter::default();
         let groupers: Vec<Grouper<'_>> =

@@ -407,7 +407,6 @@ fn peak(predictor: &Predictor<'_, '_>, devices: &[&Device<'_>], value: u64, top:
         device,
         Inference::On,
         Metric::Allocated,
-        None,
     );
     let setup = Setup { limits: Limits::default(), ..predictor.setup() };
     let (program, origins) = scaled.whole();

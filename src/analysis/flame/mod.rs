@@ -109,7 +109,7 @@ impl FlameReport {
             let device = recording.get(peak.device)?;
             let grouper = |by| Grouper::new(device, device.sites(), &options.peak.filter, by);
             let (metric, instant) = (peak.metric, peak.instant);
-            let stacks = grouper(GroupBy::Stack).inferring(device, options.peak.inference, metric, Some(instant));
+            let stacks = grouper(GroupBy::Stack).inferring(device, options.peak.inference, metric);
             let split = options.split.map(grouper);
             let categories = (metric != Metric::Reserved).then(|| device.categories());
             let mut sums: IndexMap<(Option<Key>, Key), Held> = IndexMap::new();

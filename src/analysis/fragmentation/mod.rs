@@ -16,7 +16,7 @@ use crate::facts::time::moment::Moment;
 use crate::facts::time::when::{Purpose, When};
 use crate::model::{DeviceId, PoolId, SegmentType};
 use crate::play::SettingsAdvice;
-use crate::replay::{Anomalies, Completeness, Counters, Metric};
+use crate::replay::{Anomalies, Completeness, Counters, Instant, Metric};
 use indexmap::IndexMap;
 use over_time::{MostInactive, OverTimeRow, affordable, most_inactive, over_time};
 use segment_map::require_segments;
@@ -166,16 +166,12 @@ impl DeviceFragmentation {
         let (track, history) = (device.track, device.history());
         let metric = Metric::Allocated;
         let peak = history.maxima[metric as usize].instant;
-        let instant = match &options.at {
-            None => peak,
-            Some(when) => device.instant(when, metric, Purpose::At)?,
-        };
+        let instant = instant(device, options.at.as_ref())?;
         let layout = Layout::at(track, instant);
         let grouper = Grouper::new(device, device.deep_sites(), &options.filter, options.by).inferring(
             device,
             options.inference,
             metric,
-            Some(instant),
         );
         let mut pinning = Pinning::of(&grouper, &layout);
         if let Some(top) = options.top {
@@ -217,6 +213,25 @@ impl DeviceFragmentation {
             anomalies: history.anomalies.clone(),
         })
     }
+}
+
+/// How much is idle on a device where a request first fails, or at its peak, and what only one side stream or pool can use of
+/// that: the figures of a [`FragmentationReport`] alone.
+///
+/// # Errors
+/// As [`FragmentationReport::of`].
+pub(crate) fn idle(device: &Device<'_>, at: Option<&When>) -> Result<(Figures, Option<Stranded>)> {
+    require_segments(device.snapshot())?;
+    let instant = instant(device, at)?;
+    let layout = Layout::at(device.track, instant);
+    Ok((Figures::of(device.history(), &layout), Stranded::of(device, &pools(device, &layout))))
+}
+
+/// The instant that is looked at.
+fn instant(device: &Device<'_>, at: Option<&When>) -> Result<Instant> {
+    let metric = Metric::Allocated;
+    let peak = device.history().maxima[metric as usize].instant;
+    at.map_or(Ok(peak), |when| device.instant(when, metric, Purpose::At))
 }
 
 /// Segments apart by what the allocator keeps apart.

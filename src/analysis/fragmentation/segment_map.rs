@@ -101,7 +101,6 @@ impl SegmentMapReport {
                 device,
                 options.inference,
                 peak.metric,
-                Some(peak.instant),
             );
             let rows = rows(&grouper, &peak);
             let layout = Layout::at(device.track, peak.instant);

@@ -43,6 +43,15 @@ pub struct LeakOptions {
     pub devices: Vec<DeviceId>,
     /// Whether to look for mistakes in the program, and which cures to play.
     pub cures: Option<Plays>,
+    /// Whether rows are all that is wanted: then memory at the ends of steps and the projection are left out.
+    pub(crate) rows_alone: bool,
+}
+
+impl LeakOptions {
+    /// The same for who needs the rows alone.
+    pub(crate) fn rows_alone(self) -> Self {
+        Self { rows_alone: true, ..self }
+    }
 }
 
 setters!(LeakOptions {
@@ -235,7 +244,6 @@ impl DeviceLeaks {
                 device,
                 options.inference,
                 Metric::Allocated,
-                None,
             );
             grown(track, all_ends, &sample, &mut Groups::new(&grouper), device.sites())
         };
@@ -256,10 +264,14 @@ impl DeviceLeaks {
         Self {
             device: device.id(),
             by: options.by,
-            projection: project(track, all_ends, options.capacity, allocated_bytes_per_step),
+            projection: if options.rows_alone {
+                None
+            } else {
+                project(track, all_ends, options.capacity, allocated_bytes_per_step)
+            },
             warm_up: sample.warm_up * sample.stride,
             stride: sample.stride,
-            ends: step_ends(track, &sample),
+            ends: if options.rows_alone { Vec::new() } else { step_ends(track, &sample) },
             steps,
             rows,
             left_out,

@@ -214,7 +214,7 @@ impl DeviceOoms {
         let mut turnover = Turnover::new(track, sites);
         let mut grouper = Grouper::new(device, sites, &options.filter, options.by);
         if !failed.is_empty() {
-            grouper = grouper.inferring(device, options.inference, Metric::Allocated, None);
+            grouper = grouper.inferring(device, options.inference, Metric::Allocated);
         }
         let (capacity, number) = (cause::known_capacity(track, &failed), failed.len());
         failed.truncate(options.explained.unwrap_or(usize::MAX));

@@ -121,8 +121,6 @@ impl DevicePeak {
             device,
             options.inference,
             metric,
-            // Ranges have their peaks at many instants.
-            Some(instant).filter(|_| options.each.is_none()),
         );
         let tells = options.categories && options.by == GroupBy::Site;
         let grouper = if tells { grouper.with_purposes(device, metric) } else { grouper };

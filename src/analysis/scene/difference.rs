@@ -52,8 +52,7 @@ impl Difference {
         top: Option<usize>,
     ) -> Self {
         let filter = Filter::default();
-        let grouper =
-            Grouper::new(device, device.deep_sites(), &filter, by).inferring(device, Inference::On, metric, None);
+        let grouper = Grouper::new(device, device.deep_sites(), &filter, by).inferring(device, Inference::On, metric);
         let (before, old) = grouped_rows(&grouper, (metric, from));
         let (after, new) = grouped_rows(&grouper, (metric, to));
         let mut rows: IndexMap<Key, DifferenceRow> = IndexMap::new();

@@ -45,8 +45,7 @@ impl Grouped {
     /// Groups everything that ever counts for a metric. Groups do not overlap.
     pub fn of(device: &Device<'_>, metric: Metric, by: GroupBy) -> Self {
         let filter = Filter::default();
-        let grouper =
-            Grouper::new(device, device.deep_sites(), &filter, by).inferring(device, Inference::On, metric, None);
+        let grouper = Grouper::new(device, device.deep_sites(), &filter, by).inferring(device, Inference::On, metric);
         let is_by_site = by == GroupBy::Site && metric != Metric::Reserved;
         let categories = is_by_site.then(|| device.categories());
         let mut groups = Groups::new(&grouper);

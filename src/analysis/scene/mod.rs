@@ -166,7 +166,6 @@ impl<'a> Scene<'a> {
             device,
             Inference::On,
             Metric::Active,
-            None,
         );
         let mut groups = Groups::new(&grouper);
         let all = 0..device.history().allocations.len();

@@ -1,7 +1,6 @@
 //! Bands: what holds the memory in each column.
 
 use super::{Band, Column, ColumnOf, DeviceTimeline, INACTIVE, LEAKS};
-use crate::facts::device::Device;
 use crate::facts::grouping::attribution::OTHER;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder};
 use crate::facts::training::{Categories, Category};
@@ -53,13 +52,12 @@ struct Pile {
 
 /// The bands of a device, the one on top of the stack first.
 pub(super) fn bands(
-    device: &Device<'_>,
     grouper: &Grouper<'_>,
+    categories: Option<&Categories>,
     columns: &[Column],
     (metric, instant): (Metric, Instant),
     top: usize,
 ) -> Vec<Band> {
-    let categories = (grouper.by == GroupBy::Site && metric != Metric::Reserved).then(|| device.categories());
     let mut groups = Groups::new(grouper);
     let (piles, stays) = piles(&mut groups, categories, columns, (metric, instant));
     let heads = groups.heads(|_| std::iter::empty());

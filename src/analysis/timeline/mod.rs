@@ -22,8 +22,8 @@ use crate::analysis::leaks::{LeakOptions, LeakReport};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices};
-use crate::facts::grouping::Grouper;
-use crate::replay::{Instant, Track};
+use crate::facts::grouping::{GroupBy, Grouper};
+use crate::replay::{Instant, Metric, Track};
 use focus::StepSpan;
 use rayon::prelude::*;
 use sample::{Sampled, Scale};
@@ -122,8 +122,12 @@ impl TimelineReport {
     /// As [`PeakReport::of`]; and when groups overlap, which cannot be stacked.
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
         let all_rows = PeakOptions { top: None, ..options.peak.clone() };
-        let leaks = LeakReport::of(recording, &options.leaks())?;
-        Self::around(recording, peaks_or_failures(recording, &all_rows)?, &leaks, options)
+        let wanted = recording.wanted(&options.peak.devices)?;
+        // What bands take longest to find out, beside what else there is to know before.
+        let categories =
+            || wanted.par_iter().filter(|_| options.has_categories()).for_each(|device| _ = device.categories());
+        let (leaks, ()) = rayon::join(|| LeakReport::of(recording, &options.leaks()), categories);
+        Self::around(recording, peaks_or_failures(recording, &all_rows)?, &leaks?, options)
     }
 
     /// As [`TimelineReport::of`], around instants that are known, and with leaks that are.
@@ -153,9 +157,14 @@ impl TimelineReport {
 }
 
 impl TimelineOptions {
+    /// Whether bands have categories.
+    fn has_categories(&self) -> bool {
+        self.peak.by == GroupBy::Site && self.peak.metric != Metric::Reserved
+    }
+
     fn leaks(&self) -> LeakOptions {
         let PeakOptions { inference, devices, .. } = self.peak.clone();
-        LeakOptions { inference, devices, ..LeakOptions::default() }
+        LeakOptions { inference, devices, ..LeakOptions::default() }.rows_alone()
     }
 }
 
@@ -237,10 +246,14 @@ impl<'d, 'a> Asked<'d, 'a> {
             device,
             options.peak.inference,
             metric,
-            None,
         );
         let top = options.peak.top.unwrap_or(usize::MAX);
-        let mut bands = bands::bands(device, &grouper, &columns, (metric, peak.instant), top);
+        let bands = || {
+            let categories = options.has_categories().then(|| device.categories());
+            bands::bands(&grouper, categories, &columns, (metric, peak.instant), top)
+        };
+        let run = || focus.as_ref().map(|focus| run(track, &peak, focus, (whole, &own), &axis, options.columns));
+        let (mut bands, run) = rayon::join(bands, run);
         for band in &mut bands {
             band.leak = leaks.iter().find(|(label, _)| *label == band.label).map(|(_, bytes)| *bytes);
         }
@@ -251,7 +264,6 @@ impl<'d, 'a> Asked<'d, 'a> {
         let times = track.times();
         let ranges = peak.ranges.iter().flat_map(|found| &found.ranges);
         let range_peaks = ranges.map(|range| shown.x(times, range.peak.instant)).collect();
-        let run = focus.as_ref().map(|focus| run(track, &peak, focus, (whole, &own), &axis, options.columns));
         DeviceTimeline { peak, axis, columns, column, peak_column, bands, ooms, range_peaks, ribbons, run }
     }
 }

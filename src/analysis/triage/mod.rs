@@ -5,9 +5,9 @@
 
 use super::advice::{Advice, Plays, advice};
 use super::checkpoint::{CheckpointOptions, CheckpointReport};
-use super::fragmentation::{FragmentationOptions, FragmentationReport, Stranded};
+use super::fragmentation::{Stranded, idle};
 use super::leaks::growth::{Rate, Verdict};
-use super::leaks::{LeakOptions, LeakReport};
+use super::leaks::{DeviceLeaks, LeakOptions, LeakReport};
 use super::oom::{Cause, OomOptions, OomReport};
 use super::peak::comparison::Comparison;
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
@@ -210,14 +210,17 @@ impl TriageReport {
     /// When a device does not exist.
     pub fn of(recording: &Devices<'_>, options: &TriageOptions) -> Result<Self> {
         let advice = || Self::advice(recording, options);
-        let (advice, verdict) = rayon::join(advice, || Self::without_advice(recording, options));
+        let leaks =
+            LeakOptions { inference: options.inference, devices: options.devices.clone(), ..LeakOptions::default() };
+        let verdict = || Self::without_advice(recording, options, &LeakReport::of(recording, &leaks.rows_alone())?);
+        let (advice, verdict) = rayon::join(advice, verdict);
         Ok(verdict?.with_advice(advice?))
     }
 
-    /// All but what to change.
-    pub(crate) fn without_advice(recording: &Devices<'_>, options: &TriageOptions) -> Result<Self> {
+    /// All but what to change, given what survives the steps of each device.
+    pub(crate) fn without_advice(recording: &Devices<'_>, options: &TriageOptions, leaks: &LeakReport) -> Result<Self> {
         let wanted = recording.wanted(&options.devices)?;
-        let (devices, _) = ask_each(&wanted, |device| DeviceTriage::without_advice(recording, device, options))?;
+        let (devices, _) = ask_each(&wanted, |device| DeviceTriage::without_advice(recording, device, options, leaks))?;
         let rank = |device: &DeviceTriage| (device.failure.is_none(), Reverse(device.peak.at.get(Metric::Allocated)));
         let first = (0..devices.len()).min_by_key(|&index| rank(&devices[index])).unwrap_or(0);
         let peaks = PeakOptions { devices: options.devices.clone(), ..PeakOptions::default() };
@@ -244,7 +247,12 @@ impl TriageReport {
 }
 
 impl DeviceTriage {
-    fn without_advice(recording: &Devices<'_>, device: &Device<'_>, options: &TriageOptions) -> Result<Self> {
+    fn without_advice(
+        recording: &Devices<'_>,
+        device: &Device<'_>,
+        options: &TriageOptions,
+        leaks: &LeakReport,
+    ) -> Result<Self> {
         let devices = vec![device.id()];
         let inference = options.inference;
         let failed = device.track.action_counts()[Action::Oom as usize] > 0;
@@ -260,8 +268,8 @@ impl DeviceTriage {
         let categories = peak(GroupBy::Category)?.ok_or_else(missing)?.attribution;
         let failure = if failed { Failure::of(recording, device, options)? } else { None };
         let mut findings = Vec::new();
-        findings.extend(fragmentation(recording, device, failure.as_ref()));
-        findings.extend(growth(recording, device, inference)?);
+        findings.extend(fragmentation(device, failure.as_ref()));
+        findings.extend(leaks.devices.iter().find(|leaks| leaks.device == device.id()).and_then(growth));
         let during = During::of(device, sites.instant);
         // Of a pass that runs out of memory nobody knows what checkpointing would do: what fits tells how to make room.
         let is_unfinished = failed && matches!(during.phase, Some(Phase::Forward | Phase::Backward));
@@ -340,18 +348,14 @@ fn can_checkpoint(recording: &Devices<'_>, device: &Device<'_>) -> bool {
         let has_lines = device.snapshot().notes.format == Format::CudaSnapshot && stacks.len() > 1;
         return has_lines && device.phases().has_training();
     }
-    let options = CheckpointOptions { top: Some(1), best_only: true, ..CheckpointOptions::default() };
-    let report = CheckpointReport::of(recording, &options.devices(vec![device.id()]));
+    let report = CheckpointReport::of(recording, &CheckpointOptions::best_in_brief(vec![device.id()]));
     report.is_ok_and(|report| report.devices.iter().any(|device| !device.candidates.is_empty()))
 }
 
-fn fragmentation(recording: &Devices<'_>, device: &Device<'_>, failure: Option<&Failure>) -> Option<Finding> {
+fn fragmentation(device: &Device<'_>, failure: Option<&Failure>) -> Option<Finding> {
     let at = failure.map(|_| When::Oom);
-    let options =
-        FragmentationOptions { at, top: Some(1), devices: vec![device.id()], ..FragmentationOptions::default() };
     // Recordings without segments have no answer, which is no error here.
-    let found = FragmentationReport::of(recording, &options).ok()?.devices.into_iter().next()?;
-    let figures = found.figures;
+    let (figures, stranded) = idle(device, at.as_ref()).ok()?;
     let is_the_cause = failure.is_some_and(|failure| failure.cause == Cause::Fragmentation);
     let (free, reserved) = (figures.inactive, figures.reserved);
     let is_free = device.history().completeness.no_entries && free >= NOTABLE && free >= reserved / FREE_PART;
@@ -362,14 +366,11 @@ fn fragmentation(recording: &Devices<'_>, device: &Device<'_>, failure: Option<&
         () => is_free.then_some(Finding::Free { free, reserved }),
     };
     // One line about free memory: where most of it lies on a side stream or in a pool, that is why.
-    let stranded = found.stranded.filter(|stranded| in_all.is_none() || stranded.free >= free / 2);
+    let stranded = stranded.filter(|stranded| in_all.is_none() || stranded.free >= free / 2);
     stranded.map(Finding::Stranded).or(in_all)
 }
 
-fn growth(recording: &Devices<'_>, device: &Device<'_>, inference: Inference) -> Result<Option<Finding>> {
-    let options = LeakOptions { inference, devices: vec![device.id()], ..LeakOptions::default() };
-    let report = LeakReport::of(recording, &options)?;
-    let Some(device) = report.devices.first() else { return Ok(None) };
+fn growth(device: &DeviceLeaks) -> Option<Finding> {
     let finding = |verdict, rate: Rate| {
         let mut rows = device.rows.iter().filter(|row| row.verdict == verdict);
         let places = rows.clone().count();
@@ -381,5 +382,5 @@ fn growth(recording: &Devices<'_>, device: &Device<'_>, inference: Inference) ->
             places,
         })
     };
-    Ok(finding(Verdict::Leak, device.leaking).or_else(|| finding(Verdict::Growth, device.growing)))
+    finding(Verdict::Leak, device.leaking).or_else(|| finding(Verdict::Growth, device.growing))
 }

@@ -56,8 +56,8 @@ impl Run for Checkpoint {
 fn tell(args: &Checkpoint, format: AnswerFormat) -> Result<Outcome, Failure> {
     let top = args.top.or(format.is_for_people().then_some(DEFAULT_TOP));
     let fit = args.fit.map(|bytes| bytes.0);
-    let options =
-        CheckpointOptions { top, devices: args.common.devices(), curves: None, fit, best_only: format.is_for_people() };
+    let options = CheckpointOptions { top, devices: args.common.devices(), fit, ..CheckpointOptions::default() };
+    let options = options.best_only(format.is_for_people());
     let style = output::style(&args.common);
     with_recording(&args.common, |recording| Ok(Reply::rows(recording.checkpoint(&options)?, format, style)))
 }
@@ -67,7 +67,9 @@ fn draw(args: &Checkpoint, format: PictureFormat) -> Result<Outcome, Failure> {
     with_recording(&args.common, |recording| {
         let panels = if devices.is_empty() { recording.histories.len() } else { devices.len() };
         let curves = CurveOptions { axis: args.x, columns: plot_columns(panels) };
-        let options = CheckpointOptions { top: args.top, devices, curves: Some(curves), fit: None, best_only: true };
+        let options =
+            CheckpointOptions { top: args.top, devices, curves: Some(curves), ..CheckpointOptions::default() };
+        let options = options.best_only(true);
         let report = recording.checkpoint(&options)?;
         Ok(Reply::new(move |source, out| checkpoint::draw(source, &report).write_as(format, out)))
     })

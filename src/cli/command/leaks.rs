@@ -67,6 +67,7 @@ impl Run for Leaks {
             top: self.top.or(format.is_for_people().then_some(DEFAULT_TOP)),
             devices: self.common.devices(),
             cures: Some(Plays::All),
+            ..LeakOptions::default()
         };
         let style = output::style(&self.common);
         with_folded(&self.common, self.stacks.frames.fold(format.is_for_people()), |recording| {

@@ -89,6 +89,8 @@ pub struct Sites<'s> {
     library: LibraryLines,
     /// The labels that were asked for: answers ask for those of few frames, and for these again and again.
     labels: Vec<OnceLock<String>>,
+    /// The path of each frame's file inside the installed package, where it was asked for.
+    installed: Vec<OnceLock<String>>,
 }
 
 /// Where lines of a library stand for those of the user's own: nowhere, unless something says so.
@@ -115,8 +117,8 @@ impl<'s> Sites<'s> {
             kind == FrameKind::User || (kind.is_python() && frame().is_some_and(|frame| is_named_own(snapshot, frame)))
         };
         let own = kinds.iter().enumerate().map(is_own).collect();
-        let labels = vec![OnceLock::new(); kinds.len()];
-        Self { snapshot, kinds, own, library: LibraryLines::default(), labels }
+        let [labels, installed] = [(); 2].map(|()| vec![OnceLock::new(); kinds.len()]);
+        Self { snapshot, kinds, own, library: LibraryLines::default(), labels, installed }
     }
 
     /// The same with lines of a library that stand for those of the user's own.
@@ -132,6 +134,15 @@ impl<'s> Sites<'s> {
     /// Whether the code of a frame is the user's own: by its path, or by [`crate::model::View::own`].
     pub fn is_own(&self, frame: FrameId) -> bool {
         self.own.get(frame.index()).copied().unwrap_or(false)
+    }
+
+    /// The path of a frame's file inside the installed package, with `/` between its parts; empty for other code.
+    pub(crate) fn installed_path(&self, frame: FrameId) -> &str {
+        let path = || {
+            let file = self.snapshot.stacks.frame(frame).map_or("", |frame| self.snapshot.strings.get(frame.filename));
+            installed_path(file).unwrap_or("").replace('\\', "/")
+        };
+        self.installed.get(frame.index()).map_or("", |known| known.get_or_init(path))
     }
 
     /// Lines of the user's own that lines of a library stand for, as labels in order.

@@ -15,11 +15,10 @@ use crate::facts::code::sites::{CodeOrigin, NO_STACK, Sites, backward_of, clippe
 use crate::facts::device::Device;
 use crate::facts::time::annotations::Annotations;
 use crate::facts::training::module_path::ModulePaths;
-use crate::facts::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases};
+use crate::facts::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases, Roles};
 use crate::model::{DEFAULT_POOL, EntryContext, FrameId, PoolId, Snapshot, StackId, StrId};
-use crate::replay::{BaselineOrigin, Instant, Metric, NO_OPERATOR, Track};
+use crate::replay::{BaselineOrigin, Metric, NO_OPERATOR, Track};
 use indexmap::IndexSet;
-use std::borrow::Cow;
 
 /// `internal_metadata` of blocks under [`ALLOCATOR`].
 const WITH_ADDRESS: &str = "mallocWithAddress";
@@ -34,7 +33,8 @@ pub(crate) struct Grouper<'a> {
     pools: Pools<'a>,
     private: PrivatePools,
     metadata: Option<Metadata<'a>>,
-    backward: Cow<'a, BackwardSites>,
+    /// The lines of forward for what backward allocated, where these are wanted.
+    backward: Option<(&'a BackwardSites, &'a Roles)>,
     training: Training<'a>,
     /// What memory is for, where rows are to say it and groups are not made of it.
     purposes: Option<&'a Categories>,
@@ -102,7 +102,7 @@ impl<'a> Grouper<'a> {
             pools,
             private: if by == GroupBy::Pool { PrivatePools::of(track, sites) } else { PrivatePools::default() },
             metadata: (by == GroupBy::Metadata).then(|| Metadata::of(track)),
-            backward: Cow::default(),
+            backward: None,
             training: Training::of(device, by),
             purposes: None,
             before: if is_recorded { BASELINE } else { NOT_RECORDED },
@@ -113,18 +113,12 @@ impl<'a> Grouper<'a> {
         }
     }
 
-    /// The same with lines of forward for what backward allocated, if groups are about code; given an instant, only for
-    /// blocks that are in use then. Segments ([`Metric::Reserved`]) are those of many allocations.
-    pub(crate) fn inferring(
-        mut self,
-        device: &'a Device<'_>,
-        inference: Inference,
-        metric: Metric,
-        instant: Option<Instant>,
-    ) -> Self {
+    /// The same with lines of forward for what backward allocated, if groups are about code. Segments
+    /// ([`Metric::Reserved`]) are those of many allocations.
+    pub(crate) fn inferring(mut self, device: &'a Device<'_>, inference: Inference, metric: Metric) -> Self {
         let has_segments = self.track.snapshot.notes.format.has_segments();
         if inference == Inference::On && self.by.is_by_code() && has_segments && metric != Metric::Reserved {
-            self.backward = device.backward(instant);
+            self.backward = Some((device.backward(), device.roles()));
         }
         self
     }
@@ -150,7 +144,9 @@ impl<'a> Grouper<'a> {
         if let Some(forward) = self.recorded_forward(holder) {
             return CodeOrigin { stack, forward: Some(forward), is_recorded: true };
         }
-        CodeOrigin { stack, forward: self.backward.forward_stack(holder.index), is_recorded: false }
+        let inferred =
+            |(backward, roles): (&BackwardSites, &Roles)| backward.forward_stack(self.track, roles, holder.index);
+        CodeOrigin { stack, forward: self.backward.and_then(inferred), is_recorded: false }
     }
 
     /// The recorded forward stack of a holder. A line of the user's own in backward says more: it ran.

@@ -9,65 +9,84 @@ use super::forward_operators::ForwardOperators;
 use super::nodes::{Node, NodeReader, Run};
 use super::role::Roles;
 use crate::model::StackId;
-use crate::replay::{History, Instant, Track};
+use crate::replay::{History, Track};
 use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::OnceLock;
 
-/// The forward stack of allocations that backward made without Python frames, as far as it can be inferred.
+/// The forward stack of allocations that backward made without Python frames, as far as it can be inferred. Each backward
+/// pass is worked out when one of its allocations is first asked for.
 #[derive(Clone, Debug, Default)]
 pub struct BackwardSites {
-    /// By index into [`History::allocations`]; the empty stack if unknown. Empty if the search did not run.
-    stacks: Vec<StackId>,
+    operators: ForwardOperators,
+    /// In order.
+    passes: Vec<Pass>,
+}
+
+/// A backward pass.
+#[derive(Clone, Debug)]
+struct Pass {
+    entries: Range<u32>,
+    /// What it allocates, as indexes into [`History::allocations`].
+    made: Range<u32>,
+    /// The forward stack of each of these; the empty stack if unknown.
+    stacks: OnceLock<Vec<StackId>>,
 }
 
 impl BackwardSites {
-    /// Infers forward stacks, in time linear in the entries of the device. Given an instant, only for backward passes
-    /// whose blocks are in use then; the result for these is the same.
-    pub fn of(track: Track<'_>, roles: &Roles, instant: Option<Instant>) -> Self {
+    /// Finds the backward passes of a device, in time linear in its entries, and infers nothing yet.
+    pub fn of(track: Track<'_>, roles: &Roles) -> Self {
         let history = track.history;
-        let is_wanted = |index: &usize| {
-            let allocation = &history.allocations[*index];
-            instant.is_none_or(|instant| allocation.active_at(instant))
-                && !allocation.is_baseline()
-                && roles.is_engine(track.stack_of(*index))
-        };
-        let mut wanted = (0..history.allocations.len()).filter(is_wanted).peekable();
-        if wanted.peek().is_none() {
-            return Self::default();
-        }
+        let is_wanted =
+            |index: &usize| !history.allocations[*index].is_baseline() && roles.is_engine(track.stack_of(*index));
+        let Some(mut next) = (0..history.allocations.len()).find(is_wanted) else { return Self::default() };
         let operators = ForwardOperators::of(track, roles);
         if operators.is_empty() {
             return Self::default();
         }
         let reader = NodeReader { track, roles, operators: &operators };
-        let mut found = Self { stacks: vec![StackId::EMPTY; history.allocations.len()] };
-        let mut done = 0;
-        for index in wanted {
+        let behind = |entry: u32| history.allocations.partition_point(|allocation| allocation.born <= entry) as u32;
+        let mut passes: Vec<Pass> = Vec::new();
+        while let Some(index) = (next..history.allocations.len()).find(is_wanted) {
+            next = index + 1;
             let Some(entry) = History::entry_before(history.allocations[index].born) else { continue };
-            if entry >= done {
-                let pass = reader.pass_around(entry);
-                done = pass.end;
-                for run in reader.runs(pass) {
-                    found.enter(&operators, &run, &Alignment { history, operators: &operators, run: &run }.operators());
+            let entries = reader.pass_around(entry);
+            let made = behind(entries.start)..behind(entries.end);
+            next = next.max(made.end as usize);
+            passes.push(Pass { entries, made, stacks: OnceLock::new() });
+        }
+        Self { operators, passes }
+    }
+
+    /// The forward stack of the allocation with this index, given the device and the roles that the passes were found with.
+    pub fn forward_stack(&self, track: Track<'_>, roles: &Roles, allocation: usize) -> Option<StackId> {
+        if !roles.is_engine(track.stack_of(allocation)) {
+            return None;
+        }
+        let index = u32::try_from(allocation).ok()?;
+        let pass = self.passes.get(self.passes.partition_point(|pass| pass.made.end <= index))?;
+        let place = index.checked_sub(pass.made.start)?;
+        let stacks = pass.stacks.get_or_init(|| self.stacks(track, roles, pass));
+        stacks.get(place as usize).copied().filter(|&stack| stack != StackId::EMPTY)
+    }
+
+    /// Infers the forward stack of each allocation of a pass, in time linear in its entries.
+    fn stacks(&self, track: Track<'_>, roles: &Roles, pass: &Pass) -> Vec<StackId> {
+        let (history, operators) = (track.history, &self.operators);
+        let mut stacks = vec![StackId::EMPTY; pass.made.len()];
+        for run in (NodeReader { track, roles, operators }).runs(pass.entries.clone()) {
+            let found = Alignment { history, operators, run: &run }.operators();
+            for (node, operator) in run.nodes().zip(found) {
+                let Some(operator) = operator.and_then(|operator| operators.get(operator)) else { continue };
+                for &made in node.made {
+                    let place = made.checked_sub(pass.made.start);
+                    if let Some(stack) = place.and_then(|place| stacks.get_mut(place as usize)) {
+                        *stack = operator.stack;
+                    }
                 }
             }
         }
-        found
-    }
-
-    /// The forward stack of the allocation with this index.
-    pub fn forward_stack(&self, allocation: usize) -> Option<StackId> {
-        self.stacks.get(allocation).copied().filter(|&stack| stack != StackId::EMPTY)
-    }
-
-    fn enter(&mut self, forward: &ForwardOperators, run: &Run, operators: &[Option<usize>]) {
-        for (node, operator) in run.nodes().zip(operators) {
-            let Some(operator) = operator.and_then(|operator| forward.get(operator)) else { continue };
-            for &made in node.made {
-                if let Some(stack) = self.stacks.get_mut(made as usize) {
-                    *stack = operator.stack;
-                }
-            }
-        }
+        stacks
     }
 }
 

@@ -109,6 +109,13 @@ impl Calls {
         self.functions.get(id.index())
     }
 
+    /// The place of a call in [`Calls::calls`].
+    pub(crate) fn place(&self, call: &Call) -> Option<usize> {
+        let first = self.calls.partition_point(|other| other.start < call.start);
+        let same_start = self.calls[first..].iter().take_while(|other| other.start == call.start);
+        Some(first + same_start.into_iter().position(|other| other == call)?)
+    }
+
     /// The calls of a function, in order.
     pub fn of_function(&self, function: FunctionId) -> impl Iterator<Item = &Call> {
         let places = self.of_function.get(function.index()).into_iter().flatten();

@@ -21,7 +21,7 @@ const MOST_ALLOCATIONS: u32 = 32;
 /// What backward can go back to: the operators of forward, and those that activation checkpointing runs again, which
 /// backward goes through right after. Python code around them (the inputs, the loss) counts as well, since tensors that
 /// backward needs come from there, too.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ForwardOperators {
     operators: Vec<Operator>,
     /// For each allocation of the history, the number of operators that had begun before it, as

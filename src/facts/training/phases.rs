@@ -120,30 +120,10 @@ impl Phases {
         let hints = hints(track, roles, frees_tell);
         let mut phases = inferred(&hints);
         drop_busy_data(&mut phases, &hints, track);
-        let mut recorded = recorded(track, annotations);
-        let mut is_closure = false;
-        for ((phase, named), hint) in phases.iter_mut().zip(&mut recorded).zip(&hints) {
-            // An optimizer may run a closure: the range around it does not make a forward of its own out of that.
-            is_closure = match (*named, hint) {
-                (Some(Phase::Optimizer), Hint::Sure(Phase::Forward | Phase::Backward)) => true,
-                (Some(Phase::Optimizer), Hint::Sure(_)) => false,
-                (Some(Phase::Optimizer), _) => is_closure,
-                _ => false,
-            };
-            if is_closure {
-                *named = None;
-            }
-            *phase = named.unwrap_or(*phase);
-        }
-        let mut spans: Vec<PhaseSpan> = Vec::new();
-        let mut of_entry = Vec::with_capacity(phases.len());
-        for (entry, &phase) in phases.iter().enumerate() {
-            let (start, is_recorded) = (entry as u32, recorded.get(entry).is_some_and(Option::is_some));
-            match spans.last_mut().filter(|last| last.phase == phase && last.recorded == is_recorded) {
-                Some(last) => last.end = start + 1,
-                None => spans.push(PhaseSpan { phase, start, end: start + 1, recorded: is_recorded }),
-            }
-            of_entry.push(spans.len() as u32 - 1);
+        let spans = spans(&phases, &hints, &recorded(track, annotations));
+        let mut of_entry = Vec::with_capacity(track.actions().len());
+        for (index, span) in (0..).zip(&spans) {
+            of_entry.resize(span.end as usize, index);
         }
         Self { spans, of_entry, frees_tell }
     }
@@ -166,8 +146,57 @@ impl Phases {
     }
 }
 
+/// Consecutive entries that have something in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stretch<T> {
+    what: T,
+    /// The entry behind the last one.
+    end: u32,
+}
+
+/// Goes on with the last stretch up to an entry, or begins another one.
+fn extend<T: PartialEq>(stretches: &mut Vec<Stretch<T>>, what: T, end: u32) {
+    match stretches.last_mut().filter(|last| last.what == what) {
+        Some(last) => last.end = end,
+        None => stretches.push(Stretch { what, end }),
+    }
+}
+
+/// Puts what is inferred and what annotations say together. Both have a stretch for each entry; the latter may be empty.
+fn spans(phases: &[Stretch<Phase>], hints: &[Stretch<Hint>], recorded: &[Stretch<Option<Phase>>]) -> Vec<PhaseSpan> {
+    let (mut hints, mut recorded) = (hints.iter().peekable(), recorded.iter().peekable());
+    let mut spans: Vec<PhaseSpan> = Vec::new();
+    let mut is_closure = false;
+    let mut start = 0;
+    for stretch in phases {
+        while start < stretch.end {
+            while hints.next_if(|hint| hint.end <= start).is_some() {}
+            while recorded.next_if(|named| named.end <= start).is_some() {}
+            let (hint, named) = (hints.peek(), recorded.peek());
+            let ends = [hint.map(|hint| hint.end), named.map(|named| named.end)];
+            let end = ends.into_iter().flatten().fold(stretch.end, u32::min);
+            let named = named.and_then(|named| named.what);
+            // An optimizer may run a closure: the range around it does not make a forward of its own out of that.
+            is_closure = match (named, hint.map(|hint| hint.what)) {
+                (Some(Phase::Optimizer), Some(Hint::Sure(Phase::Forward | Phase::Backward))) => true,
+                (Some(Phase::Optimizer), Some(Hint::Sure(_))) => false,
+                (Some(Phase::Optimizer), _) => is_closure,
+                _ => false,
+            };
+            let named = named.filter(|_| !is_closure);
+            let (phase, is_recorded) = (named.unwrap_or(stretch.what), named.is_some());
+            match spans.last_mut().filter(|last| last.phase == phase && last.recorded == is_recorded) {
+                Some(last) => last.end = end,
+                None => spans.push(PhaseSpan { phase, start, end, recorded: is_recorded }),
+            }
+            start = end;
+        }
+    }
+    spans
+}
+
 /// What annotations say about each entry; empty when they name no phase.
-fn recorded(track: Track<'_>, annotations: &Annotations) -> Vec<Option<Phase>> {
+fn recorded(track: Track<'_>, annotations: &Annotations) -> Vec<Stretch<Option<Phase>>> {
     let snapshot = track.snapshot;
     let mut named: HashMap<StrId, Option<Phase>> = HashMap::new();
     for range in &annotations.ranges {
@@ -176,24 +205,24 @@ fn recorded(track: Track<'_>, annotations: &Annotations) -> Vec<Option<Phase>> {
     if !snapshot.notes.has_times || named.values().all(Option::is_none) {
         return Vec::new();
     }
-    let times = track.times();
     let at = |time: i64| {
         let ranges: Vec<Option<Phase>> = annotations.enclosing(time).map(|range| named[&range.name]).collect();
         (time, ranges.into_iter().rev().find_map(|phase| phase))
     };
     let changes: Vec<(i64, Option<Phase>)> = annotations.changes().map(at).collect();
-    let mut next = 0;
-    let phase = |&time: &i64| {
-        // Entries come in the order of time; those of a damaged file may go back.
-        if next > 0 && changes[next - 1].0 > time {
-            next = changes.partition_point(|&(from, _)| from <= time);
+    let mut stretches = Vec::new();
+    // Times from here up to there have the same phase. Entries come in the order of time; those of a damaged file may go back.
+    let (mut from, mut to, mut phase) = (i64::MAX, i64::MIN, None);
+    for (entry, &time) in (1..).zip(track.times()) {
+        if time < from || time >= to {
+            let next = changes.partition_point(|&(from, _)| from <= time);
+            let before = next.checked_sub(1).map(|index| changes[index]);
+            (from, phase) = before.unwrap_or((i64::MIN, None));
+            to = changes.get(next).map_or(i64::MAX, |&(to, _)| to);
         }
-        while changes.get(next).is_some_and(|&(from, _)| from <= time) {
-            next += 1;
-        }
-        next.checked_sub(1).and_then(|index| changes[index].1)
-    };
-    times.iter().map(phase).collect()
+        extend(&mut stretches, phase, entry);
+    }
+    stretches
 }
 
 /// Whether any free has a stack other than that of its allocation.
@@ -208,12 +237,12 @@ fn frees_tell(track: Track<'_>) -> bool {
 }
 
 /// What the stack of each entry says.
-fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Hint> {
+fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Stretch<Hint>> {
     // Where no stack has Python frames, their absence says nothing.
     let python = track.stacks().iter().any(|&stack| roles.has_python(stack));
     // Traces name what every entry is part of, the engine's nodes included: what is in none of them is not the engine's.
     let is_trace = track.snapshot.notes.format == Format::ProfilerTrace;
-    let hint = |(&action, &stack): (&Action, &StackId)| {
+    let hint = |action: Action, stack: StackId| {
         let gives_back = matches!(
             action,
             Action::FreeRequested | Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap
@@ -240,42 +269,48 @@ fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Hint> {
             Role::ZeroGrad => Hint::ZeroGrad,
         }
     };
-    track.actions().iter().zip(track.stacks()).map(hint).collect()
+    let mut hints = Vec::new();
+    for (entry, (&action, &stack)) in (1..).zip(track.actions().iter().zip(track.stacks())) {
+        extend(&mut hints, hint(action, stack), entry);
+    }
+    hints
 }
 
 /// Fills in what the entries themselves leave open.
-fn inferred(hints: &[Hint]) -> Vec<Phase> {
-    let program = Program {
-        has_modules: hints.contains(&Hint::Sure(Phase::Forward)),
-        trains: hints.contains(&Hint::Sure(Phase::Backward)),
-    };
-    let mut phases = Vec::with_capacity(hints.len());
+fn inferred(hints: &[Stretch<Hint>]) -> Vec<Stretch<Phase>> {
+    let has = |phase| hints.iter().any(|hint| hint.what == Hint::Sure(phase));
+    let program = Program { has_modules: has(Phase::Forward), trains: has(Phase::Backward) };
+    let mut phases: Vec<Stretch<Phase>> = Vec::new();
     let mut before = None;
-    while let Some(&hint) = hints.get(phases.len()) {
+    let mut next = 0;
+    while let Some(&Stretch { what: hint, end }) = hints.get(next) {
         let is_update =
             hint == Hint::Step && program.has_modules && matches!(before, Some(Phase::Backward | Phase::Optimizer));
         if let Some(phase) = sure(hint).or(is_update.then_some(Phase::Optimizer)) {
             before = Some(phase);
-            phases.push(phase);
+            extend(&mut phases, phase, end);
+            next += 1;
             continue;
         }
-        let rest = &hints[phases.len()..];
+        let rest = &hints[next..];
         let updates = program.has_modules && before == Some(Phase::Backward);
-        let ends = |hint: &Hint| sure(*hint).is_some() || (*hint == Hint::Step && updates);
+        let ends = |hint: &Stretch<Hint>| sure(hint.what).is_some() || (hint.what == Hint::Step && updates);
         let open = rest.iter().position(ends).unwrap_or(rest.len());
-        let after = rest.get(open).map(|&hint| sure(hint).unwrap_or(Phase::Optimizer));
+        let after = rest.get(open).map(|hint| sure(hint.what).unwrap_or(Phase::Optimizer));
         let plain = program.between(before, after);
         for hint in &rest[..open] {
-            let last = phases.last().copied().unwrap_or_default();
-            phases.push(match hint {
+            let last = phases.last().map(|last| last.what).unwrap_or_default();
+            let phase = match hint.what {
                 Hint::None => last,
                 Hint::Release if plain == Phase::Data && last != Phase::Data => Phase::Other,
                 Hint::Functional if plain == Phase::Data && before == Some(Phase::Forward) => Phase::Forward,
                 Hint::Plain | Hint::Functional | Hint::Step | Hint::Release => plain,
                 Hint::ZeroGrad => Phase::Optimizer,
-                Hint::Sure(phase) => *phase,
-            });
+                Hint::Sure(phase) => phase,
+            };
+            extend(&mut phases, phase, hint.end);
         }
+        next += open;
     }
     phases
 }
@@ -284,21 +319,26 @@ fn inferred(hints: &[Hint]) -> Vec<Phase> {
 const BUSY: usize = 16;
 
 /// Plain code that computes, such as an optimizer of one's own without a backward pass, brings no data.
-fn drop_busy_data(phases: &mut [Phase], hints: &[Hint], track: Track<'_>) {
+fn drop_busy_data(phases: &mut [Stretch<Phase>], hints: &[Stretch<Hint>], track: Track<'_>) {
     let allocations = &track.history.allocations;
     let mut start = 0;
-    for part in phases.chunk_by_mut(|a, b| a == b) {
-        let entries = start..start + part.len();
+    for stretch in phases {
+        let entries = start..stretch.end;
         start = entries.end;
-        if part[0] != Phase::Data || hints[entries.clone()].contains(&Hint::Sure(Phase::Data)) {
+        if stretch.what != Phase::Data {
+            continue;
+        }
+        let within = &hints[hints.partition_point(|hint| hint.end <= entries.start)..];
+        let mut within = within.iter().take_while(|hint| hint.end <= entries.end);
+        if within.any(|hint| hint.what == Hint::Sure(Phase::Data)) {
             continue;
         }
         // An entry leads to the instant behind it.
-        let behind = |entry: usize| allocations.partition_point(|allocation| allocation.born as usize <= entry);
+        let behind = |entry: u32| allocations.partition_point(|allocation| allocation.born <= entry);
         let made = allocations.get(behind(entries.start)..behind(entries.end)).unwrap_or(&[]);
-        let gone = made.iter().filter(|allocation| allocation.freed as usize <= entries.end).count();
+        let gone = made.iter().filter(|allocation| allocation.freed <= entries.end).count();
         if made.len() >= BUSY && gone * 2 > made.len() {
-            part.fill(Phase::Other);
+            stretch.what = Phase::Other;
         }
     }
 }
@@ -339,6 +379,19 @@ mod tests {
     use super::*;
     use Hint::{Functional, None as Silent, Plain, Release, Step, Sure, ZeroGrad};
     use Phase::{Backward, Data, Forward, Optimizer, Other};
+
+    /// The phase of each entry.
+    fn inferred(hints: &[Hint]) -> Vec<Phase> {
+        let mut stretches = Vec::new();
+        for (entry, &hint) in (1..).zip(hints) {
+            extend(&mut stretches, hint, entry);
+        }
+        let mut phases = Vec::new();
+        for stretch in super::inferred(&stretches) {
+            phases.resize(stretch.end as usize, stretch.what);
+        }
+        phases
+    }
 
     #[test]
     fn plain_code_is_what_its_neighbours_make_it() {

@@ -64,6 +64,8 @@ mod mark {
 pub struct Roles {
     frames: Vec<u32>,
     stacks: Vec<u32>,
+    /// The role of each stack, which is asked for every entry.
+    of_stack: Vec<Role>,
 }
 
 impl Roles {
@@ -110,8 +112,9 @@ impl Roles {
             all
         };
         let stacks = (0..snapshot.stacks.len() as u32).map(stack).collect();
-        let mut roles = Self { frames, stacks };
+        let mut roles = Self { frames, stacks, of_stack: Vec::new() };
         roles.tell_steps_from_optimizers(snapshot);
+        roles.of_stack = roles.stacks.iter().map(|&marks| role(marks)).collect();
         roles
     }
 
@@ -155,19 +158,7 @@ impl Roles {
 
     /// The role of a stack.
     pub fn role(&self, stack: StackId) -> Role {
-        let marks = self.marks(stack);
-        let has = |wanted: u32| marks & wanted != 0;
-        match () {
-            () if has(mark::RECOMPUTE) => Role::Recompute,
-            () if has(mark::BACKWARD) => Role::Backward,
-            () if has(mark::ZERO_GRAD) => Role::ZeroGrad,
-            () if has(mark::OPTIMIZER) => Role::Optimizer,
-            () if has(mark::MODULE_CALL | mark::FORWARD) => Role::Module,
-            () if has(mark::DATA) => Role::Data,
-            () if has(mark::SETUP) => Role::Setup,
-            () if has(mark::PYTHON) => Role::Plain,
-            () => Role::Silent,
-        }
+        self.of_stack.get(stack.index()).copied().unwrap_or(Role::Silent)
     }
 
     /// Whether a module is moved or cast outside of all calls of modules.
@@ -237,6 +228,22 @@ impl Roles {
 
     fn marks(&self, stack: StackId) -> u32 {
         self.stacks.get(stack.index()).copied().unwrap_or(0)
+    }
+}
+
+/// The role of a stack with these marks.
+fn role(marks: u32) -> Role {
+    let has = |wanted: u32| marks & wanted != 0;
+    match () {
+        () if has(mark::RECOMPUTE) => Role::Recompute,
+        () if has(mark::BACKWARD) => Role::Backward,
+        () if has(mark::ZERO_GRAD) => Role::ZeroGrad,
+        () if has(mark::OPTIMIZER) => Role::Optimizer,
+        () if has(mark::MODULE_CALL | mark::FORWARD) => Role::Module,
+        () if has(mark::DATA) => Role::Data,
+        () if has(mark::SETUP) => Role::Setup,
+        () if has(mark::PYTHON) => Role::Plain,
+        () => Role::Silent,
     }
 }
 

@@ -4,6 +4,7 @@ use super::rewrite::{Patch, Rewrite, free, is_free};
 use super::{Chosen, Gap, Recompute};
 use crate::play::{Step, StepKind};
 use crate::replay::{History, NEVER};
+use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -77,7 +78,7 @@ impl Again<'_> {
     /// Runs the steps of the call; what of it is there in the end, with the number it has now. Workspaces by what they come
     /// behind are made once.
     fn run(&mut self, steps: &[Step], workspaces: &mut HashMap<Option<u32>, Vec<Step>>) -> Vec<(u32, u32)> {
-        let mut copies: HashMap<u32, u32> = HashMap::new();
+        let mut copies: HashMap<u32, u32, RandomState> = HashMap::default();
         // What is never freed was made at the first use, and is there already.
         let history = self.history;
         let is_freed =

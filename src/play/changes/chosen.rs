@@ -92,7 +92,7 @@ impl Choice {
         let is_open = |id: FunctionId| calls.of_function(id).any(|call| !call.checkpointed);
         let functions = calls.functions().filter(|&(id, _)| is_open(id));
         let functions = functions.map(|(id, function)| (id, device.sites().label(function.frame))).collect();
-        let tables = RecomputeTables::of(device, &passes);
+        let tables = RecomputeTables::of(device, &calls, &passes);
         let recomputes = calls.calls.iter().map(|_| OnceLock::new()).collect();
         Self { calls, passes, functions, tables, recomputes }
     }
@@ -221,9 +221,7 @@ impl Choice {
 
     /// The effect of checkpointing one call; `None` if it keeps nothing for backward.
     pub(super) fn recompute_of(&self, recomputing: &Recomputing<'_>, call: &Call) -> Option<Arc<Recompute>> {
-        let calls = &self.calls.calls;
-        let first = calls.partition_point(|other| other.start < call.start);
-        let place = first + calls[first..].iter().position(|other| other == call)?;
+        let place = self.calls.place(call)?;
         self.recomputes.get(place)?.get_or_init(|| recomputing.of(call).map(Arc::new)).clone()
     }
 

@@ -1,11 +1,12 @@
 //! Changes to the lives of single blocks: freed earlier, placed elsewhere, smaller or removed. Cures without a flag of
 //! their own use these.
 
-use super::rewrite::{Patch, Rewrite, free};
+use super::rewrite::{AllocationSet, Patch, Rewrite, free};
 use crate::facts::device::Device;
 use crate::play::{Step, StepKind};
 use crate::replay::Instant;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use foldhash::fast::RandomState;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Changes of single allocations. Numbers are those of [`crate::replay::History::allocations`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,7 +110,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, lives: &Lives) {
     let resized = lives.resized.iter().map(|&(allocation, _)| allocation);
     let made = lives.made.iter().map(|&(allocation, _)| allocation);
     let beside = lives.beside.iter().map(|&(allocation, _)| allocation);
-    let remade: HashSet<u32> = lives.removed.iter().copied().chain(resized).chain(made).chain(beside).collect();
+    let remade: AllocationSet = lives.removed.iter().copied().chain(resized).chain(made).chain(beside).collect();
     if rewrite.starts_with(|allocation| remade.contains(&allocation)) {
         rewrite.request_start();
     }
@@ -122,9 +123,9 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, lives: &Lives) {
         let step = Step { kind: StepKind::EmptyCache, pool: 0, allocation: u32::MAX, entry: instant, bytes: 0 };
         patch.insert(place(instant), step);
     }
-    let freed: HashMap<u32, Instant> = lives.freed.iter().copied().collect();
-    let sizes: HashMap<u32, u64> = lives.resized.iter().copied().collect();
-    let moved: HashMap<u32, Instant> = lives.made.iter().copied().collect();
+    let freed: HashMap<u32, Instant, RandomState> = lives.freed.iter().copied().collect();
+    let sizes: HashMap<u32, u64, RandomState> = lives.resized.iter().copied().collect();
+    let moved: HashMap<u32, Instant, RandomState> = lives.made.iter().copied().collect();
     let requests = rewrite.program.steps.iter().filter(|step| step.kind == StepKind::Alloc);
     let requests: Vec<Step> = requests.filter(|step| moved.contains_key(&step.allocation)).copied().collect();
     for step in requests {
@@ -156,8 +157,8 @@ fn put_beside(rewrite: &mut Rewrite, beside: &[(u32, u32)]) {
         return;
     }
     let requests = rewrite.program.steps.iter().filter(|step| step.kind == StepKind::Alloc);
-    let pools: HashMap<u32, u16> = requests.map(|step| (step.allocation, step.pool)).collect();
-    let wanted: HashMap<u32, u16> =
+    let pools: HashMap<u32, u16, RandomState> = requests.map(|step| (step.allocation, step.pool)).collect();
+    let wanted: HashMap<u32, u16, RandomState> =
         beside.iter().filter_map(|(allocation, other)| Some((*allocation, *pools.get(other)?))).collect();
     for step in rewrite.program.steps.iter_mut().filter(|step| step.kind == StepKind::Alloc) {
         if let Some(&pool) = wanted.get(&step.allocation) {

@@ -59,9 +59,9 @@ use crate::play::Program;
 use super::{Step, StepKind};
 use crate::replay::{Allocation, History, Instant, Metric};
 use checkpointable::Checkpointable;
+pub(in crate::play) use rewrite::AllocationSet;
 use rewrite::{Rewrite, is_free};
 use shard::OtherGradients;
-use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::OnceLock;
 use trained::{MOST_STATES, Trained};
@@ -81,13 +81,13 @@ pub struct Edited {
     /// known to be missing.
     pub doubts: Vec<String>,
     /// Allocations of the program that changes free elsewhere than they were recorded to be.
-    pub(in crate::play) moved: HashSet<u32>,
+    pub(in crate::play) moved: AllocationSet,
 }
 
 impl Edited {
     /// A program without changes.
     pub(in crate::play) fn unchanged(program: Program, origins: Vec<Option<u32>>) -> Self {
-        Self { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved: HashSet::new() }
+        Self { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved: AllocationSet::default() }
     }
 
     /// The program with every moved free placed after the next request: a recording does not show whether Python

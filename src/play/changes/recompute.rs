@@ -8,9 +8,11 @@ use crate::facts::training::{Call, Calls, Categories, Category, ForwardFunction,
 use crate::model::{Action, FrameId, Snapshot, StackId};
 use crate::replay::{Allocation, Instant, NEVER, Track};
 use foldhash::fast::RandomState;
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// One call, as it would run under `torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,10 +76,12 @@ pub(crate) struct RecomputeTables {
     /// The allocations that are never freed, in order.
     staying: Vec<u32>,
     autocast: Autocast,
+    /// What each call returns, computed when it is first needed: callers ask for it again for each of their blocks.
+    outputs: Vec<OnceLock<Vec<u32>>>,
 }
 
 impl RecomputeTables {
-    pub(crate) fn of(device: &Device<'_>, passes: &Passes) -> Self {
+    pub(crate) fn of(device: &Device<'_>, calls: &Calls, passes: &Passes) -> Self {
         let (track, history) = (device.track, device.history());
         let mut freed_at = vec![NEVER; history.entries() as usize + 1];
         for (index, allocation) in history.allocations.iter().enumerate() {
@@ -95,7 +99,8 @@ impl RecomputeTables {
         let autocast = Autocast::of(track, device.sites(), device.phases(), device.roles());
         let is_staying = |&index: &u32| history.allocations[index as usize].freed == NEVER;
         let staying = (0..history.allocations.len() as u32).filter(is_staying).collect();
-        Self { of_size, freed_at, youngest_freed, staying, autocast }
+        let outputs = calls.calls.iter().map(|_| OnceLock::new()).collect();
+        Self { of_size, freed_at, youngest_freed, staying, autocast, outputs }
     }
 }
 
@@ -114,6 +119,7 @@ pub(crate) struct Recomputing<'a> {
     youngest_freed: &'a [Instant],
     staying: &'a [u32],
     autocast: &'a Autocast,
+    outputs: &'a [OnceLock<Vec<u32>>],
 }
 
 impl<'a> Recomputing<'a> {
@@ -124,7 +130,7 @@ impl<'a> Recomputing<'a> {
         tables: &'a RecomputeTables,
     ) -> Self {
         let (sites, phases, roles) = (device.sites(), device.phases(), device.roles());
-        let RecomputeTables { of_size, freed_at, youngest_freed, staying, autocast } = tables;
+        let RecomputeTables { of_size, freed_at, youngest_freed, staying, autocast, outputs } = tables;
         let (track, actions, categories) = (device.track, device.track.actions(), device.categories());
         Self {
             sites,
@@ -140,6 +146,7 @@ impl<'a> Recomputing<'a> {
             youngest_freed,
             staying,
             autocast,
+            outputs,
         }
     }
 
@@ -151,14 +158,14 @@ impl<'a> Recomputing<'a> {
         }
         let mut kept: Vec<u32> = born.clone().filter(|&index| self.is_kept_for_backward(index, call.end)).collect();
         // Outputs live on through their consumers, even where the call's own backward needs them, too, as `relu` does.
-        let outputs = self.outputs(call, &born);
+        let outputs = self.outputs(call);
         kept.retain(|index| !outputs.contains(index));
         let (first_free, last_free) = self.frees(&kept)?;
         let is_own = |&index: &u32| {
             self.is_kept_by_activation(index) && !self.frees_younger(index, call)
                 || self.is_same_node(index, first_free)
         };
-        let (mut own, others): (Vec<u32>, Vec<u32>) = outputs.into_iter().partition(is_own);
+        let (mut own, others): (Vec<u32>, Vec<u32>) = outputs.iter().copied().partition(is_own);
         own.retain(|&index| self.is_kept_for_backward(index, call.end));
         let begin = self.begin_of_backward(call, last_free, &others);
         // What is freed before the call's own backward begins was kept by its consumers: more of its outputs.
@@ -186,7 +193,7 @@ impl<'a> Recomputing<'a> {
 
     /// The same for a call without a backward pass: it does not run again.
     fn without_backward(&self, call: &Call, born: Range<u32>) -> Option<Recompute> {
-        let outputs = self.outputs(call, &born);
+        let outputs = self.outputs(call);
         // What is made once and stays is a workspace or a cache.
         let is_single = |index: u32| {
             let Allocation { requested, freed, .. } = *self.allocation(index);
@@ -289,7 +296,15 @@ impl<'a> Recomputing<'a> {
 
     /// The outputs of a call: of the blocks that its last operator allocated, the one that is freed first. The others,
     /// such as the mean that `layer_norm` keeps, stay live until the operator's own backward.
-    pub(crate) fn outputs(&self, call: &Call, born: &Range<u32>) -> Vec<u32> {
+    pub(crate) fn outputs(&self, call: &Call) -> Cow<'a, [u32]> {
+        match self.calls.place(call).and_then(|place| self.outputs.get(place)) {
+            Some(known) => Cow::Borrowed(known.get_or_init(|| self.find_outputs(call))),
+            None => Cow::Owned(self.find_outputs(call)),
+        }
+    }
+
+    fn find_outputs(&self, call: &Call) -> Vec<u32> {
+        let born = self.born_in(call);
         let freed = |index: u32| self.allocation(index).freed;
         let stack = |index: u32| self.track.stack_of(index as usize);
         // What is never freed may be an output only where nothing is freed by a backward.

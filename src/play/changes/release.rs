@@ -10,6 +10,7 @@ use super::recompute::Recomputing;
 use crate::facts::training::Call;
 use crate::model::{Action, Frame, StackId};
 use crate::replay::{Instant, NEVER};
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -17,16 +18,16 @@ use std::ops::Range;
 const MOST_EVENTS: usize = 256;
 
 /// What happens within the function of a call: an operator of its own, or another call.
-struct Event {
+struct Event<'a> {
     /// The first entry that makes a block.
     entry: u32,
     /// The instant behind it.
     until: Instant,
     /// What it makes or returns, as indexes into [`crate::replay::History::allocations`].
-    made: Vec<u32>,
+    made: Cow<'a, [u32]>,
 }
 
-impl Recomputing<'_> {
+impl<'a> Recomputing<'a> {
     /// When a block is let go of, at the latest where it is freed; `None` where it was not made by a call of a function.
     /// `around` are the calls that it was made in, the outermost first.
     pub(crate) fn release(&self, index: u32, around: &[&Call]) -> Option<Instant> {
@@ -65,17 +66,17 @@ impl Recomputing<'_> {
     }
 
     fn returns(&self, call: &Call, index: u32) -> bool {
-        self.outputs(call, &self.born_in(call)).contains(&index)
+        self.outputs(call).contains(&index)
     }
 
     /// When a block is let go of by the function of a call: one that it makes itself, or that a call which ends at an instant
     /// returns to it.
     fn release_within(&self, call: &Call, index: u32, behind: Instant) -> Instant {
-        let events: Vec<Event> = self.events(call, behind).take(MOST_EVENTS).collect();
-        let is_later = |event: &Event| event.made.iter().any(|&made| self.is_used_before(made, index));
+        let events: Vec<Event<'_>> = self.events(call, behind).take(MOST_EVENTS).collect();
+        let is_later = |event: &Event<'_>| event.made.iter().any(|&made| self.is_used_before(made, index));
         let unused = events.iter().rposition(is_later).map_or(0, |last| last + 1);
         let own = self.track.stack_of(index as usize);
-        let is_on_line = |event: &Event| !self.is_other_line(call, own, self.track.stack(event.entry));
+        let is_on_line = |event: &Event<'_>| !self.is_other_line(call, own, self.track.stack(event.entry));
         if let Some(user) = events.get(unused).filter(|_| events[..=unused].iter().all(is_on_line)) {
             return user.until;
         }
@@ -86,10 +87,10 @@ impl Recomputing<'_> {
         }
         // A variable: another value of its size takes its place, or it stays.
         let bytes = self.allocation(index).requested;
-        let is_like = |event: &Event| event.made.iter().any(|&made| self.allocation(made).requested == bytes);
+        let is_like = |event: &Event<'_>| event.made.iter().any(|&made| self.allocation(made).requested == bytes);
         // What a line is about is what it does last, in each round of a loop.
         let is_last = |at: usize| {
-            let stack = |event: &Event| self.track.stack(event.entry);
+            let stack = |event: &Event<'_>| self.track.stack(event.entry);
             let is_next = |one, next| one == next || self.is_other_line(call, one, next);
             events.get(at + 1).is_none_or(|next| is_next(stack(&events[at]), stack(next)))
         };
@@ -98,19 +99,21 @@ impl Recomputing<'_> {
     }
 
     /// What happens within the function of a call from an instant on.
-    fn events<'c>(&'c self, call: &'c Call, behind: Instant) -> impl Iterator<Item = Event> + 'c {
+    fn events<'c>(&'c self, call: &'c Call, behind: Instant) -> impl Iterator<Item = Event<'a>> + 'c {
         let mut at = behind;
         std::iter::from_fn(move || {
             let entry = (at..call.end).find(|&entry| self.is_alloc(entry))?;
             let made = if let Some(child) = self.child_at(call, at, entry) {
                 at = child.end;
-                self.outputs(child, &self.born_in(child))
+                self.outputs(child)
             } else {
                 at = self.end_of_operator(call, entry);
-                self.track.history.links.get(entry as usize).copied().into_iter().collect()
+                let history = self.track.history;
+                let is_known = |index: &&u32| (**index as usize) < history.allocations.len();
+                let made = history.links.get(entry as usize).filter(is_known);
+                Cow::Borrowed(made.map_or(&[][..], std::slice::from_ref))
             };
-            let is_known = |index: &u32| (*index as usize) < self.track.history.allocations.len();
-            Some(Event { entry, until: at, made: made.into_iter().filter(is_known).collect() })
+            Some(Event { entry, until: at, made })
         })
     }
 

@@ -5,7 +5,11 @@
 
 use crate::model::PoolId;
 use crate::play::{Program, Step, StepKind};
+use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
+
+/// Allocations by number.
+pub(in crate::play) type AllocationSet = HashSet<u32, RandomState>;
 
 /// Stands for no recorded allocation.
 const NOBODY: u32 = u32::MAX;
@@ -18,7 +22,7 @@ pub(super) struct Rewrite {
     /// The recorded allocation that each allocation stands for.
     origins: Vec<u32>,
     /// Allocations whose frees were moved from their recorded places.
-    moved: HashSet<u32>,
+    moved: AllocationSet,
 }
 
 /// The edits that one change makes to a program. They take effect together: places refer to the program before the
@@ -29,15 +33,15 @@ pub(super) struct Patch {
     /// the order in which they were added.
     inserted: Vec<(usize, Step)>,
     /// Allocations to remove.
-    gone: HashSet<u32>,
+    gone: AllocationSet,
     /// Allocations whose recorded frees are removed.
-    kept: HashSet<u32>,
+    kept: AllocationSet,
     /// Allocations whose recorded frees now free another allocation.
-    replacements: HashMap<u32, u32>,
+    replacements: HashMap<u32, u32, RandomState>,
     /// New requested bytes, for allocations that change their size.
-    sizes: HashMap<u32, u64>,
+    sizes: HashMap<u32, u64, RandomState>,
     /// Allocations that are freed where nothing was recorded.
-    moved: HashSet<u32>,
+    moved: AllocationSet,
 }
 
 impl Patch {
@@ -88,7 +92,7 @@ impl Rewrite {
     /// A program before any change.
     pub fn of(program: &Program) -> Self {
         let origins = (0..program.allocations as u32).collect();
-        Self { origins, program: program.clone(), moved: HashSet::new() }
+        Self { origins, program: program.clone(), moved: AllocationSet::default() }
     }
 
     /// The number of a new allocation, which stands for a recorded one.
@@ -187,7 +191,7 @@ impl Rewrite {
 
     /// The changed program, the recorded allocation that each of its allocations stands for, and those of its
     /// allocations whose frees were moved.
-    pub fn finish(self) -> (Program, Vec<Option<u32>>, HashSet<u32>) {
+    pub fn finish(self) -> (Program, Vec<Option<u32>>, AllocationSet) {
         let Self { mut program, origins, moved } = self;
         // Rounds of a loop are told by the order of numbers, so allocations are counted anew.
         let mut numbers = vec![NOBODY; origins.len()];

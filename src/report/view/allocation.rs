@@ -52,8 +52,7 @@ pub fn allocation(device: &Device<'_>, id: usize) -> Option<String> {
     let allocation = track.allocation(id)?;
     let filter = Filter::default();
     let sites = device.deep_sites();
-    let grouper =
-        Grouper::new(device, sites, &filter, GroupBy::Site).inferring(device, Inference::On, Metric::Active, None);
+    let grouper = Grouper::new(device, sites, &filter, GroupBy::Site).inferring(device, Inference::On, Metric::Active);
     let site = |holder: &Holder| grouper.keys(holder).first().map(|key| grouper.label(key, false)).unwrap_or_default();
     let origin = grouper.origin(&holder);
     let decision = device.categories().get(id);

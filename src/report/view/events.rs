@@ -31,7 +31,7 @@ struct Event {
 pub fn events(device: &Device<'_>, entries: &[u32]) -> String {
     let (sites, filter) = (device.deep_sites(), Filter::default());
     let grouper = Grouper::new(device, sites, &filter, GroupBy::Site);
-    let grouper = grouper.inferring(device, Inference::On, Metric::Active, None);
+    let grouper = grouper.inferring(device, Inference::On, Metric::Active);
     let site = |allocation: usize| {
         let holder = Holder::of_allocation(device.track, Metric::Active, allocation)?;
         grouper.keys(&holder).first().map(|key| grouper.label(key, false))

@@ -140,13 +140,7 @@ fn growth(device: &DeviceTriage, leaks: &LeakReport, finding: &Finding) -> Found
 
 /// What activations hold, and what is the best that checkpointing would do about it.
 fn activations(devices: &Devices<'_>, device: &DeviceTriage, finding: &Finding) -> Result<Found> {
-    let options = CheckpointOptions {
-        top: Some(1),
-        best_only: true,
-        devices: vec![device.peak.device],
-        ..CheckpointOptions::default()
-    };
-    let report = CheckpointReport::of(devices, &options)?;
+    let report = CheckpointReport::of(devices, &CheckpointOptions::best_in_brief(vec![device.peak.device]))?;
     let lines = report.devices.iter().filter_map(verdict::savings).collect();
     Ok(Found { lines, ..Found::new("activations", false, device).said(finding) })
 }
