@@ -117,8 +117,18 @@ function welcome(): void {
             element('p', {}, 'plain or compressed. It is read in this browser and never leaves it.'),
             open,
         ),
+        ...samples(),
     );
     host.hidden = false;
+}
+
+/** Links to pages with a sample, where the site that the page is part of has some: viewer/site lists them. */
+function samples(): HTMLElement[] {
+    const listed = byId('samples').textContent.trim();
+    if (listed === '') return [];
+    const all = JSON.parse(listed) as { page: string; shows: string }[];
+    const links = all.map(({ page, shows }) => element('li', {}, element('a', { href: page }, shows)));
+    return [element('div', { class: 'samples' }, element('p', {}, 'Or look at a sample:'), element('ul', {}, ...links))];
 }
 
 function help(): void {

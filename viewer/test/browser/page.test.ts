@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
 import test, { after } from 'node:test';
 import type { Page } from 'playwright-core';
 import * as support from './support.ts';
-import { answer, drop, exact, fixture, inPage, pageFile, ready, settled } from './support.ts';
+import { answer, drop, exact, fixture, inPage, pageFile, ready, settled, site } from './support.ts';
 
 interface Peak {
     devices: {
@@ -478,6 +479,21 @@ test('a damaged recording shows what the command line says', async () => {
             assert.equal(await page.textContent('#alarm'), support.complaint('peak', recording));
         });
     }
+});
+
+test('a static site has an empty page and samples', async () => {
+    const folder = site();
+    await inPage(path.join(folder, 'index.html'), '', async (page) => {
+        await page.waitForSelector('#welcome:not([hidden])');
+        const links = page.locator('.samples a');
+        const pages = await links.evaluateAll((all) => all.map((link) => link.getAttribute('href')));
+        const written = readdirSync(folder).filter((name) => name.endsWith('.html') && name !== 'index.html');
+        assert.deepEqual([...pages].sort(), written.sort());
+        await links.first().click();
+        await ready(page);
+        assert.equal(await page.textContent('#file'), 'snapshot.pickle.gz');
+        assert.ok(await page.isHidden('#welcome'));
+    });
 });
 
 test('an empty page takes a file that is dropped', async () => {

@@ -37,6 +37,14 @@ export function written(...args: string[]): string {
     return scratch(`written${made++}.html`, execFileSync(BINARY, args, { maxBuffer: 1 << 28 }));
 }
 
+/** The folder of the page as a static site. */
+export function site(): string {
+    const folder = path.join(SCRATCH, 'site');
+    const env = { ...process.env, MEMVIZ_BINARY: BINARY };
+    execFileSync(path.join(ROOT, 'viewer/site'), [folder], { env, stdio: 'ignore' });
+    return folder;
+}
+
 /** What a command complains about. */
 export function complaint(...args: string[]): string {
     return spawnSync(BINARY, args, { encoding: 'utf8' }).stderr.trim();
