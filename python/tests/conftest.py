@@ -1,4 +1,4 @@
-"""What tests share: the binary, the fixtures of the project, and environments with PyTorch over a stand-in for CUDA."""
+"""Shared fixtures: the binary, the project's recordings, and environments with PyTorch and a stand-in for CUDA."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ ROOT = Path(__file__).parent.parent.parent
 FIXTURES = ROOT / "fixtures" / "snapshots"
 PROGRAMS = Path(__file__).parent / "programs"
 
-#: A folder with environments, each with a `venv` and a `lib`; `just torch-env` makes one.
+#: A folder with environments, each with a `venv` and a `lib`. `just torch-env` creates one.
 TORCH = "MEMVIZ_TORCH_ENVS"
-#: When this is 1, no environment of the main release is a failure.
+#: If this is 1, a missing environment of the main release is a failure.
 REQUIRE_TORCH = "MEMVIZ_REQUIRE_TORCH"
 
-#: The release that everything is tested with; others are tested with what depends on the release.
+#: The release used for all tests. Other releases run only the tests that depend on the release.
 MAIN = "2.11"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _binary() -> None:
-    """Test the binary that is named, or that was installed with the package, or that was built here."""
-    # Programs of these tests are not run by a worker of these tests.
+    """Test the binary named by the variable, or installed with the package, or built in this checkout."""
+    # Programs started by these tests must not take themselves for a pytest-xdist worker.
     os.environ.pop("PYTEST_XDIST_WORKER", None)
     candidates = [*_installed(), ROOT / "target" / "debug" / "memviz"]
     found = next((path for path in candidates if path.is_file()), None)
     if found is not None:
-        # For other environments, too.
+        # Also for other environments.
         os.environ.setdefault(VARIABLE, str(found))
 
 
 @dataclass(frozen=True)
 class TorchEnvironment:
-    """PyTorch that believes in a GPU."""
+    """An environment with a PyTorch that sees a GPU."""
 
     release: str
     folder: Path
 
     @property
     def version(self) -> tuple[int, ...]:
-        """The release as numbers."""
+        """The release as a tuple of numbers."""
         return tuple(map(int, self.release.split(".")))
 
     def run(
@@ -58,7 +58,7 @@ class TorchEnvironment:
         gpu: bool = True,
         **variables: str,
     ) -> subprocess.CompletedProcess[str]:
-        """Run Python to its end, with a GPU or without one; fail unless it exits with this code."""
+        """Run Python with or without a GPU, wait for it, and fail unless it exits with this code."""
         python = str(self.folder / "venv" / "bin" / "python")
         environment = {
             **os.environ,
@@ -78,7 +78,7 @@ class TorchEnvironment:
 
     @property
     def is_preloaded(self) -> bool:
-        """Whether another stand-in than that of this project is to be loaded before PyTorch."""
+        """Whether a stand-in other than that of this project must be loaded before PyTorch."""
         return (self.folder / "lib" / "libfakecuda.so").is_file()
 
     def _stand_in(self, mib: int) -> dict[str, str]:
@@ -102,20 +102,20 @@ class TorchEnvironment:
 
 
 def torch_environments() -> dict[str, TorchEnvironment]:
-    """All environments there are where something stands in for CUDA, by release."""
+    """Return all environments with a stand-in for CUDA, by release."""
     has_own = (ROOT / "python" / "src" / "torch_memviz" / "_rehearsal" / "lib" / "libmemviz_rehearsal.so").is_file()
     return {name: it for name, it in torch_installations().items() if has_own or it.is_preloaded}
 
 
 def torch_installations() -> dict[str, TorchEnvironment]:
-    """All environments with PyTorch, whether anything stands in for CUDA there or not, by release."""
+    """Return all environments with PyTorch, with or without a stand-in for CUDA, by release."""
     root = Path(os.environ.get(TORCH) or ROOT / "target" / "torch-envs")
     found = sorted(path.parents[2] for path in root.glob("*/venv/bin/python")) if root.is_dir() else []
     return {path.name: TorchEnvironment(path.name, path) for path in found}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that asks for `any_torch` with every release."""
+    """Run a test that uses `any_torch` with every release."""
     for name, known in {"any_torch": torch_environments, "any_installation": torch_installations}.items():
         if name in metafunc.fixturenames:
             environments: list[TorchEnvironment | None] = [*known().values()] or [None]
@@ -124,30 +124,30 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def any_torch(request: pytest.FixtureRequest) -> TorchEnvironment:
-    """Every environment in turn."""
+    """Yield each environment in turn."""
     return _present(request.param)
 
 
 @pytest.fixture
 def any_installation(request: pytest.FixtureRequest) -> TorchEnvironment:
-    """Every release of PyTorch in turn."""
+    """Yield each release of PyTorch in turn."""
     return _present(request.param)
 
 
 @pytest.fixture
 def installation() -> TorchEnvironment:
-    """The release that everything is tested with."""
+    """The release used for all tests."""
     return _present(torch_installations().get(MAIN))
 
 
 @pytest.fixture
 def torch() -> TorchEnvironment:
-    """The environment with everything in it."""
+    """The environment with all libraries."""
     return _present(torch_environments().get(MAIN))
 
 
 def torch_with(library: str) -> TorchEnvironment:
-    """The environment of the latest release that has a library."""
+    """Return the environment of the latest release that has a library."""
     environments = sorted(torch_environments().values(), key=lambda it: it.version)
     found = [environment for environment in environments if environment.has(library)]
     if not found:
@@ -165,5 +165,5 @@ def _present(environment: TorchEnvironment | None, which: str = MAIN) -> TorchEn
 
 
 def fixture(name: str) -> Path:
-    """A recording that ships with the source."""
+    """Return a recording that is part of the source."""
     return FIXTURES / name / "snapshot.pickle.gz"

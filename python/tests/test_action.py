@@ -1,4 +1,4 @@
-"""The action's steps, run as scripts on a repository with a base branch."""
+"""Runs the action's steps as scripts in a repository with a base branch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch_memviz._binary import binary
 
 from .conftest import ROOT, fixture
 
-#: Writes what the action asks GitHub for, and knows a comment when told so.
+#: A `gh` that logs its arguments, and finds an existing comment if told to.
 GH = """#!/bin/sh
 printf '%s\\n' "$*" >> "$GH_LOG"
 [ -z "$GH_READ_ONLY" ] || case "$*" in *--method*) echo "gh: not accessible (HTTP 403)" >&2; exit 1 ;; esac
@@ -27,7 +27,7 @@ case "$*" in *--paginate*) printf '%s' "$GH_KNOWN" ;; esac
 
 @dataclass
 class Repository:
-    """A checkout of a pull request, with what a runner gives to an action."""
+    """A checkout of a pull request, with the environment that a runner provides to an action."""
 
     folder: Path
     contexts: dict[str, str]
@@ -39,7 +39,7 @@ class Repository:
         subprocess.run(["git", *identity, *arguments], cwd=self.folder, check=True, capture_output=True)
 
     def run(self, **inputs: str) -> dict[str, int]:
-        """Run the steps of the action until one fails; give their exit codes."""
+        """Run the steps of the action until one fails, and return their exit codes."""
         action: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
         values = {f"inputs.{name}": str(known.get("default", "")) for name, known in action["inputs"].items()}
         values.update({f"inputs.{name}": value for name, value in inputs.items()}, **self.contexts)
@@ -62,7 +62,7 @@ class Repository:
 
     @staticmethod
     def resolved(text: str, values: dict[str, str]) -> str:
-        """A value with its expressions replaced: names, `a || b`, and `format` of names."""
+        """Replace the expressions in a value: names, `a || b`, and `format` of names."""
 
         def value(expression: str) -> str:
             parts = [part.strip() for part in expression.split("||")]
@@ -94,7 +94,7 @@ class Repository:
         return subprocess.run(command, cwd=self.folder, env=environment, check=False).returncode
 
     def text(self, name: str) -> str:
-        """A file of the checkout; empty where there is none."""
+        """Return the text of a file in the checkout, or an empty string if it does not exist."""
         path = self.folder / name
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
@@ -117,7 +117,7 @@ def repository(tmp_path: Path) -> Repository:
         "strategy.job-index": "2",
     }
     repository = Repository(folder, pull_request)
-    # The main branch checkpoints, and says what it needs.
+    # The main branch uses checkpointing, and has a baseline.
     shutil.copy(fixture("gpt_train_ckpt"), folder / "step.pickle")
     (folder / "memviz.toml").write_text('[[budget]]\ninput = "step.pickle"\nmax-peak = "4GiB"\n', encoding="utf-8")
     update = [str(binary()), "check", "step.pickle", "--baseline", "memory.json", "--update-baseline"]
@@ -167,7 +167,7 @@ def test_a_pull_request_that_stays_within_its_budget(repository: Repository) -> 
 
 
 def test_what_is_rehearsed_is_judged(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Takes the place of a rehearsal, and writes what it is asked for.
+    # Replaces the rehearsal, and writes the requested file.
     memviz = repository.folder.parent / "tools" / "memviz"
     memviz.unlink()
     script = '#!/bin/sh\n[ "$1" != rehearse ] || { printf "%s\\n" "$@" > asked; cp "$RECORDING" "$3"; exit; }\n'
@@ -210,7 +210,7 @@ def test_no_recording_is_a_failure(repository: Repository) -> None:
 def test_the_documented_example_needs_no_configuration(repository: Repository) -> None:
     (repository.folder / "memviz.toml").unlink()
     shutil.copy(fixture("gpt_train"), repository.folder / "step.pickle")
-    # Growth is shown, and fails where a tolerance says how much of it is too much.
+    # Growth is shown, and fails the check if it exceeds a tolerance.
     assert repository.run(recordings="step.pickle", baseline="memory.json") == dict.fromkeys(ALL, 0)
     assert "baseline-peak" in repository.text("memviz-report/comparison.md")
     assert repository.run(recordings="step.pickle", baseline="memory.json", tolerance="100%")["Verdict"] == 0

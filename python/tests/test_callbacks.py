@@ -1,4 +1,4 @@
-"""Callbacks with the libraries that they are for, and real PyTorch."""
+"""Tests callbacks with their libraries and a real PyTorch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_first_steps_of_a_training(library: str, program: str, torch: TorchE
     assert answer.input.anomalies.total == 0
     assert {f"step_{step}" for step in range(4)} <= {annotation.name for annotation in answer.annotations}
     assert answer.devices[0].baseline_bytes == 0
-    assert "older than the recording" not in done.stderr
+    assert "allocated before the recording started" not in done.stderr
 
 
 @pytest.mark.parametrize(("library", "program"), CALLBACKS)
@@ -60,7 +60,7 @@ def test_the_cell_of_a_notebook_runs_again_after_it_ran_out_of_memory(torch: Tor
         "stopped: ['run.pickle', 'run_oom_attempt1.pickle']",
         "out of memory: ['run_oom_attempt1.pickle']",
         "again: ['run_oom_attempt1.pickle']",
-        "refused: found the recording of run.pickle, which torch_memviz.stop() ends",
+        "refused: found the recording of run.pickle; torch_memviz.stop() stops it",
         "smaller: ['run.pickle']",
     ]
-    assert "run.pickle: a recording still ran, and begins again" in done.stderr
+    assert "run.pickle: a recording was still running; starting it again" in done.stderr

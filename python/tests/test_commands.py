@@ -1,4 +1,4 @@
-"""The functions of the package against what the binary prints."""
+"""Compares the functions of the package with the output of the binary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GPT, LATER, OOM = fixture("gpt_train"), fixture("gpt_train_ckpt"), fixture("oom"
 FIT = FIXTURES.parent / "fit"
 RANKS = [FIXTURES / "ranks8" / f"rank{rank}.pickle.gz" for rank in range(8)]
 
-#: What each command is asked, beside the command itself.
+#: Arguments of each command.
 QUESTIONS: dict[str, list[tuple[list[Path], dict[str, Any]]]] = {
     "triage": [([GPT], {}), ([OOM], {})],
     "info": [([GPT], {}), ([fixture("no_history")], {})],
@@ -36,6 +36,7 @@ QUESTIONS: dict[str, list[tuple[list[Path], dict[str, Any]]]] = {
     "fragmentation": [([GPT], {}), ([fixture("private_pool")], {})],
     "oom": [([OOM], {}), ([GPT], {})],
     "leaks": [([fixture("leak")], {"capacity": "24GiB"})],
+    "ledger": [([FIXTURES.parent / "ledger" / "snapshot.pickle.gz"], {})],
     "checkpoint": [([GPT], {}), ([fixture("tiny")], {})],
     "simulate": [([OOM], {})],
     "fit": [
@@ -49,13 +50,13 @@ QUESTIONS: dict[str, list[tuple[list[Path], dict[str, Any]]]] = {
 
 
 def commands() -> list[str]:
-    """The commands that answer in JSON."""
+    """Return the commands with JSON output."""
     schema = json.loads(subprocess.run([binary(), "schema"], capture_output=True, check=True).stdout)
     return [answer["properties"]["command"]["const"] for answer in schema["oneOf"]]
 
 
 def plain(value: Any) -> Any:
-    """A dataclass as the JSON that it was made of, without keys that may be left out and are."""
+    """Convert a dataclass to the JSON that it was created from, without optional keys that are missing."""
     if isinstance(value, torch_memviz.answers.Said):
         return {"kind": value.kind, "text": value.text, **value.others}
     if dataclasses.is_dataclass(value):
@@ -73,7 +74,7 @@ def plain(value: Any) -> Any:
 
 
 def without_optional_null(found: Any, said: Any) -> Any:
-    """JSON without the keys that are null in it and left out of a dataclass."""
+    """Remove the keys from JSON that are null and that a dataclass omits."""
     if isinstance(said, dict) and isinstance(found, dict):
         return {
             key: without_optional_null(found.get(key), held)
@@ -216,7 +217,7 @@ def test_the_module_is_the_command() -> None:
 
 
 def test_importing_needs_python_alone() -> None:
-    # What takes time is not imported before it is used: the answers alone take 40 ms.
+    # Slow modules are imported only when they are used: the answers alone take 40 ms.
     heavy = {"torch", "pandas", "pyarrow", "numpy", "dataclasses", "subprocess", "torch_memviz.answers"}
     for module in ("torch_memviz", "torch_memviz.pytest_plugin"):
         known = "pytest, argparse, collections, pathlib, tempfile"
@@ -276,11 +277,11 @@ def test_an_answer_is_about_the_recording_that_was_read(tmp_path: Path) -> None:
             path.unlink()
         else:
             path.write_bytes(held)
-        # Its table came with it; its text and its picture did not.
+        # The table is part of the answer; the text and the picture are not.
         assert answer.to_rows() == torch_memviz.peak(GPT).to_rows()
         assert "<td>minigpt.py:28 forward</td>" in answer._repr_html_()
-        assert "found another one or none" in str(answer)
-        with pytest.raises(torch_memviz.MemvizError, match="found another one"):
+        assert "found a different file or none" in str(answer)
+        with pytest.raises(torch_memviz.MemvizError, match="found a different file"):
             drawn.picture()
 
 

@@ -1,4 +1,4 @@
-"""Hooks with the trackers of experiments that they are for, and real PyTorch."""
+"""Tests hooks with their experiment trackers and a real PyTorch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .conftest import PROGRAMS, TorchEnvironment
 
 
 def logged(library: str, torch: TorchEnvironment, folder: Path) -> tuple[Any, str]:
-    """What a tracker has of a training of three steps, and what was said meanwhile."""
+    """Return what a tracker received from a training run of three steps, and the log."""
     if not torch.has(library):
         pytest.skip(f"the environment has no {library}")
     done = torch.run(PROGRAMS / "hooks.py", library, cwd=folder)
@@ -22,7 +22,7 @@ def logged(library: str, torch: TorchEnvironment, folder: Path) -> tuple[Any, st
 
 
 def expected(folder: Path) -> dict[str, list[list[int]]]:
-    """The metrics as memviz finds them in the recording."""
+    """Return the metrics that memviz computes from the recording."""
     [device] = torch_memviz.peak(folder / "run.pickle", each="annotation:^step_").devices
     ranges = device.ranges or ()
     assert len(ranges) == 3
@@ -39,7 +39,7 @@ def test_tensorboard_has_scalars_and_the_report(torch: TorchEnvironment, tmp_pat
     said, log = logged("tensorboard", torch, tmp_path)
     assert said["metrics"] == expected(tmp_path)
     assert said["report"] == torch_memviz.report(tmp_path / "run.pickle", format="markdown").text
-    # What another hook raises keeps none from being called.
+    # An exception in one hook does not prevent the others from being called.
     assert "run.pickle: a hook of the recording failed" in log
 
 

@@ -1,4 +1,4 @@
-"""Names of recordings, as `memviz ranks` reads them; sizes; markers."""
+"""Tests names of recordings, which `memviz ranks` reads, sizes, and markers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shipped beside the code: licences, the notebook."""
+"""Tests the files that ship with the code: licenses and the notebook."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTEBOOK = ROOT / "python" / "notebooks" / "first_look.ipynb"
 
 @pytest.mark.parametrize("name", ["LICENSE-MIT", "LICENSE-APACHE"])
 def test_licences_are_those_of_the_project(name: str) -> None:
-    # A package takes along what lies beside its pyproject.toml alone.
+    # A package contains only files next to its pyproject.toml.
     assert (ROOT / "python" / name).read_bytes() == (ROOT / name).read_bytes()
 
 

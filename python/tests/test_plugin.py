@@ -1,4 +1,4 @@
-"""The pytest plugin with real PyTorch."""
+"""Tests the pytest plugin with a real PyTorch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PYTEST = ("-m", "pytest", "-p", "torch_memviz.pytest_plugin", "-p", "no:randomly
 
 
 def outcomes(text: str) -> dict[str, str]:
-    """What became of each test."""
+    """Return the outcome of each test."""
     return {name: outcome.lower() for name, outcome in re.findall(r"::(test_\w+) (PASSED|FAILED|SKIPPED|ERROR)", text)}
 
 
@@ -60,7 +60,7 @@ def test_limits(torch: TorchEnvironment, tmp_path: Path) -> None:
     assert "its own reason, too" in failures["Case.test_case_fails"]
     assert "test_case_leaks" in failures["Case.test_case_leaks"]
     assert "28.00 MiB were in use when the test began" in failures["test_exceeds_beside_what_is_left"]
-    # That there is no baseline is all that is wrong.
+    # The missing baseline is the only failure.
     assert failures["test_allocates_nothing"].startswith("GPU memory is not known: there is no baseline")
     assert "max-" not in failures["test_allocates_nothing"]
     assert (tmp_path / "kept" / "test_limits.test_exceeds.html").is_file()
@@ -81,11 +81,11 @@ def test_baselines(torch: TorchEnvironment, tmp_path: Path) -> None:
     idle = (*PYTEST, "-k", "allocates_nothing")
     torch.run(*idle, "--memviz-update-baselines", cwd=tmp_path)
     torch.run(*idle, cwd=tmp_path)
-    # What failed is kept where nobody asked for it, what passed is not.
+    # Recordings of failed tests are always kept, those of passed tests are not.
     assert len(list((tmp_path / ".pytest_cache").rglob("*.pickle"))) == 1
 
 
-#: Of `same_names.py`: each node id with what is to become of it.
+#: The expected outcome of each node id in `same_names.py`.
 SAME_NAMES = {
     "TestLittle::test_it": "PASSED",
     "TestLittle::test_parameters[a/b]": "PASSED",
@@ -98,7 +98,7 @@ SAME_NAMES = {
 
 
 def verdicts(text: str) -> dict[str, str]:
-    """What became of each test, by its node id, as pytest says at the end."""
+    """Return the outcome of each test by node id, as reported by pytest at the end."""
     return {test: outcome for outcome, test in re.findall(r"^(PASSED|FAILED|ERROR) (\S+)", text, re.MULTILINE)}
 
 
@@ -109,7 +109,7 @@ def test_tests_of_one_name_share_no_file(torch: TorchEnvironment, tmp_path: Path
     expected = {
         f"{folder}/test_it.py::{test}": outcome for folder in ("one", "two") for test, outcome in SAME_NAMES.items()
     }
-    # Tests of these names shared a baseline once.
+    # In earlier versions, tests with these names shared a baseline.
     old = tmp_path / "one" / "gpu-memory" / "test_it.test_it.json"
     old.parent.mkdir()
     old.write_text("{}", encoding="utf-8")
@@ -117,7 +117,7 @@ def test_tests_of_one_name_share_no_file(torch: TorchEnvironment, tmp_path: Path
     done = torch.run(*command, "-k", "Baseline", cwd=tmp_path, code=1)
     assert "may be that of another test" in done.stdout
     done = torch.run(*command, "-k", "Baseline", "--memviz-update-baselines", cwd=tmp_path)
-    assert "tests have a baseline each" in done.stdout
+    assert "each test has its own baseline" in done.stdout
     baselines = sorted(path.name for path in (tmp_path / "one" / "gpu-memory").iterdir())
     assert baselines == ["test_it.TestBaselineOfLittle.test_it.json", "test_it.TestBaselineOfMuch.test_it.json"]
     has_workers = torch.has("xdist")
@@ -142,7 +142,7 @@ def test_the_peaks_of_all_tests(torch: TorchEnvironment, tmp_path: Path) -> None
             "test_with_the_value": "PASSED",
             "test_without_a_limit": "PASSED",
             "test_baseline": "PASSED",
-            # A marker on a parameter wins.
+            # A marker on a parameter takes precedence.
             "test_parameters[small]": "PASSED",
             "test_parameters[large]": "FAILED",
             "test_ignored": "PASSED",
@@ -159,7 +159,7 @@ def test_the_peaks_of_all_tests(torch: TorchEnvironment, tmp_path: Path) -> None
     assert (tmp_path / "kept" / "test_it.test_without_a_limit.pickle").is_file()
     again = torch.run(*PYTEST, "-k", "baseline", cwd=tmp_path, code=1, SIZE="31")
     assert "baseline-peak" in again.stdout
-    # Without a GPU a test that asks for the value is skipped.
+    # Without a GPU, a test that uses the fixture is skipped.
     done = torch.run(*PYTEST, "-k", "value", cwd=tmp_path, gpu=False)
     assert "1 skipped" in done.stdout
 
@@ -193,7 +193,7 @@ def test_limits_of_rehearsed_tests(installation: TorchEnvironment, tmp_path: Pat
     assert (tmp_path / "kept" / "test_limits.test_passes.pickle").is_file()
     assert "1 passed" in run("-k", "stays_the_same", "--memviz-update-baselines")
     assert "1 passed" in run("-k", "stays_the_same")
-    # All in this process, where the GPU of the option is that of the marker.
+    # All tests run in this process if the option and the marker name the same GPU.
     assert "1 passed" in run("-k", "passes", "--memviz-rehearse=h100")
     assert "1 passed" in run("-k", "configuration", "--memviz-rehearse=memviz.toml")
 
@@ -230,13 +230,13 @@ def test_a_marker_that_says_nothing(marker: str, reason: str, tmp_path: Path) ->
     done = run_pytest(tmp_path)
     assert done.returncode == 1
     assert reason in done.stdout
-    # One line, and no trace of the plugin.
+    # One line, without a traceback of the plugin.
     assert "pytest_plugin.py" not in done.stdout
 
 
 def run_pytest(folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the tests of a folder without PyTorch."""
-    # Where the package is installed, pytest finds the plugin by itself, and would have it twice.
+    # If the package is installed, pytest finds the plugin itself and would load it twice.
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     command = [sys.executable, *PYTEST, "--strict-markers"]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False)

@@ -1,4 +1,4 @@
-"""What the documentation says to write for libraries that train, in their own training loops."""
+"""Tests the documentation's recipes for training libraries in the training loops of these libraries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .conftest import PROGRAMS, ROOT, TorchEnvironment, torch_with
 
 PAGE = ROOT / "docs" / "src" / "frameworks.md"
 
-#: A training of one rank. The stand-in has no NCCL.
+#: A training run with one rank. The stand-in has no NCCL.
 OPTIONS = (
     "--module=llama3",
     "--config=llama3_debugmodel",
@@ -30,7 +30,7 @@ OPTIONS = (
 
 
 def code(heading: str) -> str:
-    """The first block of Python in a section of the page on frameworks."""
+    """Return the first Python block in a section of the page on frameworks."""
     text = PAGE.read_text(encoding="utf-8")
     found = re.search(rf"^## {heading}$.*?^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
@@ -38,7 +38,7 @@ def code(heading: str) -> str:
 
 
 def assert_first_steps(path: Path) -> None:
-    """A recording of the first five steps, from before the model was built."""
+    """Check a recording of the first five steps that started before the model was built."""
     answer = torch_memviz.info(path)
     assert answer.input.complete_history
     assert answer.input.anomalies.total == 0
@@ -50,7 +50,7 @@ def assert_first_steps(path: Path) -> None:
 def run_titan(
     environment: TorchEnvironment, *arguments: str, cwd: Path, code: int = 0, mib: int = 8192
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script of torchtitan as torchrun would."""
+    """Run a torchtitan script as torchrun would."""
     return environment.run(
         *arguments,
         *OPTIONS,
@@ -61,7 +61,7 @@ def run_titan(
         LOCAL_RANK="0",
         WORLD_SIZE="1",
         NGPU="1",
-        # The stand-in compiles no kernels.
+        # The stand-in does not compile kernels.
         TORCHDYNAMO_DISABLE="1",
     )
 
@@ -78,7 +78,7 @@ def test_torchtitan(titan: TorchEnvironment, tmp_path: Path) -> None:
     run_titan(titan, "titan.py", "--training.steps=7", cwd=tmp_path)
     path = tmp_path / "outputs" / "titan_rank0.pickle"
     assert_first_steps(path)
-    # Its own lines, where it is installed and no checkout.
+    # Lines of torchtitan itself, which is installed rather than checked out.
     rows = torch_memviz.peak(path, own="torchtitan").devices[0].attribution.rows
     assert any(row.label.startswith("torchtitan/components/optimizer") for row in rows)
 
@@ -97,11 +97,11 @@ def test_what_torchtitan_records_itself(titan: TorchEnvironment, tmp_path: Path)
     path = tmp_path / "outputs" / "profiling" / "memory_snapshot" / "step_000000000002" / "000000_step_2.pickle"
     [row] = torch_memviz.ranks(path).to_rows()
     assert (row["rank"], row["rank_source"]) == (0, "path")
-    # It begins behind the model.
+    # The recording starts after the model is built.
     assert torch_memviz.info(path).devices[0].baseline_bytes > 0
 
 
-#: What the page leaves to the reader, by its sections.
+#: Code that the page leaves to the reader, by section.
 BUILD = {
     "accelerate": """
 import torch
@@ -166,7 +166,7 @@ ray.init(num_gpus=1, num_cpus=2, include_dashboard=False)
 """,
 }
 
-#: The library of each section, and what a launcher says to the only one of its processes.
+#: The library of each section, and the variables that a launcher sets for a single process.
 LIBRARIES = {"accelerate": "accelerate", "TRL": "trl", "FSDP2": "torch", "DeepSpeed": "deepspeed", "Ray Train": "ray"}
 ONE_RANK: dict[str, Any] = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
 
@@ -189,7 +189,7 @@ def test_a_section_of_the_page(section: str, torch: TorchEnvironment, tmp_path: 
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -1,4 +1,4 @@
-"""The recorder with real PyTorch."""
+"""Tests the recorder with a real PyTorch."""
 
 from __future__ import annotations
 
@@ -91,15 +91,16 @@ def test_a_run_leaves_its_own_files_or_none(torch: TorchEnvironment, tmp_path: P
     for name in ("run_rank0.pickle", "run_restart1.pickle", "run_notes.pickle", "other_oom_attempt1.pickle"):
         (tmp_path / name).write_text("of an earlier run")
     torch.run(PROGRAMS / "out_of_memory.py", cwd=tmp_path, mib=2048)
-    # What is not named as this run's files are is not its.
-    kept = ["other_oom_attempt1.pickle", "run_notes.pickle", "run_oom_attempt1.html", "run_oom_attempt1.pickle"]
+    # Files with other names do not belong to this run.
+    own = ["run_oom_attempt1.device.json", "run_oom_attempt1.html", "run_oom_attempt1.pickle"]
+    kept = ["other_oom_attempt1.pickle", "run_notes.pickle", *own]
     assert sorted(path.name for path in tmp_path.iterdir()) == [*kept, "run_rank0.pickle"]
 
 
 def test_ranks_are_known_when_their_group_is_gone(torch: TorchEnvironment, tmp_path: Path) -> None:
     torch.run(PROGRAMS / "spawned.py", cwd=tmp_path, OMP_NUM_THREADS="1")
     names = ["run_rank0.pickle", "run_rank1.pickle"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert sorted(path.name for path in tmp_path.glob("*.pickle")) == names
     held = [torch_memviz.peak(tmp_path / name).devices[0].maxima.allocated_bytes for name in names]
     assert held == [4 << 20, 8 << 20]
 
@@ -107,7 +108,7 @@ def test_ranks_are_known_when_their_group_is_gone(torch: TorchEnvironment, tmp_p
 def test_workers_of_a_data_loader_write_nothing(torch: TorchEnvironment, tmp_path: Path) -> None:
     done = torch.run(PROGRAMS / "workers.py", cwd=tmp_path)
     assert done.stdout.split() == ["alive", "alive", "run.pickle"]
-    assert [path.name for path in tmp_path.iterdir()] == ["run.pickle"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.device.json", "run.pickle"]
 
 
 def test_a_ring_keeps_the_latest(torch: TorchEnvironment, tmp_path: Path) -> None:
@@ -121,9 +122,9 @@ def test_a_ring_keeps_the_latest(torch: TorchEnvironment, tmp_path: Path) -> Non
 def test_whether_entries_were_lost() -> None:
     assert lost([3, 0], [3, 0], [3, 0]) is False
     assert lost([3, 0], [3, 1], [3, 1]) is True
-    # Another thread went on meanwhile.
+    # Another thread continued in the meantime.
     assert lost([3, 0], [2, 0], [4, 0]) is None
-    # Somebody has reset the statistics.
+    # The program has reset the statistics.
     assert lost([3, 2], [3, 1], [3, 1]) is None
 
 
@@ -137,21 +138,22 @@ def test_a_signal_asks_for_what_was_recorded(torch: TorchEnvironment, tmp_path: 
 
 def test_a_signal_that_ends_a_program_still_does(torch: TorchEnvironment, tmp_path: Path) -> None:
     torch.run(PROGRAMS / "signals.py", "SIGTERM", cwd=tmp_path, code=-signal.SIGTERM)
-    assert [path.name for path in tmp_path.iterdir()] == ["run_signal_attempt1.pickle"]
+    names = ["run_signal_attempt1.device.json", "run_signal_attempt1.pickle"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_some_steps_of_a_training(any_torch: TorchEnvironment, tmp_path: Path) -> None:
     done = any_torch.run(PROGRAMS / "late.py", cwd=tmp_path)
-    assert "are older than the recording" in done.stderr
-    assert "refused expected nobody else to record" in done.stdout
+    assert "were allocated before the recording started" in done.stderr
+    assert "refused expected no other running recording" in done.stdout
     answer = torch_memviz.info(tmp_path / "run.pickle")
     if any_torch.version >= (2, 6):
         assert {annotation.name for annotation in answer.annotations} >= {"step_1", "step_2"}
         assert not {annotation.name for annotation in answer.annotations} & {"step_0", "step_3"}
-    # What nobody stopped is written when the program ends.
+    # A recording that was not stopped is written when the program ends.
     left = torch_memviz.info(tmp_path / "left.pickle")
     assert left.input.entries > 0
-    # What is older was recorded then, which is no loss now.
+    # Older memory was in an earlier recording, so nothing is lost in this one.
     assert left.devices[0].baseline_bytes > 0
     assert left.ring_overflowed is False
     [outcome] = torch_memviz.check(tmp_path / "left.pickle", max_peak="1GiB")
@@ -169,23 +171,23 @@ def test_ranks_of_torchrun(torch: TorchEnvironment, tmp_path: Path) -> None:
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
     torch.run(*launcher, PROGRAMS / "ranks.py", cwd=tmp_path, OMP_NUM_THREADS="1")
     failed = sorted(tmp_path.glob("*oom*.pickle"))
-    # torchrun ends the other ranks when one has failed.
+    # torchrun terminates the other ranks when one fails.
     assert failed
     assert all(path.name in ("run_rank0_oom_attempt1.pickle", "run_rank1_oom_attempt1.pickle") for path in failed)
-    again = sorted(path.name for path in tmp_path.glob("*restart*"))
+    again = sorted(path.name for path in tmp_path.glob("*restart*.pickle"))
     assert again == ["run_rank0_restart1.pickle", "run_rank1_restart1.pickle"]
     rows = torch_memviz.ranks(*(tmp_path / name for name in again)).to_rows()
     assert [(row["rank"], row["rank_source"]) for row in rows] == [(0, "path"), (1, "path")]
 
 
 class Allocator:
-    """What the recorder asks of PyTorch, without it: a snapshot, and counts of requests."""
+    """A fake PyTorch with the parts that the recorder uses: a snapshot and counts of requests."""
 
     class cuda:  # noqa: N801
-        """As `torch.cuda`."""
+        """Stands in for `torch.cuda`."""
 
         class memory:  # noqa: N801
-            """As `torch.cuda.memory`."""
+            """Stands in for `torch.cuda.memory`."""
 
             @staticmethod
             def _snapshot() -> dict[str, list[object]]:
@@ -200,7 +202,7 @@ def test_nothing_that_is_in_the_way_is_written_into(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")
     path = tmp_path / "run.pickle"
-    # The name that earlier versions used, which everybody could foresee.
+    # The predictable name that earlier versions used.
     (tmp_path / f"run.pickle.{os.getpid()}.partial").symlink_to(victim)
     path.symlink_to(victim)
     release.dump(cast(ModuleType, Allocator), path, [])
@@ -254,10 +256,10 @@ def test_programs_are_recorded_as_they_are(torch: TorchEnvironment, tmp_path: Pa
     assert line is not None
     assert line.group(1) == "train.py:6"
     done = torch.run("-m", "torch_memviz", "run", "-m", "this", cwd=tmp_path)
-    assert "the program has not used a GPU" in done.stderr
+    assert "the program did not use a GPU" in done.stderr
 
 
-#: A program that knows nothing of memviz.
+#: A program that does not use memviz.
 PLAIN = """
 import sys
 print(sys.argv, __name__)
@@ -287,7 +289,7 @@ def test_cells_of_a_notebook(torch: TorchEnvironment, tmp_path: Path) -> None:
     done = torch.run(PROGRAMS / "magic.py", cwd=tmp_path)
     assert "32.00 MiB" in done.stdout
     assert "<Picture, " in done.stdout
-    # The error is shown, and what was recorded until then.
+    # The error is shown, and the recording up to it.
     assert "OutOfMemoryError" in done.stdout
     assert done.stdout.count("<Picture, ") == 2
     assert done.stdout.splitlines()[-1] == "cell.pickle"

@@ -1,4 +1,4 @@
-"""Rehearsals: what can be asked for, and a program that runs without a GPU."""
+"""Tests the options of rehearsals, and a program that runs without a GPU."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from torch_memviz._rehearsal.start import prepare
 
 from .conftest import PROGRAMS, ROOT, TorchEnvironment
 
-#: Programs of others, and recordings that they made on GPUs, where they are at hand.
+#: Third-party programs, and recordings that they made on GPUs, if available.
 OTHERS = ROOT.parent / "shared"
 
-#: Of each: the recording, the arguments, the file that it writes, and the releases that make the same entries.
+#: For each program: the recording, the arguments, the file that it writes, and the releases with identical entries.
 PROGRAMS_OF_OTHERS = {
     "charan": (
         "Charan6924-memory_snapshot",
@@ -45,7 +45,7 @@ PROGRAMS_OF_OTHERS = {
     ),
 }
 
-#: Rehearses such a program in its own process.
+#: Rehearses such a program within its own process.
 IN_PROCESS = """
 import runpy, sys, torch_memviz
 with torch_memviz.rehearse("own.pickle", gpu="rtx4090"):
@@ -53,14 +53,14 @@ with torch_memviz.rehearse("own.pickle", gpu="rtx4090"):
     runpy.run_module(sys.argv[0], run_name="__main__")
 """
 
-#: Where packages of an environment lie.
+#: The folder of packages in an environment.
 SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 
 
 def rehearsed(
     torch: TorchEnvironment, folder: Path, *arguments: str, code: int = 0, program: str = "rehearsed.py", **options: Any
 ) -> tuple[dict[str, Any], str]:
-    """Rehearse a program of these tests, and give the recording and what was printed."""
+    """Rehearse a program of these tests, and return the recording and the output."""
     plan = {"gpu": "h100-80gb", "path": str(folder / "run.pickle"), **options}
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python" / "src")}
     python = str(torch.folder / "venv" / "bin" / "python")
@@ -79,21 +79,21 @@ def rehearsed(
 
 
 def recorded(path: Path) -> dict[str, Any]:
-    """A recording."""
+    """Read a recording."""
     recording = pickle.loads(path.read_bytes())
     assert isinstance(recording, dict)
     return recording
 
 
 def facts(recording: dict[str, Any]) -> dict[str, Any]:
-    """What a recording says of its rehearsal."""
+    """Return the facts about the rehearsal that a recording stores."""
     said = json.loads(recording["rehearsal"])
     assert isinstance(said, dict)
     return said
 
 
 def peak(recording: dict[str, Any]) -> int:
-    """The highest sum of requested bytes."""
+    """Return the peak of requested bytes."""
     now = most = 0
     for entry in recording["device_traces"][0]:
         now += {"alloc": entry["size"], "free_completed": -entry["size"]}.get(entry["action"], 0)
@@ -152,7 +152,7 @@ def test_releases_that_nobody_tried_are_named(
         monkeypatch.setenv(variable, "")
     prepare(path=tmp_path / "run.pickle", gpu="l4")
     assert [record.getMessage() for record in caplog.records] == [
-        "rehearsal: nobody has compared PyTorch 3.1.0 with a GPU, 2.1 to 2.15 were: compare a short run first"
+        "rehearsal: PyTorch 3.1.0 was not compared with a GPU, only 2.1 to 2.15 were: compare a short run first"
     ]
 
 
@@ -219,7 +219,7 @@ def test_programs_of_others_make_the_entries_of_a_gpu(
     program = tmp_path / name
     shutil.copytree(OTHERS / "rehearsal" / name, program)
     for package in ("cs336_basics", "cs336_systems"):
-        # They look up their own versions.
+        # They look up their own version.
         (program / f"{package}-0.dist-info").mkdir()
         metadata = f"Metadata-Version: 2.1\nName: {package}\nVersion: 0\n"
         (program / f"{package}-0.dist-info" / "METADATA").write_text(metadata)
@@ -262,9 +262,9 @@ def test_what_nonzero_finds_can_be_assumed(installation: TorchEnvironment, tmp_p
     ("text", "reason"),
     [
         ("nonzero=2", "expected a share from 0 to 1, found 2"),
-        ("unique=0.5", "expected what nonzero finds, .* found 'unique=0.5'"),
-        ("nonzero=often", "expected what nonzero finds, .* found 'nonzero=often'"),
-        ("nonzero=gone.py:share", "expected a file of Python with the function share, found none at gone.py"),
+        ("unique=0.5", "expected the share that nonzero finds, .* found 'unique=0.5'"),
+        ("nonzero=often", "expected the share that nonzero finds, .* found 'nonzero=often'"),
+        ("nonzero=gone.py:share", "expected a Python file with the function share, found none at gone.py"),
     ],
 )
 def test_what_cannot_be_assumed(text: str, reason: str) -> None:
@@ -348,7 +348,7 @@ def test_what_ends_memviz_ends_the_program_with_a_recording(installation: TorchE
         while memviz.stdout.readline() != "ready\n":
             assert memviz.poll() is None
         memviz.terminate()
-        # To the end of the program, which has the same output.
+        # The program runs to its end, with the same output.
         memviz.stdout.read()
     assert peak(recorded(tmp_path / "memory_signal_attempt1.pickle")) > 0
 

@@ -1,4 +1,4 @@
-"""`memviz record --snippet` with real PyTorch."""
+"""Tests `memviz record --snippet` with a real PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows and the action: what schemas and linters say, and the steps of a release that run anywhere."""
+"""Checks workflows and the action with schemas and linters, and runs the release steps that work on any system."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORKFLOWS = [*sorted((ROOT / ".github" / "workflows").glob("*.yml")), EXAMPLE]
 
 @pytest.fixture(scope="module")
 def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The workflow of the page on CI, as a file."""
+    """Write the workflow from the book's page on CI to a file."""
     page = (ROOT / "docs" / "src" / "ci.md").read_text(encoding="utf-8")
     [block] = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     path = tmp_path_factory.mktemp("documented") / "memory.yml"
@@ -54,7 +54,7 @@ def test_the_documentation_gives_inputs_that_there_are(documented: Path) -> None
 def test_no_step_is_unsafe() -> None:
     if shutil.which("zizmor") is None:
         pytest.skip("zizmor is not installed")
-    # Explicit files: the configuration lies beside the workflows.
+    # Name the files: the configuration is next to the workflows.
     command = ["zizmor", "--offline", "--no-progress", f"--config={ROOT / '.github' / 'zizmor.yml'}"]
     done = subprocess.run([*command, *WORKFLOWS, ACTION], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stdout
@@ -64,17 +64,17 @@ def test_no_step_is_unsafe() -> None:
 def test_scripts_are_sound(path: Path) -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not installed")
-    # What a runner starts each of them with; variables come from the step.
+    # The shell options of a runner. The step sets the variables.
     head = "#!/usr/bin/env bash\nset -eo pipefail\n"
     for script in scripts(yaml.safe_load(path.read_text(encoding="utf-8"))):
-        # `recordings` are several on purpose.
+        # `recordings` intentionally splits into several words.
         command = ["shellcheck", "--severity=style", "--exclude=SC2086,SC2153,SC2206", "-"]
         done = subprocess.run(command, input=head + script, capture_output=True, encoding="utf-8", check=False)
         assert done.returncode == 0, done.stdout
 
 
 def scripts(value: Any) -> list[str]:
-    """Every shell script of a workflow or an action."""
+    """Yield every shell script of a workflow or an action."""
     if isinstance(value, dict):
         is_shell = isinstance(value.get("run"), str) and value.get("shell", "bash") == "bash"
         return ([value["run"]] if is_shell else []) + [script for held in value.values() for script in scripts(held)]
@@ -93,7 +93,7 @@ def release_step(name: str, folder: Path, **variables: str) -> subprocess.Comple
 
 
 def wheel(folder: Path, size: int) -> Path:
-    """A wheel with a program of some size in the place of memviz, beside what is packed with it."""
+    """Create a wheel with a program of a given size instead of memviz, and the files packed with it."""
     for name in ("README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"):
         shutil.copy(ROOT / name, folder)
     path = folder / "dist" / "torch_memviz-1.2.3-py3-none-manylinux_2_17_x86_64.whl"
@@ -140,5 +140,5 @@ def test_a_release_has_everything_and_the_index_the_wheels(tmp_path: Path) -> No
         *("SHA256SUMS", "memviz-sbom.json", path.name, SOURCE),
     ]
     assert len((path.parent / "SHA256SUMS").read_text(encoding="utf-8").splitlines()) == 3
-    assert release_step("Only wheels and their source go to the package index", tmp_path).returncode == 0
+    assert release_step("Select wheels and the source distribution for the package index", tmp_path).returncode == 0
     assert {file.name for file in (tmp_path / "wheels").iterdir()} == {path.name, SOURCE}

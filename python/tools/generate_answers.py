@@ -1,9 +1,9 @@
 """Writes `torch_memviz/answers.py`: the JSON of every command as dataclasses, made from `memviz schema`.
 
-    python tools/generate_answers.py            writes it
-    python tools/generate_answers.py --check    fails where it is not what the binary says
+    python tools/generate_answers.py            writes the file
+    python tools/generate_answers.py --check    fails if the file does not match the binary
 
-Needs ruff, and the binary that `MEMVIZ_BINARY` names or that is on the PATH.
+Requires ruff and the memviz binary, which is named by `MEMVIZ_BINARY` or found on the PATH.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class Field:
 
 
 def words(schema: Schema) -> str:
-    """A description, without links into the library's documentation."""
+    """Return a description without links to the library's documentation."""
     return re.sub(r"\s*See \[`[^`]*`\]\.", "", str(schema["description"]))
 
 
 class Generator:
-    """Definitions of a schema to Python."""
+    """Converts the definitions of a schema to Python."""
 
     def __init__(self, schema: Schema) -> None:
         self.definitions: dict[str, Schema] = schema["$defs"]
@@ -72,10 +72,10 @@ class Generator:
             if not {"oneOf", "anyOf"} & self.definitions[definition].keys():
                 self.names[definition] = f"{command.title()}Answer"
         if len(set(self.names.values())) != len(self.names):
-            raise ValueError("expected names that differ, found two definitions of one name")
+            raise ValueError("expected unique names, found two definitions with the same name")
 
     def module(self) -> str:
-        """The whole file."""
+        """Return the whole file."""
         aliases, classes = [], []
         for definition in sorted(self.definitions, key=self.names.__getitem__):
             schema = self.definitions[definition]
@@ -97,7 +97,7 @@ class Generator:
         return "\n\n".join([HEAD, *classes, *aliases, tail])
 
     def literal(self, definition: str) -> str:
-        """One of some strings."""
+        """Return the type for one of several strings."""
         schema = self.definitions[definition]
         lines = [f"#: {line}" for line in textwrap.wrap(words(schema), 110)]
         lines.append(f"{self.names[definition]} = Literal[")
@@ -107,21 +107,21 @@ class Generator:
         return "\n".join([*lines, "]"])
 
     def union(self, definition: str, references: list[str]) -> str:
-        """One of some objects."""
+        """Return the type for one of several objects."""
         description = textwrap.wrap(words(self.definitions[definition]), 110)
         names = " | ".join(self.names[name(reference)] for reference in references)
         return "\n".join([*(f"#: {line}" for line in description), f"{self.names[definition]} = {names}"])
 
     def dataclass(self, definition: str) -> str:
-        """An object."""
+        """Return the dataclass for an object."""
         schema = self.definitions[definition]
         is_answer = definition in self.roots.values()
         base = "(Answer)" if is_answer or self.variant(definition) else ""
-        # All that an answer holds fills screens: what it says of itself is in its base.
+        # The full contents of an answer would fill several screens: its base class has a short `__repr__`.
         options = "frozen=True, kw_only=True, repr=False" if is_answer else "frozen=True, kw_only=True"
         lines = [f"@dataclass({options})", f"class {self.names[definition]}{base}:"]
         lines += indented(docstring(words(schema)))
-        # Keys that may be left out come last, since they have a default.
+        # Optional keys come last, since they have a default.
         for field in sorted(self.fields(definition), key=lambda field: not field.required):
             default = "" if field.required else " = None"
             optional = "" if field.required or "None" in field.type.split(" | ") else " | None"
@@ -132,17 +132,17 @@ class Generator:
         return "\n".join(lines)
 
     def fields(self, definition: str) -> Iterator[Field]:
-        """The keys of an object, those around a variant first."""
+        """Yield the keys of an object, first those that surround a variant."""
         for schema in [*self.variant(definition), self.definitions[definition]]:
             required = schema.get("required", [])
             for name, key in schema.get("properties", {}).items():
                 described = words(key) if "description" in key else "Which line it is."
-                # A word of Python's cannot be a field.
+                # A Python keyword cannot be the name of a field.
                 field = f"{name}_" if keyword.iskeyword(name) else name
                 yield Field(field, self.type(key), described, name in required)
 
     def variant(self, definition: str) -> list[Schema]:
-        """What stands around a definition that is one of several objects told apart by a key."""
+        """Return the schemas that surround a definition, if it is one of several objects distinguished by a key."""
         found = []
         for schema in self.definitions.values():
             for option in schema.get("oneOf", []):
@@ -151,7 +151,7 @@ class Generator:
         return found
 
     def type(self, schema: Schema) -> str:
-        """The type of a value."""
+        """Return the type of a value."""
         if "$ref" in schema:
             return self.names[name(schema["$ref"])]
         if "const" in schema:
@@ -162,7 +162,7 @@ class Generator:
         return " | ".join(self.of_kind(kind, schema) for kind in kinds)
 
     def of_kind(self, kind: str, schema: Schema) -> str:
-        """The type of a value of one JSON type."""
+        """Return the Python type for one JSON type."""
         if kind == "array":
             if "prefixItems" in schema:
                 return f"tuple[{', '.join(self.type(item) for item in schema['prefixItems'])}]"
@@ -173,12 +173,12 @@ class Generator:
 
 
 def name(reference: str) -> str:
-    """The definition that a reference leads to."""
+    """Return the name of the definition that a reference points to."""
     return reference.rsplit("/", 1)[-1]
 
 
 def docstring(description: str) -> list[str]:
-    """A description as a docstring."""
+    """Format a description as a docstring."""
     text = " ".join(description.split()).replace("\\", "\\\\")
     lines = textwrap.wrap(text, 108)
     if len(lines) == 1:
@@ -187,25 +187,25 @@ def docstring(description: str) -> list[str]:
 
 
 def indented(lines: list[str]) -> list[str]:
-    """Lines of a class."""
+    """Indent lines for the body of a class."""
     return [f"    {line}" if line else "" for line in lines]
 
 
 def schema() -> Schema:
-    """The schema of every command."""
+    """Return the schema of all commands."""
     command = [os.environ.get("MEMVIZ_BINARY", "memviz"), "schema"]
     found: Schema = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     return found
 
 
 def formatted(text: str) -> str:
-    """Text as ruff formats it."""
+    """Format text with ruff."""
     command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(TARGET), "-"]
     return subprocess.run(command, input=text, capture_output=True, encoding="utf-8", check=True).stdout
 
 
 def main() -> int:
-    """Write the file, or compare it."""
+    """Write the file, or compare it with the existing one."""
     parser = argparse.ArgumentParser(description="Writes torch_memviz/answers.py from memviz schema.")
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     arguments = parser.parse_args()
@@ -213,7 +213,7 @@ def main() -> int:
     if not arguments.check:
         TARGET.write_text(text, encoding="utf-8")
     elif TARGET.read_text(encoding="utf-8") != text:
-        print(f"{TARGET}: not what the binary says; python tools/generate_answers.py writes it anew", file=sys.stderr)
+        print(f"{TARGET}: does not match the binary; run python tools/generate_answers.py", file=sys.stderr)
         return 1
     return 0
 

@@ -1,9 +1,9 @@
 """Writes `torch_memviz/_options.py`: the options of every command as types, made from `memviz COMMAND --help`.
 
-    python tools/generate_options.py            writes it
-    python tools/generate_options.py --check    fails where it is not what the binary says
+    python tools/generate_options.py            writes the file
+    python tools/generate_options.py --check    fails if the file does not match the binary
 
-Needs ruff, and the binary that `MEMVIZ_BINARY` names or that is on the PATH.
+Requires ruff and the memviz binary, which is named by `MEMVIZ_BINARY` or found on the PATH.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ Value = str | int | float | os.PathLike[str]
 '''
 
 COMMANDS = (
-    *("triage", "info", "peak", "fragmentation", "oom", "leaks", "checkpoint", "simulate", "fit", "diff", "check"),
-    *("ranks", "timeline", "flamegraph", "report", "view"),
+    *("triage", "info", "peak", "fragmentation", "oom", "leaks", "ledger", "checkpoint", "simulate", "fit", "diff"),
+    *("check", "ranks", "timeline", "flamegraph", "report", "view"),
 )
 
-#: What the functions decide themselves, and what only makes sense in a terminal.
+#: Options that the functions set themselves, and options that only make sense in a terminal.
 OURS = ("format", "output", "open", "force", "help", "help-common", "color")
 
-#: An option, with what it takes, if it takes something.
+#: An option, with its value name if it takes a value.
 OPTION = re.compile(r"^ {2,6}(?:-\w, )?--([\w-]+)(?:[ =]<([^>]*)>)?(?:\.\.\.)?$", re.MULTILINE)
 
-#: A value, in a list of its own or in a line of all.
+#: Possible values, as a list or on one line.
 LISTED = re.compile(r"^ +- ([\w-]+):?", re.MULTILINE)
 INLINE = re.compile(r"\[possible values: ([\w, -]+)\]")
 
 
 def binary() -> str:
-    """The binary."""
+    """Return the binary."""
     return os.environ.get("MEMVIZ_BINARY", "memviz")
 
 
 def options(command: str) -> Iterator[tuple[str, str]]:
-    """The options of a command, with their types."""
+    """Yield the options of a command with their types."""
     help_text = subprocess.run([binary(), command, "--help"], check=True, capture_output=True, text=True).stdout
     found = list(OPTION.finditer(help_text))
     for at, option in enumerate(found):
@@ -69,13 +69,13 @@ def options(command: str) -> Iterator[tuple[str, str]]:
 
 
 def type_of(takes: str | None, about: str) -> str:
-    """The type of an option's value."""
+    """Return the type of an option's value."""
     if takes is None:
         return "bool"
     _, listed, values = about.partition("Possible values:")
     inline = INLINE.search(about)
     known = LISTED.findall(values) if listed else inline.group(1).split(", ") if inline else []
-    # Some take a name with more behind it, such as annotation:NAME.
+    # Some values have a suffix, such as annotation:NAME.
     is_open = "VALUE" in takes or ":" in takes
     if known and not is_open:
         item = f"Literal[{', '.join(map(repr, known))}]"
@@ -88,7 +88,7 @@ def type_of(takes: str | None, about: str) -> str:
 
 
 def module() -> str:
-    """The module."""
+    """Return the text of the module."""
     classes = []
     for command in COMMANDS:
         fields = "".join(f"    {name}: {kind}\n" for name, kind in options(command))
@@ -98,7 +98,7 @@ def module() -> str:
 
 
 def main() -> int:
-    """Write the module, or compare it."""
+    """Write the module, or compare it with the existing one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true")
     wanted = parser.parse_args()
@@ -109,7 +109,7 @@ def main() -> int:
         return 0
     if TARGET.read_text(encoding="utf-8") == text:
         return 0
-    print(f"{TARGET.name} is not what the binary says: python python/tools/generate_options.py", file=sys.stderr)
+    print(f"{TARGET.name} does not match the binary: run python python/tools/generate_options.py", file=sys.stderr)
     return 1
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Puts empty libraries in the place of CUDA's, for a PyTorch that was installed without them and is only rehearsed.
+"""Writes empty libraries in place of CUDA's, for a PyTorch that was installed without them and is only rehearsed.
 
-    pip install --no-deps torch==2.11.0 nvidia-cuda-nvrtc==13.0.*       570 MB, where all that it depends on takes 3 GB
-    python/tools/slim_torch.py FOLDER           the site-packages that it is in
+    pip install --no-deps torch==2.11.0 nvidia-cuda-nvrtc==13.0.*       570 MB, instead of 3 GB with all dependencies
+    python/tools/slim_torch.py FOLDER           the site-packages folder with PyTorch
 
-The stand-in for CUDA defines what PyTorch calls; what remains to be there are the names of libraries and of their
-versions. NVRTC, which compiles without a device, is the real one. Takes cc, nm and readelf.
+The stand-in for CUDA defines the functions that PyTorch calls, so only the names of the libraries and their symbol
+versions are missing. NVRTC, which compiles without a device, is the real one. Requires cc, nm and readelf.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-#: Libraries that are there on every system, by the beginning of their names.
+#: Libraries present on every system, by the start of their names.
 OF_THE_SYSTEM = ("libc.", "libm.", "libdl.", "librt.", "libpthread.", "libgcc_s.", "libstdc++.", "ld-linux", "libgomp.")
 
-#: Functions of CUDA and the libraries around it.
+#: Functions of CUDA and related libraries.
 OF_CUDA = re.compile(r"(?:__cuda|cu|nccl|nvrtc|nvml|nvshmem)[A-Za-z]*[A-Z_]")
 
 
 def output(*command: str | Path) -> str:
-    """What a command prints."""
+    """Run a command and return its output."""
     return subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
 
 
 def asked(site: Path, libraries: list[Path]) -> dict[str, dict[str, set[str]]]:
-    """The libraries that are missing, with the functions that are asked of each version of them."""
+    """Return the missing libraries, with the functions required from each of their versions."""
     there = {path.name for path in (*libraries, *site.glob("nvidia/**/*.so*"))}
     names = [re.findall(r"\(NEEDED\)\s+Shared library: \[(.*?)\]", output("readelf", "-d", path)) for path in libraries]
     missing = {name for found in names for name in found if name not in there and not name.startswith(OF_THE_SYSTEM)}
@@ -38,7 +38,7 @@ def asked(site: Path, libraries: list[Path]) -> dict[str, dict[str, set[str]]]:
     for path in libraries:
         for line in output("nm", "-D", "--undefined-only", path).splitlines():
             symbol, _, version = line.split()[-1].partition("@")
-            # NVIDIA's libraries call their version as themselves, or NVSHMEM. Whose others are does not matter.
+            # NVIDIA names versions after the library, or after NVSHMEM. For all other symbols, any library will do.
             owners = [
                 name for name in missing if name == version or (version and name.startswith(f"lib{version.lower()}"))
             ]
@@ -48,7 +48,7 @@ def asked(site: Path, libraries: list[Path]) -> dict[str, dict[str, set[str]]]:
 
 
 def main() -> None:
-    """Write the libraries beside those of PyTorch, which look for them there."""
+    """Write the libraries next to those of PyTorch, which search for them there."""
     site = Path(sys.argv[1])
     forget_requirements(site)
     folder = site / "torch" / "lib"
@@ -58,24 +58,24 @@ def main() -> None:
         for name, versions in asked(site, sorted(folder.glob("*.so*"))).items():
             source, script = Path(scratch) / "empty.c", Path(scratch) / "empty.map"
             symbols = sorted({symbol for held in versions.values() for symbol in held})
-            # Where nothing stands in for CUDA, there is no device: cudaErrorNoDevice.
+            # Without the stand-in for CUDA, there is no device: cudaErrorNoDevice.
             source.write_text("".join(f"int {symbol}(void) {{ return 100; }}\n" for symbol in symbols))
             nodes = [
                 f"{version} {{ {''.join(f'{it}; ' for it in held)}}};" for version, held in versions.items() if version
             ]
             script.write_text("\n".join(nodes))
             options = [f"-Wl,--version-script={script}"] if nodes else []
-            # NVRTC opens a library by its name alone, which is found where it is loaded already.
+            # NVRTC opens a library by name only, which works if the library is already loaded.
             if name.startswith("libcudart"):
                 options += builtins
             output("cc", "-shared", "-nostdlib", "-w", "-o", folder / name, source, f"-Wl,-soname,{name}", *options)
 
 
 def forget_requirements(site: Path) -> None:
-    """Have pip not install those libraries with the next package that needs PyTorch."""
+    """Prevent pip from installing those libraries with the next package that needs PyTorch."""
     [metadata] = site.glob("torch-*.dist-info/METADATA")
     lines = metadata.read_text(encoding="utf-8").splitlines(keepends=True)
-    # Which attention PyTorch prefers depends on the version of cuDNN that it was made for.
+    # The attention backend that PyTorch prefers depends on the version of cuDNN that it was built for.
     for name, version in re.findall(r"Requires-Dist: (nvidia-cudnn[\w-]*)==([\d.]+)", "".join(lines)):
         about = site / f"{name.replace('-', '_')}-{version}.dist-info"
         about.mkdir(exist_ok=True)

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Makes an environment with a real PyTorch that needs no GPU: a stand-in takes the place of the CUDA runtime, the allocator is
-# PyTorch's own. Tests of the recorder, the pytest plugin and the callbacks run there. Takes some GB below target/torch-envs.
+# Creates an environment with a real PyTorch that needs no GPU: a stand-in replaces the CUDA runtime, and the allocator
+# is PyTorch's own. Tests of the recorder, the pytest plugin and the callbacks run there. Takes several GB in
+# target/torch-envs.
 #
-#     python/tools/torch_env.sh --slim      2.11 without CUDA's libraries, over the stand-in of this project: less than a minute
-#     python/tools/torch_env.sh --recipes   the same, with what the recipes of the book train with: TRL, DeepSpeed, Ray, torchtune
+#     python/tools/torch_env.sh --slim      2.11 without CUDA's libraries, with this project's stand-in: under a minute
+#     python/tools/torch_env.sh --recipes   the same, with the libraries of the book's recipes: TRL, DeepSpeed, Ray,
+#                                           torchtune
 #     python/tools/torch_env.sh             2.11, with the libraries that have callbacks, and torchtune
 #     python/tools/torch_env.sh 2.1 2.15    other releases; torchtitan needs 2.15
 set -euo pipefail
@@ -15,12 +17,12 @@ if [ "${1:-}" = --slim ] || [ "${1:-}" = --recipes ]; then
     pip=("$folder/venv/bin/pip" install --quiet --disable-pip-version-check)
     "${pip[@]}" --no-deps 'torch==2.11.*' 'nvidia-cuda-nvrtc==13.0.*'
     python3 python/tools/slim_torch.py "$("$folder/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
-    # What is left of the requirements of torch, the libraries that have callbacks, and the trackers that have hooks.
+    # The remaining requirements of torch, the libraries with callbacks, and the trackers with hooks.
     "${pip[@]}" torch numpy transformers accelerate lightning ipython pytest pytest-xdist tensorboard mlflow-skinny wandb
     if [ "$1" = --recipes ]; then
-        # The last torchtune, and the torchao that it was made for.
+        # The last torchtune, and the torchao that it was built for.
         "${pip[@]}" trl datasets ray torchtune==0.6.1 torchao==0.10.0 setuptools wheel ninja py-cpuinfo
-        # It looks for PyTorch while it is built.
+        # Its build needs PyTorch.
         DS_BUILD_OPS=0 "${pip[@]}" --no-build-isolation deepspeed
     fi
     exit
@@ -36,13 +38,13 @@ fi
 for release in "$@"; do
     folder=target/torch-envs/$release
     python=${PYTHON:-python3}
-    # The last three are what rehearsed programs of others need.
+    # Rehearsed third-party programs need the last three.
     packages=("torch==$release.*" pytest einops einx jaxtyping)
     case $release in
-    # The last torchtune, and the torchao that it was made for.
+    # The last torchtune, and the torchao that it was built for.
     2.11) packages+=(transformers accelerate lightning numpy torchtune==0.6.1 torchao==0.10.0) ;;
     2.15) packages+=(numpy torchtitan) ;;
-    # What these were built against.
+    # The NumPy that these were built with.
     2.[1-3]) packages+=("numpy<2") python=${PYTHON:-python3.11} ;;
     *) packages+=(numpy) ;;
     esac

@@ -1,6 +1,6 @@
-"""Records GPU memory of PyTorch, and tells which lines of code hold it.
+"""Records PyTorch GPU memory and shows which lines of code hold it.
 
-A function for each command of memviz gives its answer as dataclasses::
+Each command of memviz has a function, which returns the answer as dataclasses::
 
     import torch_memviz
 
@@ -9,15 +9,14 @@ A function for each command of memviz gives its answer as dataclasses::
     for row in answer.devices[0].attribution.rows:
         print(row.label, row.bytes)
 
-and `record` makes the recordings::
+`record` makes the recordings::
 
     with torch_memviz.record("run.pickle") as recorder:
         for batch in batches:
             with recorder.step():
                 train(batch)
 
-Importing this package imports neither PyTorch nor anything else that is not Python's own; what it has is imported when
-it is used first.
+Importing this package imports only the standard library, not PyTorch. Each name is imported on first use.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
         fragmentation,
         info,
         leaks,
+        ledger,
         oom,
         peak,
         ranks,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-#: Where each name lies.
+#: The module of each name.
 _MODULES = {
     "MemvizError": "_errors",
     "Page": "_picture",
@@ -78,7 +78,19 @@ _MODULES = {
     "stop": "_recording.recorder",
     **dict.fromkeys(
         (
-            *("check", "checkpoint", "diff", "fit", "flamegraph", "fragmentation", "info", "leaks", "oom", "peak"),
+            *(
+                "check",
+                "checkpoint",
+                "diff",
+                "fit",
+                "flamegraph",
+                "fragmentation",
+                "info",
+                "leaks",
+                "ledger",
+                "oom",
+                "peak",
+            ),
             *("ranks", "report", "simulate", "timeline", "triage", "view"),
         ),
         "_commands",
@@ -108,6 +120,7 @@ __all__ = [
     "hooks",
     "info",
     "leaks",
+    "ledger",
     "load_ipython_extension",
     "oom",
     "peak",
@@ -125,7 +138,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for."""
+    """Import a name on first use."""
     if name == "__version__":
         value: Any = importlib.import_module("importlib.metadata").version("torch-memviz")
     elif name in ("answers", "hooks"):
@@ -139,5 +152,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All there is, imported or not."""
+    """Return all public names, imported or not."""
     return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""`python -m torch_memviz`: the same as `memviz`, and `python -m torch_memviz run` records a program as it is."""
+"""`python -m torch_memviz`: the same as `memviz`. `python -m torch_memviz run` records an unmodified program."""
 
 import sys
 

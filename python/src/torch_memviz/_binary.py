@@ -1,4 +1,4 @@
-"""The `memviz` binary of this package: where it is, and how it is run."""
+"""Finds and runs the `memviz` binary of this package."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ._errors import MemvizError
 
 __all__ = ["VARIABLE", "MemvizError", "Run", "binary", "call", "main", "run"]
 
-#: Names another binary than the one that was installed with this package.
+#: Path of the binary to use instead of the one installed with this package.
 VARIABLE = "MEMVIZ_BINARY"
 
 
 def binary() -> Path:
-    """Find the binary: what `MEMVIZ_BINARY` names, what was installed with this package, or the one on the PATH.
+    """Find the binary: the one named by `MEMVIZ_BINARY`, installed with this package, or on the PATH, in this order.
 
     Raises:
-        MemvizError: when there is none.
+        MemvizError: if there is no binary.
     """
     named = os.environ.get(VARIABLE)
     if named:
@@ -35,12 +35,12 @@ def binary() -> Path:
         return installed
     on_path = shutil.which("memviz")
     if on_path is None:
-        raise MemvizError("expected the memviz binary beside this package or on the PATH, found none")
+        raise MemvizError("expected the memviz binary next to this package or on the PATH, found none")
     return Path(on_path)
 
 
 def _installed() -> Iterator[Path]:
-    """Where installers put the scripts of a package."""
+    """Yield the places where installers put the scripts of a package."""
     name = "memviz.exe" if sys.platform == "win32" else "memviz"
     yield Path(sysconfig.get_path("scripts")) / name
     yield Path(sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))) / name
@@ -50,23 +50,23 @@ def _installed() -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Run:
-    """What a finished run of memviz left behind."""
+    """Output and exit code of a finished run of memviz."""
 
     stdout: str
     stderr: str
     exit_code: int
 
     def message(self) -> str:
-        """Give the line that says what went wrong, which comes behind all warnings."""
+        """Return the error message: the last line, after all warnings."""
         lines = self.stderr.strip().splitlines()
-        return lines[-1].removeprefix("memviz: ") if lines else f"memviz ended with {self.exit_code}"
+        return lines[-1].removeprefix("memviz: ") if lines else f"memviz exited with code {self.exit_code}"
 
 
 def call(arguments: Sequence[str]) -> Run:
-    """Run memviz to its end.
+    """Run memviz and wait for it to finish.
 
     Raises:
-        MemvizError: when there is no memviz.
+        MemvizError: if the memviz binary is not found.
     """
     command = [str(binary()), *arguments]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", check=False)
@@ -74,11 +74,11 @@ def call(arguments: Sequence[str]) -> Run:
 
 
 def run(arguments: Sequence[str], accepted: Sequence[int] = ()) -> str:
-    """Run memviz to its end and give what it prints.
+    """Run memviz and return its standard output.
 
     Raises:
-        MemvizError: when it exits with a code that is not accepted, or answers nothing with another one than 0; the
-            message is the line that it says.
+        MemvizError: if memviz exits with a code that is not accepted, or with a nonzero code and no output. The message
+            is memviz's error line.
     """
     done = call(arguments)
     if done.exit_code == 0 or (done.exit_code in accepted and done.stdout):
@@ -87,7 +87,7 @@ def run(arguments: Sequence[str], accepted: Sequence[int] = ()) -> str:
 
 
 def main() -> int:
-    """Run memviz in the place of this process, with the arguments of this process; give its exit code."""
+    """Replace this process with memviz, passing on its arguments. On Windows, run memviz and return its exit code."""
     try:
         command = [str(binary()), *sys.argv[1:]]
     except MemvizError as error:

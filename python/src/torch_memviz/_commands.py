@@ -1,7 +1,7 @@
 """A function for each command of memviz.
 
-Options are those of the command, as `memviz COMMAND --help` lists them: `by="category"` is `--by category`,
-`no_infer=True` is `--no-infer`, a list is the option once for each of its items, and None or False leaves it out.
+The options are those of the command, as listed by `memviz COMMAND --help`: `by="category"` is `--by category`,
+`no_infer=True` is `--no-infer`, a list repeats the option for each item, and None or False omits it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound=Answer)
 
-#: The format of an answer with its table, both of one reading.
+#: The format that returns an answer and its table after reading the recording once.
 WITH_ROWS = "json+csv"
 
-#: What these functions decide themselves.
+#: Options that these functions set themselves.
 OURS = ("format", "output", "o")
 
 
 def triage(path: Input, **options: Unpack[_options.TriageOptions]) -> answers.TriageAnswer:
-    """Look at a recording: how it ended or how high it got, what holds the memory, and what to ask next."""
+    """Summarize a recording: how it ended or its peak, what holds the memory, and what to run next."""
     return _answer(answers.TriageAnswer, "triage", [path], options)
 
 
 def info(path: Input, **options: Unpack[_options.InfoOptions]) -> answers.InfoAnswer:
-    """Say what is in a file: entries, devices, steps, settings."""
+    """Show what a file contains: entries, devices, steps, settings."""
     return _answer(answers.InfoAnswer, "info", [path], options)
 
 
@@ -49,12 +49,12 @@ def peak(path: Input, **options: Unpack[_options.PeakOptions]) -> answers.PeakAn
 
 
 def fragmentation(path: Input, **options: Unpack[_options.FragmentationOptions]) -> answers.FragmentationAnswer:
-    """Tell what is reserved and not used, and what pins it."""
+    """Show which memory is reserved but unused, and what pins it."""
     return _answer(answers.FragmentationAnswer, "fragmentation", [path], options)
 
 
 def oom(path: Input, **options: Unpack[_options.OomOptions]) -> answers.OomAnswer:
-    """Explain every request that failed."""
+    """Explain every failed request."""
     return _answer(answers.OomAnswer, "oom", [path], options)
 
 
@@ -63,18 +63,23 @@ def leaks(path: Input, **options: Unpack[_options.LeaksOptions]) -> answers.Leak
     return _answer(answers.LeaksAnswer, "leaks", [path], options)
 
 
+def ledger(path: Input, **options: Unpack[_options.LedgerOptions]) -> answers.LedgerAnswer:
+    """Show who uses the device: PyTorch, NCCL, the CUDA context, other processes."""
+    return _answer(answers.LedgerAnswer, "ledger", [path], options)
+
+
 def checkpoint(path: Input, **options: Unpack[_options.CheckpointOptions]) -> answers.CheckpointAnswer:
     """Predict what activation checkpointing would save, and where."""
     return _answer(answers.CheckpointAnswer, "checkpoint", [path], options)
 
 
 def simulate(path: Input, **options: Unpack[_options.SimulateOptions]) -> answers.SimulateAnswer:
-    """Play the requests of a recording again, with other settings or another capacity."""
+    """Replay the requests of a recording with other settings or another capacity."""
     return _answer(answers.SimulateAnswer, "simulate", [path], options)
 
 
 def fit(*paths: Input, **options: Unpack[_options.FitOptions]) -> answers.FitAnswer:
-    """What makes a recording fit a device; from two or three, what another batch size needs, and which fits."""
+    """Find what makes a recording fit a device. With two or three, predict other batch sizes and which fits."""
     return _answer(answers.FitAnswer, "fit", paths, options)
 
 
@@ -84,15 +89,15 @@ def diff(base: Input, new: Input, **options: Unpack[_options.DiffOptions]) -> an
 
 
 def check(*paths: Input, **options: Unpack[_options.CheckOptions]) -> Outcomes[answers.CheckOutcome]:
-    """Judge budgets, from options or from `memviz.toml`; an outcome for each recording.
+    """Check budgets from options or from `memviz.toml`, and return an outcome for each recording.
 
-    That a budget is exceeded, or cannot be judged, is a verdict and no error.
+    A budget that is exceeded or cannot be judged is a verdict, not an error.
     """
     return cast("Outcomes[answers.CheckOutcome]", _lines(Outcomes, answers.CheckOutcome, "check", paths, options))
 
 
 def ranks(*paths: Input, **options: Unpack[_options.RanksOptions]) -> Answers[answers.RanksAnswer]:
-    """Compare the ranks of a run; a line for each, and one for all of them at the end."""
+    """Compare the ranks of a run: one answer for each rank, and one for all ranks at the end."""
     return _lines(Answers, answers.RanksAnswer, "ranks", paths, options)
 
 
@@ -107,12 +112,12 @@ def flamegraph(path: Input, **options: Unpack[_options.FlamegraphOptions]) -> Pi
 
 
 def report(path: Input, format: str = "html", **options: Unpack[_options.ReportOptions]) -> Page:  # noqa: A002
-    """Write a report for an issue: `html`, `svg` or `markdown`. A notebook shows it, `save(path)` writes it."""
+    """Create a report for an issue: `html`, `svg` or `markdown`. A notebook shows it; `save(path)` writes it."""
     return Page(_run("report", [path], options, format), format)
 
 
 def view(path: Input, **options: Unpack[_options.ViewOptions]) -> Page:
-    """Write a page to look around in: one file of HTML with the recording in it, which a notebook shows."""
+    """Create an interactive HTML page that contains the recording. A notebook shows it; `save(path)` writes it."""
     return Page(_run("view", [path], options, None))
 
 
@@ -130,7 +135,7 @@ def _lines(
 ) -> Answers[Any]:
     source = Source.of(inputs)
     words = [command, *_words(source.paths, options)]
-    # What one recording comes to is an answer, and an exit code as well.
+    # The outcome of a recording also sets the exit code, so nonzero codes are accepted.
     has_rows = answer_kind is not Outcomes
     text = _asked(with_format(words, WITH_ROWS if has_rows else "json"), source, accepted=(0, 1, 2))
     values, csv = _objects(text)
@@ -153,7 +158,7 @@ def _asked(words: Sequence[str], source: Source, accepted: Sequence[int] = ()) -
 
 
 def _objects(text: str) -> tuple[list[Any], str | None]:
-    """The objects of an answer, one behind the other, and the table behind them."""
+    """Split an answer into its consecutive JSON objects and the table that follows them."""
     values: list[Any] = []
     decoder = json.JSONDecoder()
     while text := text.lstrip():
@@ -169,19 +174,19 @@ def _objects(text: str) -> tuple[list[Any], str | None]:
 
 
 def _words(paths: Sequence[str], options: dict[str, Any]) -> list[str]:
-    """Recordings and options as they are typed."""
+    """Build the command-line arguments for recordings and options."""
     words = []
     for name, value in options.items():
         flag = f"--{name.rstrip('_').replace('_', '-')}"
         if name in OURS:
-            raise OptionError(f"expected an option that shapes the answer, found {name}: the function has it already")
+            raise OptionError(f"expected an option of the answer, found {name}, which the function sets itself")
         if value is None or value is False:
             continue
         if value is True:
             words.append(flag)
             continue
         items = [value] if isinstance(value, str | int | float | os.PathLike) else value
-        # One word, so that a value that begins with a dash is no option.
+        # One word, so that a value that starts with a dash is not parsed as an option.
         words += [f"{flag}={os.fspath(item) if isinstance(item, os.PathLike) else item}" for item in items]
-    # Behind --, so that a file is no option either.
+    # After --, so that a file name is not parsed as an option either.
     return [*words, "--", *paths]

@@ -1,4 +1,4 @@
-"""JSON to the dataclasses of an answer."""
+"""Converts JSON to the dataclasses of an answer."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 from ._binary import MemvizError
 
-#: Marks the field of a dataclass that has the keys without a field of their own.
+#: Marks the field of a dataclass that holds all keys without a field.
 REST = {"rest": True}
 
 
 def decode(kind: Any, value: Any, where: str = "answer") -> Any:
-    """Give a JSON value as a value of this type. Keys that the type does not have are of a later version, and left out.
+    """Convert a JSON value to this type. Keys that the type does not have are from a later version and are omitted.
 
     Raises:
-        MemvizError: when the value is not of the type.
+        MemvizError: if the value does not have this type.
     """
     origin = typing.get_origin(kind)
     if dataclasses.is_dataclass(kind):
@@ -36,7 +36,7 @@ def decode(kind: Any, value: Any, where: str = "answer") -> Any:
         item = typing.get_args(kind)[1]
         return {key: decode(item, held, f"{where}.{key}") for key, held in value.items()}
     elif origin is typing.Literal:
-        # A value that a later version added is no mistake.
+        # A value added by a later version is not an error.
         if isinstance(value, str):
             return value
     elif kind is float and isinstance(value, int | float):
@@ -48,7 +48,7 @@ def decode(kind: Any, value: Any, where: str = "answer") -> Any:
 
 @functools.cache
 def _types(kind: Any) -> dict[str, Any]:
-    """The types of a dataclass's fields."""
+    """Return the types of a dataclass's fields."""
     return typing.get_type_hints(kind)
 
 
@@ -60,7 +60,7 @@ def _required(kind: Any) -> frozenset[str]:
 
 @functools.cache
 def _rest(kind: Any) -> str | None:
-    """The field for all keys that have none."""
+    """Return the field that holds all keys without a field, if there is one."""
     return next((field.name for field in dataclasses.fields(kind) if field.metadata == REST), None)
 
 
@@ -83,7 +83,7 @@ def _object(kind: Any, value: Any, where: str) -> Any:
 
 
 def _option(options: tuple[Any, ...], value: Any, where: str) -> Any:
-    """The one of several types that a value is of."""
+    """Return which of several types a value has."""
     if value is None and types.NoneType in options:
         return types.NoneType
     options = tuple(option for option in options if option is not types.NoneType)
@@ -92,12 +92,12 @@ def _option(options: tuple[Any, ...], value: Any, where: str) -> Any:
     fitting = [option for option in options if isinstance(value, dict) and _fits(option, value)]
     if not fitting:
         raise MemvizError(f"{where}: expected one of {', '.join(map(_name, options))}, found none of them")
-    # One that asks for more says more.
+    # The type with the most required keys is the most specific.
     return max(fitting, key=lambda option: len(_required(option)))
 
 
 def _fits(kind: Any, value: dict[str, Any]) -> bool:
-    """Whether an object has the keys that a type asks for, with the values that it asks for."""
+    """Whether an object has the keys that a type requires, with the required values."""
     value = {f"{key}_" if keyword.iskeyword(key) else key: held for key, held in value.items()}
     known = _types(kind)
     tags = {key: typing.get_args(held) for key, held in known.items() if typing.get_origin(held) is typing.Literal}

@@ -1,4 +1,4 @@
-"""Errors of the commands, in Python's words."""
+"""Errors of the commands as Python exceptions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 
 class MemvizError(Exception):
-    """memviz could not do its work: the one line it says, and the code it exits with.
+    """memviz failed. Holds its one-line message and its exit code.
 
-    Exit codes are those of the command: 1 for a requested check that failed, 2 for work that could not be done. If the
-    recording is missing, it is also a FileNotFoundError; if an option does not exist, a TypeError; if an option cannot
-    have its value, a ValueError.
+    Exit codes are those of the command: 1 if a requested check failed, 2 if an error occurred. The error is also a
+    FileNotFoundError if the recording is missing, a TypeError if an option does not exist, and a ValueError if an
+    option does not accept its value.
     """
 
     def __init__(self, message: str, exit_code: int = 2) -> None:
@@ -25,12 +25,12 @@ class MemvizError(Exception):
         return self.message
 
 
-# It is shown by the name that it is caught by.
+# Tracebacks show the public name.
 MemvizError.__module__ = "torch_memviz"
 
 
 class MissingFileError(MemvizError, FileNotFoundError):
-    """A recording is not there."""
+    """A recording does not exist."""
 
     def __init__(self, message: str, path: str) -> None:
         super().__init__(message)
@@ -38,20 +38,20 @@ class MissingFileError(MemvizError, FileNotFoundError):
 
 
 class OptionError(MemvizError, TypeError):
-    """A command has no such option."""
+    """A command does not have this option."""
 
 
 class OptionValueError(MemvizError, ValueError):
-    """An option cannot have this value."""
+    """An option does not accept this value."""
 
 
 def in_python(error: MemvizError, function: str, paths: Iterable[str]) -> MemvizError:
-    """Give an error of a command as Python would say it.
+    """Convert an error of a command to the matching Python exception.
 
     Args:
-        error: What memviz says.
+        error: The error of memviz.
         function: The name of the function that was called.
-        paths: The recordings that it was called with.
+        paths: The recordings that were passed to it.
     """
     message = error.message
     unknown = re.match(r"unexpected argument '--([\w-]+)'", message)
@@ -68,5 +68,5 @@ def in_python(error: MemvizError, function: str, paths: Iterable[str]) -> Memviz
 
 
 def _keyword(found: re.Match[str]) -> str:
-    """The argument of a function that an option is."""
+    """Return the keyword argument for an option."""
     return found.group(1).replace("-", "_")

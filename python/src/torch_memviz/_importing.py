@@ -1,4 +1,4 @@
-"""What is done right after a module is imported."""
+"""Runs a function right after a module is imported."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 
 class WhenImported(importlib.abc.MetaPathFinder):
-    """Does something right after a module is imported, whoever does that."""
+    """Runs a function right after a module is imported, wherever the import happens."""
 
     def __init__(self, name: str, act: Callable[[ModuleType], None]) -> None:
         """Wait for the import."""
         self._name, self._act = name, act
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """Find the module as everybody else does, and be there when it is ready."""
+        """Find the module as usual, and run the function once the module is loaded."""
         if name != self._name:
             return None
         sys.meta_path.remove(self)

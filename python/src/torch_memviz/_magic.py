@@ -1,4 +1,4 @@
-"""`%%memviz`: records a cell of a notebook, and shows what it used."""
+"""`%%memviz`: records a notebook cell and shows its memory use."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def _record(shell: Any, line: str, cell: str) -> None:
     asked = _parser().parse_args(shlex.split(line))
     with tempfile.TemporaryDirectory(prefix="memviz-") as folder:
         path = asked.output or Path(folder) / "cell.pickle"
-        with record(path, report=False) as recorder:
+        with record(path, report=False, ledger=False) as recorder:
             ran = shell.run_cell(cell)
-            # The notebook has shown the error; what was recorded until then is the answer.
+            # The notebook has already shown the error; show what was recorded before it.
             if ran.error_in_exec is not None:
                 recorder.dump()
         if not recorder.files:

@@ -189,6 +189,22 @@ class LeaksOptions(TypedDict, total=False):
     quiet: bool
 
 
+class LedgerOptions(TypedDict, total=False):
+    """Options of `memviz ledger`."""
+
+    capacity: Value | None
+    gpu: Value | None
+    device: Value | Sequence[str | int] | None
+    own: Value | Sequence[str | int] | None
+    metadata_key: Value | None
+    strict: bool
+    allow_truncated: bool
+    max_memory: Value | None
+    no_limit: bool
+    threads: int | None
+    quiet: bool
+
+
 class CheckpointOptions(TypedDict, total=False):
     """Options of `memviz checkpoint`."""
 

@@ -1,4 +1,4 @@
-"""What a notebook shows in line: pictures and pages."""
+"""Pictures and pages that a notebook shows inline."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: Pixels that a page has in a notebook.
+#: Height of a page in a notebook, in pixels.
 HEIGHT = 720
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that memviz drew. A notebook shows it where it is the value of a cell."""
+    """A picture drawn by memviz. A notebook shows it if it is the value of a cell."""
 
     svg: str = field(repr=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture to a file, in the place of what is there."""
+        """Write the picture to a file, replacing an existing one."""
         Path(path).expanduser().write_text(self.svg, encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         return self.svg
 
     def _repr_html_(self) -> str:
-        # As an image of its own: the styles and names of several pictures on one page must not meet.
+        # As a separate image: the styles and names of several pictures on one page must not clash.
         data = base64.b64encode(self.svg.encode()).decode()
         return f'<img src="data:image/svg+xml;base64,{data}" style="max-width: 100%" alt="A picture by memviz">'
 
@@ -36,15 +36,15 @@ class Picture:
 
 @dataclass(frozen=True)
 class Page:
-    """A page that memviz wrote. A notebook shows it where it is the value of a cell."""
+    """A page created by memviz. A notebook shows it if it is the value of a cell."""
 
-    #: The page itself: all of the file.
+    #: The complete contents of the file.
     text: str
     #: `html`, `svg` or `markdown`.
     format: str = "html"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page to a file, in the place of what is there."""
+        """Write the page to a file, replacing an existing one."""
         Path(path).expanduser().write_text(self.text, encoding="utf-8")
 
     def _repr_html_(self) -> str | None:
@@ -52,7 +52,7 @@ class Page:
             return Picture(self.text)._repr_html_()
         if self.format != "html":
             return None
-        # What is in a recording comes from strangers: the page must not reach into the notebook.
+        # A recording may come from an untrusted source: the page must not access the notebook.
         return (
             f'<iframe sandbox="allow-scripts" style="width: 100%; height: {HEIGHT}px; border: 0" '
             f'srcdoc="{html.escape(self.text)}"></iframe>'

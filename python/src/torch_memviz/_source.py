@@ -1,4 +1,4 @@
-"""What a question is about: a file, bytes, a file object, or what PyTorch gave."""
+"""Inputs of a command: a file, bytes, a file object, or a snapshot from PyTorch."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ class Readable(Protocol):
     """A file object."""
 
     def read(self) -> bytes:
-        """Give its bytes."""
+        """Return its bytes."""
         ...
 
 
-#: A recording: a file that memviz reads, its bytes, a file object, or what `torch.cuda.memory._snapshot` gives.
+#: A recording: a file that memviz reads, its bytes, a file object, or what `torch.cuda.memory._snapshot` returns.
 Input = str | os.PathLike[str] | bytes | bytearray | Readable | Mapping[str, Any]
 
-#: What tells one version of a file from another: its size, when it was written, and which file it is.
+#: Identifies a version of a file: its size, modification time and inode.
 Version = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Source:
-    """The recordings of a question, as files."""
+    """The recordings that a command reads, as files."""
 
     paths: tuple[str, ...]
-    #: What they were when the question was asked; None for what is no file, such as a folder.
+    #: Their versions when the command ran; None for anything that is not a file, such as a folder.
     _versions: tuple[Version | None, ...]
-    #: Folders that have those that were no files before, for as long as this is needed.
+    #: Temporary folders with the inputs that were not files. They exist as long as this object.
     _folders: tuple[Any, ...] = ()
 
     @classmethod
     def of(cls, inputs: Sequence[Input]) -> Source:
-        """Have inputs as files."""
+        """Write inputs that are not files to temporary files."""
         folders: list[Any] = []
         paths = tuple(_path(value, folders) for value in inputs)
         return cls(paths, tuple(map(_version, paths)), tuple(folders))
 
     def check(self) -> None:
-        """See that each file is the one that the answer is about.
+        """Check that each file is still the one that was analyzed.
 
         Raises:
-            MemvizError: when it is another one by now, or gone.
+            MemvizError: if a file has changed or no longer exists.
         """
         for path, version in zip(self.paths, self._versions, strict=True):
             if version is not None and _version(path) != version:
-                raise MemvizError(f"{path}: expected the recording that the answer is about, found another one or none")
+                raise MemvizError(f"{path}: expected the recording that was analyzed, found a different file or none")
 
 
 def _path(value: Input, folders: list[Any]) -> str:

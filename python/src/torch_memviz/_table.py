@@ -1,4 +1,4 @@
-"""Answers as tables: the rows that `--format csv` writes, with their documented columns."""
+"""Answers as tables: the rows of `--format csv`, with their documented columns."""
 
 from __future__ import annotations
 
@@ -21,54 +21,54 @@ T = TypeVar("T")
 
 Cell = str | int | float | bool | None
 
-#: Rows that a notebook shows.
+#: Maximum number of rows shown in a notebook.
 SHOWN_ROWS = 20
 
-#: Columns that a notebook does not show: they are long, or the same in each row.
+#: Columns hidden in a notebook: they are long, or the same in each row.
 LONG = ("stack", "complete_history", "anomalies", "by", "metric", "entry", "bound")
 
 
-#: Commands that answer in words and rows alone.
-WITHOUT_PICTURE = ("triage", "info", "peak", "oom", "leaks", "check")
+#: Commands that have only text and rows.
+WITHOUT_PICTURE = ("triage", "info", "peak", "oom", "leaks", "ledger", "check")
 
 
 class Answer:
-    """What a command answered, and how to have it as text, as a table or as a picture."""
+    """The answer of a command, which converts to text, a table or a picture."""
 
-    #: The command line that made it, without the format; None where it is a part of another answer.
+    #: The command line that produced it, without the format; None for a part of another answer.
     _asked: Sequence[str] | None = None
-    #: What it is about.
+    #: The recordings that it describes.
     _source: Source | None = None
-    #: Its table, which came with it.
+    #: Its table as CSV, produced by the same run.
     _csv: str | None = None
 
     def to_rows(self) -> list[dict[str, Cell]]:
-        """Give the answer as rows, the columns being those of the command's `--format csv`.
+        """Return the answer as rows. The columns are those of the command's `--format csv`.
 
         Raises:
-            MemvizError: when this is a part of another answer, which has the rows.
+            MemvizError: if this is only a part of an answer; the complete answer has the rows.
         """
         if self._csv is None:
-            raise MemvizError("expected the answer of a command, found a part of one: the whole has the rows")
+            raise MemvizError("expected the answer of a command, found a part of one: the complete answer has the rows")
         return rows(self._csv)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Give the rows as a data frame of pandas, which has to be installed."""
+        """Return the rows as a pandas data frame. Requires pandas."""
         import pandas
 
         return pandas.DataFrame(self.to_rows()).convert_dtypes()
 
     def to_arrow(self) -> pyarrow.Table:
-        """Give the rows as a table of Arrow, for which pyarrow has to be installed."""
+        """Return the rows as an Arrow table. Requires pyarrow."""
         import pyarrow
 
         return pyarrow.Table.from_pylist(self.to_rows())
 
     def picture(self) -> Picture:
-        """Draw the answer, as `-o` with a name in `.svg` does.
+        """Draw the answer, like `-o FILE.svg`.
 
         Raises:
-            MemvizError: when the command has no picture, or the recording is another one by now.
+            MemvizError: if the command has no picture, or the recording has changed since.
         """
         if self._asked is not None and self._asked[0] in WITHOUT_PICTURE:
             others = "timeline(), flamegraph() and report() draw the recording"
@@ -76,14 +76,14 @@ class Answer:
         return Picture(self._as("svg"))
 
     def __str__(self) -> str:
-        """Give what the command prints."""
+        """Return the text that the command prints."""
         try:
             return self._as("text").rstrip("\n")
         except MemvizError as error:
             return f"{self!r}\n{error}"
 
     def __repr__(self) -> str:
-        """Say what it is: all that it holds fills screens."""
+        """Return a short summary: the full contents would fill several screens."""
         count = f", {len(rows(self._csv))} rows" if self._csv is not None else ""
         return f"<{type(self).__name__}{count}: print() shows it, .to_rows() and .to_pandas() have its table>"
 
@@ -94,23 +94,23 @@ class Answer:
             return f"<pre>{html.escape(str(self))}</pre>"
 
     def _as(self, name: str) -> str:
-        """The answer in another format, about the very recording that this one is about."""
+        """Return the answer in another format, after checking that the recording has not changed."""
         if self._asked is None or self._source is None:
             raise MemvizError("expected the answer of a command, found a part of one")
         self._source.check()
-        # That a budget is exceeded is an answer, too.
+        # An exceeded budget is also an answer.
         return run(with_format(self._asked, name), accepted=(0, 1, 2))
 
 
 class Answers(tuple[T, ...], Answer):
-    """The answers about several recordings, in order; together they are one table."""
+    """The answers for several recordings, in order. Together they form one table."""
 
 
 class Outcomes(Answers[T]):
-    """What `check` says of several recordings. A row is a budget on a device."""
+    """The results of `check` for several recordings. Each row is a budget on a device."""
 
     def to_rows(self) -> list[dict[str, Cell]]:
-        """Give a row for each budget on each device; `path` says of which recording."""
+        """Return a row for each budget on each device. `path` names the recording."""
         checks = [(outcome, check) for outcome in self for check in getattr(outcome, "checks", ())]
         table = [{"path": _path(outcome), **_scalars(check)} for outcome, check in checks]
         columns = dict.fromkeys(name for row in table for name in row)
@@ -122,25 +122,25 @@ def _path(outcome: Any) -> str:
 
 
 def _scalars(value: Any) -> dict[str, Cell]:
-    """The fields of a dataclass that are no lists or objects."""
+    """Return the fields of a dataclass that are not lists or objects."""
     held = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return {name: item for name, item in held.items() if item is None or isinstance(item, str | int | float)}
 
 
 def with_format(command: Sequence[str], name: str) -> list[str]:
-    """A command line with the format of its answer, in front of what are no options."""
+    """Insert the output format into a command line, before the positional arguments."""
     return [command[0], f"--format={name}", *command[1:]]
 
 
 def asked(answer: Answer, command: Sequence[str], source: Source, csv: str | None = None) -> None:
-    """Remember how an answer was asked for, and its table. Answers are frozen for those who get them."""
+    """Store the command line, source and table of an answer, which is a frozen dataclass."""
     object.__setattr__(answer, "_asked", command)
     object.__setattr__(answer, "_source", source)
     object.__setattr__(answer, "_csv", csv)
 
 
 def as_html(table: list[dict[str, Cell]]) -> str:
-    """Rows as a table of HTML, with sizes for people."""
+    """Format rows as an HTML table with human-readable sizes."""
     if not table:
         return "<p>no rows</p>"
     columns = [name for name in table[0] if name not in LONG]
@@ -165,7 +165,7 @@ def _cell(column: str, value: Cell) -> str:
 
 
 def rows(text: str) -> list[dict[str, Cell]]:
-    """CSV to rows. A column is of one type: whole numbers, numbers, yes or no, or text; what is empty is None."""
+    """Convert CSV to rows. Each column has one type: int, float, bool or str. Empty cells are None."""
     lines = list(csv.reader(io.StringIO(text)))
     if not lines:
         return []
@@ -175,7 +175,7 @@ def rows(text: str) -> list[dict[str, Cell]]:
 
 
 def _column(cells: list[str]) -> list[Cell]:
-    """The cells of a column, in the narrowest type that holds all of them."""
+    """Convert the cells of a column to the narrowest type that fits all of them."""
     filled = [cell for cell in cells if cell]
     if filled and all(cell in ("true", "false") for cell in filled):
         return [cell == "true" if cell else None for cell in cells]

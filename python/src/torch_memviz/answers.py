@@ -1059,6 +1059,9 @@ class FailedRequest2:
     time_us: int | None
     """Time of that entry since the epoch; null where the file has no times."""
 
+    signature: FailureSignature | None = None
+    """What the same failure has in another run. Left out unless rows are sites, of all stacks."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FailingCapacities:
@@ -1069,6 +1072,29 @@ class FailingCapacities:
 
     to_bytes: int
     """The first above on which it works."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureSignature:
+    """What failures have in common that are alike. Lines, addresses, times and exact sizes are not part of it."""
+
+    cause: str
+    """Why the request failed."""
+
+    holder: str
+    """The function that held most of the memory, without its line."""
+
+    id: str
+    """Sixteen hexadecimal digits, made from the other keys."""
+
+    pool: str
+    """`small`, `large` or `private`."""
+
+    requester: str
+    """The function that made the request, without its line."""
+
+    size_class_bytes: int
+    """The requested size, rounded up to a power of two."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2020,6 +2046,105 @@ class LeaksDevice:
     """Leading steps that no rate is taken from."""
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LedgerAnswer(Answer):
+    """What every answer starts with."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[LedgerDevice, ...]
+    """The answer, device by device."""
+
+    input: InputHead
+    """The file."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    comparison: DeviceComparison | None = None
+    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    answer is not about peaks.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerDevice:
+    """`memviz ledger`, one device."""
+
+    device: int
+    """Device."""
+
+    name: str | None
+    """The name of the GPU; null where it is not known."""
+
+    notes: tuple[str, ...]
+    """What limits the figures, in words."""
+
+    pinned_bytes: int | None
+    """Pinned host memory that PyTorch had reserved when the recording was written; null where it is not recorded."""
+
+    samples: tuple[LedgerSample, ...]
+    """The device at each sample, in the order of time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerHolder:
+    """Bytes and who has them."""
+
+    bytes: int
+    """Bytes; below zero where figures contradict each other."""
+
+    holder: str
+    """`pytorch`, `nccl`, `context`, `process`, `other_process` or `unexplained`."""
+
+    label: str
+    """The holder in words."""
+
+    pid: int | None = None
+    """The ID of another process; left out for all other holders."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerPool:
+    """Pools of one kind."""
+
+    bytes: int
+    """Bytes of their segments."""
+
+    kind: PoolKind | None
+    """What they are for; null for the default pool."""
+
+    pools: int
+    """How many there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerSample:
+    """A device at one instant."""
+
+    allocated_bytes: int
+    """What is allocated of it."""
+
+    at: Occasion
+    """When the sample was taken."""
+
+    pools: tuple[LedgerPool, ...]
+    """What PyTorch's allocator has reserved, by kind of pool; empty where that is not known."""
+
+    rows: tuple[LedgerHolder, ...]
+    """Who has them."""
+
+    time_us: int | None
+    """Its time since the epoch; null where it is not known."""
+
+    total_bytes: int
+    """Bytes of the device."""
+
+    used_bytes: int
+    """Bytes in use: the sum of all rows."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MeasuredDevice:
     """One device, and how certain its maxima are."""
@@ -2138,6 +2263,20 @@ NoCandidates = Literal[
     "nothing_saves",
 ]
 
+#: When a sample was taken.
+Occasion = Literal[
+    # When recording started.
+    "start",
+    # At the end of the step after which the device held most.
+    "peak",
+    # While a request failed.
+    "oom",
+    # When the recording was written, on a signal for instance.
+    "dump",
+    # When recording ended.
+    "end",
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Oldest:
@@ -2209,6 +2348,9 @@ class OomDevice:
     """Figures in `ooms` that are not exact: an `upper` or `lower` bound, or `unknown`. Left out when all are
     exact.
     """
+
+    ledger: LedgerSample | None = None
+    """Who used the device when a request failed. Left out unless `torch_memviz.record` sampled it."""
 
     peak: PeakDevice | None = None
     """The peak, when no device of the recording has a failed request."""
@@ -3625,6 +3767,7 @@ ANSWERS: dict[str, Any] = {
     "fragmentation": FragmentationAnswer,
     "oom": OomAnswer,
     "leaks": LeaksAnswer,
+    "ledger": LedgerAnswer,
     "checkpoint": CheckpointAnswer,
     "simulate": SimulateAnswer,
     "fit": FitAnswer,

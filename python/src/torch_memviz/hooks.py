@@ -1,17 +1,18 @@
-"""Hooks that give what was recorded to a tracker of experiments: the peak of each step, and the report.
+"""Hooks that log a recording to an experiment tracker: the peak of each step, and the report.
 
     from torch_memviz import hooks
 
     with torch_memviz.record("run.pickle", hooks=[hooks.wandb()]) as recorder:
         train(recorder)
 
-When the recording has ended, the recorder calls each hook with itself. A hook of your own is a function that takes a
-recorder. What a hook raises is logged, and does not reach your program.
+When the recording has ended, the recorder calls each hook with itself as the argument. A custom hook is a function that
+takes a recorder. Exceptions raised by a hook are logged and do not reach your program.
 
 For each step and device, the metrics are `gpu_memory/device0/peak_bytes` and `gpu_memory/device0/reserved_bytes`. For
-the whole recording, they are `gpu_memory/device0/max_allocated_bytes` and `gpu_memory/device0/max_reserved_bytes`, and
-`gpu_memory/device0/complete_history`, which is 0 if peaks may have been higher: the recording began late, or lost its
-beginning. If a callback or a function makes a second recording, the names begin with `gpu_memory_run2`.
+the whole recording, they are `gpu_memory/device0/max_allocated_bytes`, `gpu_memory/device0/max_reserved_bytes` and
+`gpu_memory/device0/complete_history`. The last is 0 if the true peaks may be higher, because the recording started late
+or lost its oldest entries. If a callback or a function makes a second recording, the names start with
+`gpu_memory_run2`.
 """
 
 from __future__ import annotations
@@ -41,17 +42,17 @@ log = logging.getLogger("torch_memviz")
 def wandb(run: Any = None) -> Hook:
     """Log to Weights & Biases: a chart over the steps, the summary of the run, and the report as an artifact.
 
-    W&B counts a step of its own for each step that was recorded; the charts have `gpu_memory/step` as their x-axis.
+    W&B adds one of its own steps for each recorded step; the x-axis of the charts is `gpu_memory/step`.
 
     Args:
-        run: What `wandb.init` gives; by default the run that is active when the recording ends.
+        run: The run returned by `wandb.init`. Default: the run that is active when the recording ends.
     """
 
     def hook(recorder: Recorder) -> None:
         library = importlib.import_module("wandb")
         to = run if run is not None else library.run
         if to is None:
-            _say_nothing_is_logged("W&B", "wandb.init() begins a run")
+            _say_nothing_is_logged("W&B", "wandb.init() starts a run")
             return
         prefix, path = _prefix(recorder), _recording(recorder)
         to.define_metric(f"{prefix}/step")
@@ -91,7 +92,7 @@ def mlflow(run_id: str | None = None) -> Hook:
     """Log to MLflow: metrics over the steps, and the report as an artifact.
 
     Args:
-        run_id: The run; by default the one that is active when the recording ends, or else the last one that was: a
+        run_id: The run. Default: the run that is active when the recording ends, or else the last active run, since a
             trainer may have ended it already.
     """
 
@@ -100,7 +101,7 @@ def mlflow(run_id: str | None = None) -> Hook:
         active = library.active_run() or library.last_active_run()
         to = run_id if run_id is not None else active and active.info.run_id
         if to is None:
-            _say_nothing_is_logged("MLflow", "mlflow.start_run() begins a run")
+            _say_nothing_is_logged("MLflow", "mlflow.start_run() starts a run")
             return
         client, prefix, path = library.MlflowClient(), _prefix(recorder), _recording(recorder)
         for number, values in _steps(prefix, path):
@@ -115,17 +116,17 @@ def mlflow(run_id: str | None = None) -> Hook:
 
 
 def _prefix(recorder: Recorder) -> str:
-    """What names of metrics begin with."""
+    """Return the prefix of metric names."""
     return "gpu_memory" if recorder.number == 1 else f"gpu_memory_run{recorder.number}"
 
 
 def _recording(recorder: Recorder) -> Path:
-    """The recording that says most: the whole one, or that of the last request that failed."""
+    """Return the most complete recording: the full one, or that of the last failed request."""
     return recorder.recording or recorder.files[-1]
 
 
 def _steps(prefix: str, path: Path) -> Iterator[tuple[int, dict[str, int]]]:
-    """The steps in order, each with its metrics on all devices."""
+    """Yield the steps in order, each with its metrics on all devices."""
     found: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for step in of_steps(path):
         name = f"{prefix}/device{step.device}"
@@ -134,20 +135,20 @@ def _steps(prefix: str, path: Path) -> Iterator[tuple[int, dict[str, int]]]:
 
 
 def _maxima(prefix: str, path: Path) -> dict[str, int]:
-    """The metrics of the whole recording."""
+    """Return the metrics of the whole recording."""
     found = {}
     for device in peak(path, top=1).devices:
         name = f"{prefix}/device{device.device}"
         found[f"{name}/max_allocated_bytes"] = device.maxima.allocated_bytes
         found[f"{name}/max_reserved_bytes"] = device.maxima.reserved_bytes
-        # What is not known to be exact is marked.
+        # Marks values that may not be exact.
         found[f"{name}/complete_history"] = int(device.complete_history)
     return found
 
 
 @contextmanager
 def _report(path: Path) -> Iterator[Path]:
-    """The report as a page, for as long as it is read."""
+    """Write the report as a temporary HTML page."""
     with tempfile.TemporaryDirectory(prefix="memviz-") as folder:
         page = Path(folder) / f"{path.stem}.html"
         report(path).save(page)
@@ -155,6 +156,6 @@ def _report(path: Path) -> Iterator[Path]:
 
 
 def _say_nothing_is_logged(tracker: str, remedy: str) -> None:
-    # Of several ranks usually the first one alone has a run.
+    # With several ranks, usually only the first has a run.
     level = logging.DEBUG if rank() else logging.WARNING
     log.log(level, "nothing is logged to %s: expected an active run, found none; %s", tracker, remedy)

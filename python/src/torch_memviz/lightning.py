@@ -1,4 +1,4 @@
-"""A callback for the Trainer of Lightning."""
+"""A callback for Lightning's Trainer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ._recording.trainings import Trainings
 
 
 class RecordMemory(Callback):
-    """Records the first batches of a training, and every request that fails in the others.
+    """Records the first batches of a training run, and every failed request after them.
 
-    Recording begins before Lightning moves the model to the GPU. The options are those of `torch_memviz.record`, the
-    steps being batches. A second training with it is recorded as `memory_run2.pickle`.
+    Recording starts before Lightning moves the model to the GPU. The options are those of `torch_memviz.record`; each
+    batch is a step. A second training run with the same callback is recorded as `memory_run2.pickle`.
     """
 
     def __init__(
@@ -30,11 +30,11 @@ class RecordMemory(Callback):
 
     @property
     def recorder(self) -> Recorder:
-        """The recorder of the last training."""
+        """The recorder of the latest training run."""
         return self._trainings.recorder
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Begin with the training."""
+        """Start recording when training starts."""
         if stage == "fit" and not self._has_begun:
             self._has_begun = True
             self.recorder.start()
@@ -42,15 +42,15 @@ class RecordMemory(Callback):
             self._trainings.begin()
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Say that a batch begins."""
+        """Mark the start of a batch."""
         self.recorder.step()
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Say that it ends."""
+        """Mark the end of a batch."""
         self.recorder.end_step()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Stop recording: what was raised goes on."""
+        """Stop recording; the exception propagates."""
         self.recorder.stop(exception)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:

@@ -1,14 +1,14 @@
-"""Limits of GPU memory for tests of pytest, judged by `memviz check`.
+"""GPU memory limits for pytest tests, checked by `memviz check`.
 
 ::
 
     @pytest.mark.limit_gpu_memory("4 GiB")
     def test_training_step(): ...
 
-Without a GPU the test runs and its limits are not judged, which the summary says, unless it is rehearsed on one that is
-not there: `rehearse="h100-80gb"`. One whose memory cannot be judged fails, as one that uses too much does.
+Without a GPU, the test runs but its limits are not judged; the summary shows this. With `rehearse="h100-80gb"`, the
+test runs on a simulated GPU instead. A test fails if it uses too much memory or if its memory cannot be judged.
 
-pytest imports this module in every project: what it needs for a test that asks for it is imported then.
+pytest imports this module in every project, so everything else is imported only when a test needs it.
 """
 
 from __future__ import annotations
@@ -24,48 +24,48 @@ if TYPE_CHECKING:
 
 #: The markers, as `pytest --markers` shows them.
 MARKERS = (
-    'limit_gpu_memory(limit, metric="allocated", of="test"): fail when the test allocates (or reserves) more GPU '
-    'memory than "4 GiB"; of="process" counts what was in use before, too; rehearse="h100-80gb", here and below, runs '
-    "the test without a GPU, and rehearse=True on that of memviz.toml",
-    'limit_gpu_leaks(limit, runs=6, ignore=None): run the test several times, and fail when each leaks more than "1 '
-    'MiB"; what a stack with a frame that matches the regular expression ignore has allocated does not count',
-    'gpu_memory_baseline(tolerance="0%", of="test"): fail when the peak grows beyond that of the baseline beside the '
+    'limit_gpu_memory(limit, metric="allocated", of="test"): fail if the test allocates (or reserves) more GPU memory '
+    'than the limit, such as "4 GiB"; of="process" also counts memory in use before the test; rehearse="h100-80gb", '
+    "here and below, runs the test without a GPU, and rehearse=True uses the GPU named in memviz.toml",
+    "limit_gpu_leaks(limit, runs=6, ignore=None): run the test several times and fail if each run leaks more than the "
+    'limit, such as "1 MiB"; allocations whose stack has a frame matching the regular expression ignore do not count',
+    'gpu_memory_baseline(tolerance="0%", of="test"): fail if the peak exceeds that of the baseline file next to the '
     "test",
 )
 
 NAMES = tuple(marker.partition("(")[0] for marker in MARKERS)
 
-#: Whether a test of this process is, or was, measured.
+#: Whether any test of this process is or was measured.
 USED = pytest.StashKey[bool]()
 
-#: Options of the pytest that rehearses a test: the device, and the file for its reports.
+#: Options of the pytest process that rehearses a test: the device, and the file for its reports.
 REHEARSE, REPORTS = "--memviz-rehearse", "--memviz-reports"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
-    group = parser.getgroup("memviz", "limits of GPU memory")
-    group.addoption("--memviz", action="store_true", help="measure all tests, and show those with the highest peaks")
-    group.addoption("--memviz-dir", metavar="DIR", help="keep the recordings of all tests that are measured, in DIR")
-    message = "write what tests with gpu_memory_baseline need, instead of comparing it"
+    group = parser.getgroup("memviz", "GPU memory limits")
+    group.addoption("--memviz", action="store_true", help="measure all tests and show those with the highest peaks")
+    group.addoption("--memviz-dir", metavar="DIR", help="keep the recordings of all measured tests in DIR")
+    message = "write the baselines of tests with gpu_memory_baseline instead of comparing with them"
     group.addoption("--memviz-update-baselines", action="store_true", help=message)
     message = (
-        "rehearse all tests on this GPU, which is not there: `memviz rehearse --list` names those that are known; "
-        "memviz.toml stands for what its [rehearse] says"
+        "run all tests on this simulated GPU: `memviz rehearse --list` lists the known ones; memviz.toml uses its "
+        "[rehearse] section"
     )
     group.addoption(REHEARSE, metavar="GPU", help=message)
     group.addoption(REPORTS, help=argparse.SUPPRESS)
     parser.addini("memviz", "measure all tests, as --memviz does", type="bool", default=False)
-    parser.addini("memviz_dir", "keep the recordings of all tests that are measured, as --memviz-dir does")
+    parser.addini("memviz_dir", "keep the recordings of all measured tests in this folder, as --memviz-dir does")
     parser.addini("memviz_most", "number of tests that --memviz shows", default="10")
-    parser.addini("memviz_tolerance", "tolerance of gpu_memory_baseline where the marker has none", default="0%")
-    message = "the GPU that tests with limits are rehearsed on where there is none, or memviz.toml"
+    parser.addini("memviz_tolerance", "tolerance of gpu_memory_baseline if the marker has none", default="0%")
+    message = "the GPU to rehearse tests with limits on if the machine has none, or memviz.toml"
     parser.addini("memviz_rehearse", message)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Begin to rehearse before anything imports PyTorch."""
+    """Start the rehearsal before anything imports PyTorch."""
     gpu = getattr(early_config.known_args_namespace, "memviz_rehearse", None)
     if gpu:
         from ._rehearsal.gpus import RehearsalError
@@ -90,7 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def gpu_memory(request: pytest.FixtureRequest) -> Gauge:
-    """GPU memory of the test so far: `gpu_memory.peak`, in bytes. Without a GPU the test is skipped."""
+    """GPU memory of the test so far: `gpu_memory.peak`, in bytes. Without a GPU, the test is skipped."""
     from ._testing import running
     from ._testing.measurement import Gauge
 
@@ -102,7 +102,7 @@ def gpu_memory(request: pytest.FixtureRequest) -> Gauge:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
-    """Run a test that is rehearsed elsewhere."""
+    """Run a test that is rehearsed in another process."""
     if not _has_limits(item):
         return None
     from ._testing import running
@@ -112,7 +112,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Begin to record before the fixtures are made."""
+    """Start recording before the fixtures are set up."""
     if _has_limits(item) or _is_summed_up(item.config) or "gpu_memory" in getattr(item, "fixturenames", ()):
         from ._testing import running
 
@@ -122,7 +122,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Judge what a test that passes has used."""
+    """Check the memory use of a test that passed."""
     if USED not in item.config.stash:
         return (yield)
     from ._testing import running
@@ -135,7 +135,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     except BaseException as error:
         running.after_failure(item, measurement, error)
         raise
-    # What a test of unittest raises does not get here.
+    # Exceptions of unittest tests do not propagate to this point.
     if getattr(item, "_excinfo", None):
         running.after_failure(item, measurement, None)
     else:
@@ -145,7 +145,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """End the recording of a test that did not come to its call."""
+    """End the recording of a test that did not reach its call phase."""
     try:
         return (yield)
     finally:
@@ -156,8 +156,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Write the peaks of all tests, and how many limits were not judged: tests that pass look the same."""
-    # Workers of pytest-xdist have used it elsewhere.
+    """Write the peaks of all tests, and how many tests had limits that were not judged: these also show as passed."""
+    # With pytest-xdist, the workers did the measuring in other processes.
     if not any(name.startswith("gpu_") for report in _reports(terminalreporter) for name, _ in report.user_properties):
         return
     from ._testing import running
@@ -171,7 +171,7 @@ def _reports(reporter: Any) -> Generator[pytest.TestReport]:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove what was recorded and not kept."""
+    """Remove recordings that are not kept."""
     if USED in config.stash:
         from ._testing import running
 

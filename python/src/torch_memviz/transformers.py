@@ -1,4 +1,4 @@
-"""A callback for the Trainer of transformers."""
+"""A callback for the Trainer of Hugging Face Transformers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from ._recording.trainings import Trainings
 
 
 class RecordMemory(TrainerCallback):
-    """Records the first steps of a training, and every request that fails in the others.
+    """Records the first steps of a training run, and every failed request after them.
 
-    Make it before the model is moved to the GPU, which the Trainer does when it is made: recording begins here. The
-    options are those of `torch_memviz.record`. A second training with it is recorded as `memory_run2.pickle`.
+    Recording starts when you create this callback. Create it before the Trainer, whose constructor moves the model to
+    the GPU. The options are those of `torch_memviz.record`. A second training run with the same callback is recorded as
+    `memory_run2.pickle`.
     """
 
     def __init__(
@@ -25,19 +26,19 @@ class RecordMemory(TrainerCallback):
 
     @property
     def recorder(self) -> Recorder:
-        """The recorder of the last training."""
+        """The recorder of the latest training run."""
         return self._trainings.recorder
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Record a second training into a file of its own."""
+        """Record each further training run into a separate file."""
         self._trainings.begin()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Say that a step of the optimizer begins."""
+        """Mark the start of an optimizer step."""
         self.recorder.step()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Say that it ends."""
+        """Mark the end of an optimizer step."""
         self.recorder.end_step()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

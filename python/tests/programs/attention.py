@@ -1,4 +1,4 @@
-"""Attention in half precision, forward and backward: PyTorch chooses who computes it by the GPU."""
+"""Attention in half precision, forward and backward. PyTorch selects the backend by the GPU."""
 
 import torch
 

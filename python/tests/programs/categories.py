@@ -1,4 +1,4 @@
-"""Says what memory is for, and prints how much there is of each."""
+"""Sets categories of memory, and prints the bytes of each."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A training that is logged to each tracker of experiments that is named; prints what these have of it."""
+"""Logs a training run to each named experiment tracker, and prints what each tracker received."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def with_mlflow() -> dict[str, object]:
 
     mlflow.set_tracking_uri((FOLDER / "mlruns").as_uri())
     record(hooks.mlflow())
-    # Its run may have ended: the last one that was active counts.
+    # The run may have ended already: the last active run is used.
     with mlflow.start_run() as run:
         pass
     record(hooks.mlflow())
@@ -65,7 +65,7 @@ def with_wandb() -> dict[str, object]:
     record(hooks.wandb())
     summary = {name: value for name, value in run.summary._as_dict().items() if not name.startswith("_")}
     run.finish()
-    # Its service writes until it ends.
+    # Its service writes until it exits.
     wandb.teardown()
     return {"summary": summary}
 

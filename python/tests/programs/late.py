@@ -1,4 +1,4 @@
-"""Begins to record late, twice at the same time, for some steps, and ends without an end."""
+"""Starts recording late, twice at the same time, for some steps, and exits without stopping."""
 
 from model import build, train
 

@@ -1,4 +1,4 @@
-"""The Trainer of Lightning with the callback; prints what PyTorch counted."""
+"""Runs Lightning's Trainer with the callback, and prints PyTorch's counters."""
 
 import json
 import sys

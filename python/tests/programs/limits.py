@@ -1,4 +1,4 @@
-"""Tests with limits: run by pytest with the plugin."""
+"""Tests with limits, run by pytest with the plugin."""
 
 import unittest
 
@@ -72,7 +72,7 @@ def test_has_no_limit() -> None:
 
 @pytest.mark.limit_gpu_memory("1 GiB")
 def test_comes_after_others() -> None:
-    # What a fixture or a library keeps was recorded by the test before.
+    # Memory that a fixture or a library keeps was recorded by the previous test.
     assert kept
     torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
 

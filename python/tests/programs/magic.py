@@ -1,4 +1,4 @@
-"""A notebook that records cells, one of which runs out of memory."""
+"""Records notebook cells, one of which runs out of memory."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tests that are measured: run by pytest with the plugin."""
+"""Measured tests, run by pytest with the plugin."""
 
 import os
 

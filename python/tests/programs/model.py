@@ -1,4 +1,4 @@
-"""A model that is small and allocates like a large one."""
+"""A small model that allocates like a large one."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A cell of a notebook that begins to record, runs out of memory, and is run again: nobody has told the recorder."""
+"""A notebook cell that starts recording, runs out of memory and runs again, without notifying the recorder."""
 
 from pathlib import Path
 

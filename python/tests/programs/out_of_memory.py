@@ -1,4 +1,4 @@
-"""Runs out of memory inside a recorded block; the error must be PyTorch's own, from the line that asked."""
+"""Runs out of memory inside a recorded block. The error must be PyTorch's own, from the line of the request."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from model import build, train
 import torch_memviz
 
 if "broken" in sys.argv:
-    # A disk that is full, for instance.
+    # For example, a full disk.
     torch.cuda.memory._snapshot = lambda: (_ for _ in ()).throw(OSError("no space left"))
 
 try:
@@ -22,7 +22,7 @@ try:
             except torch.cuda.OutOfMemoryError:
                 pass
         if "caught" not in sys.argv:
-            kept = [torch.empty(1 << 28, dtype=torch.uint8, device="cuda") for _ in range(1000)]  # the line that asks
+            kept = [torch.empty(1 << 28, dtype=torch.uint8, device="cuda") for _ in range(1000)]  # the failing line
 except torch.cuda.OutOfMemoryError as error:
     assert "Tried to allocate 256.00 MiB" in str(error)
     assert error.__context__ is None

@@ -1,4 +1,4 @@
-"""One of several ranks: the first attempt of the job runs out of memory, the second one does not."""
+"""One of several ranks. The first attempt of the job runs out of memory, the second does not."""
 
 import os
 

@@ -1,6 +1,6 @@
-"""Some steps with a convolution, which read values of the device; with `forever`, a loop that waits for one.
+"""Runs steps with a convolution that read device values. With `forever`, a loop waits for a nonzero value.
 
-With `killed` it ends itself by a signal, and with `waits` it waits for one.
+With `killed`, it kills itself with a signal; with `waits`, it waits for a signal.
 """
 
 import os
@@ -31,7 +31,7 @@ if "killed" in sys.argv:
 if "waits" in sys.argv:
     print("ready", flush=True)
     time.sleep(600)
-# PyTorch compiles the kernel of this one when it is called.
+# PyTorch compiles the kernel of this function when it is called.
 torch.erfinv(output)
 print(output[output > 0].shape)
 print("peak", torch.cuda.memory_stats()["requested_bytes.all.peak"])

@@ -1,4 +1,4 @@
-"""Tests that are rehearsed: run by pytest with the plugin, on a machine without a GPU."""
+"""Rehearsed tests, run by pytest with the plugin on a machine without a GPU."""
 
 import pytest
 import torch

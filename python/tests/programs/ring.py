@@ -1,4 +1,4 @@
-"""Records more than a ring holds."""
+"""Records more entries than a ring buffer holds."""
 
 import torch
 

@@ -1,6 +1,6 @@
-"""Tests that have the same name in several classes and folders, and need different amounts of memory.
+"""Tests with the same name in several classes and folders, which need different amounts of memory.
 
-One of three exceeds its limit, which is clear from its name alone.
+One of three exceeds its limit. Its name shows which.
 """
 
 import pytest

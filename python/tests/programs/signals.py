@@ -1,4 +1,4 @@
-"""Gets the signal that asks for a recording twice, and one that ends it."""
+"""Receives the signal that requests a recording twice, and then a signal that terminates the program."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Asks for what values decide about: masks, `nonzero` and `where`."""
+"""Uses operators whose result size depends on values: masks, `nonzero` and `where`."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Ranks that `torch.multiprocessing.spawn` starts, and whose group is gone when the recording ends."""
+"""Ranks started by `torch.multiprocessing.spawn`. Their process group is gone when the recording ends."""
 
 import torch
 from torch import multiprocessing

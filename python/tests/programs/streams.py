@@ -1,4 +1,4 @@
-"""Memory that another stream uses when it is freed."""
+"""Frees memory that another stream is using."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What torchtitan trains its smallest model on: a tokenizer and a text, made here."""
+"""Creates the files to train torchtitan's smallest model: a tokenizer and a text."""
 
 import json
 from pathlib import Path

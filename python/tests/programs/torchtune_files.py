@@ -1,4 +1,4 @@
-"""What a recipe of torchtune trains: a small Llama, its tokenizer, a text and a configuration, made here."""
+"""Creates the files for a torchtune recipe: a small Llama, its tokenizer, a text and a configuration."""
 
 import base64
 import json
@@ -8,7 +8,7 @@ import torch
 from torchtune.models.llama3 import llama3
 
 SIZES = {"num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "embed_dim": 128, "max_seq_len": 256}
-# The tokenizer of Llama 3 has its special tokens behind 128000 others.
+# In Llama 3's tokenizer, the special tokens follow 128000 others.
 WORDS = 128_256
 
 Path("checkpoint").mkdir()
@@ -59,5 +59,5 @@ config = {
     "log_every_n_steps": 1,
     "log_peak_memory_stats": True,
 }
-# JSON is YAML.
+# JSON is valid YAML.
 Path("config.yaml").write_text(json.dumps(config))

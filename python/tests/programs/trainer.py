@@ -1,4 +1,4 @@
-"""The Trainer of transformers with the callback; prints what PyTorch counted."""
+"""Runs the Trainer of transformers with the callback, and prints PyTorch's counters."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ class Rows(torch.utils.data.Dataset):
         return 64
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        # The last batch is larger than any before it where memory is to run out.
+        # To run out of memory, the last batch is larger than all others.
         rows = torch.zeros(1 << 14 if "oom" in sys.argv and index >= 40 else 64, dtype=torch.long)
         return {"input_ids": rows, "labels": rows}
 

@@ -1,4 +1,4 @@
-"""Records a training from before its model is built, and prints what PyTorch counted."""
+"""Records a training run, starting before the model is built, and prints PyTorch's counters."""
 
 import json
 

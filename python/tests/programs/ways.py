@@ -1,4 +1,4 @@
-"""Records in every way that there is, and prints what came of it."""
+"""Records in every supported way, and prints the results."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Workers of a DataLoader are forked from a program that records, and get the signal that asks it for a recording."""
+"""Forks DataLoader workers while recording, and sends them the signal that requests a recording."""
 
 import os
 import signal

@@ -1,1 +1,1 @@
-"""Recordings of PyTorch's caching allocator, made by PyTorch itself."""
+"""Records PyTorch's caching allocator with PyTorch's own memory history."""

@@ -1,4 +1,4 @@
-"""What memory is for, said by the program instead of inferred from its recording."""
+"""Categories of memory that the program sets, so that memviz does not need to infer them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from . import release
 
-#: Categories that memviz knows, except those that say that nothing is known.
+#: Categories that memviz knows, except those for unknown memory.
 CATEGORIES = (
     "parameter",
     "buffer",
@@ -24,11 +24,11 @@ CATEGORIES = (
 
 
 def categories(model: Any, optimizer: Any = None) -> int:
-    """Say in the recording which memory holds parameters, buffers, gradients and optimizer states; give their number.
+    """Mark parameters, buffers, gradients and optimizer states in the recording, and return the number marked.
 
-    Call it while recording, when the states are there: after a step of the optimizer. Memory that the optimizer or
-    `zero_grad` makes anew later has to be named again. From PyTorch 2.15 on; earlier releases have no way to say it
-    afterwards, nothing happens, and memviz infers it.
+    Call it while recording, after an optimizer step, so that the states exist. If the optimizer or `zero_grad` later
+    allocates new memory, call it again. Requires PyTorch 2.15 or later. Earlier releases cannot annotate existing
+    memory: the call does nothing, and memviz infers the categories.
     """
     torch = release.torch()
     annotate = getattr(torch.cuda.memory, "_annotate_tensor", None)
@@ -36,11 +36,11 @@ def categories(model: Any, optimizer: Any = None) -> int:
         return 0
     seen: set[tuple[Any, int]] = set()
     for category, held in _owned(torch, model, optimizer):
-        # What is spread over devices has its part here.
+        # A tensor that is distributed over devices has its local part here.
         tensor = held.to_local() if hasattr(held, "to_local") else held
         if not tensor.is_cuda:
             continue
-        # Views and tied weights share what was allocated, which the first of them names. FSDP lets go of it at times.
+        # Views and tied weights share an allocation, which the first of them names. FSDP frees it temporarily.
         storage = (tensor.device, tensor.untyped_storage().data_ptr())
         if storage not in seen and storage[1] != 0:
             seen.add(storage)
@@ -49,7 +49,7 @@ def categories(model: Any, optimizer: Any = None) -> int:
 
 
 def _owned(torch: Any, model: Any, optimizer: Any) -> Iterator[tuple[str, Any]]:
-    """The tensors of a model and its optimizer, with what they are."""
+    """Yield the tensors of a model and its optimizer with their categories."""
     parameters = list(model.parameters())
     yield from (("parameter", parameter) for parameter in parameters)
     yield from (("buffer", buffer) for buffer in model.buffers())
@@ -60,12 +60,12 @@ def _owned(torch: Any, model: Any, optimizer: Any) -> Iterator[tuple[str, Any]]:
 
 @contextlib.contextmanager
 def category(name: str) -> Iterator[None]:
-    """Say in the recording what the memory is for that this thread allocates inside.
+    """Set the category of memory that this thread allocates inside the block.
 
-    From PyTorch 2.10 on; with earlier releases nothing happens, and memviz infers it.
+    Requires PyTorch 2.10 or later. With earlier releases it does nothing, and memviz infers the category.
 
     Raises:
-        ValueError: when memviz knows no such category.
+        ValueError: if memviz does not know the category.
     """
     if name not in CATEGORIES:
         raise ValueError(f"expected one of {', '.join(CATEGORIES)}, found {name!r}")

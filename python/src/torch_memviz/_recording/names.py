@@ -1,4 +1,4 @@
-"""Names of recordings: those of several ranks stay apart, and `memviz ranks` reads the rank from them."""
+"""Names of recordings. Each rank has its own file name, from which `memviz ranks` reads the rank."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-#: Variables that say which of several processes this is, with those that say how many there are.
+#: Environment variables with the rank of this process, and those with the number of processes.
 LAUNCHERS = (
     ("RANK", "WORLD_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
@@ -19,22 +19,22 @@ LAUNCHERS = (
 
 
 def rank() -> int | None:
-    """The rank of this process: as `torch.distributed` says, or else the launcher; None for a process on its own."""
+    """Return the rank of this process from `torch.distributed` or else from the launcher; None for a single process."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank())
     for variable, size in LAUNCHERS:
         number, count = os.environ.get(variable, ""), os.environ.get(size, "")
-        # torchrun gives a single process a rank, too; SLURM and MPI give one to what is not distributed at all.
+        # torchrun sets a rank even for a single process; SLURM and MPI also do for programs that are not distributed.
         if number.isdecimal() and (variable == "RANK" or (count.isdecimal() and int(count) > 1)):
             return int(number)
     return None
 
 
 def tell_of_groups(listener: Callable[[], None]) -> None:
-    """Have a listener called whenever `torch.distributed` has a group. At its end a program often has none any more."""
+    """Call a listener whenever `torch.distributed` sets the default group, which is often gone when a program ends."""
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
-    # What `init_process_group` ends with, wherever that was imported from.
+    # `init_process_group` calls it last, wherever that function was imported from.
     update = getattr(c10d, "_update_default_pg", None)
     if update is None or hasattr(update, "tells_memviz"):
         return
@@ -49,20 +49,20 @@ def tell_of_groups(listener: Callable[[], None]) -> None:
 
 
 def restarts() -> int:
-    """How often torchrun has started this job again."""
+    """Return how many times torchrun has restarted this job."""
     count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
     return int(count) if count.isdecimal() else 0
 
 
 def file_name(path: Path, event: str = "", number: int | None = None) -> Path:
-    """The name of a recording beside `path`: `run.pickle`, `run_rank3.pickle`, `run_rank3_oom_attempt1.pickle`.
+    """Name a recording based on `path`: `run.pickle`, `run_rank3.pickle`, `run_rank3_oom_attempt1.pickle`.
 
-    A job that torchrun started again leaves what it wrote before alone: `run_rank3_restart1.pickle`.
+    A job that torchrun restarted keeps its earlier files: `run_rank3_restart1.pickle`.
 
     Args:
-        path: What was asked for.
-        event: What the recording is of, where it is not the whole one.
-        number: The rank, where `rank` does not know it any more.
+        path: The requested path.
+        event: What the recording captures, if it is not the full recording.
+        number: The rank, if `rank` no longer knows it.
     """
     number, again = number if number is not None else rank(), restarts()
     parts = [path.stem, f"rank{number}" if number is not None else "", f"restart{again}" if again else "", event]
@@ -70,14 +70,16 @@ def file_name(path: Path, event: str = "", number: int | None = None) -> Path:
 
 
 def of_earlier_runs(path: Path) -> list[Path]:
-    """Files that an earlier run left, and that this one would write under the same names, or its next attempts.
+    """Return files of an earlier run that have the names of this recording or of its later attempts.
 
     Args:
-        path: The recording as `file_name` names it.
+        path: The recording, as named by `file_name`.
     """
     again = "" if restarts() else r"(_restart\d+)?"
     suffix = re.escape(path.suffix)
-    events = rf"({suffix}|_oom_attempt\d+({suffix}|\.html)|_signal_attempt\d+{suffix})"
+    # Each recording may have a file for `memviz ledger` next to it.
+    files = rf"({suffix}|\.device\.json)"
+    events = rf"({files}|_oom_attempt\d+({files}|\.html)|_signal_attempt\d+{files})"
     pattern = re.compile(re.escape(path.stem) + again + events)
     try:
         return [found for found in path.parent.iterdir() if pattern.fullmatch(found.name)]

@@ -1,4 +1,4 @@
-"""Requests that fail: PyTorch calls an observer from inside each, before Python lets anything go."""
+"""Failed requests: PyTorch calls an observer inside each of them, before Python frees anything."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable
 from types import ModuleType
 
-#: Gets the device and the bytes that were asked for.
+#: Called with the device and the requested bytes.
 Listener = Callable[[int, int], None]
 
 log = logging.getLogger("torch_memviz")
 
-#: PyTorch cannot let go of an observer, so there is one for all listeners.
+#: PyTorch cannot remove an observer, so all listeners share one.
 _listeners: list[Listener] = []
 _attached = False
 
@@ -21,12 +21,12 @@ def _observe(device: int, requested: int, total: int, free: int) -> None:
         try:
             listener(device, requested)
         except Exception:
-            # Raised on, it would take the place of the error that says that memory ran out.
+            # If it propagated, it would replace the out-of-memory error.
             log.exception("the failed request was not recorded")
 
 
 def listen(module: ModuleType, listener: Listener) -> None:
-    """Have a listener called for each request that fails."""
+    """Call a listener for each failed request."""
     global _attached
     if not _attached:
         module._C._cuda_attach_out_of_memory_observer(_observe)
@@ -35,6 +35,6 @@ def listen(module: ModuleType, listener: Listener) -> None:
 
 
 def forget(listener: Listener) -> None:
-    """Do not call a listener any more."""
+    """Stop calling a listener."""
     if listener in _listeners:
         _listeners.remove(listener)

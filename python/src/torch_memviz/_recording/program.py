@@ -1,4 +1,4 @@
-"""`python -m torch_memviz run train.py`: records a program without a change in it."""
+"""`python -m torch_memviz run train.py`: records an unmodified program."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .recorder import Recorder, record
 
 
 def main() -> int:
-    """Run a program in this process, and record it from where it first uses a GPU."""
+    """Run a program in this process, and record it from its first use of a GPU."""
     parser = argparse.ArgumentParser(
         prog="python -m torch_memviz run",
-        description="Record a program from where it first uses a GPU to its end, and every request that fails.",
+        description="Record a program from its first use of a GPU to its end, and every failed request.",
         epilog="Several ranks: torchrun --nproc-per-node=8 -m torch_memviz run train.py",
     )
     parser.add_argument("-o", "--output", default="memory.pickle", metavar="FILE", help="the recording")
-    parser.add_argument("--stacks", choices=("python", "all"), default="python", help="all has C++ frames as well")
-    parser.add_argument("--ring", default="2 GiB", metavar="SIZE", help="host memory for entries, the latest of them")
-    parser.add_argument("--on-signal", metavar="NAME", help="write what was recorded so far when it comes: SIGUSR1")
+    parser.add_argument("--stacks", choices=("python", "all"), default="python", help="all also records C++ frames")
+    parser.add_argument("--ring", default="2 GiB", metavar="SIZE", help="host memory for the latest entries")
+    parser.add_argument("--on-signal", metavar="NAME", help="write the recording so far on this signal: SIGUSR1")
     parser.add_argument("-m", "--module", action="store_true", help="PROGRAM is a module, as for python -m")
     parser.add_argument("program", metavar="PROGRAM", help="a script, or a module with -m")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="what it is called with")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of PROGRAM")
     asked = parser.parse_args(sys.argv[2:])
     try:
         recorder = record(asked.output, stacks=asked.stacks, ring=asked.ring, on_signal=asked.on_signal)
     except ValueError as wrong:
         parser.error(str(wrong))
-    # A program may change to another folder.
+    # The program may change its working directory.
     recorder.path = recorder.path.absolute()
     sys.meta_path.insert(0, WhenImported("torch", lambda torch: _record_when_used(torch, recorder)))
     sys.argv = [asked.program, *asked.arguments]
@@ -49,15 +49,15 @@ def main() -> int:
 def _end(recorder: Recorder, error: BaseException | None) -> None:
     recorder.stop(error)
     if not recorder.files:
-        print("memviz: nothing is recorded: the program has not used a GPU", file=sys.stderr)
+        print("memviz: nothing was recorded: the program did not use a GPU", file=sys.stderr)
 
 
 def _record_when_used(torch: ModuleType, recorder: Recorder) -> None:
-    """Begin where the program first uses a GPU: it may choose devices until then."""
+    """Start recording when the program first uses a GPU. Until then, it may select devices."""
     process = os.getpid()
 
     def begin() -> None:
-        # Workers that are forked are others.
+        # Do not record forked workers.
         if os.getpid() == process:
             recorder.start()
 

@@ -1,4 +1,4 @@
-"""`record`: what memory did while a block of code ran, as files that memviz reads."""
+"""`record`: records GPU memory while a block of code runs, as files that memviz reads."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from .._binary import MemvizError, run
 from . import observer, release, sizes
+from .ledger import Ledger
 from .names import file_name, of_earlier_runs, rank, tell_of_groups
 from .release import RecordingError
 from .signals import OnSignal, named
@@ -31,10 +32,10 @@ R = TypeVar("R")
 
 log = logging.getLogger("torch_memviz")
 
-#: Is called with a recorder when its recording has ended.
+#: Called with the recorder when its recording has ended.
 Hook = Callable[["Recorder"], object]
 
-#: Failed requests that are kept. A program that looks for the largest batch by trial makes hundreds of them.
+#: Maximum number of failed requests to keep. A program that finds the largest batch by trial has hundreds of them.
 MOST_FAILURES = 4
 
 
@@ -49,35 +50,40 @@ def record(
     on_signal: str | None = None,
     steps: tuple[int, int] | None = None,
     report: bool = True,
+    ledger: bool = True,
     hooks: Sequence[Hook] = (),
 ) -> Recorder:
-    """Record GPU memory while a block runs; at its end `path` holds what was recorded.
+    """Record GPU memory while a block runs, and write the recording to `path` at its end.
 
-    Enter it before the model is built: who made what is older is not known, and a warning says how much that is. Where
-    nothing can be recorded, because there is no GPU for instance, it says so and does nothing. Once it has begun it
-    never raises, so that neither a full disk nor a bug takes the place of what the block itself raises or returns.
+    Enter the block before the model is built. The code that allocated older memory is unknown; a warning shows how much
+    memory that is. If recording is not possible, for example without a GPU, it logs a warning and does nothing. After
+    recording has started, it never raises, so that a full disk or a bug does not replace the result or the exception of
+    the block itself.
 
-    Files are named after `path`, and after the rank where there are several: `run_rank3.pickle`. All are in
-    `Recorder.files`.
+    File names are based on `path`, and on the rank if there are several: `run_rank3.pickle`. `Recorder.files` lists all
+    files.
 
     Args:
-        path: The recording. What an earlier run left under its name, and of failed requests beside it, is removed when
-            recording begins.
-        stacks: `"all"` has C++ frames as well, for `--by operator`; writing the file then takes many times as long.
-        context: `"alloc"` leaves out who freed what, which makes recordings a little smaller.
-        max_entries: Keep this many entries, the latest; instead of `ring`.
-        ring: Keep as many entries as fit into this much of the host's memory. What is older is lost, and memviz says
-            so.
-        on_oom: Write `run_oom_attempt1.pickle` when a request fails, from inside the request; for the first four.
-        on_signal: Write `run_signal_attempt1.pickle` when this signal comes, `"SIGUSR1"` for instance.
-        steps: First and last step that `path` is to hold, as counted by `Recorder.step`; recording begins with the
-            first. After the last, what follows is recorded for `on_oom` alone.
-        report: Write a report beside each file of a request that failed, and say in one line what was recorded.
-        hooks: Called with the recorder when the recording has ended, unless nothing was recorded: see
+        path: The recording. When recording starts, files of an earlier run with this name are removed, including those
+            of its failed requests.
+        stacks: `"all"` also records C++ frames, for `--by operator`. Writing the file then takes many times longer.
+        context: `"alloc"` omits the stacks of frees, which makes recordings slightly smaller.
+        max_entries: Keep this many of the latest entries, instead of limiting them with `ring`.
+        ring: Keep as many of the latest entries as fit into this much host memory. Older entries are lost, and memviz
+            reports that.
+        on_oom: When a request fails, write `run_oom_attempt1.pickle` from inside the request. Only the first four
+            failed requests are written.
+        on_signal: Write `run_signal_attempt1.pickle` when this signal arrives, for example `"SIGUSR1"`.
+        steps: First and last step to write to `path`, as counted by `Recorder.step`. Recording starts with the first
+            step. After the last step, recording continues only for `on_oom`.
+        report: Write a report next to the file of each failed request, and print a one-line summary of the recording.
+        ledger: Write `run.device.json` next to each recording, for `memviz ledger`: the memory of the whole device,
+            including memory outside of PyTorch's allocator, and the processes that use it.
+        hooks: Called with the recorder when the recording has ended, unless nothing was recorded. See
             `torch_memviz.hooks`.
 
     Raises:
-        ValueError: when an argument is none of these.
+        ValueError: if an argument has an invalid value.
     """
     if stacks not in ("python", "all"):
         raise ValueError(f"expected stacks of python or all, found {stacks!r}")
@@ -88,25 +94,27 @@ def record(
     entries = max_entries if max_entries is not None else sizes.ring(ring, stacks)
     options = {"context": context, "stacks": stacks, "max_entries": entries}
     number = named(on_signal) if on_signal is not None else None
-    return Recorder(Path(path), options, on_oom=on_oom, on_signal=number, steps=steps, report=report, hooks=hooks)
+    return Recorder(
+        Path(path), options, on_oom=on_oom, on_signal=number, steps=steps, report=report, ledger=ledger, hooks=hooks
+    )
 
 
-#: All there are, for processes that are forked.
+#: All recorders, so that forked processes can detach them.
 _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 
-#: Those that have begun, or wait for their first step, and did not end yet; the latest is the last.
+#: Recorders that are running or wait for their first step; the latest is last.
 _running: list[Recorder] = []
 
 
 def current() -> Recorder | None:
-    """Give the recorder that runs, the latest of several; None where none does."""
+    """Return the running recorder (the latest if there are several), or None if there is none."""
     return _running[-1] if _running else None
 
 
 def stop() -> list[Path]:
-    """End the recording that runs, whoever has begun it; give its files.
+    """Stop the running recording, wherever it was started, and return its files.
 
-    After an error in a notebook, for instance, which has ended a training whose callback was not told.
+    Call it, for example, after an error in a notebook has ended a training run without notifying its callback.
     """
     recorder = current()
     if recorder is None:
@@ -129,14 +137,21 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_all)
 
 
+def _occasion(event: str) -> str:
+    """Return why a recording is written, as named by `memviz ledger`."""
+    if event.startswith("oom_attempt"):
+        return "oom"
+    return "dump" if event else "end"
+
+
 class Step:
-    """A step that has begun. It ends where the next one begins, or its block does."""
+    """A step that has started. It ends when the next step starts or its block ends."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
     def __enter__(self) -> None:
-        """Do nothing: the step has begun already."""
+        """Do nothing: the step has already started."""
 
     def __exit__(self, *_: object) -> None:
         """End the step."""
@@ -144,7 +159,7 @@ class Step:
 
 
 class Recorder:
-    """What `record` gives. Use it as a block, or call `start` and `stop`."""
+    """Returned by `record`. Use it as a context manager, or call `start` and `stop`."""
 
     def __init__(
         self,
@@ -155,42 +170,45 @@ class Recorder:
         on_signal: Signals | None,
         steps: tuple[int, int] | None,
         report: bool,
+        ledger: bool = True,
         hooks: Sequence[Hook] = (),
     ) -> None:
         self.path = path
-        #: Recordings that were written.
+        #: All recordings written so far.
         self.files: list[Path] = []
-        #: The one of them that holds all until the end; None where there is no such file, or not yet.
+        #: The full recording among them; None if it does not exist, or not yet.
         self.recording: Path | None = None
-        #: Whether the last file has no entries because nothing was allocated or freed, and not because it lost them.
+        #: Whether the last file has no entries because nothing was allocated or freed, not because entries were lost.
         self.is_idle = False
-        #: Number of steps that have begun.
+        #: Number of steps that have started.
         self.steps_begun = 0
-        #: Requests that failed, those included that no file was written for.
+        #: Number of failed requests, including those without a file.
         self.failures = 0
         self._options, self._window, self._report, self._hooks = options, steps, report, tuple(hooks)
         self._on_oom, self._on_signal = on_oom, on_signal
+        self._wants_ledger = ledger
+        self._ledger: Ledger | None = None
         self._torch: Any = None
         self._is_recording = False
         self._is_written = False
-        #: Requests served before recording began, by device.
+        #: Requests served before recording started, by device.
         self._before: list[int] = []
-        #: Called whenever a recording was written.
+        #: Called after each recording is written.
         self.on_dump: Callable[[], None] | None = None
         self._signals = 0
         self._signal: OnSignal | None = None
         self._range: Any = None
-        #: Requests fail on any thread, and a signal may come while one is recorded.
+        #: Requests can fail on any thread, and a signal can arrive while one is being recorded.
         self._lock = threading.RLock()
-        #: Whether the end of a block ends it.
+        #: Whether it was started as a context manager.
         self._is_block = False
-        #: How many recordings one callback or function has made, with this one.
+        #: Number of this recording among those of one callback or function, from 1.
         self.number = 1
-        #: As far as it was known last: a group may be gone when something is written.
+        #: The last known rank: the process group may be gone when something is written.
         self._rank: int | None = None
-        #: Names under which nothing of an earlier run is left.
+        #: Names whose files of earlier runs have been removed.
         self._cleared: set[Path] = set()
-        #: A process that is forked is another one.
+        #: Used to detect forked processes.
         self._process = os.getpid()
         _recorders.add(self)
 
@@ -200,10 +218,10 @@ class Recorder:
         return self._is_recording
 
     def start(self) -> Recorder:
-        """Begin; with `steps` that begin later, get ready to.
+        """Start recording, or wait for the first step if `steps` starts later.
 
         Raises:
-            RecordingError: when PyTorch is missing or too old, or somebody else is recording.
+            RecordingError: if PyTorch is missing or too old, or another recording is running.
         """
         self._torch, self._process = release.torch(), os.getpid()
         reason = release.why_not(self._torch)
@@ -216,25 +234,25 @@ class Recorder:
             try:
                 self._begin()
             except BaseException:
-                # What has not begun must not end: it would end what somebody else records.
+                # A recording that did not start must not be stopped: that would stop another recording.
                 self._torch = None
                 raise
         tell_of_groups(_note_ranks)
         self._forget_earlier_runs(self._name())
         if self._on_signal is not None:
             self._signal = OnSignal(self._on_signal, self._dump_for_signal)
-        # A trainer may end without telling its callbacks.
+        # A trainer may end without notifying its callbacks.
         atexit.register(self.stop)
         _running.append(self)
         return self
 
     def __enter__(self) -> Recorder:
-        """Begin."""
+        """Start recording."""
         self._is_block = True
         return self.start()
 
     def again(self) -> Recorder:
-        """Give a recorder like this one for what comes after it: that of `run.pickle` has one of `run_run2.pickle`."""
+        """Return a recorder with the same options for the next recording: `run_run2.pickle` follows `run.pickle`."""
         number = self.number + 1
         stem = self.path.stem.removesuffix(f"_run{self.number}")
         path = self.path.with_name(f"{stem}_run{number}{self.path.suffix}")
@@ -245,19 +263,20 @@ class Recorder:
             on_signal=self._on_signal,
             steps=self._window,
             report=self._report,
+            ledger=self._wants_ledger,
             hooks=self._hooks,
         )
         recorder.number = number
         return recorder
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """End, and let what was raised go on."""
+        """Stop recording. An exception propagates."""
         self.stop(error)
 
     def step(self) -> Step:
-        """Say that a step begins: `with recorder.step():` around it, or a call of its own where it begins.
+        """Mark the start of a step: use `with recorder.step():` around the step, or call it where the step starts.
 
-        It is an annotation `step_N` in recordings of PyTorch 2.6 and later, which `--each step` and `leaks` read.
+        With PyTorch 2.6 or later, it adds an annotation `step_N` to the recording, which `--each step` and `leaks` use.
         """
         self.end_step()
         number = self.steps_begun
@@ -270,21 +289,22 @@ class Recorder:
         return Step(self)
 
     def end_step(self) -> None:
-        """Say that a step ends where nothing else does."""
+        """Mark the end of a step. Not needed if the step is a block or another step follows."""
         if self._range is None:
             return
         self._range.__exit__(None, None, None)
         self._range = None
+        self._ask_ledger(Ledger.note)
         if self._window is not None and self.steps_begun > self._window[1] and not self._is_written:
             self._dump_at_the_end()
             if not self._on_oom:
                 self._end()
 
     def dump(self, event: str = "") -> Path | None:
-        """Write what was recorded so far, and go on; give the file, or None where nothing was written.
+        """Write the recording so far and continue. Returns the file, or None if nothing was written.
 
         Args:
-            event: Becomes part of the name: `"warm_up"` makes `run_warm_up.pickle`.
+            event: Part of the file name: `"warm_up"` writes `run_warm_up.pickle`.
         """
         with self._lock:
             if not self._is_recording or os.getpid() != self._process:
@@ -292,7 +312,9 @@ class Recorder:
             try:
                 path = self._name(event)
                 self._forget_earlier_runs(self._name())
+                self._ask_ledger(lambda ledger: ledger.take(_occasion(event)))
                 self.is_idle = release.dump(self._torch, path, self._before)
+                self._ask_ledger(lambda ledger: ledger.write(path))
             except Exception:
                 log.exception("the recording was not written")
                 return None
@@ -303,33 +325,33 @@ class Recorder:
             return path
 
     def snapshot(self) -> dict[str, Any]:
-        """Give what was recorded so far, for any function of this package, and go on.
+        """Return the recording so far, for any function of this package, and continue recording.
 
         Raises:
-            RecordingError: when nothing is being recorded.
+            RecordingError: if nothing is being recorded.
         """
         with self._lock:
             if not self._is_recording:
-                raise RecordingError("expected a recording that runs, found one that did not begin, or has ended")
+                raise RecordingError("expected a running recording, found one that has not started or has ended")
             return release.snapshot(self._torch, self._before)
 
     @property
     def steps(self) -> list[StepPeak]:
-        """The peak of each step that is recorded, from PyTorch 2.6 on: `recorder.steps[-1].peak`.
+        """The peak of each recorded step: `recorder.steps[-1].peak`. Requires PyTorch 2.6 or later.
 
-        memviz works it out when it is asked for: while recording, from a snapshot that is taken for it.
+        memviz computes it on each access. While recording, each access takes a snapshot.
 
         Raises:
-            MemvizError: when there is no such recording.
+            MemvizError: if there is no recording, or it has no steps.
         """
         from .steps import of_steps
 
         return of_steps(self.snapshot() if self._is_recording else self.recording)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Record a function when it is called: `@torch_memviz.record("run.pickle")`.
+        """Record each call of a function: `@torch_memviz.record("run.pickle")`.
 
-        The first call is `run.pickle`, the second one `run_run2.pickle`.
+        The first call writes `run.pickle`, the second `run_run2.pickle`.
         """
         following: list[Recorder] = [self]
 
@@ -343,13 +365,13 @@ class Recorder:
         return recorded
 
     def note_rank(self) -> None:
-        """Remember which of several processes this is, where that is known now."""
+        """Store the rank of this process if it is currently known."""
         known = rank()
         if known is not None:
             self._rank = known
 
     def stop(self, error: BaseException | None = None) -> None:
-        """End: write the recording, unless `error` is that memory ran out, which was written when it did."""
+        """Stop and write the recording, unless `error` is an out-of-memory error that was already written."""
         atexit.unregister(self.stop)
         if self._torch is None:
             return
@@ -368,14 +390,14 @@ class Recorder:
         self._call_hooks()
 
     def _take_over(self) -> None:
-        """End what an earlier run of the same cell has begun, and an error kept from ending."""
+        """Stop a recording that an earlier run of the same notebook cell left running after an error."""
         for other in list(_running):
             if not other._is_block and other.path.absolute() == self.path.absolute():
-                log.warning("%s: a recording still ran, and begins again", other.path)
+                log.warning("%s: a recording was still running; starting it again", other.path)
                 other._abandon()
 
     def _abandon(self) -> None:
-        """End without a file."""
+        """Stop without writing a file."""
         atexit.unregister(self.stop)
         self.end_step()
         self._end()
@@ -393,20 +415,36 @@ class Recorder:
             others = (other for other in _running if other.is_recording)
             found, end = next(
                 ((f"the recording of {other.path}", "torch_memviz.stop()") for other in others),
-                ("one of PyTorch itself", "torch.cuda.memory._record_memory_history(None)"),
+                ("one started through PyTorch itself", "torch.cuda.memory._record_memory_history(None)"),
             )
-            raise RecordingError(f"expected nobody else to record memory, found {found}, which {end} ends")
+            raise RecordingError(f"expected no other running recording, found {found}; {end} stops it")
         for device, count in release.older(self._torch):
-            message = "device %d: %s are older than the recording, which will not know who made them"
+            message = "device %d: %s were allocated before the recording started; their stacks are unknown"
             log.warning(message, device, sizes.shown(count))
         release.start(self._torch, **self._options)
+        self._begin_ledger()
         self._before = release.requests(self._torch)
         self._is_recording = True
         if self._on_oom:
             observer.listen(self._torch, self._dump_for_failure)
 
+    def _begin_ledger(self) -> None:
+        try:
+            self._ledger = Ledger(self._torch) if self._wants_ledger else None
+        except Exception:
+            log.exception("what the device holds is not recorded")
+
+    def _ask_ledger(self, ask: Callable[[Ledger], None]) -> None:
+        """Call the ledger if there is one. Its errors must not stop the recording."""
+        try:
+            if self._ledger is not None:
+                ask(self._ledger)
+        except Exception:
+            self._ledger = None
+            log.exception("what the device holds is not recorded")
+
     def _begin_late(self) -> None:
-        """Begin where nobody expects an error."""
+        """Start where the caller does not expect an exception."""
         try:
             self._begin()
         except Exception:
@@ -423,7 +461,7 @@ class Recorder:
             log.exception("recording did not stop")
 
     def _is_known(self, error: BaseException | None) -> bool:
-        """Whether an error is that memory ran out, with a file that tells of it."""
+        """Whether an error is an out-of-memory error that was recorded."""
         return self.failures > 0 and isinstance(error, self._torch.cuda.OutOfMemoryError)
 
     def _dump_at_the_end(self) -> None:
@@ -435,7 +473,7 @@ class Recorder:
         return file_name(self.path, event, self._rank)
 
     def _forget_earlier_runs(self, name: Path) -> None:
-        """Remove what an earlier run left under a name of this one: nobody could tell whose it is."""
+        """Remove files of an earlier run that have this run's names: they would be mistaken for this run's files."""
         if name in self._cleared:
             return
         self._cleared.add(name)
@@ -443,7 +481,7 @@ class Recorder:
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
-                log.warning("%s is of an earlier run, and cannot be removed: %s", path, error)
+                log.warning("%s is left from an earlier run and cannot be removed: %s", path, error)
 
     def _dump_for_failure(self, device: int, requested: int) -> None:
         with self._lock:
@@ -453,10 +491,10 @@ class Recorder:
             return
         path = self.dump(f"oom_attempt{number}")
         if path is not None:
-            log.warning("device %d: no memory for %s; %s says why", device, sizes.shown(requested), path)
+            log.warning("device %d: no memory for %s; %s shows why", device, sizes.shown(requested), path)
 
     def leave(self) -> None:
-        """Have nothing to do with what the parent of this process records: the files and the GPU are its."""
+        """Detach from the parent's recording in a forked process: the files and the GPU belong to the parent."""
         self._lock = threading.RLock()
         self._torch, self._range, self._is_recording, self._report = None, None, False, False
         atexit.unregister(self.stop)
@@ -470,7 +508,7 @@ class Recorder:
         self.dump(f"signal_attempt{self._signals}")
 
     def _say_what_was_recorded(self) -> None:
-        """Say in one line what the peak was, where, and what to type."""
+        """Print one line with the peak, the code that holds most of it, and the command to run next."""
         if not self.files or self._rank:
             return
         from .summary import summary
@@ -496,10 +534,10 @@ class Recorder:
                         "--force",
                         "--quiet",
                         f"--output={path.with_suffix('.html')}",
-                        # A file is no option, whatever it is called.
+                        # So that a file name is never parsed as an option.
                         "--",
                         str(path),
                     ]
                 )
             except (MemvizError, OSError) as error:
-                log.warning("no report beside %s: %s", path, error)
+                log.warning("no report written for %s: %s", path, error)

@@ -1,4 +1,4 @@
-"""What the PyTorch that is there can record, from 2.1 on."""
+"""Recording with the installed PyTorch, 2.1 or later."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ OLDEST = (2, 1)
 #: The key of a snapshot that says whether entries were lost.
 OVERFLOWED = "trace_alloc_overflowed"
 
-#: From here on, ranges of `record_function` are part of a recording.
+#: The first release whose recordings contain the ranges of `record_function`.
 ANNOTATIONS = (2, 6)
 
 
 class RecordingError(Exception):
-    """Nothing can be recorded as it was asked for."""
+    """The requested recording is not possible."""
 
 
-# It is shown by the name that it is caught by.
+# Tracebacks show the public name.
 RecordingError.__module__ = "torch_memviz"
 
 
 def torch() -> ModuleType:
-    """PyTorch, imported when something is recorded and not before.
+    """Import PyTorch, which happens only when something is recorded.
 
     Raises:
-        RecordingError: when it is missing or too old.
+        RecordingError: if PyTorch is missing or too old.
     """
     try:
         module = importlib.import_module("torch")
@@ -49,59 +49,59 @@ def torch() -> ModuleType:
 
 
 def version(module: ModuleType) -> tuple[int, int]:
-    """The release, without what follows its second number."""
+    """Return the major and minor version."""
     found = re.match(r"(\d+)\.(\d+)", str(module.__version__))
     return (int(found.group(1)), int(found.group(2))) if found else (0, 0)
 
 
 def why_not(module: ModuleType) -> str | None:
-    """Why nothing would be recorded here; None where something is."""
+    """Return why recording is not possible here, or None if it is."""
     if not module.cuda.is_available():
         return "there is no CUDA device"
     if module.cuda.memory.get_allocator_backend() != "native":
-        return "the allocator is not PyTorch's own, which alone records"
+        return "only PyTorch's native allocator can be recorded, found another one"
     return None
 
 
 def is_recording(module: ModuleType) -> bool:
-    """Whether somebody records already."""
-    # Asked before there is an allocator, PyTorch crashes.
+    """Whether PyTorch is recording already."""
+    # PyTorch crashes if this is called before the allocator exists.
     return bool(module.cuda.is_initialized() and module._C._cuda_isHistoryEnabled())
 
 
 def start(module: ModuleType, **options: Any) -> None:
-    """Begin recording, forgetting what was recorded before."""
+    """Start recording, and discard what was recorded before."""
     memory = module.cuda.memory
     known = inspect.signature(getattr(memory, "_record_memory_history_impl", memory._record_memory_history)).parameters
     if "clear_history" in known:
         options["clear_history"] = True
-    # Before its first use there is no allocator that could be told.
+    # The allocator exists only once CUDA is initialized.
     module.cuda.init()
     memory._record_memory_history(enabled="all", **options)
 
 
 def stop(module: ModuleType) -> None:
-    """Stop recording, and forget what was recorded."""
+    """Stop recording, and discard what was recorded."""
     module.cuda.memory._record_memory_history(enabled=None)
 
 
 def requests(module: ModuleType) -> list[int]:
-    """How many requests the allocator of each device has served, recorded or not."""
+    """Return how many requests the allocator of each device has served, recorded or not."""
     devices = range(module.cuda.device_count())
     return [module.cuda.memory_stats(device).get("allocation.all.allocated", 0) for device in devices]
 
 
 def lost(kept: Sequence[int], least: Sequence[int], most: Sequence[int]) -> bool | None:
-    """Whether entries are missing that were recorded; None where it cannot be told.
+    """Whether recorded entries were lost; None if this is unknown.
 
-    A ring buffer drops them, and so does a program that records by itself. The file does not say: blocks that are older
-    than what it holds look the same where they were made while something else recorded, and that is no loss.
+    A full ring buffer drops entries, and so does a program that starts a recording itself. The file does not show it:
+    blocks older than its entries look the same if they were allocated during an earlier recording, which is no loss.
 
     Args:
-        kept: Requests that the recording has, by device.
-        least: Requests that were served before it was taken.
-        most: Requests that were served until then, other threads having gone on. Who resets the statistics makes both
-            too low.
+        kept: Requests in the recording, by device.
+        least: Requests served before the snapshot was taken.
+        most: Requests served until after the snapshot, since other threads may continue. If the program resets the
+            statistics, both are too low.
     """
     if any(held < count for held, count in zip(kept, least, strict=False)):
         return True
@@ -109,11 +109,11 @@ def lost(kept: Sequence[int], least: Sequence[int], most: Sequence[int]) -> bool
 
 
 def snapshot(module: ModuleType, before: list[int]) -> dict[str, Any]:
-    """Take a snapshot, which says whether entries were lost where that is known.
+    """Take a snapshot, and add whether entries were lost if that is known.
 
     Args:
         module: PyTorch.
-        before: What `requests` gave when recording began.
+        before: What `requests` returned when recording started.
     """
 
     def served() -> list[int]:
@@ -124,20 +124,20 @@ def snapshot(module: ModuleType, before: list[int]) -> dict[str, Any]:
     kept = [sum(entry["action"] == "alloc" for entry in trace) for trace in taken["device_traces"]]
     is_lost = lost(kept, least, served())
     if is_lost is not None:
-        # As PyTorch's own viewer calls it.
+        # The key that PyTorch's own viewer uses.
         taken[OVERFLOWED] = is_lost
     return taken
 
 
 def dump(module: ModuleType, path: Path, before: list[int]) -> bool:
-    """Write what was recorded; give whether it is known that nothing was allocated or freed.
+    """Write the recording, and return whether it is certain that nothing was allocated or freed.
 
-    A file of this name is replaced when the new one is complete, and not before.
+    An existing file is replaced only when the new one is complete.
 
     Args:
         module: PyTorch.
         path: The file.
-        before: What `requests` gave when recording began.
+        before: What `requests` returned when recording started.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     taken = snapshot(module, before)
@@ -148,19 +148,19 @@ def dump(module: ModuleType, path: Path, before: list[int]) -> bool:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Give a file that takes the place of `path` when all is written, and is gone when that fails.
+    """Open a temporary file that replaces `path` on success and is removed on failure.
 
-    Nobody can foresee its name, and it is new: a link that somebody put there leads nowhere.
+    Its name is unpredictable, and the file must not exist yet, so a link planted there has no effect.
     """
     partial = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.partial")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    # As `open` makes files: what the umask leaves of it.
+    # The mode that `open` uses; the umask applies.
     descriptor = os.open(partial, flags, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
-            # The name must not get to the disk before what it is the name of.
+            # The contents must reach the disk before the new name does.
             os.fsync(file.fileno())
         partial.replace(path)
     finally:
@@ -168,7 +168,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def older(module: ModuleType) -> list[tuple[int, int]]:
-    """Devices with what is allocated on them before anything is recorded."""
+    """Return devices with memory allocated before recording started, and the bytes."""
     if not module.cuda.is_initialized():
         return []
     devices = [(device, int(module.cuda.memory_allocated(device))) for device in range(module.cuda.device_count())]

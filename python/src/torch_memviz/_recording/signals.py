@@ -1,4 +1,4 @@
-"""A signal that asks for what was recorded so far."""
+"""Writes the recording so far when a signal arrives."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 
 log = logging.getLogger("torch_memviz")
 
-#: Signals that are there for programs to use; others go on to do what they do without us.
+#: Signals reserved for programs. All others also have their usual effect.
 FREE = ("SIGUSR1", "SIGUSR2")
 
 
 def named(name: str) -> signal.Signals:
-    """Give the signal of this name.
+    """Return the signal with this name.
 
     Raises:
-        ValueError: when there is no such signal on this system.
+        ValueError: if this system does not have the signal.
     """
     number = getattr(signal, name, None)
     if not isinstance(number, signal.Signals):
@@ -29,10 +29,10 @@ def named(name: str) -> signal.Signals:
 
 
 class OnSignal:
-    """Calls a function when a signal comes, until it is closed."""
+    """Calls a function when a signal arrives, until it is closed."""
 
     def __init__(self, number: signal.Signals, action: Callable[[], None]) -> None:
-        """Take the signal over."""
+        """Install the handler."""
         self.number, self.action = number, action
         self.before: Any = None
         self.is_open = threading.current_thread() is threading.main_thread()
@@ -42,7 +42,7 @@ class OnSignal:
             log.warning("%s does nothing: only the main thread can listen to signals", number.name)
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Do what was asked for, and then what the signal did before."""
+        """Call the function, and then the previous handler."""
         self.action()
         if callable(self.before):
             self.before(number, frame)
@@ -51,16 +51,16 @@ class OnSignal:
             os.kill(os.getpid(), number)
 
     def leave(self) -> None:
-        """Do nothing in a process that was forked, a worker of a DataLoader for instance.
+        """Remove the handler in a forked process, such as a DataLoader worker.
 
-        Whoever asks a job for a recording signals all of its processes; the signal must not end this one.
+        The signal is often sent to all processes of a job. It must not terminate this process.
         """
         if self.is_open and self.before == signal.SIG_DFL and self.number.name in FREE:
             self.before = signal.SIG_IGN
         self.close()
 
     def close(self) -> None:
-        """Give the signal back."""
+        """Restore the previous handler."""
         if self.is_open:
             signal.signal(self.number, self.before if self.before is not None else signal.SIG_DFL)
             self.is_open = False

@@ -1,4 +1,4 @@
-"""Sizes as people write them, and how many entries fit into one."""
+"""Parses and formats sizes, and converts the size of a ring buffer to a number of entries."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ UNITS = {
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
 }
 
-#: Bytes of host memory for an entry with its stacks, on the safe side: 420 were measured, 20 more for each Python frame
-#: of the stack, and 8 to 16 for each C++ frame.
+#: Conservative estimate of the host memory for an entry with its stacks, in bytes. Measured: 420, plus 20 for each
+#: Python frame of the stack and 8 to 16 for each C++ frame.
 ENTRY_BYTES = {"python": 2048, "all": 4096}
 
 
 def size(value: str | int) -> int:
-    """Give a size in bytes: `"512 MiB"`, `"1.5GiB"`, powers of 1000 as `"2 GB"`, or a number of bytes.
+    """Convert a size to bytes: `"512 MiB"`, `"1.5GiB"`, `"2 GB"` (powers of 1000), or a number of bytes.
 
     Raises:
-        ValueError: when it is none.
+        ValueError: if it is not a size.
     """
     if isinstance(value, int):
         return value
@@ -31,10 +31,10 @@ def size(value: str | int) -> int:
 
 
 def ring(value: str | int, stacks: str) -> int:
-    """Give the number of entries that a ring of this size keeps.
+    """Return the number of entries that a ring buffer of this size keeps.
 
     Raises:
-        ValueError: when it would not keep a thousand, which no question can be answered from.
+        ValueError: if it would keep fewer than 1000 entries, which is too few to analyze.
     """
     entries = size(value) // ENTRY_BYTES[stacks]
     if entries < 1000:
@@ -43,6 +43,6 @@ def ring(value: str | int, stacks: str) -> int:
 
 
 def shown(count: int) -> str:
-    """A number of bytes, as PyTorch prints it."""
+    """Format a number of bytes as PyTorch does."""
     power = max(0, min((count.bit_length() - 1) // 10, 4))
     return f"{count / 1024**power:.2f} {'KMGT'[power - 1]}iB" if power else f"{count} bytes"

@@ -1,4 +1,4 @@
-"""What the allocator of this process holds now, and what was recorded of it."""
+"""Takes a snapshot of this process, with the history that was recorded."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .release import RecordingError
 
 
 def snapshot() -> dict[str, Any]:
-    """Give a snapshot of this process, for any function of this package: `peak(snapshot())`.
+    """Return a snapshot of this process, for any function of this package: `peak(snapshot())`.
 
-    Without a recording that runs it has what is allocated now, and no history.
+    If nothing is being recorded, it contains only the current allocations and no history.
 
     Raises:
-        RecordingError: when there is no GPU, or PyTorch is missing or too old.
+        RecordingError: if there is no GPU, or PyTorch is missing or too old.
     """
     torch = release.torch()
     reason = release.why_not(torch)

@@ -1,4 +1,4 @@
-"""The peaks of steps, as memviz finds them in a recording."""
+"""The peaks of steps in a recording, computed by memviz."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .._commands import peak
 from .._errors import MemvizError
 from .._source import Input
 
-#: The annotations that `Recorder.step` makes.
+#: The annotations that `Recorder.step` adds.
 STEPS = r"annotation:^step_\d+$"
 
 
@@ -17,25 +17,25 @@ STEPS = r"annotation:^step_\d+$"
 class StepPeak:
     """The peak of a step on a device."""
 
-    #: As `Recorder.step` counts, from 0.
+    #: Number of the step, counted by `Recorder.step` from 0.
     number: int
     device: int
-    #: Bytes that were allocated at most.
+    #: Peak allocated bytes.
     peak: int
-    #: Bytes that were reserved then.
+    #: Reserved bytes at that time.
     reserved: int
-    #: The line that holds most then; empty where nothing is known.
+    #: The line that holds the most memory at that time; empty if unknown.
     largest: str
 
 
 def of_steps(recording: Input | None) -> list[StepPeak]:
-    """Give the steps of a recording, in order.
+    """Return the steps of a recording, in order.
 
     Raises:
-        MemvizError: when there is no recording, or it has no steps.
+        MemvizError: if there is no recording, or it has no steps.
     """
     if recording is None:
-        raise MemvizError("expected a recording that runs or was written, found none")
+        raise MemvizError("expected a running or finished recording, found none")
     found = [
         StepPeak(
             number=int(str(part.label).removeprefix("step_").partition("#")[0]),

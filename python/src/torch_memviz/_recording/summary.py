@@ -1,4 +1,4 @@
-"""What is said when a recording ends."""
+"""The line printed when a recording ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .sizes import shown
 
 
 def summary(path: Path) -> str:
-    """Say in one line what the highest peak was, where, and what to type."""
+    """Return one line with the highest peak, the code that holds most of it, and the command to run next."""
     asks = f"memviz {shlex.quote(str(path))}"
     try:
         answer = json.loads(run(["peak", "--top=1", "--format=json", "--", str(path)]))
@@ -21,7 +21,7 @@ def summary(path: Path) -> str:
     if not devices:
         return f"memviz: recorded {path}: nothing was allocated on a GPU"
     device = max(devices, key=lambda device: int(device["maxima"]["allocated_bytes"]))
-    # Of a history that lost its beginning, the peak may be higher.
+    # If the start of the history was lost, the true peak may be higher.
     bound = "" if device["complete_history"] else " or more"
     peak = shown(device["maxima"]["allocated_bytes"])
     rows = device["attribution"]["rows"]

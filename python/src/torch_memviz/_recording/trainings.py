@@ -1,4 +1,4 @@
-"""The recordings of a callback: one for each training that it is used for."""
+"""The recordings of a callback: one for each training run."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from .recorder import Recorder, RecordingError
 
 log = logging.getLogger("torch_memviz")
 
-#: Trainings that one callback records. What looks for the largest batch by trial makes many of them.
+#: Maximum number of training runs that one callback records. Finding the largest batch by trial takes many of them.
 MOST = 4
 
 
 class Trainings:
-    """The recorder of the training that runs."""
+    """Holds the recorder of the current training run."""
 
     def __init__(self, recorder: Recorder) -> None:
-        """Begin with the recorder of the first one."""
+        """Start with the recorder of the first training run."""
         self.recorder = recorder
         self._count = 1
 
     def begin(self) -> Recorder:
-        """Have a training begin; give its recorder, which is another one for each."""
+        """Start a training run, and return its own recorder."""
         if self.recorder.steps_begun == 0:
             return self.recorder
-        # An error has ended the last one, of which nobody was told.
+        # The last run ended with an error, and the callback was not notified.
         self.recorder.stop()
         self._count += 1
         if self._count > MOST:

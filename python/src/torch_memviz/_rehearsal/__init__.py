@@ -1,1 +1,1 @@
-"""`rehearse`: PyTorch's CUDA build on a machine without a GPU. Nothing of it is loaded unless it is asked for."""
+"""`rehearse`: runs PyTorch's CUDA build on a machine without a GPU. Nothing here is imported unless it is used."""

@@ -1,6 +1,6 @@
-"""How `memviz rehearse` starts a command: `python -m torch_memviz._rehearsal OPTIONS COMMAND...`, OPTIONS as JSON.
+"""Starts a command for `memviz rehearse`: `python -m torch_memviz._rehearsal OPTIONS COMMAND...`, OPTIONS as JSON.
 
-Without a command it only says whether one could be rehearsed.
+Without a command, it only checks whether a rehearsal is possible.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from . import library
 from .gpus import RehearsalError, gpus
 from .start import prepare
 
-#: `PR_SET_PDEATHSIG` of Linux.
+#: `PR_SET_PDEATHSIG` on Linux.
 PARENT_DEATH_SIGNAL = 1
 
 
 def main() -> int:
-    """Become the command, with what is to be rehearsed in its environment; give an exit code where that fails."""
+    """Set up the rehearsal in the environment, and replace this process with the command. Returns a code on error."""
     options = json.loads(sys.argv[1])
     if options.pop("list", False):
         for gpu in gpus():
@@ -34,7 +34,7 @@ def main() -> int:
         prepare(**options)
         if len(sys.argv) == 2:
             return 0
-        # Who ends memviz means the command as well, which then writes what it has recorded.
+        # If memviz is terminated, terminate the command as well, which then writes its recording.
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGTERM)
         os.execvp(sys.argv[2], sys.argv[2:])
     except (RehearsalError, OSError) as error:

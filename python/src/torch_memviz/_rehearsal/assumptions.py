@@ -1,4 +1,4 @@
-"""Sizes that follow from values, which a rehearsal does not have: what is assumed of them."""
+"""Assumptions about sizes that depend on tensor values, which a rehearsal does not have."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .gpus import RehearsalError
 if TYPE_CHECKING:
     from .library import Library
 
-#: Gives which share of a tensor's elements is found, from 0 to 1.
+#: Returns the share of a tensor's elements that is found, from 0 to 1.
 Share = Callable[[Any], float]
 
-WANTED = "expected what nonzero finds, such as nonzero=0.25 or nonzero=FILE.py:FUNCTION"
+WANTED = "expected the share that nonzero finds, such as nonzero=0.25 or nonzero=FILE.py:FUNCTION"
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """How many elements `nonzero` finds; masks as indices, `where` and `masked_select` go through it."""
+    """How many elements `nonzero` finds. Boolean masks as indices, `where` and `masked_select` use it, too."""
 
     text: str
     share: Share
 
     @classmethod
     def parse(cls, text: str) -> Assumption:
-        """Read what somebody typed.
+        """Parse the value of the option.
 
         Raises:
-            RehearsalError: when it is neither a share nor a function in a file.
+            RehearsalError: if it is neither a share nor a function in a file.
         """
         operator, _, value = text.partition("=")
         if operator.strip() != "nonzero" or not value:
@@ -50,12 +50,12 @@ class Assumption:
         return cls(text, lambda _: share)
 
     def apply(self, torch: ModuleType, library: Library) -> Any:
-        """Have PyTorch find so many elements; give what has to be kept as long as it does."""
+        """Make PyTorch find this many elements, and return an object that must stay alive for this to have effect."""
 
         def nonzero(tensor: Any) -> Any:
             library.assume(round(min(max(float(self.share(tensor)), 0.0), 1.0) * tensor.numel()))
             try:
-                # What PyTorch's own function does.
+                # As in PyTorch's own function.
                 found = torch.empty(0, dtype=torch.int64, device=tensor.device)
                 return torch.ops.aten.nonzero.out(tensor, out=found)
             finally:
@@ -63,7 +63,7 @@ class Assumption:
 
         overrides = torch.library.Library("aten", "IMPL")
         with warnings.catch_warnings():
-            # That it takes the place of another function is what it is for.
+            # PyTorch warns that this replaces another function, which is intended.
             warnings.simplefilter("ignore")
             overrides.impl("nonzero", nonzero, "CUDA")
         return overrides
@@ -72,7 +72,7 @@ class Assumption:
 def _function(file: Path, name: str) -> Share:
     spec = importlib.util.spec_from_file_location("memviz_assumption", file)
     if spec is None or spec.loader is None or not file.is_file():
-        raise RehearsalError(f"expected a file of Python with the function {name}, found none at {file}")
+        raise RehearsalError(f"expected a Python file with the function {name}, found none at {file}")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     function = getattr(module, name, None)

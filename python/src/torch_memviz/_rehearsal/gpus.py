@@ -1,9 +1,9 @@
-"""The GPUs that can be rehearsed, from `gpus.csv`, which `memviz fit --gpu` reads, too.
+"""The GPUs that can be rehearsed, from `gpus.csv`, which `memviz fit --gpu` also reads.
 
-Memory is what PyTorch's messages name as the total capacity of the device: the least that programs that ran out of
-memory printed (`measured`), or what a GPU with the same memory names, or the data sheet's less what drivers keep of
-such devices. The rest is from NVIDIA's data sheets and from the table of compute capabilities in the CUDA programming
-guide.
+Memory is the total capacity of the device in PyTorch's error messages: the lowest value printed by programs that ran
+out of memory (`measured`), or the value of a GPU with the same memory, or the value in the data sheet minus what
+drivers reserve on such devices. All other values are from NVIDIA's data sheets and from the table of compute
+capabilities in the CUDA programming guide.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-#: What CUDA itself keeps of a device, in bytes: what `memviz fit` takes where it is not known.
+#: Memory that CUDA itself uses on a device, in bytes: the value that `memviz fit` uses if it is unknown.
 CONTEXT = 500 << 20
 
 
 class RehearsalError(Exception):
-    """Nothing can be rehearsed as it was asked for."""
+    """The requested rehearsal is not possible."""
 
 
-# It is shown by the name that it is caught by.
+# Tracebacks show the public name.
 RehearsalError.__module__ = "torch_memviz"
 
 
@@ -31,7 +31,7 @@ class Gpu:
 
     key: str
     name: str
-    #: Bytes, and whether they are measured.
+    #: Memory in bytes, and whether it was measured.
     memory: int
     measured: bool
     #: Compute capability times ten.
@@ -46,7 +46,7 @@ class Gpu:
 
 
 def gpus() -> list[Gpu]:
-    """Give all that are known, those first that recordings most likely come from."""
+    """Return all known GPUs, the most common ones first."""
     with Path(__file__).with_name("gpus.csv").open(newline="", encoding="utf-8") as file:
         return [_gpu(row) for row in csv.DictReader(file)]
 
@@ -70,10 +70,10 @@ def _gpu(row: dict[str, str]) -> Gpu:
 
 
 def named(key: str) -> Gpu:
-    """Give the GPU of this name, in any case, with hyphens or without: a beginning that one GPU alone has will do.
+    """Return the GPU with this name, ignoring case and hyphens. A unique prefix is enough.
 
     Raises:
-        RehearsalError: when there is none, or more than one.
+        RehearsalError: if no GPU or more than one matches.
     """
     known, wanted = gpus(), _plain(key)
     found = [gpu for gpu in known if _plain(gpu.key) == wanted]
@@ -85,5 +85,5 @@ def named(key: str) -> Gpu:
 
 
 def _plain(name: str) -> str:
-    """A name as it is compared: `RTX 3090` and `rtx-3090` are `rtx3090`."""
+    """Normalize a name for comparison: `RTX 3090` and `rtx-3090` are `rtx3090`."""
     return re.sub(r"[\s_-]", "", name.lower()).removeprefix("nvidia")

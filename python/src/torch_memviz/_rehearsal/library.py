@@ -1,4 +1,4 @@
-"""The stand-in for CUDA: whether it can be loaded here, and how."""
+"""Checks whether the stand-in for CUDA can be loaded here, and loads it."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from pathlib import Path
 
 from .gpus import Gpu, RehearsalError
 
-#: Describes the device to the library, and says to every process that it is rehearsed.
+#: Describes the device to the library, and marks every process as rehearsed.
 VARIABLE = "MEMVIZ_REHEARSAL"
 
-#: Names another folder with the libraries than the one of this package.
+#: Path of the folder to load the libraries from, instead of the one in this package.
 FOLDER = "MEMVIZ_REHEARSAL_LIBRARIES"
 
-#: In this order: PyTorch and Triton open the last two by their names, and find the first behind them.
+#: Loaded in this order: PyTorch and Triton open the last two by name, and find the first through them.
 LIBRARIES = ("libmemviz_rehearsal.so", "libcuda.so.1", "libnvidia-ml.so.1")
 
-#: Releases that rehearsals were compared with the recordings of, the first and the last.
+#: The first and the last PyTorch release whose rehearsals were compared with recordings from GPUs.
 TRIED = ((2, 1), (2, 15))
 
-#: What drivers make for a GPU: those of Linux, and that of Windows under Linux.
+#: Files that drivers create for a GPU: on Linux, and on Windows under WSL.
 GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
-#: cuDNN where no package says which: the one that PyTorch brought for years.
+#: Version of cuDNN if no package shows it: the one that PyTorch shipped for years.
 USUAL_CUDNN = "9.1.0"
 
 
 @dataclass(frozen=True)
 class Build:
-    """The PyTorch that is installed, as its files say."""
+    """The installed PyTorch, according to its files."""
 
     version: str
-    #: Such as 13000 for CUDA 13.0.
+    #: For example, 13000 for CUDA 13.0.
     cuda: int
 
 
 def folder() -> Path:
-    """Where the libraries lie.
+    """Return the folder of the libraries.
 
     Raises:
-        RehearsalError: when they are not there.
+        RehearsalError: if they are not there.
     """
     path = Path(os.environ.get(FOLDER) or Path(__file__).with_name("lib"))
     if not (path / LIBRARIES[0]).is_file():
@@ -59,10 +59,10 @@ def folder() -> Path:
 
 
 def build() -> Build:
-    """Look at the PyTorch that would be imported, without importing it.
+    """Inspect the PyTorch that would be imported, without importing it.
 
     Raises:
-        RehearsalError: when there is none, or none that is built for CUDA.
+        RehearsalError: if PyTorch is not installed, or not built for CUDA.
     """
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
@@ -82,13 +82,13 @@ def build() -> Build:
 
 
 def is_tried(version: str) -> bool:
-    """Whether this release lies between those that were tried."""
+    """Whether this release is in the range of tested releases."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return found is not None and TRIED[0] <= (int(found.group(1)), int(found.group(2))) <= TRIED[1]
 
 
 def cudnn(cuda: int) -> int:
-    """The version of cuDNN that PyTorch expects, as it counts: 9.1.0 is 90100, 8.9.2 is 8902."""
+    """Return the version of cuDNN that PyTorch expects, in cuDNN's encoding: 9.1.0 is 90100, 8.9.2 is 8902."""
     try:
         version = importlib.metadata.version(f"nvidia-cudnn-cu{cuda // 1000}")
     except importlib.metadata.PackageNotFoundError:
@@ -103,10 +103,10 @@ def has_gpu() -> bool:
 
 
 def describe(gpu: Gpu, memory: int, context: int, devices: int, placement: str) -> str:
-    """Describe devices as the library reads it.
+    """Describe the devices in the format that the library reads.
 
     Raises:
-        RehearsalError: when there is no PyTorch that can be rehearsed.
+        RehearsalError: if there is no PyTorch that can be rehearsed.
     """
     cuda = build().cuda
     values = {
@@ -130,7 +130,7 @@ def describe(gpu: Gpu, memory: int, context: int, devices: int, placement: str) 
 
 
 def why_not(despite_gpu: bool) -> str | None:
-    """Why nothing can be rehearsed in this process; None where it can."""
+    """Return why a rehearsal is not possible in this process, or None if it is."""
     if sys.platform != "linux":
         return f"expected Linux, found {platform.system()}: rehearse in a container with Linux"
     if "torch" in sys.modules:
@@ -143,7 +143,7 @@ def why_not(despite_gpu: bool) -> str | None:
 
 
 class Library:
-    """The stand-in, loaded into this process for good."""
+    """The stand-in, loaded into this process until it exits."""
 
     def __init__(self) -> None:
         where = folder()
@@ -154,29 +154,29 @@ class Library:
         self._library.memviz_rehearsal_refused.restype = ctypes.c_size_t
         self._library.memviz_rehearsal_refused.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         self._listener: object = None
-        # Triton links its launcher with the driver, when it compiles one.
+        # Triton links its launchers with the driver library when it compiles them.
         os.environ.setdefault("TRITON_LIBCUDA_PATH", str(where))
 
     def on_read(self, listener: Callable[[int, int], None]) -> None:
-        """Have a function told of each value that is read from a device: its bytes, and the kind of read."""
-        # Kept: the library holds no reference.
+        """Call a function for each value read from a device, with its bytes and the kind of read."""
+        # Keep a reference, since the library does not.
         self._listener = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int)(listener)
         self._library.memviz_rehearsal_on_read(self._listener)
 
     def on_no_read(self) -> None:
-        """Have nobody told of reads any more."""
+        """Stop calling the listener."""
         self._library.memviz_rehearsal_on_read(None)
 
     def assume(self, size: int) -> None:
-        """Have the next size that this thread reads from a device be this one, and not 0."""
+        """Return this value, instead of 0, for the next size that this thread reads from a device."""
         self._library.memviz_rehearsal_assume(ctypes.c_uint64(size))
 
     def cudnn_operations(self) -> int:
-        """How many operations of cuDNN were done."""
+        """Return the number of cuDNN operations so far."""
         return int(self._library.memviz_rehearsal_cudnn())
 
     def refused(self) -> list[str]:
-        """Functions that failed because they are not rehearsed."""
+        """Return the functions that failed because they cannot be rehearsed."""
         room = self._library.memviz_rehearsal_refused(None, 0)
         names = ctypes.create_string_buffer(room + 1)
         self._library.memviz_rehearsal_refused(names, room)

@@ -1,4 +1,4 @@
-"""Values that a program reads from a device, by the line that reads them. All of them are 0."""
+"""Counts the values that a program reads from a device, by line of code. All values are 0."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-#: What a value is read for, as the library numbers it: to have it on the host, as one value, as the size of a result.
+#: Why a value is read, in the library's numbering: a copy to the host, a single value, or the size of a result.
 KINDS = ("copy", "value", "size")
 
-#: Code that nobody looks for the reason in.
+#: Code that is not the user's: this package, the standard library and installed packages.
 _NOT_THEIRS = (
     str(Path(__file__).parents[1]),
     *filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))),
@@ -22,16 +22,16 @@ _NOT_THEIRS = (
 
 
 class Reads:
-    """Counts reads by line, and says when one line has read so often that its loop may never end."""
+    """Counts reads by line, and reports a line that reads so often that its loop may never end."""
 
     def __init__(self, most: int, too_many: Callable[[str], None]) -> None:
-        """Call `too_many` with a line that has read `most` values, unless `most` is 0."""
+        """Call `too_many` with any line that has read `most` values, unless `most` is 0."""
         self._most, self._too_many = most, too_many
         self._lock = threading.Lock()
         self._counts: dict[tuple[str, int, str, str], int] = {}
 
     def note(self, _bytes: int, kind: int) -> None:
-        """Count a read of this thread."""
+        """Count a read by this thread."""
         frame = _theirs(sys._getframe(1) if sys._getframe(0).f_back is not None else None)
         place = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name) if frame else ("", 0, "backward")
         key = (*place, KINDS[kind])
@@ -41,7 +41,7 @@ class Reads:
             self._too_many(f"{_short(place[0])}:{place[1]} {_code(place[0], place[1])}")
 
     def lines(self) -> list[dict[str, Any]]:
-        """All lines that read, those first that decide about sizes, then those that read most."""
+        """Return all lines that read values: first those that determine sizes, then those with the most reads."""
         with self._lock:
             counts = sorted(self._counts.items(), key=lambda item: (item[0][3] != "size", -item[1], item[0]))
         return [
@@ -51,7 +51,7 @@ class Reads:
 
 
 def _theirs(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame of the user's own code, or else the innermost of all."""
+    """Return the innermost frame of the user's code, or else the innermost frame."""
     innermost = frame
     while frame is not None:
         name = frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""A rehearsal in this process: what is loaded, what is changed in PyTorch, what is recorded, and how it ends."""
+"""A rehearsal in this process: loads the stand-in, changes PyTorch, records, and ends the program."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ from .reads import Reads
 
 log = logging.getLogger("torch_memviz")
 
-#: How a process that the program starts learns what to do: `Plan` as JSON.
+#: Passes the `Plan` as JSON to processes that the program starts.
 PLAN = "MEMVIZ_REHEARSAL_PLAN"
 
-#: Seconds that a program has for its own cleaning up.
+#: Seconds that a program has for cleanup.
 PATIENCE = 10.0
 
-#: Seconds between two tries to end it.
+#: Seconds between two attempts to end it.
 PAUSE = 0.5
 
 
 class Ended(SystemExit):
-    """The program has done what is rehearsed of it."""
+    """Ends the program at the end of its rehearsal."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is rehearsed, and how far."""
+    """The settings of a rehearsal."""
 
     gpu: str
-    #: Bytes of each device, and what CUDA keeps of them.
+    #: Memory of each device, and the part of it that CUDA uses, in bytes.
     memory: int
     context: int
-    #: The recording; None where the program makes its own.
+    #: The recording; None if the program records itself.
     path: str | None
-    #: The first so many steps of an optimizer; None: all that the program does.
+    #: Number of optimizer steps after which the rehearsal ends; None: no limit.
     steps: int | None = None
-    #: Seconds; None: as long as it takes.
+    #: Time limit in seconds; None: no limit.
     time_limit: float | None = None
-    #: Reads of one line before its loop is taken to wait for a value; 0: any number.
+    #: Number of reads by one line after which its loop is assumed to wait for a value; 0: no limit.
     most_reads: int = 10_000
-    #: Ranks of which this process is one, on its own; 1: as many as the program starts.
+    #: Number of ranks, of which only this process runs; 1: the program starts its own ranks.
     ranks: int = 1
     stacks: str = "python"
-    #: Whether models of transformers are built without their weights.
+    #: Whether models of transformers are built without loading weights.
     no_weights: bool = False
-    #: What is assumed of sizes that follow from values, as `Assumption` reads it.
+    #: The assumption about sizes that depend on values, as parsed by `Assumption`.
     assume: str | None = None
-    #: A file that gets the names of the recordings, a line each.
+    #: A file to which the names of the recordings are appended, one per line.
     files: str | None = None
 
     def to_environment(self) -> None:
-        """Say it to processes that this one starts, as `from_environment` reads it there."""
+        """Pass the plan to child processes, where `from_environment` reads it."""
         os.environ[PLAN] = json.dumps(asdict(self))
         here = str(Path(__file__).with_name("site"))
         there = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -75,25 +75,25 @@ class Plan:
 
     @classmethod
     def from_environment(cls) -> Plan | None:
-        """What the process that started this one says."""
+        """Read the plan that the parent process has passed on."""
         text = os.environ.get(PLAN)
         return cls(**json.loads(text)) if text else None
 
 
 class Session:
-    """The rehearsal of this process. It begins to record where PyTorch first uses a device."""
+    """The rehearsal of this process. It starts recording when PyTorch first uses a device."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.recorder: Recorder | None = None
-        #: What PyTorch would do, and was left out.
+        #: What PyTorch does on a GPU, but was omitted here.
         self.left_out: set[str] = set()
-        #: Models that were built without their weights.
+        #: Models that were built without loading weights.
         self.without_weights: list[str] = []
-        #: Recordings that the program itself has written.
+        #: Recordings that the program itself wrote.
         self.files: list[Path] = []
         self._listed: set[Path] = set()
-        #: Why it ended before the program did.
+        #: Why the rehearsal ended before the program did.
         self.ended = ""
         self._process = os.getpid()
         self._assumption = Assumption.parse(plan.assume) if plan.assume is not None else None
@@ -101,14 +101,14 @@ class Session:
         self._library = library.Library()
         self._reads = Reads(plan.most_reads, self._too_many_reads)
         self._library.on_read(self._reads.note)
-        # Last of all: what reads after that has no Python to tell.
+        # Runs after all other exit handlers: later reads have no Python to call.
         atexit.register(self._library.on_no_read)
         self._lock = threading.Lock()
-        #: Whether the end has begun, and whether it is written.
+        #: Whether the rehearsal is ending, and whether everything is written.
         self._is_ended = self._is_written = False
 
     def facts(self) -> dict[str, Any]:
-        """What a recording says of its rehearsal."""
+        """Return the facts about the rehearsal that a recording stores."""
         return {
             "version": 1,
             "gpu": self.plan.gpu,
@@ -124,7 +124,7 @@ class Session:
         }
 
     def prepare(self, torch: ModuleType) -> None:
-        """Change what has to be another thing in PyTorch, and record from the first use of a device on."""
+        """Apply the changes to PyTorch, and start recording at the first use of a device."""
         torch_changes.apply(torch, self)
         if self._assumption is not None:
             self._overrides = self._assumption.apply(torch, self._library)
@@ -134,7 +134,7 @@ class Session:
             threading.Thread(target=self._watch, args=(self.plan.time_limit,), daemon=True).start()
 
     def stop_program(self, reason: str) -> None:
-        """End the rehearsal, and with it the program; called by the main thread.
+        """End the rehearsal and the program. Call it from the main thread.
 
         Raises:
             Ended: always.
@@ -144,9 +144,9 @@ class Session:
         raise Ended(0)
 
     def end(self) -> None:
-        """Write what was recorded, once."""
+        """Write the recording, once."""
         while not self._is_written and os.getpid() == self._process:
-            # One that was raised from outside may arrive here, where it has nothing to end any more.
+            # An exception raised from another thread may arrive here, when the program is already ending.
             with contextlib.suppress(Ended):
                 self._write()
 
@@ -162,13 +162,13 @@ class Session:
         self._list_files()
 
     def yield_to(self, other: str) -> None:
-        """Let the program record by itself: PyTorch has one history."""
+        """Stop this recording so that the program can make its own: PyTorch has only one history."""
         if self.recorder is not None and self.recorder.is_recording:
-            log.warning("rehearsal: %s, and PyTorch has one history: the rehearsal's recording ends here", other)
+            log.warning("rehearsal: %s, and PyTorch has only one history: the rehearsal's recording ends here", other)
             self.recorder.stop()
 
     def all_files(self) -> list[Path]:
-        """Recordings that were written, those last that the program itself has written."""
+        """Return all recordings written so far, those of the program itself last."""
         return [*(self.recorder.files if self.recorder is not None else []), *self.files]
 
     def _list_files(self) -> None:
@@ -183,18 +183,18 @@ class Session:
         if os.getpid() != self._process or self.recorder is not None or self.plan.path is None:
             return
         stacks: Literal["python", "all"] = "all" if self.plan.stacks == "all" else "python"
-        self.recorder = record(self.plan.path, stacks=stacks, on_signal="SIGTERM", report=False)
-        # A signal may end the process right after that.
+        self.recorder = record(self.plan.path, stacks=stacks, on_signal="SIGTERM", report=False, ledger=False)
+        # A signal may end the process right after the recording is written.
         self.recorder.on_dump = self._list_files
         with torch_changes.our_own():
             self.recorder.start()
-        # The recorder ends by itself as well: this comes first, and has nothing raised from outside meanwhile.
+        # The recorder has its own exit handler. This one runs first, so that no exception from outside interrupts it.
         atexit.unregister(self.end)
         atexit.register(self.end)
 
     def _too_many_reads(self, line: str) -> None:
         reason = f"{line} has read {self.plan.most_reads} values: its loop may wait for one that is not 0"
-        # Here PyTorch is in the middle of a copy.
+        # PyTorch is in the middle of a copy here.
         threading.Thread(target=self._stop_from_outside, args=(reason,), daemon=True).start()
 
     def _watch(self, seconds: float) -> None:
@@ -202,9 +202,9 @@ class Session:
         self._stop_from_outside(f"the time limit of {seconds:g} s was reached")
 
     def _stop_from_outside(self, reason: str) -> None:
-        """Have the main thread end the program; where it does not come to it, end the process."""
+        """Make the main thread end the program. If it does not react, end the process."""
         self.ended = reason
-        # What is raised in a callback of the library is lost.
+        # An exception raised in a callback of the library would be lost.
         self._library.on_no_read()
         for _ in range(int(PATIENCE / PAUSE)):
             with self._lock:
@@ -220,13 +220,13 @@ class Session:
 
 
 def _raise_in_main_thread(error: type[BaseException] | None) -> None:
-    """Have an error raised in the main thread, where it runs Python next; None takes back what was not raised yet."""
+    """Raise an exception in the main thread the next time it runs Python; None cancels one that is still pending."""
     main = ctypes.c_ulong(threading.main_thread().ident or 0)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(error) if error is not None else None)
 
 
 def begin(plan: Plan) -> Session:
-    """Load the stand-in, and wait for PyTorch."""
+    """Load the stand-in, and prepare the rehearsal for when PyTorch is imported."""
     session = Session(plan)
     sys.meta_path.insert(0, WhenImported("torch", session.prepare))
     if plan.no_weights:

@@ -1,4 +1,4 @@
-"""How rehearsals begin: in this process, in one that a rehearsed process starts, or for a command."""
+"""Starts rehearsals: in this process, in child processes of a rehearsed process, or for a command."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def rehearse(
     assume: str | None = None,
     despite_gpu: bool = False,
 ) -> Rehearsal:
-    """Rehearse what follows on a GPU that is not there: PyTorch's CUDA build runs on a stand-in for CUDA.
+    """Run the rest of the program on a simulated GPU: PyTorch's CUDA build runs on a stand-in for CUDA.
 
-    Call it before PyTorch is imported. From then on and to its end, this process has the GPU that was asked for.
-    Memory is accounted for as on the GPU, kernels do nothing, and every value that is read from the device is 0.
-    Memory is recorded as by `record`, from the first use of the device on::
+    Call it before PyTorch is imported. From then on, this process has the selected GPU until it exits. Memory is
+    accounted for as on the GPU, kernels do nothing, and every value read from the device is 0. Memory is recorded as by
+    `record`, starting at the first use of the device::
 
         with torch_memviz.rehearse("run.pickle", gpu="a100-40gb"):
             import train
@@ -49,23 +49,23 @@ def rehearse(
     Args:
         path: The recording.
         gpu: The kind of GPU, as `memviz rehearse --list` names it.
-        memory: What PyTorch is to see as the device's memory, `"24 GiB"` for instance, instead of that of `gpu`.
-        context: What CUDA itself keeps of it.
+        memory: Device memory that PyTorch sees, for example `"24 GiB"`. Default: that of `gpu`.
+        context: The part of it that CUDA itself uses.
         gpus: Number of devices.
         ranks: Run only rank 0 of a distributed program with this many ranks.
         steps: End the program after this many optimizer steps.
         time_limit: End the program after this many seconds.
-        most_reads: End the program when one line has read so many values from the device: it may wait for one that is
-            not 0. 0 is any number.
+        most_reads: End the program when one line has read this many values from the device, since it may be waiting for
+            a nonzero value. 0 means no limit.
         stacks: As for `record`.
-        placement: Where segments lie: as the driver of Linux places them, or that of Windows and WSL.
-        no_weights: Have `from_pretrained` of transformers read the configuration alone, and no weights.
-        assume: What `nonzero` and masks find, which are no elements without it: a share such as `"nonzero=0.25"`, or
-            `"nonzero=FILE.py:FUNCTION"`, a function that gives one for a tensor.
-        despite_gpu: Rehearse where there is a GPU, which is not used then.
+        placement: How segments are placed in memory: like the Linux driver, or like the driver of Windows and WSL.
+        no_weights: Make `from_pretrained` of transformers read only the configuration, and no weights.
+        assume: The share of elements that `nonzero` and masks find, such as `"nonzero=0.25"`, or a function that
+            returns the share for a tensor, `"nonzero=FILE.py:FUNCTION"`. Default: they find none.
+        despite_gpu: Rehearse on a machine that has a GPU. The GPU is not used.
 
     Raises:
-        RehearsalError: when this cannot be rehearsed here; it says what to do.
+        RehearsalError: if this cannot be rehearsed here. The message says what to do.
     """
     reason = library.why_not(despite_gpu)
     if reason is not None:
@@ -105,13 +105,13 @@ def prepare(
     assume: str | None = None,
     files: str | None = None,
 ) -> Plan:
-    """Say in the environment what processes are to rehearse.
+    """Store the settings of a rehearsal in the environment, for this process and its children.
 
-    The arguments are those of `rehearse`, and a file that gets the names of the recordings, a line each. Without
-    `path` nothing is recorded but by the program itself.
+    The arguments are those of `rehearse`, plus a file to which the names of the recordings are appended, one per line.
+    Without `path`, only the program itself records.
 
     Raises:
-        RehearsalError: when they do not fit together, or nothing can be rehearsed here.
+        RehearsalError: if the arguments contradict each other, or a rehearsal is not possible here.
     """
     kind = named(gpu)
     try:
@@ -121,7 +121,7 @@ def prepare(
         raise RehearsalError(str(error)) from None
     if taken >= total:
         raise RehearsalError(
-            f"expected a device with more than the {shown(taken)} that CUDA keeps, found {shown(total)}"
+            f"expected a device with more than the {shown(taken)} that CUDA uses, found {shown(total)}"
         )
     if min(gpus, ranks) < 1:
         raise RehearsalError(f"expected at least one device and one rank, found {gpus} and {ranks}")
@@ -130,7 +130,7 @@ def prepare(
     build = library.build()
     if not library.is_tried(build.version):
         log.warning(
-            "rehearsal: nobody has compared PyTorch %s with a GPU, %s to %s were: compare a short run first",
+            "rehearsal: PyTorch %s was not compared with a GPU, only %s to %s were: compare a short run first",
             build.version,
             *(".".join(map(str, release)) for release in library.TRIED),
         )
@@ -155,18 +155,18 @@ def prepare(
 
 
 class Rehearsal:
-    """What `rehearse` gives: use it as a block, whose end writes the recording; else the end of the process does."""
+    """Returned by `rehearse`. As a context manager, it writes the recording at its end; otherwise at process exit."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     @property
     def files(self) -> list[Path]:
-        """Recordings that were written."""
+        """Recordings written so far."""
         return self._session.all_files()
 
     def __enter__(self) -> Rehearsal:
-        """Go on."""
+        """Do nothing: the rehearsal has already started."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -175,13 +175,13 @@ class Rehearsal:
 
 
 def in_new_process() -> None:
-    """Rehearse what the process that started this one does."""
+    """Continue the rehearsal of the parent process in this process."""
     plan = Plan.from_environment()
     if plan is None or os.environ.get(library.VARIABLE) is None or "torch" in sys.modules:
         return
     try:
         begin(plan)
     except (RehearsalError, OSError) as error:
-        # Python would go on without it, and PyTorch with whatever GPU there is.
+        # Otherwise Python would continue without the rehearsal, and PyTorch would use a real GPU if there is one.
         print(f"memviz: {error}", file=sys.stderr, flush=True)
         os._exit(2)

@@ -1,4 +1,4 @@
-"""What is another thing in PyTorch while it is rehearsed: nothing of it changes what is allocated on a GPU."""
+"""Changes to PyTorch during a rehearsal. None of them affects what is allocated on a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .session import Session
 
-#: Fill tensors with random numbers, which takes most of the time that it takes to build a model on the host.
+#: Functions that fill tensors with random numbers, which takes most of the time to build a model on the host.
 INITIALISERS = (
     "kaiming_normal_",
     "kaiming_uniform_",
@@ -31,7 +31,7 @@ _is_ours = False
 
 @contextlib.contextmanager
 def our_own() -> Iterator[None]:
-    """What is recorded within is recorded by us, and not by the program."""
+    """Mark a recording started in this block as the rehearsal's own, not the program's."""
     global _is_ours
     before, _is_ours = _is_ours, True
     try:
@@ -41,7 +41,7 @@ def our_own() -> Iterator[None]:
 
 
 def apply(torch: ModuleType, session: Session) -> None:
-    """Make all changes, once."""
+    """Apply all changes, once."""
     _skip_initialisers(torch)
     _mark_snapshots(torch, session)
     _note_streams(torch, session)
@@ -53,7 +53,7 @@ def apply(torch: ModuleType, session: Session) -> None:
 
 
 def _skip_initialisers(torch: ModuleType) -> None:
-    """Leave tensors of the host as they are: their values never get anywhere."""
+    """Do not initialize host tensors: their values are never used."""
 
     def skip(function: Any) -> Any:
         @functools.wraps(function)
@@ -67,7 +67,7 @@ def _skip_initialisers(torch: ModuleType) -> None:
 
 
 def _mark_snapshots(torch: ModuleType, session: Session) -> None:
-    """Have each snapshot say that it was rehearsed, and how; know of those that the program writes."""
+    """Add the facts about the rehearsal to each snapshot, and keep a list of snapshots that the program writes."""
     memory = torch.cuda.memory
     take, dump = memory._snapshot, memory._dump_snapshot
 
@@ -87,7 +87,7 @@ def _mark_snapshots(torch: ModuleType, session: Session) -> None:
 
 
 def _note_streams(torch: ModuleType, session: Session) -> None:
-    """Say where the allocator would wait for another stream before a block is free: here all work is done at once."""
+    """Note if the allocator would wait for another stream before freeing a block: here all work is done immediately."""
     record = torch.Tensor.record_stream
 
     @functools.wraps(record)
@@ -102,11 +102,11 @@ def _yield_history(torch: ModuleType, session: Session) -> None:
     memory = torch.cuda.memory
     start = memory._record_memory_history
 
-    # Without its signature, the recorder could not see what this release takes.
+    # Keep the signature: the recorder inspects it for the arguments that this release accepts.
     @functools.wraps(start)
     def record_memory_history(*args: Any, **kwargs: Any) -> Any:
         if not _is_ours and not _stops_ours(session):
-            session.yield_to("the program records memory by itself")
+            session.yield_to("the program records memory itself")
         return start(*args, **kwargs)
 
     memory._record_memory_history = record_memory_history
@@ -117,7 +117,7 @@ def _stops_ours(session: Session) -> bool:
 
 
 def _count_steps(session: Session) -> None:
-    """End after so many steps, of the optimizer that has taken most."""
+    """End the program after the given number of steps by any one optimizer."""
     wanted = session.plan.steps
     if wanted is None:
         return
@@ -128,15 +128,15 @@ def _count_steps(session: Session) -> None:
         if taken[id(optimizer)] >= wanted:
             session.stop_program(f"{wanted} steps were taken")
 
-    # Its package hides this module behind a class.
+    # `torch.optim` has a class with the name of this module.
     importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(count)
 
 
 def _agree_with_other_ranks(torch: ModuleType, session: Session) -> None:
-    """Have `DistributedDataParallel` not look at what other ranks say, which is read as 0.
+    """Make `DistributedDataParallel` ignore the values from other ranks, which are read as 0.
 
-    Shapes are not compared. After the first step it lays its buckets out anew, as the first rank says: that is left
-    out, and said.
+    Shapes are not compared. After the first step, it would rebuild its buckets in the order of the first rank: this is
+    omitted, and reported as such.
     """
     if torch.distributed.is_available():
         for name in ("torch.distributed.utils", "torch.nn.parallel.distributed"):
@@ -152,7 +152,7 @@ def _agree_with_other_ranks(torch: ModuleType, session: Session) -> None:
 
 
 def _be_one_of(torch: ModuleType, ranks: int) -> None:
-    """Be the first of so many ranks, alone: collectives are done at once, and move nothing."""
+    """Run only the first of several ranks: collectives complete immediately and transfer nothing."""
     distributed = importlib.import_module("torch.distributed")
     start = distributed.init_process_group
     importlib.import_module("torch.testing._internal.distributed.fake_pg")

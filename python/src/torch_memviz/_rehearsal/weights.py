@@ -1,4 +1,4 @@
-"""Models of transformers without their weights: `from_pretrained` reads the configuration alone."""
+"""Builds models of transformers without their weights: `from_pretrained` reads only the configuration."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def leave_out(modeling: ModuleType, names: list[str]) -> None:
-    """Have `from_pretrained` load weights that nobody has read, and add the names of such models to `names`.
+    """Make `from_pretrained` use empty tensors instead of reading weights, and add the names of such models to `names`.
 
-    They lie in memory of the host that is never touched, in the types that the configuration names, and go where those
-    of a file would.
+    The tensors are host memory that is never touched. They have the types from the configuration, and are moved to
+    where the weights of a file would go.
     """
     import torch
 
@@ -43,7 +43,7 @@ def _weights(torch: Any, cls: Any, config: Any) -> dict[str, Any]:
             model = cls(config)
     finally:
         torch.set_default_dtype(before)
-    # A file has what is tied to another one once, and all in the order of their names.
+    # A file stores tied weights once, and all weights sorted by name.
     is_tied = getattr(config, "tie_word_embeddings", True)
     tied = set(getattr(model, "_tied_weights_keys", None) or ()) if is_tied else set()
     tensors = model.state_dict()

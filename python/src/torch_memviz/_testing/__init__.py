@@ -1,1 +1,1 @@
-"""What the pytest plugin does: limits of a test, the recording of it, and the verdict."""
+"""Implements the pytest plugin: the limits of a test, its recording, and the verdict."""

@@ -1,4 +1,4 @@
-"""The device that tests are rehearsed on: a GPU by its name, or what `[rehearse]` of `memviz.toml` says."""
+"""The device that tests are rehearsed on: a GPU by name, or the one in `[rehearse]` of `memviz.toml`."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from .._rehearsal.gpus import RehearsalError, named
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    # pytest needs it there.
+    # pytest depends on it with these versions of Python.
     tomllib = importlib.import_module("tomli")
 
-#: The file, in pytest's root directory; where a device is named, its name stands for what it says.
+#: The file in pytest's root directory. Used as a device name, it selects the device that the file describes.
 CONFIG = "memviz.toml"
 
-#: The GPU where the file names none, as for `memviz rehearse`.
+#: The GPU if the file does not name one, as for `memviz rehearse`.
 USUAL = "h100-80gb"
 
 
 @dataclass(frozen=True)
 class Device:
-    """A kind of GPU with so much memory."""
+    """A kind of GPU with a given amount of memory."""
 
     gpu: str
     #: Bytes.
     memory: int
-    #: What stands for it on the command line.
+    #: Its name on the command line.
     text: str = field(compare=False)
 
     @classmethod
     def of(cls, text: str, root: Path) -> Device:
-        """Give the device that a text stands for: the name of a GPU, or `memviz.toml`.
+        """Return the device for a text: the name of a GPU, or `memviz.toml`.
 
         Raises:
-            RehearsalError: when there is no such GPU, or the file does not name one.
+            RehearsalError: if there is no such GPU, or the file does not describe a device.
         """
         if text != CONFIG:
             gpu = named(text)

@@ -1,4 +1,4 @@
-"""What was in use when a test began, which is not the test's."""
+"""Memory in use when a test started, which does not belong to the test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from .._recording import release
 
-#: What memviz calls the counters of `torch.cuda.memory_stats`.
+#: memviz's names for the counters of `torch.cuda.memory_stats`.
 COUNTERS = {
     "allocated_bytes": "allocated_bytes.all.current",
     "reserved_bytes": "reserved_bytes.all.current",
@@ -16,7 +16,7 @@ COUNTERS = {
     "requested_bytes": "requested_bytes.all.current",
 }
 
-#: The row of what is older than a recording.
+#: The row for memory that is older than a recording.
 OLDER = "(before recording)"
 
 #: Bytes in use, by device and counter.
@@ -24,7 +24,7 @@ InUse = dict[int, dict[str, int]]
 
 
 def in_use() -> InUse:
-    """What is in use now."""
+    """Return the memory in use now."""
     cuda = release.torch().cuda
     if not cuda.is_initialized():
         return {}
@@ -35,17 +35,17 @@ def in_use() -> InUse:
 
 
 def without(answer: dict[str, Any], before: InUse) -> dict[str, Any]:
-    """Take what was in use before from an answer of `memviz check`."""
+    """Subtract memory in use before the test from an answer of `memviz check`."""
     return _shifted(answer, before, -1)
 
 
 def within(answer: dict[str, Any], before: InUse) -> dict[str, Any]:
-    """Add what was in use before to an answer of `memviz check`: what it would have been in this process."""
+    """Add memory in use before the test to an answer of `memviz check`, to compare with it in this process."""
     return _shifted(answer, before, 1)
 
 
 def nothing(path: Path) -> dict[str, Any]:
-    """Give the answer of `memviz check` about a recording of a test that has allocated nothing."""
+    """Return the answer of `memviz check` for the recording of a test that allocated nothing."""
     from ..answers import SCHEMA_VERSION
 
     counters = dict.fromkeys(COUNTERS, 0)

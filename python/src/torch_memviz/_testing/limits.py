@@ -1,4 +1,4 @@
-"""What markers ask for."""
+"""The limits that markers set."""
 
 from __future__ import annotations
 
@@ -16,52 +16,52 @@ from .._rehearsal.gpus import RehearsalError
 from . import files
 from .device import CONFIG, Device
 
-#: Fewer cannot tell a leak from what is made once.
+#: With fewer runs, a leak cannot be distinguished from memory that is allocated once.
 FEWEST_RUNS = 5
 
 FLAGS = {"allocated": "--max-peak", "reserved": "--max-reserved"}
 
-#: What is counted: what memory rises by in the test, or all that the process holds.
+#: What a limit counts: only the increase during the test, or all memory of the process.
 OF = ("test", "process")
 
 
 class MarkerError(Exception):
-    """A marker is used in another way than it can be."""
+    """A marker has invalid arguments."""
 
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """The most that a test may use."""
+    """The maximum memory that a test may use."""
 
     metric: str
     #: Bytes.
     limit: int
-    #: Whether what was in use when the test began counts.
+    #: Whether memory in use before the test counts.
     of: str
 
     def flag(self, before: int) -> str:
-        """Give it as an option of `memviz check`, for a device with so much in use before."""
+        """Return the option of `memviz check` for this limit on a device where `before` bytes were already in use."""
         return f"{FLAGS[self.metric]}={self.limit + (before if self.of == 'test' else 0)}B"
 
 
 @dataclass(frozen=True)
 class LeakLimit:
-    """The most that each run of a test may leave behind."""
+    """The maximum memory that each run of a test may leak."""
 
     #: Bytes.
     limit: int
-    #: How often the test is run.
+    #: Number of runs of the test.
     runs: int
-    #: A regular expression for frames of stacks that do not count.
+    #: A regular expression for frames. Stacks with a matching frame do not count.
     ignore: str | None
 
 
 @dataclass(frozen=True)
 class BaselineLimit:
-    """The peak that was committed."""
+    """The committed peak of a test."""
 
     path: Path
-    #: Where an earlier version kept it, which may be another test's.
+    #: Path used by earlier versions. The file may belong to another test.
     old_path: Path
     tolerance: str
     of: str
@@ -74,15 +74,15 @@ class Limits:
     memory: tuple[MemoryLimit, ...] = ()
     leaks: LeakLimit | None = None
     baseline: BaselineLimit | None = None
-    #: The device that it is rehearsed on; None: it runs on the one that is there.
+    #: The device to rehearse the test on; None: run it on the real device.
     rehearse: Device | None = None
 
 
 def limits(item: pytest.Item) -> Limits | None:
-    """Give the limits of a test; None where it has none.
+    """Return the limits of a test, or None if it has none.
 
     Raises:
-        MarkerError: when a marker is used in another way.
+        MarkerError: if a marker has invalid arguments.
     """
     devices: list[Device] = []
 
@@ -101,7 +101,7 @@ def limits(item: pytest.Item) -> Limits | None:
         name = "limit_gpu_memory"
         for marker in _markers(item, name):
             limit = _memory(*marker.args, **arguments(marker))
-            # The closest comes first, and replaces what the class or module says.
+            # The closest marker comes first, and overrides those of the class or module.
             memory.setdefault(limit.metric, limit)
         name = "limit_gpu_leaks"
         for marker in list(_markers(item, name))[:1]:
@@ -116,7 +116,7 @@ def limits(item: pytest.Item) -> Limits | None:
             found = " and ".join(device.text for device in devices)
             raise ValueError(f"expected one GPU to rehearse on, found {found}")
     except (TypeError, ValueError, RehearsalError) as error:
-        # Python names the function that a marker is read by.
+        # Python's message names the function that parses the marker.
         said = re.sub(r"^_(memory|leaks|baseline)\(\)", "", str(error))
         raise MarkerError(f"{name}:{'' if said.startswith(' ') else ' '}{said}") from None
     if not memory and leaks is None and baseline is None:
@@ -127,7 +127,7 @@ def limits(item: pytest.Item) -> Limits | None:
 
 
 def _usual_devices(config: pytest.Config) -> list[Device]:
-    """The device that tests with limits are rehearsed on where there is no GPU."""
+    """Return the device to rehearse tests with limits on if there is no GPU."""
     name = str(config.getini("memviz_rehearse") or "")
     if not name or library.has_gpu():
         return []
@@ -138,7 +138,7 @@ def _usual_devices(config: pytest.Config) -> list[Device]:
 
 
 def _markers(item: pytest.Item, name: str) -> Iterator[pytest.Mark]:
-    """The markers of a test, those of its parameters first, which pytest puts behind those of its function."""
+    """Yield the markers of a test, those of its parameters first. pytest puts them after those of the function."""
     of_parameters = [mark for mark in getattr(getattr(item, "callspec", None), "marks", ()) if mark.name == name]
     yield from of_parameters
     yield from (mark for mark in item.iter_markers(name) if all(mark is not other for other in of_parameters))

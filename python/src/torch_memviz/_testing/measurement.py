@@ -1,4 +1,4 @@
-"""A test that is recorded, and judged by `memviz check`."""
+"""Records a test and judges it with `memviz check`."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ from .._source import Input, Source
 from . import in_use
 from .limits import BaselineLimit, LeakLimit, Limits, MemoryLimit
 
-#: What is said of a test whose memory cannot be judged.
+#: Message for a test whose memory cannot be judged.
 UNKNOWN = "GPU memory is not known"
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a test has used of the device that it has used most of, above what was in use before. In bytes."""
+    """Memory that a test used on its most-used device, excluding memory in use before the test. In bytes."""
 
     peak: int
     reserved: int
-    #: The line that holds most at the peak; empty where nothing does.
+    #: The line that holds most at the peak; empty if there is none.
     largest: str
 
 
 class Measurement:
-    """The recording of a test, from its fixtures to its end."""
+    """The recording of a test, from fixture setup to its end."""
 
     def __init__(self, limits: Limits, path: Path, scratch: Path, keep: bool) -> None:
-        """Get ready to record.
+        """Prepare the recording.
 
         Args:
             limits: What the test may use.
-            path: Where its recording goes if it is kept.
-            scratch: A folder of this process alone: what is judged there was recorded here.
-            keep: Whether it is kept in any case.
+            path: Where to move the recording if it is kept.
+            scratch: A folder used only by this process, so that only its own recordings are judged.
+            keep: Whether to always keep the recording.
         """
         self.limits, self.path, self.keep = limits, path, keep
         self.scratch = scratch
-        self.recorder = record(scratch / path.name, report=False)
-        #: What earlier tests have left, which is not this one's.
+        self.recorder = record(scratch / path.name, report=False, ledger=False)
+        #: Memory in use before the test, which does not belong to it.
         self.before: in_use.InUse = {}
 
     def start(self) -> None:
-        """Begin with nothing that earlier tests left to the allocator or the garbage collector."""
+        """Collect garbage and empty the allocator's cache, then start recording."""
         for path in [*of_earlier_runs(self.path), self.path.with_suffix(".html")]:
             path.unlink(missing_ok=True)
         gc.collect()
         torch = release.torch()
         if torch.cuda.is_initialized():
-            # Made for the first product of matrices in a process, and kept: whichever test comes first would pay.
+            # PyTorch keeps these after the first matrix product: they would count for whichever test runs first.
             getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
             torch.cuda.empty_cache()
             self.before = in_use.in_use()
@@ -71,7 +71,7 @@ class Measurement:
         self.recorder.stop(error)
 
     def repeated(self, test: Callable[..., Any]) -> Callable[..., Any]:
-        """Give a test that runs as often as its leaks ask for; each run is a step of the recording."""
+        """Wrap a test so that it runs as often as its leak limit requires. Each run is a step of the recording."""
         leaks = self.limits.leaks
         assert leaks is not None
 
@@ -85,17 +85,17 @@ class Measurement:
         return run_it
 
     def judge(self, update_baseline: bool) -> str | None:
-        """Give what is wrong; None where every limit is kept. What cannot be judged is wrong, too."""
+        """Return what is wrong, or None if all limits are met. A limit that cannot be judged also counts as wrong."""
         if self.recorder.recording is None:
             return f"{UNKNOWN}: nothing was recorded"
         wrong = [said for said in self._judged(update_baseline) if said is not None]
         return "\n\n".join(wrong) or None
 
     def figures(self, recording: Input | None = None) -> Figures:
-        """Give what the test has used, as a recording says: the finished one, or a snapshot.
+        """Return the memory that the test used, from the finished recording or from a snapshot.
 
         Raises:
-            MemvizError: when that is not known.
+            MemvizError: if that is unknown.
         """
         recording = recording if recording is not None else self.recorder.recording
         if recording is None:
@@ -107,7 +107,7 @@ class Measurement:
 
     def _figures(self, device: dict[str, Any]) -> Figures:
         def above(counter: str) -> int:
-            # What was in use before and is freed in the test makes it use less than nothing.
+            # If the test frees memory that was in use before, the difference can be negative.
             return max(0, int(device["maxima"][counter]) - self._held(device["device"], counter))
 
         labels = [row["label"] for row in device["attribution"]["rows"] if row["label"] != in_use.OLDER]
@@ -126,7 +126,7 @@ class Measurement:
     def _memory(self, limit: MemoryLimit) -> str | None:
         counter = f"{limit.metric}_bytes"
         if self.recorder.is_idle:
-            # The file looks like one of no recording at all; it is known here that it ran, and lost nothing.
+            # The file looks as if nothing had been recorded, but the recording did run and lost nothing.
             held = max((held[counter] for held in self.before.values()), default=0) if limit.of == "process" else 0
             return None if held <= limit.limit else f"more GPU memory than allowed: {shown(held)} were in use before"
         if limit.of == "process" or not any(held[counter] for held in self.before.values()):
@@ -147,15 +147,15 @@ class Measurement:
         if not held:
             return ""
         return (
-            f"\n\n{shown(held)} were in use when the test began: they are part of what was measured, and the limit of "
-            f'{shown(limit.limit)} is that much higher here (of="process" counts them)'
+            f"\n\n{shown(held)} were in use when the test began: the measured value includes them, and the limit of "
+            f'{shown(limit.limit)} is raised by them here (of="process" counts them)'
         )
 
     def _leaks(self, limit: LeakLimit) -> str | None:
         if self.recorder.is_idle:
             return None
         wrong = self._check([f"--max-leak={limit.limit}B", "--steps=^step_"])
-        # Whatever keeps leaks from being judged does so with and without what is ignored.
+        # If leaks cannot be judged, ignoring some stacks does not help.
         if wrong is None or limit.ignore is None or wrong.startswith(UNKNOWN):
             return wrong
         flags = ["--steps=^step_", f"--exclude={limit.ignore}", "--format=json"]
@@ -193,12 +193,12 @@ class Measurement:
             return None
         title = "more GPU memory than allowed" if done.exit_code == 1 else UNKNOWN
         said = (done.stdout or done.message()).strip()
-        # Summaries of pytest show the first line alone.
+        # pytest's summary shows only the first line.
         reason = re.search(r"^(?:max|baseline)-.* on device .*$", said, re.MULTILINE)
         return f"{title}{f': {reason.group()}' if reason else ''}{more}\n\n{said}"
 
     def _devices(self) -> list[int]:
-        """Devices that the recording has data of."""
+        """Return the devices in the recording."""
         answer = json.loads(run(["peak", "--top=1", "--format=json", "--", str(self.recorder.recording)]))
         return [device["device"] for device in answer["devices"]]
 
@@ -209,19 +209,19 @@ class Measurement:
     def _no_baseline(limit: BaselineLimit) -> str:
         said = f"{UNKNOWN}: there is no baseline {limit.path}; --memviz-update-baselines writes it"
         if limit.old_path != limit.path and limit.old_path.is_file():
-            said += f"\n\n{limit.old_path} may be that of another test with this name: tests have a baseline each now"
+            said += f"\n\n{limit.old_path} may be that of another test with this name: each test now has its own"
         return said
 
     @staticmethod
     def _forget_old_baseline(limit: BaselineLimit) -> None:
-        """Remove the baseline that the new one replaces, which tests of one name in several classes shared."""
+        """Remove the old baseline, which tests with the same name in several classes shared."""
         if limit.old_path != limit.path and limit.old_path.is_file():
             limit.old_path.unlink(missing_ok=True)
-            said = f"{limit.old_path} is now {limit.path}: tests have a baseline each"
+            said = f"{limit.old_path} is now {limit.path}: each test has its own baseline"
             warnings.warn(said, UserWarning, stacklevel=1)
 
     def evidence(self) -> str:
-        """Keep the recording, with a report beside it, and say where."""
+        """Keep the recording with a report next to it, and return their paths as text."""
         lines = []
         for path in self._kept():
             lines.append(f"recording: {path}")
@@ -234,7 +234,7 @@ class Measurement:
         return "\n".join(lines)
 
     def forget(self) -> None:
-        """Remove the recording, unless it is to be kept."""
+        """Remove the recording, unless it must be kept."""
         if self.keep:
             self._kept()
             return
@@ -242,7 +242,7 @@ class Measurement:
             path.unlink(missing_ok=True)
 
     def _kept(self) -> list[Path]:
-        """Move the recordings to where they are looked for."""
+        """Move the recordings to their final folder."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.recorder.files = [path.replace(self.path.with_name(path.name)) for path in self.recorder.files]
         self.keep = True
@@ -250,24 +250,24 @@ class Measurement:
 
 
 class Gauge:
-    """GPU memory of the test so far, its fixtures included. Each figure is worked out when it is asked for."""
+    """GPU memory of the test so far, including its fixtures. Each value is computed on access."""
 
     def __init__(self, measurement: Measurement) -> None:
         self._measurement = measurement
 
     @property
     def peak(self) -> int:
-        """Bytes that were allocated at most, above what was in use when the test began."""
+        """Peak allocated bytes above what was in use when the test started."""
         return self._figures().peak
 
     @property
     def reserved(self) -> int:
-        """Bytes that were reserved at most, above what was reserved when the test began."""
+        """Peak reserved bytes above what was reserved when the test started."""
         return self._figures().reserved
 
     @property
     def largest(self) -> str:
-        """The line that holds most at the peak; empty where nothing does."""
+        """The line that holds most at the peak; empty if there is none."""
         return self._figures().largest
 
     def _figures(self) -> Figures:

@@ -1,4 +1,4 @@
-"""Tests that are rehearsed: each runs under a pytest of its own, whose reports are taken over."""
+"""Rehearsed tests: each runs in a separate pytest process, whose reports this process takes over."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def rehearse_all(device: Device) -> None:
     """Rehearse the tests of this process on a device.
 
     Raises:
-        RehearsalError: when that cannot be.
+        RehearsalError: if that is not possible.
     """
-    # Who names a GPU has said that the one that is there is not meant.
+    # The user has named a GPU, so a real one on this machine is not meant.
     reason = library.why_not(despite_gpu=True)
     if reason is not None:
         raise RehearsalError(reason)
@@ -39,7 +39,7 @@ def is_rehearsed(device: Device) -> bool:
 
 
 def why_not() -> str | None:
-    """Why no process can be rehearsed here."""
+    """Return why a rehearsal is not possible here, or None if it is."""
     if sys.platform != "linux":
         return library.why_not(despite_gpu=True)
     try:
@@ -51,10 +51,10 @@ def why_not() -> str | None:
 
 
 def run(item: pytest.Item, device: Device) -> list[pytest.TestReport]:
-    """Run a test on a device that is not there, and give what is reported of it."""
+    """Run a test on a simulated device, and return its reports."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "reports.jsonl"
-        # What this process rehearses is another GPU, or none.
+        # This process rehearses another GPU, or none.
         environment = {key: value for key, value in os.environ.items() if key not in (PLAN, library.VARIABLE)}
         command = [sys.executable, "-m", "pytest", *_arguments(item), f"{REHEARSE}={device.text}", f"{REPORTS}={file}"]
         done = subprocess.run(
@@ -70,13 +70,13 @@ def run(item: pytest.Item, device: Device) -> list[pytest.TestReport]:
     take = item.config.hook.pytest_report_from_serializable
     reports = [take(config=item.config, data=json.loads(line)) for line in lines]
     if [report.when for report in reports][-1:] != ["teardown"]:
-        said = f"the rehearsed pytest ended with {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+        said = f"the rehearsed pytest exited with code {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
         reports.append(pytest.TestReport(item.nodeid, item.location, {}, "failed", said, "call"))
     return reports
 
 
 def _arguments(item: pytest.Item) -> list[str]:
-    """How to have pytest run this test alone, as it was asked to run all."""
+    """Build the pytest arguments to run only this test, with the options of this session."""
     config = item.config
     of_file = item.nodeid.partition("::")[2]
     arguments = [f"{item.path}::{of_file}", f"--rootdir={config.rootpath}"]
@@ -86,7 +86,7 @@ def _arguments(item: pytest.Item) -> list[str]:
         for value in values or ():
             arguments += [option, value]
     if config.pluginmanager.hasplugin("xdist"):
-        # Whatever the configuration says: this is one test.
+        # Override the configuration: this is a single test.
         arguments.append("-n0")
     if config.getoption("--memviz-dir"):
         arguments.append(f"--memviz-dir={Path(config.getoption('--memviz-dir')).absolute()}")
@@ -98,7 +98,7 @@ def _arguments(item: pytest.Item) -> list[str]:
 
 
 class Reporter:
-    """Reports to the pytest that started this one."""
+    """Sends reports to the parent pytest process."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config, self._file = config, Path(config.getoption(REPORTS))

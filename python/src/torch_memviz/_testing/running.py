@@ -1,4 +1,4 @@
-"""What happens around a test: it is recorded, judged, and told of at the end."""
+"""Records a test, judges it, and reports it at the end."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from .measurement import Measurement
 
 MEASUREMENT = pytest.StashKey[Measurement]()
 
-#: The folder that this process records into.
+#: The folder for this process's recordings.
 SCRATCH = pytest.StashKey["tempfile.TemporaryDirectory[str]"]()
 
-#: Properties of a report: what was measured, and why limits were not judged, or nothing was measured.
+#: Properties of a report: the measured values, or why limits were not judged or nothing was measured.
 PEAK, RESERVED, LARGEST = "gpu_peak_bytes", "gpu_reserved_bytes", "gpu_largest_site"
 NOT_JUDGED, NOT_MEASURED = "gpu_memory_not_judged", "gpu_memory_not_measured"
 
 
 def rehearsed_on(item: pytest.Item) -> Device | None:
-    """The device that a test is rehearsed on; a marker that says nothing fails where the test is set up."""
+    """Return the device to rehearse a test on. An invalid marker is reported later, when the test is set up."""
     try:
         asked = limits(item)
     except MarkerError:
@@ -39,7 +39,7 @@ def rehearsed_on(item: pytest.Item) -> Device | None:
 
 
 def run_rehearsed(item: pytest.Item) -> bool:
-    """Run a test in a process of its own, if it is to be rehearsed: this one has PyTorch with another GPU, or none."""
+    """Run a rehearsed test in a separate process, since this process has PyTorch with another GPU or none."""
     device = rehearsed_on(item)
     if device is None or rehearsed.is_rehearsed(device) or rehearsed.why_not() is not None:
         return False
@@ -51,7 +51,7 @@ def run_rehearsed(item: pytest.Item) -> bool:
 
 
 def begin(item: pytest.Item) -> None:
-    """Begin to record a test, before its fixtures are made."""
+    """Start recording a test, before its fixtures are set up."""
     try:
         asked = limits(item)
     except MarkerError as error:
@@ -59,7 +59,7 @@ def begin(item: pytest.Item) -> None:
     is_elsewhere = asked is not None and asked.rehearse is not None and not rehearsed.is_rehearsed(asked.rehearse)
     reason = rehearsed.why_not() if is_elsewhere else why_not()
     if reason is not None:
-        # The test itself may well run here.
+        # The test itself may still be able to run here.
         item.user_properties.append((NOT_JUDGED if asked is not None else NOT_MEASURED, reason))
         return
     root = _root(item.config)
@@ -70,7 +70,7 @@ def begin(item: pytest.Item) -> None:
 
 
 def before_call(item: pytest.Item) -> Measurement | None:
-    """Give the measurement of a test that is about to run; one whose leaks are limited runs several times."""
+    """Return the measurement of a test that is about to run. A test with a leak limit runs several times."""
     measurement = item.stash.get(MEASUREMENT, None)
     if measurement is not None and measurement.limits.leaks is not None:
         if not isinstance(item, pytest.Function) or inspect.iscoroutinefunction(item.obj):
@@ -80,14 +80,14 @@ def before_call(item: pytest.Item) -> Measurement | None:
 
 
 def after_failure(item: pytest.Item, measurement: Measurement, error: BaseException | None) -> None:
-    """End the recording of a test that fails; where memory ran out, it is evidence."""
+    """End the recording of a failed test, and keep it as evidence if the test ran out of memory."""
     measurement.stop(error)
     if measurement.recorder.failures:
         item.add_report_section("call", "memviz", measurement.evidence())
 
 
 def after_success(item: pytest.Item, measurement: Measurement, is_summed_up: bool) -> None:
-    """Judge what a test that passes has used."""
+    """Check the memory use of a test that passed."""
     measurement.stop()
     if is_summed_up:
         _tell(item, measurement)
@@ -97,7 +97,7 @@ def after_success(item: pytest.Item, measurement: Measurement, is_summed_up: boo
 
 
 def end(item: pytest.Item) -> None:
-    """End the recording of a test that did not come to its call."""
+    """End the recording of a test that did not reach its call phase."""
     measurement = item.stash.get(MEASUREMENT, None)
     if measurement is not None:
         measurement.stop()
@@ -106,13 +106,13 @@ def end(item: pytest.Item) -> None:
 
 
 def clean_up(config: pytest.Config) -> None:
-    """Remove what was recorded and not kept."""
+    """Remove recordings that are not kept."""
     if SCRATCH in config.stash:
         config.stash[SCRATCH].cleanup()
 
 
 def why_not() -> str | None:
-    """Why no memory can be recorded here."""
+    """Return why memory cannot be recorded here, or None if it can."""
     try:
         return release.why_not(release.torch())
     except release.RecordingError as error:
@@ -120,11 +120,11 @@ def why_not() -> str | None:
 
 
 def write_summary(reporter: Any, most: int | None) -> None:
-    """Write the peaks of all tests that were measured, the highest first, and what was not judged.
+    """Write the peaks of all measured tests, highest first, and which limits were not judged.
 
     Args:
-        reporter: pytest's, which writes to the terminal.
-        most: Number of tests; None for no summary of peaks.
+        reporter: pytest's terminal reporter.
+        most: Number of tests to show; None for no summary of peaks.
     """
     told = [(report, dict(report.user_properties)) for report in _reports(reporter)]
     if most is not None:
@@ -137,7 +137,7 @@ def write_summary(reporter: Any, most: int | None) -> None:
 
 
 def _reports(reporter: Any) -> Iterator[pytest.TestReport]:
-    """What became of each test: its call, where it came to that."""
+    """Yield the report of each test's call phase, if it was reached."""
     for reports in reporter.stats.values():
         yield from (it for it in reports if isinstance(it, pytest.TestReport) and it.when == "call")
 
@@ -156,7 +156,7 @@ def _write_peaks(reporter: Any, tests: list[tuple[str, dict[str, Any]]], most: i
 
 
 def _tell(item: pytest.Item, measurement: Measurement) -> None:
-    """Have the report of a test say what it has used; it gets to the summary, and into JUnit's XML."""
+    """Add the memory use of a test to its report, for the summary and the JUnit XML."""
     try:
         figures = measurement.figures()
     except MemvizError as error:
@@ -170,7 +170,7 @@ def _folder(config: pytest.Config) -> str:
 
 
 def _root(config: pytest.Config) -> Path:
-    """Where recordings are kept: the folder asked for, or pytest's cache."""
+    """Return where recordings are kept: the selected folder, or pytest's cache."""
     folder = _folder(config)
     cache = getattr(config, "cache", None)
     if folder:
@@ -181,9 +181,9 @@ def _root(config: pytest.Config) -> Path:
 
 
 def _scratch(config: pytest.Config, root: Path) -> Path:
-    """Give the folder that this process records into: other workers, and other runs, have their own."""
+    """Return the folder for this process's recordings. Other workers and other runs have their own."""
     if SCRATCH not in config.stash:
         root.mkdir(parents=True, exist_ok=True)
-        # On the same disk, so that what is kept need only be moved.
+        # On the same file system, so that recordings to keep only need to be moved.
         config.stash[SCRATCH] = tempfile.TemporaryDirectory(dir=root, prefix=".recording-", ignore_cleanup_errors=True)
     return Path(config.stash[SCRATCH].name)

@@ -1,4 +1,4 @@
-"""Python runs this first in processes that `memviz rehearse` starts, and in those that they start."""
+"""Python runs this file first in processes started by `memviz rehearse`, and in their child processes."""
 
 import importlib.machinery
 import importlib.util
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def _rehearse() -> None:
-    # This file lies in `torch_memviz/_rehearsal/site`.
+    # This file is in `torch_memviz/_rehearsal/site`.
     root = str(Path(__file__).parents[3])
     is_new = root not in sys.path
     if is_new:
@@ -21,7 +21,7 @@ def _rehearse() -> None:
 
 
 def _next() -> None:
-    """Run the file of this name that would have been run without this one."""
+    """Run the `sitecustomize` that this file hides."""
     here = str(Path(__file__).parent)
     paths = [path for path in sys.path if path != here]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", paths)
