@@ -179,7 +179,7 @@ impl Plan {
         let snapshot = snapshot(self);
         let histories = replay(&snapshot);
         super::check(&snapshot, &histories);
-        Recording { snapshot, histories, compression: Compression::None, bytes: 0 }
+        Recording { snapshot, histories, compression: Compression::None, bytes: 0, device_file: None }
     }
 }
 

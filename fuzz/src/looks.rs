@@ -2,10 +2,12 @@
 
 use super::entries;
 use arbitrary::Arbitrary;
+use memviz::analysis::advice::{Plays, WhatIf};
+use memviz::analysis::diff::Requests;
 use memviz::analysis::excerpt::{Window, excerpt};
-use memviz::analysis::flame::FlameOptions;
+use memviz::analysis::flame::{self, FlameOptions, RangePart};
 use memviz::analysis::peak::PeakOptions;
-use memviz::analysis::scene::{Part, Scene};
+use memviz::analysis::scene::{Amount, Flow, Part, Scene};
 use memviz::analysis::timeline::XAxis;
 use memviz::facts::grouping::GroupBy;
 use memviz::facts::time::when::When;
@@ -13,6 +15,7 @@ use memviz::input::ReadOptions;
 use memviz::replay::Metric;
 use memviz::report::{Source, flamegraph, view};
 use memviz::{Error, Recording};
+use std::collections::BTreeMap;
 use std::io::Cursor;
 
 /// What is looked at, and how.
@@ -33,7 +36,9 @@ pub fn run(plan: &Plan) {
     let recording = plan.recording.recording();
     let devices = recording.devices();
     let source = Source { path: "snapshot.pickle", recording: &recording };
-    let _ = (view::figures(source, &devices), view::findings(&devices));
+    let cures: BTreeMap<_, _> =
+        devices.all().iter().map(|device| (device.id(), WhatIf::of(device, Plays::All))).collect();
+    let _ = (view::figures(source, &devices), view::findings(&devices, &cures));
     let metric = Metric::ALL[usize::from(plan.metric) % Metric::ALL.len()];
     let by = GroupBy::ALL[usize::from(plan.group) % GroupBy::ALL.len()];
     for device in devices.all() {
@@ -48,13 +53,22 @@ pub fn run(plan: &Plan) {
         let top = plan.top.into();
         let _ = (scene.bands(metric, by, &part, top), scene.shapes(metric, by, &part, top));
         let _ = (scene.difference(metric, by, (from, to), Some(top)), scene.held(metric, &part, &[0, 1, 5]));
+        if let Ok(Flow { start, allocated, freed, end, .. }) = scene.flow(metric, (from, to)) {
+            let sum = |one: Amount, other: Amount| one.bytes.wrapping_add(other.bytes);
+            assert_eq!(sum(start, allocated), sum(freed, end), "{metric:?} from {from} to {to}");
+        }
+        let _ = RangePart::ALL.map(|part| flame::of_range(device, metric, (from, to), part));
+        if let (Ok(columns), Ok(Some(curve))) = (scene.instants(&part), cures[&device.id()].over_time(metric, &[])) {
+            assert!(curve.columns(&columns).into_iter().all(|bytes| bytes <= curve.peak()));
+        }
+        assert_eq!(Requests::of(device).apart(&Requests::of(device)), None);
         let _ = (view::annotations(device), view::steps(device), view::frames(device, &["model.py:10".to_owned()]));
         let _ = (view::segments(device, to), view::allocation(device, top));
 
         let when = from.checked_sub(1).map_or(When::Start, When::Entry);
         let peak = PeakOptions::default().metric(metric).at(Some(when)).devices(vec![device.id()]);
         if let Ok(report) = recording.flame(&FlameOptions::default().peak(peak)) {
-            let _ = view::flame(&report);
+            let _ = report.devices.iter().map(|device| view::flame(&device.nodes)).collect::<Vec<_>>();
             flamegraph::draw(source, &report).write(&mut Vec::new()).expect("there is room");
         }
         cut(&scene, &recording, Window { device: device.id(), from, to });

@@ -1,68 +1,68 @@
-//! Where allocations lie in the range of device addresses.
+//! The placement of allocations in the range of device addresses.
 //!
-//! What PyTorch's allocator takes among free blocks of one size depends on addresses, and so does what it holds in reserve.
-//! How drivers place memory is known from recordings of real GPUs.
+//! Among free blocks of the same size, PyTorch's allocator chooses by address, so reserved memory depends on placement.
+//! How drivers place memory is known from recordings on real GPUs.
 
 use crate::config::Placement;
 use std::collections::BTreeMap;
 
-/// Smallest piece of memory that a driver gives.
+/// Smallest unit of memory that a driver allocates.
 pub const GRANULE: usize = 2 << 20;
-/// What an arena is a multiple of, and aligned to.
+/// Size unit and alignment of arenas.
 const ARENA: usize = 32 << 20;
 
-/// Rounds up to whole granules; None where that is more than there are addresses.
+/// Rounds up to whole granules; `None` if the result overflows.
 pub fn granules(size: usize) -> Option<usize> {
     size.checked_next_multiple_of(GRANULE)
 }
 
-/// What a range was taken for.
+/// The purpose of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Memory.
     Memory,
-    /// Addresses alone, which memory is mapped to later.
+    /// Only addresses, to which memory is mapped later.
     Reservation,
 }
 
-/// A range that is taken.
+/// A range in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub size: usize,
-    /// What for.
+    /// Purpose.
     pub purpose: Purpose,
-    /// The device that asked for it.
+    /// The device that it belongs to.
     pub device: usize,
 }
 
-/// The range of device addresses, and what of it is taken.
+/// The range of device addresses, and the parts in use.
 #[derive(Debug)]
 pub struct Addresses {
     placement: Placement,
     start: usize,
     end: usize,
-    /// By first address.
+    /// Ranges in use, by start address.
     taken: BTreeMap<usize, Range>,
-    /// First address and size, in the order in which they were opened. They stay open.
+    /// Start address and size of each arena, in the order of creation. Arenas are never removed.
     arenas: Vec<(usize, usize)>,
-    /// Arenas are opened below this.
+    /// New arenas are placed below this address.
     arenas_end: usize,
 }
 
 impl Addresses {
-    /// All of `start..end` free, but for its first granule: a pointer to its beginning belongs to nobody.
+    /// Creates a free range `start..end`. Its first granule stays unused, so that its start is never an allocation.
     pub fn new(start: usize, end: usize, placement: Placement) -> Self {
-        // Reservations grow from the start, arenas from the middle down.
+        // Reservations grow up from the start, arenas grow down from the middle.
         let arenas_end = start + (end - start) / 2;
         Self { placement, start: start + GRANULE, end, taken: BTreeMap::new(), arenas: Vec::new(), arenas_end }
     }
 
-    /// Takes a range of whole granules; None where no addresses are left.
+    /// Allocates a range of whole granules; `None` if no addresses are left.
     pub fn take(&mut self, size: usize, purpose: Purpose, device: usize) -> Option<usize> {
         let at = match (self.placement, purpose) {
             (Placement::Downwards, Purpose::Memory) => self.in_arenas(size)?,
-            // Reservations stay apart from arenas, which have the lower half.
+            // Reservations are separate from arenas, which use the lower half.
             (Placement::Downwards, Purpose::Reservation) => self.first_gap(self.arenas_end, self.end, size)?,
             (Placement::Upwards, _) => self.first_gap(self.start, self.end, size)?,
         };
@@ -70,20 +70,20 @@ impl Addresses {
         Some(at)
     }
 
-    /// The range that an address lies in, and where it begins.
+    /// Returns the range that contains an address, and its start.
     pub fn find(&self, address: usize) -> Option<(usize, Range)> {
         let (&at, &range) = self.taken.range(..=address).next_back()?;
         (address - at < range.size).then_some((at, range))
     }
 
-    /// Lets go of the range that begins there, if it was taken for that.
+    /// Releases the range that starts there, if it has this purpose.
     pub fn release(&mut self, at: usize, purpose: Purpose) -> Option<Range> {
         let found = self.taken.get(&at).copied().filter(|range| range.purpose == purpose)?;
         self.taken.remove(&at);
         Some(found)
     }
 
-    /// In the newest arena with a hole that is large enough, at the hole's lower end; else in a new one.
+    /// Finds the lower end of a hole that is large enough, in the newest arena that has one; else creates an arena.
     fn in_arenas(&mut self, size: usize) -> Option<usize> {
         let fits = |&(at, length): &(usize, usize)| self.first_gap(at, at + length, size);
         if let Some(at) = self.arenas.iter().rev().find_map(fits) {
@@ -96,7 +96,7 @@ impl Addresses {
         Some(at)
     }
 
-    /// The lowest address of a gap between `from` and `to`.
+    /// Returns the lowest address of a gap between `from` and `to`.
     fn first_gap(&self, from: usize, to: usize, size: usize) -> Option<usize> {
         let mut at = from;
         for (&start, range) in self.taken.range(from..to) {

@@ -1,31 +1,31 @@
-//! What CUDA answers when it is asked for one property of a device by its number.
+//! Device attributes, which CUDA returns by number.
 
 use crate::config::Config;
 
 /// An attribute of the runtime (`cudaDeviceAttr`) or of the driver (`CUdevice_attribute`): those below 102 are the same in both.
 pub fn attribute(config: &Config, number: i32) -> i32 {
     match number {
-        // Threads of a block, in all and along x and y; shared memory of a block that CUDA itself takes.
+        // Threads per block, in total and along x and y; shared memory per block that CUDA itself uses.
         1..=3 | 111 => 1024,
-        // Threads of a block along z.
+        // Threads per block along z.
         4 => 64,
-        // Blocks of a grid along x; pitch of a copy.
+        // Blocks per grid along x; maximum pitch of a copy.
         5 | 11 => i32::MAX,
-        // Blocks of a grid along y and z.
+        // Blocks per grid along y and z.
         6 | 7 => 65535,
-        // Shared memory of a block that does not ask for more.
+        // Default shared memory per block.
         8 => 48 << 10,
-        // Constant memory; registers of a block and of a multiprocessor.
+        // Constant memory; registers per block and per multiprocessor.
         9 | 12 | 82 => 65536,
-        // Threads of a warp.
+        // Threads per warp.
         10 => 32,
-        // Clock in kHz: times are not rehearsed.
+        // Clock rate in kHz: timing is not rehearsed.
         13 => 1_500_000,
         16 => config.multiprocessors,
         37 => config.bus,
         38 => config.cache,
         39 => config.threads_per_multiprocessor,
-        // Mapped host memory, kernels at the same time, unified addresses, streams with priorities, cooperative launches, and
+        // Mapped host memory, concurrent kernels, unified addresses, stream priorities, cooperative launches, and
         // memory pools.
         19 | 31 | 41 | 78 | 95 | 115 => 1,
         75 => config.capability / 10,
@@ -37,10 +37,10 @@ pub fn attribute(config: &Config, number: i32) -> i32 {
     }
 }
 
-/// What only the driver is asked for.
+/// Attributes that only the driver has.
 pub fn driver_attribute(config: &Config, number: i32) -> i32 {
     match number {
-        // Addresses and memory apart from each other (expandable segments), and handles of them as files.
+        // Virtual memory management (expandable segments), with file descriptors as handles.
         102 | 103 => 1,
         _ => attribute(config, number),
     }

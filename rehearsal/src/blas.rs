@@ -1,4 +1,4 @@
-//! cuBLAS and cuBLASLt. PyTorch allocates their workspaces itself, by rules of its own that ask for the compute capability.
+//! cuBLAS and cuBLASLt. PyTorch allocates their workspaces itself, with sizes that depend on the compute capability.
 
 use crate::exports::{drop_handle, new_handle, put};
 use crate::runtime::version;
@@ -8,10 +8,10 @@ use std::ffi::c_void;
 /// What a handle or a descriptor points to.
 type Opaque = [u64; 32];
 
-/// Bytes of `cublasLtMatmulHeuristicResult_t`: the algorithm, its workspace, its status, and what is reserved.
+/// Size of `cublasLtMatmulHeuristicResult_t` in bytes: the algorithm, its workspace, its status, and reserved fields.
 const HEURISTIC: usize = 96;
 
-/// As cuBLAS counts: 12.4 is 120400.
+/// The version in cuBLAS's encoding: 12.4 is 120400.
 fn library_version() -> i32 {
     version() / 1000 * 10_000 + version() % 1000 / 10 * 100
 }
@@ -74,7 +74,7 @@ exports! {
     fn cublasLtMatmulPreferenceDestroy(handle: *mut Opaque) -> i32 {
         destroy(handle)
     }
-    // One algorithm, which works and needs no workspace: PyTorch has allocated one already, whatever the answer.
+    // Returns one algorithm, which works and needs no workspace: PyTorch has already allocated one in any case.
     fn cublasLtMatmulAlgoGetHeuristic(
         _handle: *mut Opaque, _operation: *mut Opaque, _a: *mut Opaque, _b: *mut Opaque, _c: *mut Opaque, _d: *mut Opaque,
         _preference: *mut Opaque, wanted: i32, results: *mut c_void, found: *mut i32,

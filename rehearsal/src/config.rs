@@ -1,68 +1,68 @@
-//! The device that is rehearsed, as the environment describes it.
+//! The rehearsed device, as described in the environment.
 //!
-//! `MEMVIZ_REHEARSAL` holds `key=value` pairs with `;` between them, sizes in bytes. Who starts a rehearsal writes all of them, from
-//! the table of GPUs; processes that the program starts inherit it.
+//! `MEMVIZ_REHEARSAL` holds `key=value` pairs separated by `;`, with sizes in bytes. The Python package writes all of
+//! them from the table of GPUs when a rehearsal starts, and child processes inherit them.
 
 use std::sync::OnceLock;
 
-/// The variable that describes the device. Without it there is none.
+/// The variable that describes the device. Without it, there is no device.
 pub const VARIABLE: &str = "MEMVIZ_REHEARSAL";
 
-/// Architectures that PyTorch is built for: its kernels of CUB look for the one of the device among them.
+/// Architectures that PyTorch is built for: its CUB kernels search them for that of the device.
 #[cfg(not(target_arch = "aarch64"))]
 const BUILT: [i32; 9] = [120, 100, 90, 86, 80, 75, 70, 60, 50];
 #[cfg(target_arch = "aarch64")]
 const BUILT: [i32; 5] = [120, 110, 100, 90, 80];
 
-/// How a driver places what is allocated.
+/// How a driver places allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Linux: in arenas of 32 MiB or more, each below the one before.
+    /// Linux: in arenas of 32 MiB or more, each below the previous one.
     Downwards,
-    /// Windows, and Linux under it: at the lowest free address.
+    /// Windows and WSL: at the lowest free address.
     Upwards,
 }
 
-/// What is known of the device, and of the CUDA that PyTorch was built for.
+/// Properties of the device, and of the CUDA version that PyTorch was built for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// As PyTorch shows it.
+    /// Name, as shown by PyTorch.
     pub name: String,
-    /// Version of CUDA, such as 12040 for 12.4.
+    /// CUDA version, such as 12040 for 12.4.
     pub cuda: i32,
-    /// Version of cuDNN, such as 90100 for 9.1.0.
+    /// cuDNN version, such as 90100 for 9.1.0.
     pub cudnn: usize,
-    /// Number of devices, all the same.
+    /// Number of identical devices.
     pub devices: usize,
-    /// Memory of each, in bytes, as PyTorch's messages name it.
+    /// Memory of each device in bytes, as shown in PyTorch's messages.
     pub memory: usize,
-    /// Bytes of it that CUDA itself holds from the start.
+    /// Bytes of it that CUDA itself uses from the start.
     pub context: usize,
     /// Compute capability times ten.
     pub capability: i32,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: i32,
-    /// Most shared memory of a block, in bytes.
+    /// Maximum shared memory per block, in bytes.
     pub shared_per_block: i32,
-    /// Shared memory of a multiprocessor, in bytes.
+    /// Shared memory per multiprocessor, in bytes.
     pub shared_per_multiprocessor: i32,
-    /// Threads of a multiprocessor.
+    /// Maximum threads per multiprocessor.
     pub threads_per_multiprocessor: i32,
-    /// Blocks of a multiprocessor.
+    /// Maximum blocks per multiprocessor.
     pub blocks_per_multiprocessor: i32,
-    /// Second level cache, in bytes.
+    /// L2 cache, in bytes.
     pub cache: i32,
     /// Width of the memory bus, in bits.
     pub bus: i32,
-    /// Where segments lie.
+    /// Placement of segments.
     pub placement: Placement,
 }
 
 impl Config {
-    /// Reads a description.
+    /// Parses a description.
     ///
     /// # Errors
-    /// The key that is missing, or has no value that it can have.
+    /// Returns the key that is missing or has an invalid value.
     pub fn parse(text: &str) -> Result<Self, String> {
         let value = |key: &str| {
             let pairs = text.split(';').filter_map(|pair| pair.split_once('='));
@@ -101,15 +101,15 @@ impl Config {
         })
     }
 
-    /// The architecture of the code that a device of this capability runs: that of the same major number, of those that PyTorch
-    /// is built for.
+    /// Returns the architecture of the code that a device of this capability runs: the one with the same major number
+    /// among those that PyTorch is built for.
     pub fn code(&self) -> i32 {
         let fits = |&&code: &&i32| code <= self.capability && code / 10 == self.capability / 10;
         BUILT.iter().find(fits).copied().unwrap_or(self.capability)
     }
 }
 
-/// The description in the environment; None where there is none, or none that can be read, which is said once.
+/// Returns the description in the environment, or `None` if it is missing or invalid. An invalid one is reported once.
 pub fn config() -> Option<&'static Config> {
     static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
     let read = || {

@@ -1,4 +1,4 @@
-//! What Python asks of the library itself.
+//! Functions that Python calls in this library itself.
 
 use crate::cudnn;
 use crate::reads::{self, Listener};
@@ -6,24 +6,24 @@ use crate::stubs;
 use std::ffi::c_char;
 
 exports! {
-    /// Has a function told of each value that is read from a device: its bytes, and what for. Null is nobody.
+    /// Sets the function to call for each value read from a device, with its bytes and its purpose. Null removes it.
     fn memviz_rehearsal_on_read(listener: Option<Listener>) {
         reads::listen(listener);
     }
-    /// Has the next size that this thread reads from a device be this one.
+    /// Sets the next size that this thread reads from a device.
     fn memviz_rehearsal_assume(size: u64) {
         reads::assume(size);
     }
-    /// How many values were read from a device.
+    /// Returns the number of values read from a device.
     fn memviz_rehearsal_reads() -> u64 {
         reads::count()
     }
-    /// How many operations of cuDNN were done, whose workspaces are not known.
+    /// Returns the number of cuDNN operations, whose workspaces are unknown.
     fn memviz_rehearsal_cudnn() -> u64 {
         cudnn::count()
     }
-    /// Writes the names of functions that failed because they are not rehearsed, a line each, as far as there is room; gives how
-    /// many bytes there are.
+    /// Writes the names of functions that failed because they cannot be rehearsed, one per line, up to the size of the
+    /// buffer. Returns the total number of bytes.
     fn memviz_rehearsal_refused(to: *mut c_char, room: usize) -> usize {
         let names = stubs::all_refused();
         if !to.is_null() {

@@ -1,7 +1,7 @@
 //! cuDNN: convolutions through its graphs of operations, and batch norms.
 //!
-//! One engine answers every graph. It asks for no workspace: how large those of the real engines are is chosen by heuristics that
-//! are not known here, so operations are counted, and who reports says how many there were.
+//! One engine handles every graph. It requests no workspace: in cuDNN, unknown heuristics choose the workspace size.
+//! Operations are counted instead, so that a report can show how many there were.
 
 use crate::config::config;
 use crate::exports::{drop_handle, new_handle, put};
@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What a handle or a descriptor points to.
 type Opaque = [u64; 8];
 
-/// Where a handle keeps its stream.
+/// Where a handle stores its stream.
 const STREAM: usize = 0;
 
-/// Attributes of descriptors that are read (`cudnnBackendAttributeName_t`).
+/// The attributes of descriptors that are read (`cudnnBackendAttributeName_t`).
 mod attribute {
     pub const HEURISTIC_RESULTS: i32 = 202;
     pub const ENGINE: i32 = 300;
     pub const INTERMEDIATES: i32 = 301;
     pub const KNOB_CHOICES: i32 = 302;
     pub const ENGINE_WORKSPACE: i32 = 303;
-    /// As 4 bytes, unlike sizes elsewhere.
+    /// Has 4 bytes, unlike other sizes.
     pub const ENGINE_SHARED_MEMORY: i32 = 304;
     pub const PLAN_WORKSPACE: i32 = 402;
     pub const PLAN_INTERMEDIATES: i32 = 403;
@@ -33,14 +33,14 @@ mod attribute {
     pub const ENGINE_NOTES: std::ops::RangeInclusive<i32> = 1302..=1305;
 }
 
-/// `CUDNN_STATUS_NOT_SUPPORTED`, from version 9 on and before.
+/// `CUDNN_STATUS_NOT_SUPPORTED`, in version 9 and later, and in earlier versions.
 fn not_supported() -> i32 {
     if version() >= 90_000 { 3000 } else { 9 }
 }
 
 static OPERATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// How many operations were done.
+/// Number of operations so far.
 pub fn count() -> u64 {
     OPERATIONS.load(Ordering::Relaxed)
 }
@@ -66,7 +66,7 @@ unsafe fn destroy(handle: *mut Opaque) -> i32 {
     status::SUCCESS
 }
 
-/// Descriptors that are made, filled in and given back.
+/// Descriptors that are created, filled in and destroyed.
 macro_rules! descriptors {
     ($($create:ident $destroy:ident)*) => {
         exports! {$(
@@ -132,7 +132,7 @@ exports! {
         _descriptor: *mut Opaque, name: i32, _kind: i32, room: i64, count: *mut i64, values: *mut c_void,
     ) -> i32 {
         match name {
-            // The caller has made descriptors to be filled in, and there is nothing in ours.
+            // The caller has created descriptors for the results. Ours are empty, so there is nothing to fill in.
             attribute::HEURISTIC_RESULTS | attribute::ENGINE => put(count, 1),
             attribute::ENGINES | attribute::ENGINE_WORKSPACE | attribute::PLAN_WORKSPACE | attribute::ENGINE_NUMBER => {
                 put(count, 1);

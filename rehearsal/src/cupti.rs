@@ -1,4 +1,4 @@
-//! CUPTI, for PyTorch's profiler: it runs, and gets no records of kernels.
+//! CUPTI, for PyTorch's profiler: the profiler runs, but receives no kernel records.
 
 use crate::exports::put;
 use crate::kernels::any;

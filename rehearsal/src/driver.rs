@@ -1,4 +1,4 @@
-//! The driver, as far as PyTorch and Triton ask it: expandable segments, and modules of kernels.
+//! The part of the driver that PyTorch and Triton use: expandable segments and kernel modules.
 
 use crate::addresses::{GRANULE, Purpose, granules};
 use crate::attributes::driver_attribute;
@@ -16,7 +16,7 @@ pub struct Piece {
     device: usize,
 }
 
-/// `CUmemAllocationProp`, as far as it is read.
+/// The fields of `CUmemAllocationProp` that are read.
 #[repr(C)]
 pub struct Properties {
     kind: i32,
@@ -25,15 +25,15 @@ pub struct Properties {
     location: i32,
 }
 
-/// Stands for functions of the driver that were looked up and are not here: PyTorch looks up more than it calls.
+/// Returned for driver functions that do not exist here: PyTorch looks up more functions than it calls.
 extern "C" fn unknown() -> i32 {
     stubs::refused(c"a function of the driver that this release of PyTorch asks for");
     status::NOT_SUPPORTED
 }
 
-/// The function of a name, for who looks it up at run time.
+/// Looks up a function by name at run time.
 unsafe fn entry_point(name: *const c_char, to: *mut *mut c_void, state: *mut i32) -> i32 {
-    // SAFETY: a name of a function, as the caller promises; looking it up in this process reads nothing else.
+    // SAFETY: the caller passes the name of a function. Looking it up in this process reads nothing else.
     unsafe {
         let found = libc::dlsym(libc::RTLD_DEFAULT, name);
         put(to, if found.is_null() { unknown as *mut c_void } else { found });
@@ -46,7 +46,7 @@ exports! {
     fn cuInit(_flags: u32) -> i32 {
         if device_count() == 0 { status::NO_DEVICE } else { status::SUCCESS }
     }
-    // NVRTC, which compiles without a device, asks for one and does without.
+    // NVRTC, which compiles without a device, requests a table but works without one.
     fn cuGetExportTable(to: *mut *const c_void, _table: *const c_void) -> i32 {
         put(to, std::ptr::null());
         status::NOT_SUPPORTED
@@ -148,15 +148,15 @@ exports! {
         status::SUCCESS
     }
     fn cuFuncGetAttribute(to: *mut i32, attribute: i32, _function: *mut c_void) -> i32 {
-        // Most threads of a block, and registers.
+        // Maximum threads per block, and registers.
         put(to, match attribute { 0 => 1024, 4 => 32, _ => 0 });
         status::SUCCESS
     }
     fn cuPointerGetAttribute(to: *mut c_void, attribute: i32, at: usize) -> i32 {
         match attribute {
-            // The address as a device sees it.
+            // The device address.
             3 => put(to.cast::<usize>(), at),
-            // Whose memory it is: 1 the host's, 2 a device's.
+            // The kind of memory: 1 is host memory, 2 is device memory.
             2 => put(to.cast::<u32>(), if is_device_address(at) { 2 } else { 1 }),
             _ => {
                 stubs::refused(c"cuPointerGetAttribute");

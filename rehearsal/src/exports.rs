@@ -1,8 +1,8 @@
-//! How functions are written that PyTorch calls by their names in C.
+//! Helpers for functions that PyTorch calls by their C names.
 
-/// Defines functions with C names and C calling convention.
+/// Defines functions with C names and the C calling convention.
 ///
-/// Their bodies may follow the pointers that they get: see "Unsafe code" at the top of the crate.
+/// Their bodies may dereference the pointers that they receive: see "Unsafe code" in the crate documentation.
 macro_rules! exports {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
         $(#[$doc])*
@@ -10,29 +10,29 @@ macro_rules! exports {
         #[allow(non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) $(-> $result)? {
             #[allow(unused_unsafe)]
-            // SAFETY: the caller passes what the interface of this name asks for.
+            // SAFETY: the caller passes what the interface with this name requires.
             unsafe { $body }
         }
     )*};
 }
 
-/// Writes a result where the caller wants it; null is a caller that does not.
+/// Writes a result to the caller's pointer, unless it is null.
 ///
 /// # Safety
-/// `to` is null, or may be written to.
+/// `to` is null or writable.
 pub unsafe fn put<T>(to: *mut T, value: T) {
     if !to.is_null() {
-        // SAFETY: as the caller promises. Results need not be aligned where they are fields of packed structures.
+        // SAFETY: as the caller promises. Fields of packed structures may be unaligned.
         unsafe { to.write_unaligned(value) }
     }
 }
 
-/// Something with an address of its own, for handles that are only passed back.
+/// Allocates a value with a unique address, for handles that are only passed back.
 pub fn new_handle<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }
 
-/// Lets go of what `new_handle` made.
+/// Frees a handle from `new_handle`.
 ///
 /// # Safety
 /// `handle` is null, or comes from `new_handle` and is not used again.

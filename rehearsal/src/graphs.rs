@@ -1,11 +1,11 @@
-//! CUDA graphs: captured work is done while it is captured, and nothing is done when a graph is launched.
+//! CUDA graphs: captured work runs during the capture, and launching a graph does nothing.
 
 use crate::exports::put;
 use crate::state::status;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What handles of graphs, of what is made of them, and of their nodes point to. One is as good as many: nothing is in them.
+/// The target of all handles of graphs, executable graphs and nodes. One is enough, since it has no contents.
 #[repr(C)]
 pub struct Graph([u64; 8]);
 
@@ -17,7 +17,7 @@ pub fn capture_graph() -> *mut Graph {
     (&raw const GRAPH).cast_mut()
 }
 
-/// A number for a capture that begins.
+/// Returns the number of a new capture.
 pub fn begin_capture() -> u64 {
     CAPTURES.fetch_add(1, Ordering::Relaxed) + 1
 }
@@ -28,7 +28,7 @@ exports! {
         status::SUCCESS
     }
     fn cudaGraphGetNodes(_graph: *mut Graph, nodes: *mut *mut Graph, count: *mut usize) -> i32 {
-        // A graph without nodes makes PyTorch warn that nothing was captured.
+        // PyTorch warns that nothing was captured if a graph has no nodes.
         put(nodes, capture_graph());
         put(count, 1);
         status::SUCCESS

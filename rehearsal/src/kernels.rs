@@ -1,4 +1,4 @@
-//! Kernels: how they are registered, launched and asked about. None is run.
+//! Kernels: registration, launch and queries. No kernel runs.
 
 use crate::config::config;
 use crate::exports::put;
@@ -16,7 +16,7 @@ pub struct Extent {
     z: u32,
 }
 
-/// What `<<<...>>>` sets between two calls that the compiler makes of it.
+/// The launch settings of `<<<...>>>`, which the compiler turns into two calls.
 #[derive(Clone, Copy)]
 struct Launch {
     grid: Extent,
@@ -33,7 +33,7 @@ thread_local! {
 
 static KERNEL: [u64; 8] = [0; 8];
 
-/// What the handle of any kernel, module or context points to.
+/// The target of the handle of any kernel, module or context.
 pub fn any() -> *mut c_void {
     (&raw const KERNEL).cast_mut().cast()
 }

@@ -1,14 +1,14 @@
-//! The structures that functions of the runtime fill in, as bytes at offsets: they differ between versions of CUDA.
+//! The structures that runtime functions fill in, written as bytes at offsets, since they differ between CUDA versions.
 //!
 //! Offsets are those of `driver_types.h` of CUDA 11.8, 12.4 and 13.0, on 64-bit Linux.
 
 use crate::config::Config;
 
-/// A structure under construction: all zero but for what was written.
+/// A structure under construction. Bytes that are not written are zero.
 pub struct Fields(Vec<u8>);
 
 impl Fields {
-    /// A structure of so many bytes.
+    /// A structure of `size` bytes.
     pub fn new(size: usize) -> Self {
         Self(vec![0; size])
     }
@@ -19,17 +19,17 @@ impl Fields {
         }
     }
 
-    /// A field of 4 bytes.
+    /// Writes a field of 4 bytes.
     pub fn int(&mut self, at: usize, value: i32) {
         self.bytes(at, &value.to_ne_bytes());
     }
 
-    /// A field of 8 bytes: a size or an address.
+    /// Writes a field of 8 bytes: a size or an address.
     pub fn size(&mut self, at: usize, value: usize) {
         self.bytes(at, &value.to_ne_bytes());
     }
 
-    /// Text that ends with a zero, cut to the length of its field.
+    /// Writes text that ends with a zero, truncated to the length of its field.
     pub fn text(&mut self, at: usize, length: usize, value: &str) {
         let value = value.as_bytes();
         self.bytes(at, &value[..value.len().min(length - 1)]);
@@ -43,7 +43,7 @@ impl Fields {
 
 /// `cudaDeviceProp` of a device.
 pub fn device_properties(config: &Config, device: usize) -> Vec<u8> {
-    // Fields behind `totalConstMem` moved when CUDA 13 removed the clock rates.
+    // Fields after `totalConstMem` moved when CUDA 13 removed the clock rates.
     let is_13 = config.cuda >= 13_000;
     let at = |before: usize, from_13: usize| if is_13 { from_13 } else { before };
     let size = match config.cuda {
@@ -101,14 +101,14 @@ pub fn function_attributes(config: &Config) -> Vec<u8> {
     fields.finish()
 }
 
-/// What memory an address is of.
+/// The kind of memory at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// Memory that CUDA does not know.
+    /// Memory unknown to CUDA.
     Host,
-    /// Memory of the host that is pinned.
+    /// Pinned host memory.
     Pinned,
-    /// Memory of a device.
+    /// Device memory.
     Device(usize),
 }
 

@@ -1,4 +1,4 @@
-//! The CUDA runtime: memory of devices, pinned memory, and copies.
+//! The CUDA runtime: device memory, pinned memory, and copies.
 
 use crate::config::config;
 use crate::exports::put;
@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-/// Pinned memory: length by first address.
+/// Pinned memory: length by start address.
 static PINNED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 
 fn pinned<T>(act: impl FnOnce(&mut BTreeMap<usize, usize>) -> T) -> T {
     act(&mut PINNED.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What memory an address is of.
+/// Returns the kind of memory at an address.
 pub fn memory_at(address: usize) -> Memory {
     if is_device_address(address) {
         let found = devices().and_then(|devices| devices.addresses.find(address));
@@ -26,7 +26,7 @@ pub fn memory_at(address: usize) -> Memory {
     if is_pinned { Memory::Pinned } else { Memory::Host }
 }
 
-/// Copies between memory of the host; what comes from a device is zero, and what goes there is forgotten.
+/// Copies between host addresses. Copies from a device write zeros, and copies to a device do nothing.
 unsafe fn copy(to: *mut c_void, from: *const c_void, size: usize) -> i32 {
     if size == 0 || is_device_address(to as usize) {
         return status::SUCCESS;
@@ -44,7 +44,7 @@ unsafe fn copy(to: *mut c_void, from: *const c_void, size: usize) -> i32 {
     status::SUCCESS
 }
 
-/// Fills memory of the host; memory of a device has no values.
+/// Fills host memory. Device memory has no values.
 unsafe fn fill(to: *mut c_void, value: i32, size: usize) -> i32 {
     if size > 0 && !is_device_address(to as usize) {
         // SAFETY: the caller lets `size` bytes be written there.

@@ -1,4 +1,4 @@
-//! NCCL: every collective is done at once and moves nothing. What NCCL itself would hold on the device is not rehearsed.
+//! NCCL: every collective completes immediately and transfers nothing. Device memory of NCCL itself is not rehearsed.
 
 use crate::exports::{drop_handle, new_handle, put};
 use crate::state::status;

@@ -1,11 +1,11 @@
-//! NVML, as far as PyTorch asks it: how many devices there are, and who uses them.
+//! The part of NVML that PyTorch uses: the number of devices and the processes that use them.
 
 use crate::exports::put;
 use crate::runtime::known;
 use crate::state::{device_count, devices, status};
 use std::ffi::{CStr, c_char};
 
-/// A device, by its number and one: none is null.
+/// The handle of a device: its number plus one, so that no handle is null.
 type Device = usize;
 
 /// A process that uses a device.
@@ -31,7 +31,7 @@ exports! {
         if (number as usize) < device_count() { status::SUCCESS } else { status::NO_SUCH_DEVICE }
     }
     fn nvmlDeviceGetHandleByPciBusId_v2(text: *const c_char, to: *mut Device) -> i32 {
-        // As `cudaDeviceGetPCIBusId` writes it.
+        // In the format of `cudaDeviceGetPCIBusId`.
         let text = CStr::from_ptr(text).to_string_lossy();
         let number = text.split(':').nth(1).and_then(|bus| i32::from_str_radix(bus, 16).ok());
         let device = number.and_then(|number| known(number - 1));

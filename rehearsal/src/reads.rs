@@ -1,5 +1,5 @@
-//! Values that the program reads from a device. All are 0, but for sizes that somebody assumes, so what the program does with them is
-//! another thing than on a GPU.
+//! Values that the program reads from a device. All are 0 except assumed sizes, so the program may behave differently
+//! than on a GPU.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What a value is read for.
+/// Why a value is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(i32)]
 pub enum Use {
@@ -15,11 +15,11 @@ pub enum Use {
     Copy = 0,
     /// One value: `.item()`, `float()`, `if`.
     Value = 1,
-    /// A size: the operator allocates what the value says, such as `nonzero`.
+    /// A size: the operator allocates as much as the value says, for example `nonzero`.
     Size = 2,
 }
 
-/// Operators whose results are as large as values say, as their names are in symbols of PyTorch.
+/// Operators whose result size depends on values, by their names in PyTorch's symbols.
 const SIZES: [&[u8]; 9] = [
     b"nonzero",
     b"unique",
@@ -31,27 +31,27 @@ const SIZES: [&[u8]; 9] = [
     b"argwhere",
     b"tensor_split",
 ];
-/// Has the name of such an operator in its own, and reads one value.
+/// Its name contains that of such an operator, but it reads a single value.
 const TRUTH: &[u8] = b"is_nonzero";
-/// The operator that reads one value.
+/// The operator that reads a single value.
 const VALUE: &[u8] = b"local_scalar_dense";
-/// Frames that are looked at: operators are a few dispatches away.
+/// Maximum number of frames to inspect: operators are a few dispatches away.
 const FRAMES: usize = 64;
 
-/// Is told of each read: its bytes, and what it is for.
+/// Called for each read with its bytes and its purpose.
 pub type Listener = extern "C" fn(u64, i32);
 
 static LISTENER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-/// What functions on stacks want values for, by return address.
+/// Why the functions on stacks read values, by return address.
 static KNOWN: Mutex<BTreeMap<usize, Use>> = Mutex::new(BTreeMap::new());
 static READS: AtomicU64 = AtomicU64::new(0);
 
-/// Has a function told of each read from now on.
+/// Calls a function for each read from now on.
 pub fn listen(listener: Option<Listener>) {
     LISTENER.store(listener.map_or(std::ptr::null_mut(), |function| function as *mut ()), Ordering::Release);
 }
 
-/// How many values were read.
+/// Number of values read so far.
 pub fn count() -> u64 {
     READS.load(Ordering::Relaxed)
 }
@@ -60,12 +60,12 @@ thread_local! {
     static ASSUMED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Has the next size that this thread reads be this one, instead of 0.
+/// Sets the next size that this thread reads, instead of 0.
 pub fn assume(size: u64) {
     ASSUMED.set(size);
 }
 
-/// Counts a read, and gives its value: 0, or the size that is assumed.
+/// Counts a read, and returns its value: 0 or the assumed size.
 pub fn note(bytes: usize) -> u64 {
     READS.fetch_add(1, Ordering::Relaxed);
     let listener = LISTENER.load(Ordering::Acquire);
@@ -73,37 +73,37 @@ pub fn note(bytes: usize) -> u64 {
         return 0;
     }
     let kind = asked_for();
-    // SAFETY: only `listen` stores here, and what it stores is a function of this type.
+    // SAFETY: only `listen` stores here, and it stores a function of this type.
     let listener: Listener = unsafe { std::mem::transmute(listener) };
     listener(bytes as u64, kind as i32);
     if kind == Use::Size { ASSUMED.take() } else { 0 }
 }
 
-/// What this thread wants the value for, as the functions on its stack say.
+/// Why this thread reads the value, according to the functions on its stack.
 fn asked_for() -> Use {
     let mut addresses = [std::ptr::null_mut(); FRAMES];
-    // SAFETY: room for as many addresses as are asked for.
+    // SAFETY: the buffer has room for the requested number of addresses.
     let found = unsafe { libc::backtrace(addresses.as_mut_ptr(), FRAMES as i32) };
     let frames = addresses.iter().take(usize::try_from(found).unwrap_or(0));
-    // Looking a name up takes milliseconds in libraries as large as PyTorch's.
+    // Looking up a name takes milliseconds in libraries as large as PyTorch's.
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let uses = frames.map(|&address| *known.entry(address as usize).or_insert_with(|| function_use(address)));
     uses.max().unwrap_or(Use::Copy)
 }
 
-/// What the function at an address wants values for.
+/// Why the function at an address reads values.
 fn function_use(address: *mut c_void) -> Use {
     // SAFETY: all zero is a value of this type, and `dladdr` fills it in.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be asked about.
+    // SAFETY: `dladdr` accepts any address.
     if unsafe { libc::dladdr(address, &raw mut info) } == 0 || info.dli_sname.is_null() {
         return Use::Copy;
     }
-    // SAFETY: names of loaded libraries end with a zero and stay.
+    // SAFETY: names of loaded libraries end with a zero, and remain valid.
     use_of(unsafe { CStr::from_ptr(info.dli_sname) }.to_bytes())
 }
 
-/// What a function of this name wants values for.
+/// Why a function with this name reads values.
 fn use_of(name: &[u8]) -> Use {
     let has = |word: &[u8]| name.windows(word.len()).any(|part| part == word);
     if SIZES.iter().any(|word| has(word)) && !has(TRUTH) {

@@ -12,7 +12,7 @@ unsafe fn properties(to: *mut c_void, device: i32) -> i32 {
     let Some(config) = config() else { return remember(status::NO_DEVICE) };
     let Some(device) = known(device) else { return remember(status::NO_SUCH_DEVICE) };
     let bytes = device_properties(config, device);
-    // SAFETY: the caller's structure is the one of this version of CUDA, which has as many bytes.
+    // SAFETY: the caller's structure is that of this CUDA version, which has this size.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast::<u8>(), bytes.len()) };
     status::SUCCESS
 }
@@ -22,7 +22,7 @@ pub fn known(device: i32) -> Option<usize> {
     usize::try_from(device).ok().filter(|&device| device < device_count())
 }
 
-/// What an error is called, and what it means.
+/// The name of an error, and its meaning.
 fn words(error: i32) -> (&'static CStr, &'static CStr) {
     match error {
         status::SUCCESS => (c"cudaSuccess", c"no error"),
@@ -35,7 +35,7 @@ fn words(error: i32) -> (&'static CStr, &'static CStr) {
     }
 }
 
-/// The version of CUDA, for the runtime and the driver alike.
+/// The version of CUDA, for both the runtime and the driver.
 pub fn version() -> i32 {
     config().map_or(0, |config| config.cuda)
 }

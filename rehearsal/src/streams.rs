@@ -1,4 +1,4 @@
-//! The CUDA runtime: streams and events. Whatever is queued is done at once.
+//! The CUDA runtime: streams and events. Queued work completes immediately.
 
 use crate::exports::{drop_handle, new_handle, put};
 use crate::graphs::{Graph, begin_capture, capture_graph};
@@ -7,19 +7,19 @@ use crate::state::{remember, status};
 use std::ffi::c_void;
 use std::time::Instant;
 
-/// A stream that the program made.
+/// A stream created by the program.
 pub struct Stream {
     priority: i32,
-    /// The number of the capture that is going on.
+    /// Number of the active capture.
     pub capture: Option<u64>,
 }
 
-/// An event: when it was recorded last.
+/// An event: the time when it was last recorded.
 pub struct Event {
     at: Instant,
 }
 
-/// A stream of the program; None for those that every device has, whose handles are small numbers.
+/// Returns a stream of the program; `None` for the default streams, whose handles are small numbers.
 pub unsafe fn made<'a>(stream: *mut Stream) -> Option<&'a mut Stream> {
     // SAFETY: other handles come from `new_handle`, and PyTorch uses a stream from one thread at a time.
     (stream as usize > 16).then(|| unsafe { &mut *stream })
@@ -56,7 +56,7 @@ unsafe fn elapsed(milliseconds: *mut f32, from: *const Event, to: *const Event) 
     status::SUCCESS
 }
 
-/// What a capture is: its state, its number, and its graph.
+/// Writes a capture's state, number and graph.
 unsafe fn capture_info(stream: *mut Stream, state: *mut i32, number: *mut u64, graph: *mut *mut Graph) -> bool {
     // SAFETY: as the caller promises.
     unsafe {
@@ -95,7 +95,7 @@ exports! {
         put(state, i32::from(made(stream).is_some_and(|stream| stream.capture.is_some())));
         status::SUCCESS
     }
-    // CUDA 13 gave this name to what was `_v3` before, with more results.
+    // CUDA 13 uses this name for the former `_v3`, which has more results.
     fn cudaStreamGetCaptureInfo(
         stream: *mut Stream, state: *mut i32, number: *mut u64, graph: *mut *mut Graph, nodes: *mut *const c_void,
         edges: *mut *const c_void, count: *mut usize,

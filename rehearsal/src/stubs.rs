@@ -1,7 +1,8 @@
-//! Functions that are not written here, from the list of all that PyTorch imports.
+//! Stubs for all functions that PyTorch imports and that are not implemented here.
 //!
-//! What only does something (a kernel, a matrix product, a setting) has nothing to do, and succeeds. What is asked for an
-//! answer fails, with its name: an answer made up could change what the program allocates.
+//! A function that only performs an action (a kernel, a matrix product, a setting) does nothing and succeeds. A
+//! function that returns information fails and reports its name: an invented result could change what the program
+//! allocates.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -9,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 static REFUSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Says, the first time, that a function is not rehearsed.
+/// Reports, the first time, that a function cannot be rehearsed.
 pub fn refused(name: &CStr) {
     let name = name.to_string_lossy().into_owned();
     let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -19,7 +20,7 @@ pub fn refused(name: &CStr) {
     }
 }
 
-/// Names of functions that failed because they are not rehearsed, a line each.
+/// Names of functions that failed because they cannot be rehearsed, one per line.
 pub fn all_refused() -> String {
     let refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
     refused.iter().flat_map(|name| [name, "\n"]).collect()
