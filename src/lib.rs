@@ -41,6 +41,7 @@
 //! | How much of what is reserved is of no use, and why? | [`Recording::fragmentation`] | [`analysis::fragmentation::FragmentationReport`] |
 //! | Why did a request fail? | [`Recording::oom`] | [`analysis::oom::OomReport`] |
 //! | What grows from step to step? | [`Recording::leaks`] | [`analysis::leaks::LeakReport`] |
+//! | Who else uses the device? | [`Recording::ledger`] | [`analysis::ledger::LedgerReport`] |
 //! | What would checkpointing of activations save? | [`Recording::checkpoint`] | [`analysis::checkpoint::CheckpointReport`] |
 //! | What does another batch size need, and which is the largest that fits? | [`analysis::fit::FitReport::of`] | [`analysis::fit::FitReport`] |
 //! | Does a run keep its budget? | [`Recording::check`] | [`analysis::check::CheckReport`] |

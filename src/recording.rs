@@ -9,6 +9,7 @@ use crate::analysis::fragmentation::segment_map::SegmentMapReport;
 use crate::analysis::fragmentation::{FragmentationOptions, FragmentationReport};
 use crate::analysis::info::InfoReport;
 use crate::analysis::leaks::{LeakOptions, LeakReport};
+use crate::analysis::ledger::{LedgerOptions, LedgerReport};
 use crate::analysis::oom::{OomOptions, OomReport};
 use crate::analysis::overview::Overview;
 use crate::analysis::peak::{PeakOptions, PeakReport};
@@ -18,7 +19,7 @@ use crate::analysis::triage::{TriageOptions, TriageReport};
 use crate::error::{Error, Result};
 use crate::facts::device::Devices;
 use crate::input::{self, Compression, Contents, ReadOptions, Unpacked};
-use crate::model::{DeviceId, Snapshot};
+use crate::model::{DeviceFile, DeviceId, Snapshot};
 use crate::play::plans::{PlanOptions, PlanReport};
 use crate::replay::{HeadStart, History, profile, require_plausible};
 use std::io::Read;
@@ -36,6 +37,8 @@ pub struct Recording {
     pub compression: Compression,
     /// Size of the file or stream in bytes, compressed if it is.
     pub bytes: u64,
+    /// What the program has seen of whole devices; `None` unless somebody read it: [`input::device_file::beside`].
+    pub device_file: Option<DeviceFile>,
 }
 
 impl Recording {
@@ -72,13 +75,13 @@ impl Recording {
         };
         require_plausible(&snapshot, &histories)?;
         let snapshot = Snapshot { view: options.view.clone(), ..snapshot };
-        Ok(Self { snapshot, histories, compression: input.compression, bytes: input.bytes })
+        Ok(Self { snapshot, histories, compression: input.compression, bytes: input.bytes, device_file: None })
     }
 
     /// Its devices, ready to be asked. What answers have in common is worked out once for all that are given by one of
     /// these.
     pub fn devices(&self) -> Devices<'_> {
-        Devices::of(&self.snapshot, &self.histories)
+        Devices::of(&self.snapshot, &self.histories).with_device_file(self.device_file.as_ref())
     }
 
     /// That the recording is about more than one instant, as `question` asks.
@@ -189,6 +192,14 @@ impl Recording {
     pub fn leaks(&self, options: &LeakOptions) -> Result<LeakReport> {
         self.require_history("leaks")?;
         LeakReport::of(&self.devices(), options)
+    }
+
+    /// What whole devices hold, PyTorch's part and everybody else's.
+    ///
+    /// # Errors
+    /// As [`LedgerReport::of`].
+    pub fn ledger(&self, options: &LedgerOptions) -> Result<LedgerReport> {
+        LedgerReport::of(&self.devices(), options)
     }
 
     /// What activation checkpointing would save on each device.

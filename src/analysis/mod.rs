@@ -14,6 +14,7 @@ pub mod flame;
 pub mod fragmentation;
 pub mod info;
 pub mod leaks;
+pub mod ledger;
 pub mod oom;
 pub mod overview;
 pub mod peak;

@@ -40,8 +40,10 @@ const FOLDED: &[&str] = &["folded"];
 const XML: &[&str] = &["xml"];
 const PPROF: &[&str] = &["pb.gz"];
 const PERFETTO: &[&str] = &["perfetto-trace", "pftrace"];
+const SPEEDSCOPE: &[&str] = &["speedscope.json"];
+const PROMETHEUS: &[&str] = &["prom"];
 /// Ends that stand for a format of some command: a file of this name holds nothing else.
-const KNOWN: &[&[&str]] = &[TEXT, JSON, CSV, MARKDOWN, SVG, PNG, HTML, FOLDED, XML, PPROF, PERFETTO];
+const KNOWN: &[&[&str]] = &[TEXT, JSON, CSV, MARKDOWN, SVG, PNG, HTML, FOLDED, XML, PPROF, PERFETTO, PROMETHEUS];
 
 impl Format for AnswerFormat {
     const USUAL: Option<Self> = Some(Self::Text);
@@ -226,6 +228,10 @@ pub enum ExportFormat {
     Pprof,
     /// Counters over time, with annotations, steps and phases, for Perfetto
     Perfetto,
+    /// Memory by stack, for speedscope
+    Speedscope,
+    /// Peaks and categories as gauges, for Prometheus
+    Prometheus,
 }
 
 #[cfg(feature = "export")]
@@ -236,11 +242,13 @@ impl Format for ExportFormat {
         match self {
             Self::Pprof => PPROF,
             Self::Perfetto => PERFETTO,
+            Self::Speedscope => SPEEDSCOPE,
+            Self::Prometheus => PROMETHEUS,
         }
     }
 
     fn not_for_terminals(&self) -> Option<&'static str> {
-        Some("a terminal does not show files for other programs")
+        (*self != Self::Prometheus).then_some("a terminal does not show files for other programs")
     }
 }
 

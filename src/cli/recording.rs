@@ -6,8 +6,8 @@ use super::output;
 use super::progress::Progress;
 use crate::Recording;
 use crate::cli::outcome::{Failure, Outcome, complain};
-use crate::input::ReadOptions;
-use crate::model::View;
+use crate::input::{ReadOptions, device_file};
+use crate::model::{DeviceFile, View};
 use crate::ranks::MAX_THREADS;
 use crate::report::{Answer, AnswerFormat, Rows, Source, TextStyle};
 use std::io::{self, Write};
@@ -88,6 +88,16 @@ pub fn use_threads(args: &SharedArgs) {
     }
 }
 
+/// What lies beside the recording on its devices. A file that cannot be read is said, and is no reason to answer nothing.
+fn device_file(path: &Path, quiet: bool) -> Option<DeviceFile> {
+    device_file::beside(path).unwrap_or_else(|error| {
+        if !quiet {
+            complain(&error.to_string());
+        }
+        None
+    })
+}
+
 fn read(args: &CommonArgs, view: View) -> crate::Result<Recording> {
     let progress = Progress::start(size_of_file(&args.input), 1, args.quiet);
     open(&args.input, args, view, progress.bytes.first())
@@ -104,9 +114,13 @@ pub fn read_quietly(path: &Path, allow_truncated: bool) -> crate::Result<Recordi
     Recording::open(path, &ReadOptions { allow_truncated, ..ReadOptions::default() })
 }
 
-/// Reads an input, standard input for `-`, and counts its bytes.
+/// Reads an input, standard input for `-`, and counts its bytes; with what lies beside a file on its devices.
 pub fn open(path: &Path, args: &SharedArgs, view: View, bytes: Option<&Arc<AtomicU64>>) -> crate::Result<Recording> {
     let options = ReadOptions { progress: bytes.cloned(), ..args.read_options(view) };
     limits::grant(size_of_file(path));
-    if path.as_os_str() == "-" { Recording::read(io::stdin(), &options) } else { Recording::open(path, &options) }
+    if path.as_os_str() == "-" {
+        return Recording::read(io::stdin(), &options);
+    }
+    let recording = Recording::open(path, &options)?;
+    Ok(Recording { device_file: device_file(path, args.quiet), ..recording })
 }

@@ -7,7 +7,7 @@ use super::training::library::library_lines;
 use super::training::steps::{NoSteps, StepRule, Steps};
 use super::training::{BackwardSites, Categories, Phases, Roles};
 use crate::error::{Error, Result};
-use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
+use crate::model::{DeviceFile, DeviceId, HOST_DEVICE, Snapshot};
 use crate::replay::{History, Instant, Metric, Track};
 use indexmap::IndexSet;
 use rayon::prelude::*;
@@ -19,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 pub struct Devices<'a> {
     all: Vec<Device<'a>>,
     shared: Arc<InCommon<'a>>,
+    device_file: Option<&'a DeviceFile>,
 }
 
 /// One device: its track, and the facts that follow from it.
@@ -66,7 +67,18 @@ impl<'a> Devices<'a> {
         });
         let device =
             |history| Device { track: Track::new(snapshot, history), shared: Arc::clone(&shared), own: Arc::default() };
-        Self { all: histories.iter().map(device).collect(), shared }
+        Self { all: histories.iter().map(device).collect(), shared, device_file: None }
+    }
+
+    /// The same with what the program has seen of whole devices.
+    #[must_use]
+    pub fn with_device_file(self, device_file: Option<&'a DeviceFile>) -> Self {
+        Self { device_file, ..self }
+    }
+
+    /// What the program has seen of whole devices, if that was read.
+    pub fn device_file(&self) -> Option<&'a DeviceFile> {
+        self.device_file
     }
 
     /// The recording.

@@ -11,6 +11,7 @@ pub mod collect;
 mod compressed;
 #[cfg(feature = "compressed")]
 mod decoders;
+pub mod device_file;
 mod foreign;
 mod html;
 mod json;

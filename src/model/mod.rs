@@ -6,6 +6,7 @@
 
 pub mod annotation;
 pub mod bytes;
+pub mod device_file;
 pub mod gpu;
 pub mod live;
 pub mod percent;
@@ -21,6 +22,7 @@ pub mod traceback;
 pub mod view;
 
 pub use annotation::{Annotation, Stage};
+pub use device_file::DeviceFile;
 pub use live::LiveProfile;
 pub use profile::{MemoryTimeline, Profile};
 pub use rehearsal::Rehearsal;

@@ -261,6 +261,17 @@ impl Player {
         None
     }
 
+    /// A counter, and its maximum so far.
+    fn counter(&self, metric: Metric) -> (u64, u64) {
+        let (stats, outcome) = (self.allocator.stats(), &self.outcome);
+        match metric {
+            Metric::Allocated => (stats.allocated, outcome.max_allocated),
+            Metric::Active => (stats.active, outcome.max_active),
+            Metric::Requested => (stats.requested, outcome.max_requested),
+            Metric::Reserved => (stats.reserved, stats.reserved_peak),
+        }
+    }
+
     /// Updates the maxima from the counters, which are highest right after a request.
     #[inline]
     fn measure(&mut self) {
@@ -312,14 +323,28 @@ pub(crate) fn blocks_at_peak(program: &Program, setup: &Setup, most: u64) -> Hig
 /// Plays a program and calls `visit` with the bytes allocated before the first step, and then with each step and the bytes
 /// after it.
 pub(crate) fn allocated_over_time(program: &Program, setup: &Setup, mut visit: impl FnMut(Option<&Step>, u64)) {
+    over_time(program, setup, Metric::Allocated, |step, after, _| visit(step, after));
+}
+
+/// The same with any counter, and with the most bytes since the step before.
+pub(crate) fn over_time(
+    program: &Program,
+    setup: &Setup,
+    metric: Metric,
+    mut visit: impl FnMut(Option<&Step>, u64, u64),
+) {
     let mut player = Player::new(program, setup);
-    visit(None, player.allocator.stats().allocated);
+    let (start, mut most) = player.counter(metric);
+    visit(None, start, start);
     for step in &program.steps {
         player.apply(program, setup, step);
         if player.outcome.fails_at.is_some() {
             return;
         }
-        visit(Some(step), player.allocator.stats().allocated);
+        let (after, peak) = player.counter(metric);
+        // A request that failed in the recording is served here for a moment, and so is only to be seen in the maximum.
+        visit(Some(step), after, if peak > most { peak } else { after });
+        most = peak;
     }
 }
 

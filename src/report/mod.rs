@@ -1,8 +1,8 @@
 //! Answers to bytes on any writer.
 //!
 //! In: results of [`crate::analysis`] and the [`Source`] they are about. Out: text for people, JSON, CSV or Markdown.
-//! A folder per command holds all that is written for it, a file per format, and [`Answer`] says which formats there are;
-//! a program may bring one of its own (`examples/custom_report.rs`).
+//! A folder per command holds all that is written for it: a [`Document`], which is text and Markdown, and a file for each other
+//! format. [`Answer`] says which formats there are; a program may bring one of its own (`examples/custom_report.rs`).
 
 pub mod check;
 pub mod checkpoint;
@@ -15,6 +15,7 @@ pub mod flamegraph;
 pub mod fragmentation;
 pub mod info;
 pub mod leaks;
+pub mod ledger;
 pub mod oom;
 #[cfg(feature = "plot")]
 pub mod page;
@@ -30,6 +31,7 @@ pub mod view;
 
 pub use common::advice::{Advice, advice};
 pub use common::answer::{Answer, AnswerFormat, Rows};
+pub use common::document::Document;
 pub use common::json::{AnomalyCounts, CounterBytes, Head, InputHead};
 pub use common::notes::{device_name, safe};
 #[cfg(feature = "plot")]

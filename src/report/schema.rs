@@ -8,6 +8,7 @@ use crate::analysis::fit::FitReport;
 use crate::analysis::fragmentation::FragmentationReport;
 use crate::analysis::info::InfoReport;
 use crate::analysis::leaks::LeakReport;
+use crate::analysis::ledger::LedgerReport;
 use crate::analysis::oom::OomReport;
 use crate::analysis::peak::PeakReport;
 use crate::analysis::ranks::RanksReport;
@@ -34,6 +35,7 @@ const ANSWERS: &[Described] = &[
     answer::<FragmentationReport>(),
     answer::<OomReport>(),
     answer::<LeakReport>(),
+    answer::<LedgerReport>(),
     answer::<CheckpointReport>(),
     answer::<SimulateReport>(),
     answer::<FitReport>(),

@@ -92,7 +92,7 @@ fn recording(devices: &[Vec<u64>]) -> Recording {
         snapshot.traces.push(DeviceTrace { device, rows: start..snapshot.entries.len(), truncated: false });
     }
     let histories = replay(&snapshot);
-    Recording { snapshot, histories, compression: memviz::input::Compression::None, bytes: 0 }
+    Recording { snapshot, histories, compression: memviz::input::Compression::None, bytes: 0, device_file: None }
 }
 
 fn compare(devices: &[Vec<u64>]) -> Option<Comparison> {

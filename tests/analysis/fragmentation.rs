@@ -185,7 +185,7 @@ proptest! {
             let charged: u64 = device.pinning.rows.iter().map(|row| row.pinned_free_bytes).sum();
             prop_assert_eq!(charged, figures.pinned_free);
         }
-        let recording = Recording { snapshot, histories, compression: Compression::None, bytes: 0 };
+        let recording = Recording { snapshot, histories, compression: Compression::None, bytes: 0, device_file: None };
         let source = Source { path: "nonsense", recording: &recording };
         let options = FragmentationOptions::default().points(Some(9)).top(Some(2));
         let over_time = recording.fragmentation(&options).unwrap();

@@ -15,3 +15,4 @@ mod scene;
 mod strangers;
 #[path = "../support/mod.rs"]
 mod support;
+mod what_if;

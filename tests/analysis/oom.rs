@@ -290,7 +290,8 @@ fn many_failures_are_counted() {
     let recording = program(&ops, 96 * MIB).run();
     let snapshot = recording.snapshot();
     let histories = replay(&snapshot);
-    let recording = memviz::Recording { snapshot, histories, compression: Compression::None, bytes: 0 };
+    let recording =
+        memviz::Recording { snapshot, histories, compression: Compression::None, bytes: 0, device_file: None };
     let report = recording.oom(&OomOptions::default()).unwrap();
     assert_eq!(report.count(), 14);
     let source = Source { path: "many", recording: &recording };

@@ -2,8 +2,9 @@
 
 use crate::support::{fixture, open};
 use memviz::Recording;
+use memviz::analysis::flame::{self, RangePart};
 use memviz::analysis::peak::{PeakOptions, PeakReport};
-use memviz::analysis::scene::{Columns, MOST_COLUMNS, Part, Scene, Shapes};
+use memviz::analysis::scene::{Columns, Difference, Flow, MOST_COLUMNS, Part, Scene, Shapes};
 use memviz::analysis::timeline::XAxis;
 use memviz::facts::device::Device;
 use memviz::facts::grouping::GroupBy;
@@ -162,6 +163,25 @@ proptest! {
     }
 
     #[test]
+    fn segments_are_stacked_as_blocks_are(choice in parts(), most in prop_oneof![0..8usize, Just(usize::MAX)]) {
+        let (device, part) = chosen(choice);
+        let mut scene = Scene::new(&device);
+        let shapes = scene.shapes(Metric::Reserved, GroupBy::Site, &part, most).unwrap();
+        prop_assert!(shapes.shapes.len() <= most);
+        let segments = &device.history().segments;
+        for (column, &instant) in shapes.instants.iter().enumerate() {
+            let there = |index: usize| segments[index].born <= instant && instant < segments[index].gone;
+            prop_assert_eq!(shapes.totals[column], (0..segments.len()).filter(|&at| there(at)).map(|at| segments[at].size).sum::<u64>());
+            let shown = shapes.shapes.iter().map(|shape| shape.allocation as usize).filter(|&index| there(index));
+            let mut bands: Vec<_> = shown.map(|index| (offset(&shapes, index, column).unwrap(), segments[index].size)).collect();
+            // They lie on top of each other without gaps, and the rest fills up the counter.
+            bands.sort_unstable();
+            let height = bands.into_iter().try_fold(0, |height, (low, size)| (low == height).then_some(low + size));
+            prop_assert_eq!(height.unwrap() + shapes.rest[column], shapes.totals[column]);
+        }
+    }
+
+    #[test]
     fn what_is_held_is_what_is_there(choice in parts(), every in 1..4usize) {
         let (device, part) = chosen(choice);
         let mut scene = Scene::new(&device);
@@ -181,19 +201,75 @@ proptest! {
     fn differences_sum_up(choice in parts(), from in 0.0..1.0f64, to in 0.0..1.0f64, top in 0..5usize) {
         let (device, _) = chosen(choice);
         let instant = |share: f64| (share * f64::from(device.track.entries())).round() as Instant;
-        let (from, to) = (instant(from), instant(to));
+        let (from, to) = (instant(from.min(to)), instant(from.max(to)));
         let by = GroupBy::Site;
         let difference = Scene::new(&device).difference(Metric::Allocated, by, (from, to), Some(top)).unwrap();
         let ends = [from, to].map(|instant| rows_at(&device, Metric::Allocated, by, instant));
-        prop_assert_eq!(difference.totals, (ends[0].0, ends[1].0));
-        let change: i128 = difference.rows.iter().map(memviz::analysis::scene::DifferenceRow::change).sum();
+        let Flow { start, end, .. } = difference.total;
+        prop_assert_eq!((start.bytes, end.bytes), (ends[0].0, ends[1].0));
+        let change: i128 = difference.rows.iter().map(|row| row.flow.change()).sum();
         prop_assert_eq!(change, i128::from(ends[1].0) - i128::from(ends[0].0));
         for row in difference.rows.iter().filter(|row| row.label != OTHER) {
-            for (bytes, (_, rows)) in [row.bytes.0, row.bytes.1].into_iter().zip(&ends) {
+            for (bytes, (_, rows)) in [row.flow.start.bytes, row.flow.end.bytes].into_iter().zip(&ends) {
                 prop_assert_eq!(bytes, rows.iter().find(|found| found.0 == row.label).map_or(0, |found| found.1));
             }
         }
     }
+
+    #[test]
+    fn ranges_sum_up(
+        choice in parts(),
+        metric in prop::sample::select(&Metric::ALL[..]),
+        from in 0.0..1.0f64,
+        to in 0.0..1.0f64,
+        top in prop_oneof![0..5usize, Just(usize::MAX)],
+    ) {
+        let (device, _) = chosen(choice);
+        let instant = |share: f64| (share * f64::from(device.track.entries())).round() as Instant;
+        let (from, to) = (instant(from.min(to)), instant(from.max(to)));
+        let scene = Scene::new(&device);
+        let Difference { total, rows } = scene.difference(metric, GroupBy::Site, (from, to), Some(top)).unwrap();
+        prop_assert_eq!(scene.flow(metric, (from, to)).unwrap(), total);
+        // What was there and came is what went and is there, in all of it and in each row.
+        for Flow { start, allocated, freed, survived, end } in rows.iter().map(|row| row.flow).chain([total]) {
+            prop_assert_eq!(start.bytes + allocated.bytes, freed.bytes + end.bytes);
+            prop_assert_eq!(start.blocks + allocated.blocks, freed.blocks + end.blocks);
+            prop_assert!(survived.bytes <= allocated.bytes && survived.bytes <= end.bytes);
+        }
+        // Rows sum to the total, and the ends are what the counter says.
+        let of = |flow: &Flow| [flow.start, flow.allocated, flow.freed, flow.survived, flow.end].map(|part| part.bytes);
+        let mut sums = [0; 5];
+        for row in &rows {
+            sums.iter_mut().zip(of(&row.flow)).for_each(|(sum, bytes)| *sum += bytes);
+        }
+        prop_assert_eq!(sums, of(&total));
+        let ends = [from, to].map(|instant| rows_at(&device, metric, GroupBy::Site, instant).0);
+        prop_assert_eq!([total.start.bytes, total.end.bytes], ends);
+        if metric == Metric::Allocated {
+            prop_assert_eq!(of(&total), plain_flow(&device, from, to));
+        }
+        // So does what flame graphs of it hold.
+        let parts = [(RangePart::Allocated, total.allocated), (RangePart::Freed, total.freed), (RangePart::Survived, total.survived)];
+        for (part, amount) in parts {
+            let nodes = flame::of_range(&device, metric, (from, to), part);
+            prop_assert_eq!((nodes[0].bytes, nodes[0].blocks), (amount.bytes, amount.blocks), "{:?}", part);
+            prop_assert_eq!(nodes.iter().map(|node| node.own_bytes).sum::<u64>(), amount.bytes);
+        }
+    }
+}
+
+/// What a range did, block by block: at its start, allocated, freed, survived, at its end.
+fn plain_flow(device: &Device<'_>, from: Instant, to: Instant) -> [u64; 5] {
+    let mut sums = [0; 5];
+    for block in &device.history().allocations {
+        let within = |instant: Instant| from < instant && instant <= to;
+        let (is_new, is_freed) = (within(block.born), within(block.freed));
+        let there = |instant: Instant| block.born <= instant && instant < block.freed;
+        for (sum, counts) in sums.iter_mut().zip([there(from), is_new, is_freed, is_new && there(to), there(to)]) {
+            *sum += if counts { block.size } else { 0 };
+        }
+    }
+    sums
 }
 
 /// How high a shape lies in a column.
@@ -218,8 +294,12 @@ fn what_cannot_be_drawn_is_refused() {
     assert!(refused(&scene, Part { axis: XAxis::Time, ..part }).contains("has no times"));
     let overlap = scene.bands(Metric::Allocated, GroupBy::Function, &part, 3).unwrap_err();
     assert_eq!(overlap.to_string(), "groups by function overlap, so they cannot be stacked");
-    assert!(scene.shapes(Metric::Reserved, GroupBy::Site, &part, 3).is_err());
+    assert!(scene.shapes(Metric::Reserved, GroupBy::Category, &part, 3).is_err());
+    assert!(scene.held(Metric::Reserved, &part, &[]).is_err());
     let last = scene.device().track.entries();
     let missing = scene.difference(Metric::Allocated, GroupBy::Site, (0, last + 1), None).unwrap_err();
     assert!(missing.to_string().ends_with(&format!("there is no instant {}", last + 1)), "{missing}");
+    let backwards = scene.difference(Metric::Allocated, GroupBy::Site, (last, 0), None).unwrap_err();
+    let expected = format!("expected a range that begins before it ends, found instants {last} to 0");
+    assert_eq!(backwards.to_string(), expected);
 }

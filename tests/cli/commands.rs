@@ -471,6 +471,28 @@ fn figures_that_are_bounds_are_marked() {
 }
 
 #[test]
+fn the_same_failure_has_the_same_signature() {
+    let signature = |name: &str, args: &[&str]| {
+        let json = memviz(&[&["oom", "--format", "json"], args, &[&fixture(name)]].concat()).json();
+        json["devices"][0]["ooms"][0]["signature"].clone()
+    };
+    let first = signature("oom", &[]);
+    assert_eq!((&first["requester"], &first["holder"]), (&"cases.py oom".into(), &"minigpt.py forward".into()));
+    // One program under four releases of PyTorch, and with expandable segments.
+    for name in ["oom_t201", "oom_t231", "oom_t215", "oom_expandable"] {
+        assert_eq!(signature(name, &[]), first, "{name}");
+    }
+    assert_eq!(signature("oom", &["--top", "1"]), first);
+    // Other requests, by other lines.
+    let others = ["oom_forward", "oom_capped", "oom_caught"].map(|name| signature(name, &[])["id"].to_string());
+    assert!(!others.contains(&first["id"].to_string()), "{others:?}");
+    // Rows that are not sites, or not all, do not tell who holds most.
+    for args in [&["--by", "stack"] as &[&str], &["--exclude", "minigpt"]] {
+        assert!(signature("oom", args).is_null());
+    }
+}
+
+#[test]
 fn a_recording_without_ooms_says_so() {
     let path = fixture("gpt_train");
     let run = memviz(&["oom", &path]);

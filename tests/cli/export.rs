@@ -119,6 +119,72 @@ print(json.dumps(highest))
 "#;
 
 #[test]
+fn speedscope_gets_stacks_that_sum_to_the_same() {
+    let folder = TempDir::new().unwrap();
+    for name in ["tiny", "gpt_train", "multi_gpu", "no_history", "private_pool", "annotated"] {
+        let file = export(&folder, &format!("{name}.speedscope.json"), &[&fixture(name)]);
+        let file: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        assert_eq!(file["$schema"], "https://www.speedscope.app/file-format-schema.json");
+        let frames = file["shared"]["frames"].as_array().unwrap();
+        let profiles = file["profiles"].as_array().unwrap();
+        for profile in profiles {
+            let (samples, weights) = (profile["samples"].as_array().unwrap(), profile["weights"].as_array().unwrap());
+            assert_eq!(samples.len(), weights.len());
+            let sum: u64 = weights.iter().map(|weight| weight.as_u64().unwrap()).sum();
+            assert_eq!((profile["unit"].as_str(), profile["endValue"].as_u64()), (Some("bytes"), Some(sum)));
+            let numbers = samples.iter().flat_map(|stack| stack.as_array().unwrap());
+            assert!(numbers.map(|number| number.as_u64().unwrap()).all(|number| number < frames.len() as u64));
+        }
+        let answer = memviz(&["peak", "--format", "json", &fixture(name)]).json();
+        let held = profiles.iter().filter(|profile| !profile["name"].as_str().unwrap().contains("while recording"));
+        let held: Vec<&Value> = held.map(|profile| &profile["endValue"]).collect();
+        let devices = answer["devices"].as_array().unwrap();
+        let totals: Vec<&Value> = devices.iter().map(|device| &device["attribution"]["total_bytes"]).collect();
+        assert_eq!(held, totals, "{name}");
+    }
+    // The outermost frame comes first.
+    let file = export(&folder, "order.speedscope.json", &[&fixture("tiny")]);
+    let file: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let outermost = file["profiles"][0]["samples"][0][0].as_u64().unwrap() as usize;
+    assert!(file["shared"]["frames"][outermost]["name"].as_str().unwrap().contains("<module>"), "{file}");
+}
+
+#[test]
+fn prometheus_gets_the_figures_of_the_answers() {
+    for name in ["tiny", "gpt_train", "multi_gpu", "oom", "no_history"] {
+        let path = fixture(name);
+        let text = memviz(&["export", "--format", "prometheus", &path]).stdout;
+        let lines: BTreeMap<&str, i64> = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.rsplit_once(' ').unwrap())
+            .map(|(key, value)| (key, value.parse().unwrap()))
+            .collect();
+        let answer = memviz(&["peak", "--by", "category", "--format", "json", &path]).json();
+        for device in answer["devices"].as_array().unwrap() {
+            let labels = format!("file=\"snapshot.pickle.gz\",device=\"{}\"", device["device"]);
+            for counter in ["allocated", "active", "requested", "reserved"] {
+                let key = format!("memviz_max_bytes{{{labels},counter=\"{counter}\"}}");
+                let is_known = name != "no_history";
+                let max = is_known.then(|| device["maxima"][format!("{counter}_bytes")].as_i64().unwrap());
+                assert_eq!(lines.get(key.as_str()).copied(), max, "{key}");
+                let end = device["end"][format!("{counter}_bytes")].as_i64();
+                assert_eq!(lines.get(key.replace("max", "end").as_str()).copied(), end, "{key}");
+            }
+            for row in device["attribution"]["rows"].as_array().unwrap() {
+                let key = format!("memviz_held_bytes{{{labels},category={}}}", row["label"]);
+                assert_eq!(lines.get(key.as_str()).copied(), row["bytes"].as_i64(), "{key}");
+            }
+            let failed = lines[format!("memviz_failed_requests{{{labels}}}").as_str()];
+            assert_eq!(failed > 0, name == "oom");
+        }
+        // Each metric is announced once, before its lines.
+        let names = |prefix: &str| text.lines().filter(|line| line.starts_with(prefix)).count();
+        assert_eq!((names("# HELP memviz_"), names("# TYPE memviz_")), (6, 6));
+    }
+}
+
+#[test]
 fn perfetto_knows_every_field() {
     if !is_there("python3", &["-c", "import perfetto"], REQUIRE_PERFETTO) {
         return;
@@ -155,11 +221,14 @@ fn names_and_flags_decide_the_format() {
 fn what_does_not_fit_is_refused() {
     let tiny = fixture("tiny");
     for (args, part) in [
-        (&["export", &tiny] as &[&str], ".pb.gz or .perfetto-trace, or --format; found no output file"),
-        (&["export", &tiny, "-o", "a.gz"], ".pb.gz or .perfetto-trace, or --format; found a.gz"),
+        (
+            &["export", &tiny] as &[&str],
+            ".perfetto-trace, .speedscope.json or .prom, or --format; found no output file",
+        ),
+        (&["export", &tiny, "-o", "a.gz"], ".perfetto-trace, .speedscope.json or .prom, or --format; found a.gz"),
         (&["export", &tiny, "-o", ".pb.gz"], "found .pb.gz"),
         (&["export", &tiny, "-o", "a.pb.gz", "--format", "perfetto"], ".perfetto-trace for --format perfetto"),
-        (&["export", &tiny, "--format", "parquet"], "pprof, perfetto"),
+        (&["export", &tiny, "--format", "parquet"], "pprof, perfetto, speedscope, prometheus"),
         (&["export", &tiny, "-o", "a.pftrace", "--at", "end"], "expected --format pprof for --at, found perfetto"),
         (&["export", &tiny, "-o", "a.pftrace", "--metric", "active"], "--format pprof for --metric"),
         (&["export", &tiny, "-o", "a.pftrace", "--include", "a"], "--format pprof for --include"),

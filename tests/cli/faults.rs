@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// Every command that writes a file, and the end of the file's name. Those that compare have a second recording.
-const WRITERS: [(&[&str], &str); 18] = [
+const WRITERS: [(&[&str], &str); 20] = [
     (&["triage"], "json"),
     (&["info"], "csv"),
     (&["peak"], "md"),
@@ -24,6 +24,8 @@ const WRITERS: [(&[&str], &str); 18] = [
     (&["view"], "html"),
     (&["export"], "pb.gz"),
     (&["export"], "perfetto-trace"),
+    (&["export"], "speedscope.json"),
+    (&["export"], "prom"),
     (&["check", "--max-peak", "80GiB"], "json"),
     (&["ranks"], "json"),
     (&["diff"], "json"),

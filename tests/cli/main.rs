@@ -11,6 +11,7 @@ mod export;
 mod faults;
 mod fit;
 mod instants;
+mod ledger;
 #[cfg(unix)]
 mod limits;
 mod mistakes;

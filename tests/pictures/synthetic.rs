@@ -45,7 +45,7 @@ pub fn on_devices(recording: &Recording, count: i32) -> Recording {
         snapshot.segments.extend(segments.iter().cloned().map(|segment| Segment { device, ..segment }));
     }
     let histories = replay::replay(&snapshot);
-    Recording { snapshot, histories, compression: Compression::None, bytes: recording.bytes }
+    Recording { snapshot, histories, compression: Compression::None, bytes: recording.bytes, device_file: None }
 }
 
 #[derive(Default)]
@@ -113,7 +113,7 @@ impl Builder {
         snapshot.settings.recorded = true;
         snapshot.notes.has_times = true;
         let histories = replay::replay(&snapshot);
-        Recording { snapshot, histories, compression: Compression::None, bytes: 0 }
+        Recording { snapshot, histories, compression: Compression::None, bytes: 0, device_file: None }
     }
 }
 

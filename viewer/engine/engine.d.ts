@@ -39,12 +39,14 @@ export interface Bands {
     instants: Uint32Array;
 }
 
-/** Live allocations stacked by birth, at the instant of each column where the metric is highest. */
+/** Live allocations, or segments of reserved memory, stacked by birth, at the instant of each column where the metric is highest. */
 export interface Blocks {
     /** Groups that shapes are coloured by. */
     groups: Group[];
-    /** One for each shape: the allocation's id, its bytes, its index into `groups`. */
+    /** One for each shape: the id of the allocation or of the reserved range, its bytes, its index into `groups`. */
     allocations: Uint32Array;
+    /** The instant after the entry that made it; 0 where it is from before the recording. */
+    made: Uint32Array;
     bytes: Float64Array;
     group: Uint32Array;
     /** Shape `i` has the points `starts[i]..starts[i + 1]` and ends before column `ends[i]`. */
@@ -77,10 +79,14 @@ export class Engine {
     blocks(device: number, metric: Metric, by: By, axis: Axis, from: number, to: number, columns: number, limit: number): Blocks;
     /** JSON: the answer of `memviz peak --device D --metric M --at entry:N --by BY --top TOP --format json`; `top` 0 for all. */
     attribution(device: number, metric: Metric, by: By, instant: number, top: number): string;
-    /** JSON: `Difference`; rows sum to the difference. */
+    /** JSON: `Difference`, of a range or, where both instants are one, of an instant; rows sum to its totals. */
     difference(device: number, metric: Metric, by: By, from: number, to: number, top: number): string;
+    /** JSON: `Flow`, the totals of `difference`. */
+    flow(device: number, metric: Metric, from: number, to: number): string;
     /** JSON: `FlameNode[]`, the tree of `memviz flamegraph --at entry:N` from the root down, each before its callees. */
     flame(device: number, metric: Metric, instant: number): string;
+    /** JSON: `FlameNode[]`, the tree of what was allocated or freed from one instant to another, or was allocated and stayed. */
+    flame_of_range(device: number, metric: Metric, from: number, to: number, part: RangePart): string;
     /** JSON: `SegmentMap`. */
     segments(device: number, instant: number): string;
     /** JSON: `Allocation`. */
@@ -101,10 +107,33 @@ export class Engine {
     events(device: number, entries: Uint32Array): string;
     /** JSON: `Frame[]`, the stack of an entry. */
     stack(device: number, entry: number): string;
+    /** What a device asked for. */
+    requests(device: number): Asked;
+    /** Where what a device asked for differs from `requests` of another recording; null where it does not, or nothing tells. */
+    apart(
+        device: number,
+        whole: boolean,
+        step: number | undefined,
+        entries: Uint32Array,
+        bytes: Float64Array,
+        failed: Uint32Array,
+    ): Apart | null;
     /** Bytes that the given allocations, in rising order, hold at the instant of each column that `curve` has for the metric. */
     held(device: number, metric: Metric, axis: Axis, from: number, to: number, columns: number, allocations: Uint32Array): Float64Array;
     /** JSON: `Finding[]`, the most urgent first. Takes a while: ask when there is time. */
     findings(): string;
+    /** JSON: `Cured`, what the cures at some places of a device's list save together; null where that is too little. */
+    cured(device: number, chosen: Uint32Array): string;
+    /** `Curve.values` with some cures; null for metrics other than allocated and reserved, and for reserved memory where the recording starts with free segments. */
+    curve_cured(
+        device: number,
+        metric: Metric,
+        axis: Axis,
+        from: number,
+        to: number,
+        columns: number,
+        chosen: Uint32Array,
+    ): Float64Array | null;
     free(): void;
 }
 
@@ -158,29 +187,42 @@ export interface Annotation { name: string; from_us: number; to_us: number; from
 /** `steps` is empty where there are none, and `why` says so. */
 export interface Steps { why: string | null; steps: { from: number; to: number }[] }
 
-export interface DifferenceRow {
-    label: string;
-    light: string;
-    dark: string;
-    inferred: boolean;
+/** What of a range a flame graph is of. */
+export type RangePart = "allocated" | "freed" | "survived";
+
+/** Memory over the instants `from` to `to`, exactly: `from_bytes + allocated_bytes - freed_bytes = to_bytes`. */
+export interface Flow {
     from_bytes: number;
+    /** Allocated after `from`, until `to`. */
+    allocated_bytes: number;
+    /** Freed after `from`, until `to`, whenever it was allocated. */
+    freed_bytes: number;
+    /** Allocated after `from` and there at `to`. */
+    survived_bytes: number;
     to_bytes: number;
     /** `to_bytes - from_bytes`. */
     bytes: number;
     from_blocks: number;
+    allocated_blocks: number;
+    freed_blocks: number;
+    survived_blocks: number;
     to_blocks: number;
+}
+
+export interface DifferenceRow extends Flow {
+    label: string;
+    light: string;
+    dark: string;
+    inferred: boolean;
     stack: string[];
 }
 
-export interface Difference {
+export interface Difference extends Flow {
     by: string;
     metric: Metric;
     from: number;
     to: number;
     inclusive: boolean;
-    from_bytes: number;
-    to_bytes: number;
-    bytes: number;
     /** The largest change first, the rest in `(other)`. */
     rows: DifferenceRow[];
     /** What private pools are for, and who used them first, where rows stand for pools. */
@@ -266,6 +308,27 @@ export interface FailedRequest {
     text: string;
 }
 
+/** All requests of a device, failed ones too. */
+export interface Asked {
+    /** Whether the recording has the whole history. */
+    whole: boolean;
+    /** The instant at which its first step ends; null where steps are not known. */
+    step: number | null;
+    entries: Uint32Array;
+    bytes: Float64Array;
+    /** The entries of those that failed. */
+    failed: Uint32Array;
+}
+
+/** The first requests that differ. */
+export interface Apart {
+    /** Requests before it that are alike. */
+    alike: number;
+    /** The entry in each recording; null where it ends before. */
+    base: number | null;
+    new: number | null;
+}
+
 /** An entry. */
 export interface Event {
     entry: number;
@@ -304,4 +367,16 @@ export interface Finding {
     instant: number | null;
     from: number | null;
     to: number | null;
+    /** Of a cure that can be tried: its place in the list of its device, and whether it can be tried together with others. */
+    cure: { place: number; combines: boolean; saves_allocated_bytes: number; saves_reserved_bytes: number } | null;
+}
+
+/** Peaks without and with some cures: as `memviz triage --format json` has them for one of them. */
+export interface Cured {
+    allocated: { before: number; after: number };
+    reserved: { before: number; after: number };
+    /** `exact`, `predicted`, `uncertain`. */
+    trust: string;
+    reserved_trust: string;
+    because: string;
 }

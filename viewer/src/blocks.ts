@@ -1,6 +1,6 @@
-/** Every allocation as a shape over time, stacked: the largest as themselves, the rest on top of them. */
+/** Every allocation, or segment, as a shape over time, stacked: the largest as themselves, the rest on top of them. */
 
-import type { Blocks as Answer } from '../engine/engine.d.ts';
+import type { Blocks as Answer, Frame } from '../engine/engine.d.ts';
 import { chart } from './chart.ts';
 import { Latest } from './client.ts';
 import { ACCENT, BACKGROUND, mix, MUTED, OTHER, type Theme } from './colours.ts';
@@ -12,7 +12,7 @@ import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } fr
 import { Raster } from './raster.ts';
 import { paintShapes, pieces, shapeAt, stackAt } from './shapes.ts';
 import { around, column, covers, type Stretch } from './stacked.ts';
-import { chosenBand, ofBlocks, stackedBy } from './state.ts';
+import { chosenBand, type Selection, stackedBy } from './state.ts';
 import type { Surface } from './surface.ts';
 import { theme } from './theme.ts';
 import type { Tip } from './tip.ts';
@@ -25,6 +25,8 @@ interface Fetched {
     key: string;
     stretch: Stretch;
     blocks: Answer;
+    /** Whether the shapes are segments: reserved memory is made of these. */
+    areSegments: boolean;
     /** The highest point. */
     top: number;
 }
@@ -46,7 +48,7 @@ class Shapes implements Drawn {
         private readonly tip: Tip,
         private readonly fail: (error: unknown) => void,
     ) {
-        const label = `Allocations of ${name(lane.recording.name)} over time, stacked; click one for its stack`;
+        const label = `Allocations, or segments, of ${name(lane.recording.name)} over time, stacked; click one for its stack`;
         this.surface = chart(host, lanes, lane, label, {
             plot: () => this.plot(),
             draw: () => this.#draw(),
@@ -64,14 +66,13 @@ class Shapes implements Drawn {
 
     plot(): Plot {
         const { from, to, fit, metric } = this.lane.store.state;
-        const held = ofBlocks(metric);
         const box = {
             x: LEFT,
             y: 10,
             width: Math.max(10, this.surface.width - LEFT - RIGHT),
             height: Math.max(10, this.surface.height - 34),
         };
-        const highest = (of: Shapes) => (fit && of.#fetched ? of.#fetched.top : of.lane.device.peak[held].bytes);
+        const highest = (of: Shapes) => (fit && of.#fetched ? of.#fetched.top : of.lane.device.peak[metric].bytes);
         return { box, from, to, top: Math.max(1, ...this.all().map(highest)) * 1.04 };
     }
 
@@ -81,7 +82,7 @@ class Shapes implements Drawn {
         const pixels = Math.round(this.plot().box.width * this.surface.ratio);
         const all = this.lane.extent();
         const step = (state.to - state.from) / pixels;
-        const metric = ofBlocks(state.metric);
+        const { metric } = state;
         const key = [state.device, state.axis, metric, stackedBy(state.by), step.toPrecision(9)].join();
         const known = this.#fetched;
         if (known && known.key === key && covers(known.stretch, state.from, state.to, all)) return;
@@ -98,7 +99,7 @@ class Shapes implements Drawn {
                     SHAPES,
                 ]);
                 const top = blocks.totals.reduce((most, total) => Math.max(most, total), 1);
-                this.#fetched = { key, stretch, blocks, top };
+                this.#fetched = { key, stretch, blocks, areSegments: metric === 'reserved', top };
                 for (const each of this.all()) each.surface.invalidate();
             } catch (error) {
                 this.fail(error);
@@ -118,9 +119,7 @@ class Shapes implements Drawn {
         pen.within(plot.box, () => {
             const x = Math.round(toX(plot, this.lane.x(this.lane.at))) - 0.5;
             pen.line([x, plot.box.y, x, plot.box.y + plot.box.height], { stroke: ACCENT[shown] });
-            const { selected } = this.lane.store.state;
-            if (selected && 'allocation' in selected && selected.second === this.lane.second)
-                this.#outline(pen, plot, this.#shapeOf(selected.allocation), ACCENT[shown], 2);
+            this.#outline(pen, plot, this.#chosen(), ACCENT[shown], 2);
         });
         if (this.lanes.length > 1)
             pen.text(LEFT + 6, 22, this.lane.letter, { fill: MUTED[shown], bold: true });
@@ -138,27 +137,30 @@ class Shapes implements Drawn {
     }
 
     /** Which shapes are meant by what is searched for or chosen. */
-    #meant(blocks: Answer): (shape: number) => boolean {
+    #meant({ blocks, areSegments }: Fetched): (shape: number) => boolean {
         const { found, store } = this.lane;
-        if (found) return (shape) => found.has(blocks.allocations[shape]);
+        // What is searched for are allocations: a segment has many.
+        if (found && !areSegments) return (shape) => found.has(blocks.allocations[shape]);
         const label = chosenBand(store.state);
         if (label === null || !blocks.groups.some((group) => group.label === label)) return () => true;
         return (shape) => blocks.groups[blocks.group[shape]].label === label;
     }
 
-    #blit(plot: Plot, { blocks, stretch }: Fetched, shown: Theme): void {
+    #blit(plot: Plot, fetched: Fetched, shown: Theme): void {
+        const { blocks, stretch } = fetched;
         const { state } = this.lane.store;
         const height = Math.round(plot.box.height * this.surface.ratio);
         const look = [shown, height, plot.top, state.found, chosenBand(state) ?? ''].join();
         this.#raster.show(blocks, look, stretch.columns, height, (pixels) =>
-            paintShapes(pixels, blocks, height, plot.top, shown, this.#meant(blocks)),
+            paintShapes(pixels, blocks, height, plot.top, shown, this.#meant(fetched)),
         );
         this.#raster.blit(this.surface, plot, stretch);
     }
 
     /** Each piece as a rectangle, for what is kept. */
-    #exact(pen: Pen, plot: Plot, { blocks, stretch }: Fetched, shown: Theme): void {
-        const isMeant = this.#meant(blocks);
+    #exact(pen: Pen, plot: Plot, fetched: Fetched, shown: Theme): void {
+        const { blocks, stretch } = fetched;
+        const isMeant = this.#meant(fetched);
         const width = (stretch.to - stretch.from) / stretch.columns;
         const x = (at: number) => toX(plot, stretch.from + at * width);
         pen.within(plot.box, () => {
@@ -180,8 +182,32 @@ class Shapes implements Drawn {
         });
     }
 
-    #shapeOf(allocation: number): number {
-        return this.#fetched?.blocks.allocations.indexOf(allocation) ?? -1;
+    /** The shape that is chosen; -1 where none is. */
+    #chosen(): number {
+        const { selected } = this.lane.store.state;
+        if (!this.#fetched || !selected || !('second' in selected) || selected.second !== this.lane.second) return -1;
+        const { blocks, areSegments } = this.#fetched;
+        if ('allocation' in selected) return areSegments ? -1 : blocks.allocations.indexOf(selected.allocation);
+        return areSegments ? blocks.made.indexOf(selected.entry + 1) : -1;
+    }
+
+    /** What is chosen with a shape: an allocation, or the entry that made a segment, unless that is from before the recording. */
+    #selection(shape: number): Selection {
+        if (!this.#fetched || shape < 0) return null;
+        const { blocks, areSegments } = this.#fetched;
+        const { second } = this.lane;
+        if (!areSegments) return { allocation: blocks.allocations[shape], second };
+        return blocks.made[shape] === 0 ? null : { entry: blocks.made[shape] - 1, second };
+    }
+
+    /** The stack of a shape, where there is one. */
+    #stack(shape: number): (() => Promise<Frame[]>) | undefined {
+        const selection = this.#selection(shape);
+        const { lane } = this;
+        if (selection && 'allocation' in selection) return () => lane.stack(selection.allocation);
+        if (selection && 'entry' in selection)
+            return () => lane.recording.client.ask('stack', [lane.device.device, selection.entry]);
+        return undefined;
     }
 
     #outline(pen: Pen, plot: Plot, shape: number, stroke: string, width: number): void {
@@ -217,36 +243,40 @@ class Shapes implements Drawn {
             this.tip.hide();
             return;
         }
-        const { blocks } = fetched;
+        const { blocks, areSegments } = fetched;
         const lines = [];
         if (under.shape >= 0) {
             const group = blocks.groups[blocks.group[under.shape]];
             lines.push({ text: name(group.label) + (group.inferred ? ' *' : ''), colour: group, strong: true });
             lines.push({
-                text: `${bytes(blocks.bytes[under.shape])} (${whole(blocks.bytes[under.shape])}), allocation ${blocks.allocations[under.shape]}`,
+                text: `${bytes(blocks.bytes[under.shape])} (${whole(blocks.bytes[under.shape])}), ${this.#called(under.shape)}`,
             });
         } else if (blocks.rest[under.at] > 0) {
-            lines.push({ text: `${bytes(blocks.rest[under.at])} in allocations too small or too short to be drawn` });
+            const what = areSegments ? 'segments' : 'allocations';
+            lines.push({ text: `${bytes(blocks.rest[under.at])} in ${what} too small or too short to be drawn` });
         }
         lines.push({ text: `${entry(blocks.instants[under.at])}: ${bytes(blocks.totals[under.at])}` });
         const bounds = this.surface.canvas.getBoundingClientRect();
-        const allocation = under.shape < 0 ? null : blocks.allocations[under.shape];
-        const more = allocation === null ? undefined : () => this.lane.stack(allocation);
-        this.tip.show(bounds.left + x, bounds.top + y, lines, more);
+        this.tip.show(bounds.left + x, bounds.top + y, lines, this.#stack(under.shape));
     }
 
-    /** Chooses the allocation below or above the one that is chosen, at the cursor. */
+    /** Which allocation a shape is, or since when it is a segment. */
+    #called(shape: number): string {
+        const { blocks, areSegments } = this.#fetched!;
+        if (!areSegments) return `allocation ${blocks.allocations[shape]}`;
+        const made = blocks.made[shape];
+        return made === 0 ? 'a segment from before the recording' : `a segment since ${entry(made)}`;
+    }
+
+    /** Chooses the shape below or above the one that is chosen, at the cursor. */
     #next(step: 1 | -1): void {
         if (!this.#fetched) return;
         const { blocks, stretch } = this.#fetched;
         const there = stackAt(blocks, column(stretch, this.lane.x(this.lane.at)));
         if (there.length === 0) return;
-        const { selected } = this.lane.store.state;
-        const isOwn = selected !== null && 'allocation' in selected && selected.second === this.lane.second;
-        const at = isOwn ? there.indexOf(this.#shapeOf(selected.allocation)) : -1;
+        const at = there.indexOf(this.#chosen());
         const outermost = step > 0 ? there[there.length - 1] : there[0];
-        const allocation = blocks.allocations[at < 0 ? outermost : (there[at - step] ?? there[at])];
-        this.lane.store.set({ selected: { allocation, second: this.lane.second } });
+        this.lane.store.set({ selected: this.#selection(at < 0 ? outermost : (there[at - step] ?? there[at])) });
     }
 
     #click(x: number, y: number): void {
@@ -255,8 +285,7 @@ class Shapes implements Drawn {
         if (!under || !this.#fetched) return;
         const { blocks } = this.#fetched;
         this.lane.at = blocks.instants[under.at];
-        const allocation = under.shape >= 0 ? blocks.allocations[under.shape] : null;
-        this.lane.store.set({ selected: allocation === null ? null : { allocation, second: this.lane.second } });
+        this.lane.store.set({ selected: this.#selection(under.shape) });
     }
 }
 

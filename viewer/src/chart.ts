@@ -2,7 +2,7 @@
 
 import { choosable } from './chosen.ts';
 import { extent, type Lane } from './lane.ts';
-import { navigate } from './navigate.ts';
+import { navigate, type Ranged } from './navigate.ts';
 import type { Plot } from './plot.ts';
 import { Surface } from './surface.ts';
 
@@ -15,6 +15,7 @@ export interface Charted {
     /** The pointer is at a place, or at none. */
     point: (x: number, y: number) => void;
     click: (x: number, y: number, event: PointerEvent) => void;
+    range?: Ranged;
     /** Chooses what is below or above what is chosen. */
     next?: (step: 1 | -1) => void;
 }
@@ -25,7 +26,7 @@ export function chart(
     lanes: readonly Lane[],
     lane: Lane,
     label: string,
-    { plot, draw, fetch, point, click, next = () => {} }: Charted,
+    { plot, draw, fetch, point, click, range, next = () => {} }: Charted,
 ): Surface {
     const surface = new Surface(host, lane.store.gone, draw, fetch);
     const { canvas } = surface;
@@ -39,6 +40,7 @@ export function chart(
         hover: point,
         leave: () => point(-1, -1),
         click,
+        ...(range ? { range } : {}),
     });
     return surface;
 }

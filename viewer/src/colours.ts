@@ -38,8 +38,13 @@ export function mix(front: string, back: string, part: number): string {
     return `#${hex.join('')}`;
 }
 
-/** Black or white, whichever reads better on a colour. */
+/** Black or white, whichever has the higher contrast on a colour as WCAG 2 defines it. */
 export function onTop(hex: string): string {
-    const [red, green, blue] = channels(hex);
-    return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? '#000000' : '#FFFFFF';
+    const [red, green, blue] = channels(hex).map((channel) => {
+        const value = channel / 255;
+        return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+    });
+    const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    // Both contrasts are equal where (luminance + 0.05)² = 0.05 · 1.05.
+    return luminance + 0.05 > Math.sqrt(0.0525) ? '#000000' : '#FFFFFF';
 }

@@ -68,16 +68,33 @@ export class Details {
     }
 
     /** Shows a stack that is no group's and no allocation's. */
-    frames(lane: Lane, title: string, facts: readonly (readonly [string, string])[], labels: readonly string[]): void {
+    frames(
+        lane: Lane,
+        title: string,
+        facts: readonly (readonly [string, string])[],
+        labels: readonly string[],
+        /** The function that has callers and callees, where they can be shown. */
+        called: string | null = null,
+    ): void {
         this.#latest.run(async () => {
             try {
                 const frames = await framesOf(lane, labels);
                 this.host.parentElement!.classList.add('open');
-                this.#fill(this.#title(title), list(facts), heading('Stack'), stack(frames));
+                const around = called !== null ? [element('p', { class: 'actions' }, this.#around(called))] : [];
+                const shown = frames.length > 0 ? [heading('Stack'), stack(frames)] : [];
+                this.#fill(this.#title(title), list(facts), ...around, ...shown);
             } catch (error) {
                 this.fail(error);
             }
         });
+    }
+
+    /** A way to the callers and callees of a function. */
+    #around(called: string): HTMLElement {
+        const { store } = this.lanes[0];
+        return button('Callers and callees', 'Show this function with all that calls it and all that it calls', () =>
+            store.set({ around: called, tab: 'flame' }),
+        );
     }
 
     async #group(label: string, isBand: boolean): Promise<void> {
@@ -86,6 +103,10 @@ export class Details {
         if (found) {
             const { line } = found;
             parts.push(list(this.#shares(found)));
+            const isFunction = this.lanes[0].store.state.by === 'function' && !isBand;
+            // What backward allocates stands below the forward call that it goes back to.
+            const called = label.replace(/^backward of /, '');
+            if (isFunction) parts.push(element('p', { class: 'actions' }, this.#around(called)));
             if (line.stack.length > 0)
                 parts.push(heading('Stack'), stack(await framesOf(this.lanes[line.second ? 1 : 0], line.stack)));
         } else {
@@ -109,7 +130,14 @@ export class Details {
             facts.push(['exactly', `${whole(line.bytes)} bytes`]);
         } else {
             const change = line.bytes - line.before;
-            facts.push([heads[0], size(line.before, before ?? 0)], [heads[1], size(line.bytes, total)]);
+            facts.push([heads[0], size(line.before, before ?? 0)]);
+            if (line.flow) {
+                const { allocated_bytes, freed_bytes, survived_bytes, allocated_blocks, freed_blocks } = line.flow;
+                facts.push(['allocated', `${bytes(allocated_bytes)} in ${whole(allocated_blocks)} blocks`]);
+                facts.push(['of it survived', bytes(survived_bytes)]);
+                facts.push(['freed', `${bytes(freed_bytes)} in ${whole(freed_blocks)} blocks`]);
+            }
+            facts.push([heads[1], size(line.bytes, total)]);
             facts.push(['change', `${growth(change)} (${whole(change)} bytes)`]);
         }
         if (line.inferred) facts.push(['inferred', 'the label was worked out, not recorded']);

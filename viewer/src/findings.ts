@@ -4,7 +4,11 @@ import type { Finding } from '../engine/engine.d.ts';
 import { button, element } from './dom.ts';
 import { name } from './format.ts';
 import type { Lane } from './lane.ts';
+import { touches, tried } from './state.ts';
 import type { View } from './view.ts';
+
+/** Cures beside the views at most: the tab has all. */
+const CURES = 3;
 
 export class FindingsView implements View {
     readonly tab = 'findings';
@@ -14,20 +18,58 @@ export class FindingsView implements View {
     /** The same beside the views, where nothing else is said. */
     readonly aside = element('div', {}, element('p', { class: 'note' }, 'Looking…'));
 
+    /** Those of the first recording. */
+    #found: readonly Finding[] = [];
+
     constructor(
         private readonly lanes: readonly Lane[],
         private readonly go: (finding: Finding) => void,
-    ) {}
+        /** Goes to a device. */
+        private readonly turn: (device: number) => Promise<void>,
+    ) {
+        lanes[0].store.subscribe((_, changed) => {
+            if (touches(changed, 'cures', 'device')) this.#mark();
+        });
+    }
 
     show(): void {}
 
+    /** Shows which cures are tried. */
+    #mark(): void {
+        const { state } = this.lanes[0].store;
+        const places = tried(state);
+        for (const host of [this.panel, this.aside]) {
+            for (const box of host.querySelectorAll<HTMLInputElement>('input[data-cure]'))
+                box.checked = Number(box.dataset.device) === state.device && places.includes(Number(box.dataset.cure));
+        }
+    }
+
+    /** Tries a cure or does not any more; without those that it cannot be tried together with. */
+    #try(finding: Finding, isOn: boolean): void {
+        const { cure } = finding;
+        if (!cure) return;
+        const { store } = this.lanes[0];
+        const combining = this.#found.filter((each) => each.device === finding.device && each.cure?.combines);
+        const others = tried(store.state).filter((place) => {
+            return place !== cure.place && cure.combines && combining.some((each) => each.cure?.place === place);
+        });
+        const places = isOn ? [...others, cure.place].sort((a, b) => a - b) : others;
+        store.set({ cures: places.join() });
+    }
+
     /** Shows what was found in each recording. */
     fill(findings: readonly (readonly Finding[])[]): void {
+        [this.#found] = findings;
         this.panel.replaceChildren(...this.#list(findings));
         // The verdict on one recording stands above everything.
         const isSaid = this.lanes.length === 1;
-        const rest = findings.map((list) => list.filter(({ kind }) => !isSaid || kind !== 'verdict'));
+        const rest = findings.map((list) => {
+            const told = list.filter(({ kind }) => !isSaid || kind !== 'verdict');
+            const cures = told.filter(({ kind }) => kind === 'advice').slice(CURES);
+            return told.filter((finding) => !cures.includes(finding));
+        });
         this.aside.replaceChildren(...this.#list(rest));
+        this.#mark();
     }
 
     #list(findings: readonly (readonly Finding[])[]): HTMLElement[] {
@@ -37,6 +79,19 @@ export class FindingsView implements View {
             const none = shown.length === 0 ? [element('p', { class: 'note' }, 'Nothing stands out.')] : [];
             return [...heads, ...shown, ...none];
         });
+    }
+
+    /** What tries a cure: its curve is drawn over the recorded one. */
+    #switch(finding: Finding): HTMLElement | null {
+        const { cure, device } = finding;
+        if (!cure || this.lanes.length > 1) return null;
+        const box = element('input', { type: 'checkbox', 'data-cure': String(cure.place), 'data-device': String(device) });
+        box.addEventListener('change', async () => {
+            const isOn = box.checked;
+            if (this.lanes[0].store.state.device !== device) await this.turn(device);
+            this.#try(finding, isOn);
+        });
+        return element('label', { class: 'try' }, box, ' show its curve in the timeline');
     }
 
     #finding(finding: Finding, lane: Lane): HTMLElement {
@@ -53,6 +108,7 @@ export class FindingsView implements View {
             { class: finding.severity === 'alarm' ? 'finding urgent' : 'finding' },
             head,
             lines.length > 0 ? element('ul', {}, ...lines) : null,
+            this.#switch(finding),
             element('p', {}, link, link ? ' · ' : null, element('code', {}, name(command(finding, lane), 1000))),
         );
     }

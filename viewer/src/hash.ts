@@ -1,7 +1,7 @@
 /** The state in the URL's hash, so that a link shows the same. What is as at the beginning is left out. */
 
 import type { Metric } from '../engine/engine.d.ts';
-import { METRICS, TABS, type State, type Tab } from './state.ts';
+import { FLAMES, type FlameOf, METRICS, TABS, type State, type Tab } from './state.ts';
 
 /** Writes what differs from `initial`, which is what no hash at all stands for, unless something else is `shown` then. */
 export function write(state: State, initial: State, shown = ''): string {
@@ -23,6 +23,9 @@ export function write(state: State, initial: State, shown = ''): string {
     put('at2', state.at2, isThere ? initial.at2 : '');
     if (state.mark !== null) parts.set('mark', String(state.mark));
     put('tab', state.tab, initial.tab);
+    if (state.around.length < 2000) put('around', state.around, initial.around);
+    put('cures', state.cures, initial.cures);
+    put('flame', state.flame ?? '', initial.flame ?? '');
     if (state.selected && 'allocation' in state.selected)
         parts.set(state.selected.second ? 'allocation2' : 'allocation', String(state.selected.allocation));
     if (state.selected && 'entry' in state.selected)
@@ -71,6 +74,12 @@ export function read(hash: string): Partial<State> {
     if (mark !== undefined) state.mark = mark;
     const tab = parts.get('tab') as Tab | null;
     if (tab && TABS.includes(tab)) state.tab = tab;
+    const around = parts.get('around');
+    if (around) state.around = around;
+    const cures = parts.get('cures');
+    if (cures && /^\d{1,4}(,\d{1,4})*$/.test(cures)) state.cures = cures;
+    const flame = parts.get('flame') as FlameOf | null;
+    if (flame && FLAMES.includes(flame)) state.flame = flame;
     const [label, band] = [parts.get('label'), parts.get('band')];
     if (allocation !== undefined) state.selected = { allocation, second: false };
     else if (allocation2 !== undefined) state.selected = { allocation: allocation2, second: true };

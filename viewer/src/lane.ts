@@ -10,6 +10,8 @@ export class Lane {
     found: ReadonlySet<number> | null = null;
     /** Why it finds nothing: the pattern is none. */
     problem: string | null = null;
+    /** Where it diverges from the other recording, where there are two and that is known. */
+    diverges: number | null = null;
 
     constructor(
         readonly recording: Recording,
@@ -41,6 +43,12 @@ export class Lane {
     get mark(): number | null {
         const { mark } = this.store.state;
         return this.second || mark === null ? null : Math.min(mark, this.device.entries);
+    }
+
+    /** The instants between the mark and the cursor, where there is a mark. */
+    get range(): [from: number, to: number] | null {
+        const { at, mark } = this;
+        return mark === null ? null : [Math.min(at, mark), Math.max(at, mark)];
     }
 
     /** Where an instant lies on the axis that is looked at. */
@@ -79,7 +87,7 @@ export function isOneKind(lanes: readonly Lane[]): boolean {
 export async function changeDevice(lanes: readonly Lane[], device: number): Promise<void> {
     await Promise.all(lanes.map(({ recording }) => recording.prepare(recording.device(device).device)));
     const { store } = lanes[0];
-    store.set({ device, selected: null, mark: null });
+    store.set({ device, selected: null, mark: null, cures: '' });
     const [from, to] = extent(lanes);
     store.set({ from, to });
     for (const lane of lanes) lane.at = lane.peak();

@@ -26,6 +26,18 @@ export interface Navigated {
     hover: (x: number, y: number) => void;
     leave: () => void;
     click: (x: number, y: number, event: PointerEvent) => void;
+    /** Where a drag chooses a range instead of moving what is seen: with shift anywhere. */
+    range?: Ranged;
+}
+
+/** What a drag does that chooses a range. */
+export interface Ranged {
+    /** Whether a drag that begins here chooses one without shift. */
+    begins: (x: number, y: number) => boolean;
+    /** It reaches from one x to another one, in pixels, and is over or not. */
+    drag: (from: number, to: number, isOver: boolean) => void;
+    /** It is none after all. */
+    cancel: () => void;
 }
 
 /** Zooms so that `x` stays where it is; a factor above 1 shows less. */
@@ -68,11 +80,13 @@ export function navigate(target: Navigated): void {
         { passive: false },
     );
 
-    let held: { x: number; from: number; to: number; moved: boolean } | null = null;
+    let held: { x: number; from: number; to: number; moved: boolean; range: number | null } | null = null;
     canvas.addEventListener('pointerdown', (event) => {
         if (event.button !== 0) return;
         const { from, to } = store.state;
-        held = { x: event.clientX, from, to, moved: false };
+        const [x, y] = place(event);
+        const isRange = target.range && (event.shiftKey || target.range.begins(x, y));
+        held = { x: event.clientX, from, to, moved: false, range: isRange ? x : null };
         canvas.setPointerCapture(event.pointerId);
     });
     canvas.addEventListener('pointermove', (event) => {
@@ -83,16 +97,22 @@ export function navigate(target: Navigated): void {
         const moved = event.clientX - held.x;
         if (!held.moved && Math.abs(moved) < 4) return;
         held.moved = true;
+        if (held.range !== null) {
+            target.range?.drag(held.range, place(event)[0], false);
+            return;
+        }
         canvas.classList.add('held');
         const offset = (moved / target.plot().box.width) * (held.to - held.from);
         store.set(clamped(held.from - offset, held.to - offset, target.extent()));
     });
     canvas.addEventListener('pointerup', (event) => {
         if (held && !held.moved) target.click(...place(event), event);
+        else if (held && held.range !== null) target.range?.drag(held.range, place(event)[0], true);
         held = null;
         canvas.classList.remove('held');
     });
     canvas.addEventListener('pointercancel', () => {
+        if (held && held.range !== null) target.range?.cancel();
         held = null;
         canvas.classList.remove('held');
     });

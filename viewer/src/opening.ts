@@ -26,6 +26,9 @@ export function begin(recordings: readonly Recording[]): State {
         ...peaks(recordings, device, 'allocated'),
         mark: null,
         tab: 'table',
+        flame: null,
+        around: '',
+        cures: '',
         selected: null,
         query: '',
         found: 0,
@@ -45,7 +48,7 @@ export function asked(wanted: Partial<State>, initial: State, recordings: readon
     const isOfSecond = selected !== null && 'second' in selected && selected.second;
     if (recordings.length === 1) return answerable({ ...state, selected: isOfSecond ? null : selected }, hasSegments);
     // Two files are compared, or two instants of one.
-    return answerable({ ...state, mark: null }, hasSegments);
+    return answerable({ ...state, mark: null, cures: '' }, hasSegments);
 }
 
 /** The instants at which recordings hold most. */

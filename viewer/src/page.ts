@@ -7,13 +7,14 @@ import { Details } from './details.ts';
 import { byId, element } from './dom.ts';
 import { EventsView } from './events.ts';
 import { showControls } from './controls.ts';
+import { diverging } from './diverging.ts';
 import { showFigures, showVerdict } from './figures.ts';
 import { FindingsView } from './findings.ts';
 import { FlameView } from './flame.ts';
 import { name } from './format.ts';
 import * as hash from './hash.ts';
 import { listen as listenToKeys } from './keys.ts';
-import { changeDevice, extent, Lane } from './lane.ts';
+import { changeDevice, extent, isOneKind, Lane } from './lane.ts';
 import { Minimap } from './minimap.ts';
 import { clamped } from './navigate.ts';
 import { asked, begin, kept, type Opening } from './opening.ts';
@@ -41,6 +42,7 @@ export class Page {
     readonly store: Store;
 
     readonly #findings: FindingsView;
+    readonly #where: Where;
     /** What was found in the first recording. */
     #found: readonly Finding[] = [];
     #search = new Latest();
@@ -79,10 +81,12 @@ export class Page {
         const hosts = this.lanes.map(() => element('div'));
         byId('timelines').replaceChildren(...hosts);
         this.timelines = this.lanes.map((lane, at) => new Timeline(hosts[at], this.lanes, lane, () => this.timelines, tip, fail));
-        new Where(byId('where'), this.lanes, fail);
+        this.#where = new Where(byId('where'), this.lanes, fail);
 
         const table = new Table(this.lanes, fail);
-        this.#findings = new FindingsView(this.lanes, (finding) => void this.#visit(finding).catch(fail));
+        this.#findings = new FindingsView(this.lanes, (finding) => void this.#visit(finding).catch(fail), (device) =>
+            changeDevice(this.lanes, device).catch(fail),
+        );
         const details = new Details(byId('details'), this.lanes, table, this.#findings.aside, fail);
         details.show();
         const { hasSegments } = common(recordings);
@@ -101,6 +105,7 @@ export class Page {
             if (changed.has('device')) {
                 showFigures(this.lanes);
                 this.verdict();
+                this.#diverge();
             }
             if (changed.has('tab')) this.#tabs();
             if (touches(changed, 'query', 'device')) this.#find();
@@ -200,6 +205,7 @@ export class Page {
         try {
             await Promise.all(this.timelines.map((each) => each.ready));
             performance.mark('memviz:ready');
+            this.#diverge();
             const findings = await Promise.all(this.lanes.map((lane) => lane.recording.findings()));
             this.#findings.fill(findings);
             [this.#found] = findings;
@@ -207,6 +213,25 @@ export class Page {
         } catch (error) {
             fail(error);
         }
+    }
+
+    #diverging = new Latest();
+
+    /** Asks where two recordings diverge, and shows it. */
+    #diverge(): void {
+        if (this.lanes.length < 2) return;
+        this.#diverging.run(async () => {
+            try {
+                const found = isOneKind(this.lanes) ? await diverging(this.lanes) : null;
+                this.lanes.forEach((lane, at) => {
+                    lane.diverges = found?.instants[at] ?? null;
+                });
+                this.#where.diverge(found?.text ?? '');
+                for (const each of this.timelines) each.surface.invalidate();
+            } catch (error) {
+                fail(error);
+            }
+        });
     }
 
     /** Goes to where a finding is. */

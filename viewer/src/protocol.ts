@@ -1,7 +1,7 @@
 /** What the page and the worker say to each other. */
 
 import type * as Engine from '../engine/engine.d.ts';
-import type { Axis, By, Metric } from '../engine/engine.d.ts';
+import type { Axis, By, Metric, RangePart } from '../engine/engine.d.ts';
 
 type Range = [axis: Axis, from: number, to: number, columns: number];
 
@@ -18,7 +18,12 @@ export interface Requests {
         args: [device: number, metric: Metric, by: By, from: number, to: number, top: number];
         answer: Engine.Difference;
     };
+    flow: { args: [device: number, metric: Metric, from: number, to: number]; answer: Engine.Flow };
     flame: { args: [device: number, metric: Metric, instant: number]; answer: Engine.FlameNode[] };
+    flame_of_range: {
+        args: [device: number, metric: Metric, from: number, to: number, part: RangePart];
+        answer: Engine.FlameNode[];
+    };
     segments: { args: [device: number, instant: number]; answer: Engine.SegmentMap };
     allocation: { args: [device: number, id: number]; answer: Engine.Allocation };
     annotations: { args: [device: number]; answer: Engine.Annotation[] };
@@ -29,6 +34,20 @@ export interface Requests {
     listed: { args: [device: number, actions: string[], atLeast: number, pattern: string]; answer: Uint32Array };
     events: { args: [device: number, entries: Uint32Array]; answer: Engine.Event[] };
     stack: { args: [device: number, entry: number]; answer: Engine.Frame[] };
+    requests: { args: [device: number]; answer: Engine.Asked };
+    apart: {
+        args: [
+            device: number,
+            whole: boolean,
+            step: number | undefined,
+            entries: Uint32Array,
+            bytes: Float64Array,
+            failed: Uint32Array,
+        ];
+        answer: Engine.Apart | null;
+    };
+    cured: { args: [device: number, chosen: Uint32Array]; answer: Engine.Cured | null };
+    curve_cured: { args: [device: number, metric: Metric, ...Range, chosen: Uint32Array]; answer: Float64Array | null };
     findings: { args: []; answer: Engine.Finding[] };
 }
 

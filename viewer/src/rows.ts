@@ -1,6 +1,6 @@
 /** What holds the memory, in rows: at an instant, at two of them, or in two recordings. */
 
-import type { By, Difference } from '../engine/engine.d.ts';
+import type { By, Difference, Flow } from '../engine/engine.d.ts';
 import { type Colour, OTHER } from './colours.ts';
 import { entry } from './format.ts';
 import { type Lane, letters } from './lane.ts';
@@ -8,6 +8,21 @@ import { OTHERS } from './stacked.ts';
 
 /** More rows are not read by anybody. */
 const MOST = 300;
+
+/** The figures of a range. */
+const FLOW = [
+    'from_bytes',
+    'allocated_bytes',
+    'freed_bytes',
+    'survived_bytes',
+    'to_bytes',
+    'bytes',
+    'from_blocks',
+    'allocated_blocks',
+    'freed_blocks',
+    'survived_blocks',
+    'to_blocks',
+] as const satisfies readonly (keyof Flow)[];
 
 /** A row, whatever it compares. */
 export interface Line {
@@ -21,6 +36,8 @@ export interface Line {
     /** What there was before, where two are compared. */
     before: number | null;
     bytes: number;
+    /** What happened in a range, where these are rows of one. */
+    flow: Flow | null;
 }
 
 export interface Content {
@@ -28,6 +45,8 @@ export interface Content {
     lines: Line[];
     before: number | null;
     total: number;
+    /** As of each line. */
+    flow: Flow | null;
     /** Rows overlap, and so have no sum. */
     inclusive: boolean;
     /** What `before` and `bytes` are of. */
@@ -45,27 +64,30 @@ export async function ask(lanes: readonly Lane[], by: By): Promise<Content> {
             lines: paired(standing(was, false), standing(is, true)),
             before: was.to_bytes,
             total: is.to_bytes,
+            flow: null,
             inclusive: was.inclusive,
             heads: letters(lanes) as [string, string],
             notes: [...new Set([...was.notes, ...is.notes])],
         };
     }
     const { metric } = first.store.state;
-    if (first.mark === null) {
+    if (first.range === null) {
         const heads: [string, string] = ['', `${metric} at ${entry(first.at)}`];
         const is = await difference(first, by);
         const { to_bytes: total, inclusive, notes } = is;
-        return { lines: standing(is, false), before: null, total, inclusive, heads, notes };
+        return { lines: standing(is, false), before: null, total, flow: null, inclusive, heads, notes };
     }
-    const [from, to] = [Math.min(first.mark, first.at), Math.max(first.mark, first.at)];
+    const [from, to] = first.range;
     const answer = await difference(first, by, from, to);
     const line = (row: Difference['rows'][number]): Line => {
-        return { ...row, colour: row, second: false, blocks: null, before: row.from_bytes, bytes: row.to_bytes };
+        const { from_bytes: before, to_bytes: bytes } = row;
+        return { ...row, colour: row, second: false, blocks: null, before, bytes, flow: row };
     };
     return {
         lines: answer.rows.map(line),
         before: answer.from_bytes,
         total: answer.to_bytes,
+        flow: answer,
         inclusive: answer.inclusive,
         heads: [`at ${entry(from)}`, `at ${entry(to)}`],
         notes: answer.notes,
@@ -81,7 +103,7 @@ function difference(lane: Lane, by: By, from = lane.at, to = lane.at): Promise<D
 /** What there is at an instant, given the difference to that same instant. */
 function standing({ rows }: Difference, second: boolean): Line[] {
     const lines = rows.map((row): Line => {
-        return { ...row, colour: row, second, blocks: row.to_blocks, before: null, bytes: row.to_bytes };
+        return { ...row, colour: row, second, blocks: row.to_blocks, before: null, bytes: row.to_bytes, flow: null };
     });
     return lines.sort((a, b) => b.bytes - a.bytes);
 }
@@ -107,8 +129,8 @@ export function paired(before: readonly Line[], after: readonly Line[]): Line[] 
     return [...lines.values()].sort((a, b) => change(b) - change(a) || b.bytes - a.bytes);
 }
 
-/** Those that are shown: the rest is one, unless rows overlap and so have no sum. */
-export function shown({ lines, inclusive }: Content): Line[] {
+/** Those that are shown, in the given order: the rest is one, unless rows overlap and so have no sum. */
+export function shown({ lines, inclusive }: Pick<Content, 'lines' | 'inclusive'>): Line[] {
     const [most, rest] = [lines.slice(0, MOST), lines.slice(MOST)];
     return rest.length === 0 || inclusive ? most : [...most, together(rest, OTHERS, OTHER)];
 }
@@ -119,8 +141,16 @@ export function found({ lines }: Content, label: string): Line | null {
     return same.length > 1 ? together(same, label, same[0].colour, same[0]) : (same[0] ?? null);
 }
 
+/** What several ranges' figures come to. */
+function sumOf(flows: readonly Flow[]): Flow {
+    const sum = { ...flows[0] };
+    for (const key of FLOW) sum[key] = flows.reduce((total, flow) => total + flow[key], 0);
+    return sum;
+}
+
 /** Several rows as one; with the stack of one of them, if there is one that stands for all. */
 function together(lines: readonly Line[], label: string, colour: Colour, likeAll?: Line): Line {
+    const flows = lines.map((line) => line.flow);
     const sum = (of: (line: Line) => number | null) =>
         lines.some((line) => of(line) === null) ? null : lines.reduce((total, line) => total + of(line)!, 0);
     return {
@@ -132,5 +162,6 @@ function together(lines: readonly Line[], label: string, colour: Colour, likeAll
         blocks: sum((line) => line.blocks),
         before: sum((line) => line.before),
         bytes: sum((line) => line.bytes) ?? 0,
+        flow: flows.every((flow) => flow !== null) ? sumOf(flows) : null,
     };
 }

@@ -168,6 +168,7 @@ export function drawSteps(
     values: Float64Array,
     stroke: string,
     width = 1,
+    dash: number[] = [],
 ): void {
     const step = (stretch.to - stretch.from) / stretch.columns;
     const first = Math.max(0, column(stretch, plot.from));
@@ -178,5 +179,5 @@ export function drawSteps(
         const y = toY(plot, values[at]);
         points.push(toX(plot, stretch.from + at * step), y, toX(plot, stretch.from + (at + 1) * step), y);
     }
-    if (points.length > 0) pen.line(points, { stroke, width });
+    if (points.length > 0) pen.line(points, { stroke, width, dash });
 }

@@ -1,17 +1,20 @@
 /** What the reader looks at. All views draw from it; it is what a link holds. */
 
-import type { Axis, By, Metric } from '../engine/engine.d.ts';
+import type { Axis, By, Metric, RangePart } from '../engine/engine.d.ts';
 
 export type Tab = 'table' | 'blocks' | 'segments' | 'flame' | 'events' | 'findings';
 export const TABS: readonly Tab[] = ['table', 'blocks', 'segments', 'flame', 'events', 'findings'];
 
+/**
+ * What a flame graph is of: what is live at the cursor, a part of the range between the mark and the cursor, or the difference
+ * of its ends, or of two recordings.
+ */
+export type FlameOf = 'live' | 'difference' | RangePart;
+/** Those of a range. */
+export const FLAMES: readonly FlameOf[] = ['allocated', 'survived', 'freed', 'difference', 'live'];
+
 /** What the bands can be of. Reserved memory is held by segments, by the stacks that asked for them. */
 export const METRICS: readonly Metric[] = ['allocated', 'active', 'requested', 'reserved'];
-
-/** The metric of blocks where this one is looked at: segments are none, and are full of those in use. */
-export function ofBlocks(metric: Metric): Metric {
-    return metric === 'reserved' ? 'active' : metric;
-}
 
 /** What the details show: an allocation or an entry of either file, or a group of the table, or of the bands where those differ. */
 export type Selection =
@@ -42,17 +45,28 @@ export interface State {
     by: By;
     /** The instant that all views speak of. */
     at: number;
-    /** Another instant to compare with, or `null`. */
+    /** Where the range begins or ends whose other end is the cursor, or `null`: no range. */
     mark: number | null;
     /** The instant of the second file, where there is one. */
     at2: number;
     tab: Tab;
+    /** What was chosen of those that there are; `null` for the first. */
+    flame: FlameOf | null;
+    /** The function whose callers and callees the flame graph shows; empty for all functions. */
+    around: string;
+    /** Cures that are tried, by their places in the list of the device, as in `0,2`. */
+    cures: string;
     selected: Selection;
     query: string;
     /** How often the search has answered: not part of a link. */
     found: number;
     /** Whether y ends at the highest point that is seen instead of that of the whole run. */
     fit: boolean;
+}
+
+/** The places of the cures that are tried. */
+export function tried({ cures }: Pick<State, 'cures'>): number[] {
+    return cures === '' ? [] : cures.split(',').map(Number);
 }
 
 type Changed = ReadonlySet<keyof State>;

@@ -1,8 +1,9 @@
 /** What holds the memory at an instant, or what grew between two: rows that sum to the total. */
 
 import { Latest } from './client.ts';
-import { element, swatch } from './dom.ts';
-import { bytes, growth, name, share, whole } from './format.ts';
+import { type Column, columns } from './columns.ts';
+import { button, element, swatch } from './dom.ts';
+import { name, whole } from './format.ts';
 import type { Lane } from './lane.ts';
 import { ask, type Content, found, type Line, shown } from './rows.ts';
 import { matching } from './search.ts';
@@ -22,6 +23,8 @@ export class Table implements View {
     /** Labels and frames that the search finds. */
     #found: ReadonlySet<string> | null = null;
     #stale = true;
+    /** The column that rows are sorted by, by its head; as they come where there is no such column. */
+    #order: string | null = null;
 
     readonly tab = 'table';
     readonly title = 'Table';
@@ -50,12 +53,22 @@ export class Table implements View {
         this.#latest.run(async () => {
             try {
                 this.#content = await ask(this.lanes, this.lanes[0].store.state.by);
-                this.#lines = shown(this.#content);
-                await this.#search();
+                await this.#sort();
             } catch (error) {
                 this.fail(error);
             }
         });
+    }
+
+    /** Puts the rows in their order, and draws. */
+    async #sort(): Promise<void> {
+        const content = this.#content;
+        if (!content) return;
+        const column = this.#columns(content).find(({ head }) => head === this.#order);
+        const size = (line: Line) => Math.abs(column?.of(line) ?? 0);
+        const lines = column ? [...content.lines].sort((a, b) => size(b) - size(a)) : content.lines;
+        this.#lines = shown({ ...content, lines });
+        await this.#search();
     }
 
     /** Marks what is found, and draws. */
@@ -67,48 +80,56 @@ export class Table implements View {
         this.draw();
     }
 
+    #columns(content: Content): Column[] {
+        return columns(content, this.lanes[0].store.state.metric);
+    }
+
     draw(): void {
         const content = this.#content;
         if (!content) return;
-        const { by, metric } = this.lanes[0].store.state;
-        const compares = content.before !== null;
-        const counted = metric === 'reserved' ? 'segments' : 'blocks';
-        const heads = compares ? [by, ...content.heads, 'change'] : [by, metric, 'share', counted];
-        const head = element('tr', {}, ...heads.map((text) => element('th', { scope: 'col' }, text)));
-        head.append(element('th'));
+        const all = this.#columns(content);
+        const head = element('tr', {}, element('th', { scope: 'col' }, this.lanes[0].store.state.by));
+        head.append(...all.map((column) => this.#head(column)), element('th'));
         const most = this.#lines.reduce((most, line) => Math.max(most, Math.abs(change(line))), 1);
-        const body = element('tbody', {}, ...this.#lines.map((line) => this.#row(line, content, most)));
-        const total = compares
-            ? ['total', bytes(content.before!), bytes(content.total), growth(content.total - content.before!)]
-            : [
-                  'total',
-                  bytes(content.total),
-                  '',
-                  whole(content.lines.reduce((sum, line) => sum + (line.blocks ?? 0), 0)),
-              ];
-        if (content.inclusive) {
-            total[0] = 'total (rows overlap)';
-            total[3] = compares ? total[3] : '';
-        }
-        const foot = element(
-            'tfoot',
-            {},
-            element('tr', {}, ...total.map((text) => element('td', {}, text)), element('td')),
-        );
+        const body = element('tbody', {}, ...this.#lines.map((line) => this.#row(line, all, most)));
+        const total = content.inclusive ? 'total (rows overlap)' : 'total';
+        const cells = all.map((column) => element('td', place(column), column.total));
+        const foot = element('tfoot', {}, element('tr', {}, element('td', {}, total), ...cells, element('td')));
         const notes = content.notes.map((note) => name(note, 300));
         if (this.#lines.some((line) => line.inferred)) notes.push('* inferred');
         const hidden = content.inclusive ? content.lines.length - this.#lines.length : 0;
         if (hidden > 0) notes.push(`${whole(hidden)} smaller ones are not shown`);
-        const focused = (document.activeElement?.closest('tr') as HTMLElement | null)?.dataset.label;
+        const { activeElement } = document;
+        const focused = this.panel.contains(activeElement) ? (activeElement as HTMLElement).dataset : {};
         this.panel.replaceChildren(
             element('table', { class: 'rows' }, element('thead', {}, head), body, foot),
             ...notes.map((text) => element('p', { class: 'note' }, text)),
         );
         this.#mark();
-        if (focused !== undefined) this.#rows().find((row) => row.dataset.label === focused)?.focus();
+        const again = [...this.panel.querySelectorAll<HTMLElement>('tbody tr, thead button')];
+        const same = ({ dataset }: HTMLElement) => dataset.label === focused.label && dataset.head === focused.head;
+        if (focused.label !== undefined || focused.head !== undefined) again.find(same)?.focus();
     }
 
-    #row(line: Line, content: Content, most: number): HTMLElement {
+    /** The head of a column, which sorts by it. */
+    #head(column: Column): HTMLElement {
+        const { head } = column;
+        const isSorted = head === this.#order;
+        const made = element('th', { scope: 'col', ...place(column), ...(isSorted ? { 'aria-sort': 'descending' } : {}) });
+        if (!column.sorts) {
+            made.append(head);
+            return made;
+        }
+        const sort = button(head, isSorted ? 'Back to the first order' : 'Sort by this column, the largest first', () => {
+            this.#order = isSorted ? null : head;
+            this.#latest.run(() => this.#sort());
+        });
+        sort.dataset.head = head;
+        made.append(sort);
+        return made;
+    }
+
+    #row(line: Line, all: readonly Column[], most: number): HTMLElement {
         const found = this.#found;
         const row = element('tr', {
             tabindex: '0',
@@ -127,13 +148,12 @@ export class Table implements View {
             .join('\n');
         const bar = element('span', { class: change(line) < 0 ? 'bar less' : 'bar', 'aria-hidden': 'true' });
         bar.style.width = `${(100 * Math.abs(change(line))) / most}%`;
-        const cells =
-            line.before === null
-                ? [bytes(line.bytes), share(line.bytes, content.total), whole(line.blocks ?? 0)]
-                : [bytes(line.before), bytes(line.bytes), growth(change(line))];
-        row.append(label, ...cells.map((text) => element('td', {}, text)));
-        (row.lastElementChild as HTMLElement).title = `${whole(change(line))} bytes`;
-        row.append(element('td', { class: 'bars' }, bar));
+        const cells = all.map((column) => {
+            const cell = element('td', place(column), column.text(line));
+            if (column.counts === 'bytes') cell.title = `${whole(column.of(line))} bytes`;
+            return cell;
+        });
+        row.append(label, ...cells, element('td', { class: 'bars' }, bar));
         if (found && [line.label, ...line.stack].some((text) => found.has(text))) row.classList.add('found');
         const choose = () => this.lanes[0].store.set({ selected: { label: line.label, isBand: false } });
         row.addEventListener('click', choose);
@@ -172,6 +192,11 @@ export class Table implements View {
         const line = content && found(content, label);
         return line && { line, content: content! };
     }
+}
+
+/** What a cell says of its column to the style: those that a narrow window leaves out. */
+function place({ isExtra }: Column): Record<string, string> {
+    return isExtra ? { class: 'extra' } : {};
 }
 
 /** What there is, or what grew. */

@@ -4,9 +4,9 @@ import type { Bands, Curve, FailedRequest, Metric } from '../engine/engine.d.ts'
 import { chart } from './chart.ts';
 import { Latest } from './client.ts';
 import { ACCENT, ALARM, BACKGROUND, MUTED, TEXT, type Theme } from './colours.ts';
-import { bound, bytes, duration, entryOf, name, share, whole } from './format.ts';
+import { bound, bytes, duration, entry, entryOf, name, share, whole } from './format.ts';
 import { devicesOf, extent, type Lane, missing, top } from './lane.ts';
-import { clamped } from './navigate.ts';
+import { clamped, type Ranged } from './navigate.ts';
 import type { Pen } from './pen.ts';
 import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
 import { Raster } from './raster.ts';
@@ -24,7 +24,7 @@ import {
     shades,
     type Stretch,
 } from './stacked.ts';
-import { chosenBand, stackedBy, type State, touches } from './state.ts';
+import { chosenBand, stackedBy, type State, touches, tried } from './state.ts';
 import type { Surface } from './surface.ts';
 import { theme } from './theme.ts';
 import type { Tip, TipLine } from './tip.ts';
@@ -46,6 +46,9 @@ interface Fetched {
     reservedThen: Float64Array | null;
     /** What the allocations hold that the search finds, where something is searched for. */
     held: Float64Array | null;
+    /** What the metric, and reserved memory, would be with the cures that are tried. */
+    cured: Float64Array | null;
+    curedReserved: Float64Array | null;
 }
 
 export class Timeline implements Drawn {
@@ -59,6 +62,8 @@ export class Timeline implements Drawn {
     #whole: Fetched | null = null;
     #ribbons: Ribbons = [];
     #hover: { x: number; y: number } | null = null;
+    /** The instants of a range that is being dragged. */
+    #dragged: [from: number, to: number] | null = null;
     readonly #nearRaster = new Raster();
     readonly #wholeRaster = new Raster();
 
@@ -81,10 +86,11 @@ export class Timeline implements Drawn {
             fetch: () => this.fetch(),
             point: (x, y) => this.#point(x, y),
             click: (x, y, event) => this.#click(x, y, event.shiftKey),
+            ...(lanes.length === 1 ? { range: this.#ranged() } : {}),
         });
         lane.store.subscribe((_, changed) => {
             if (changed.has('device')) this.#ribbons = ribbons(lane);
-            if (touches(changed, 'device', 'axis', 'metric', 'by', 'from', 'to', 'found')) this.fetch();
+            if (touches(changed, 'device', 'axis', 'metric', 'by', 'from', 'to', 'found', 'cures')) this.fetch();
             this.surface.invalidate();
         });
         this.#ribbons = ribbons(lane);
@@ -130,7 +136,7 @@ export class Timeline implements Drawn {
         const pixels = Math.round(this.plot().box.width * this.surface.ratio);
         if (this.surface.width === 0) return;
         const [first, end] = this.lane.extent();
-        const what = [state.device, state.axis, state.metric, stackedBy(state.by), state.found].join();
+        const what = [state.device, state.axis, state.metric, stackedBy(state.by), state.found, state.cures].join();
         const step = (state.to - state.from) / pixels;
         const key = [what, step.toPrecision(9)].join();
         const near = this.#near;
@@ -158,19 +164,23 @@ export class Timeline implements Drawn {
         const { found } = this.lane;
         const { axis, metric } = state;
         const range = [axis, stretch.from, stretch.to, stretch.columns] as const;
-        const [bands, reserved, held] = await Promise.all([
+        const chosen = Uint32Array.from(this.lane.second ? [] : tried(state));
+        const cure = (of: Metric) => (chosen.length > 0 ? client.ask('curve_cured', [device, of, ...range, chosen]) : null);
+        const [bands, reserved, held, cured, curedReserved] = await Promise.all([
             client.ask('bands', [device, metric, stackedBy(state.by), ...range, BANDS]),
             has_reserved ? client.ask('curve', [device, 'reserved', ...range]) : null,
             // Segments are no allocations: of those that are found none is part of their bands.
             metric !== 'reserved' && found
                 ? client.ask('held', [device, metric, ...range, Uint32Array.from(found)])
                 : null,
+            cure(metric),
+            has_reserved && metric !== 'reserved' ? cure('reserved') : null,
         ]);
         const reservedThen = has_reserved ? await client.ask('values', [device, 'reserved', bands.instants]) : null;
         const before = this.#whole?.bands.groups.map((group) => group.label) ?? [];
         const stacked = ordered(bands, stretch.columns, stackedBy(state.by), before);
         const sums = edges(stacked, stretch.columns);
-        return { key, stretch, bands: stacked, sums, reserved, reservedThen, held };
+        return { key, stretch, bands: stacked, sums, reserved, reservedThen, held, cured, curedReserved };
     }
 
     /** Draws what is seen with any pen, into its own box. */
@@ -206,7 +216,7 @@ export class Timeline implements Drawn {
         const isCovered = near && covers(near.stretch, plot.from, plot.to, this.lane.extent());
         const layers = isCovered ? [near] : [this.#whole, near].filter((layer) => layer !== null);
         for (const layer of layers) {
-            const { bands, held, reserved, stretch, sums } = layer;
+            const { bands, held, reserved, stretch, sums, cured, curedReserved } = layer;
             const colours = shades(bands, shown, this.#meant(layer));
             if (pen === this.surface.pen) {
                 this.#blit(plot, layer, colours, shown);
@@ -218,6 +228,9 @@ export class Timeline implements Drawn {
             pen.within(plot.box, () => {
                 if (held) drawBand(pen, plot, stretch, held, 0, ACCENT[shown], 0.85);
                 if (reserved) drawSteps(pen, plot, stretch, reserved.values, TEXT[shown]);
+                if (curedReserved) drawSteps(pen, plot, stretch, curedReserved, ACCENT[shown], 1.5, [5, 3]);
+                if (cured) drawSteps(pen, plot, stretch, cured, BACKGROUND[shown], 4);
+                if (cured) drawSteps(pen, plot, stretch, cured, ACCENT[shown], 2);
             });
         }
     }
@@ -251,6 +264,8 @@ export class Timeline implements Drawn {
             pen.line([box.x, y, right, y], { stroke: ALARM[shown], dash: [6, 4] });
             pen.text(box.x + 6, y - 4, `${bytes(device.capacity_bytes)} can be reserved`, { fill: ALARM[shown] });
         }
+        this.#range(pen, plot, shown);
+        this.#diverges(pen, plot, shown);
         this.#cursor(pen, plot, this.lane.at, shown, false);
         if (this.lane.mark !== null) this.#cursor(pen, plot, this.lane.mark, shown, true);
         let labelled = Number.POSITIVE_INFINITY;
@@ -278,6 +293,74 @@ export class Timeline implements Drawn {
             const place = Math.min(Math.max(x, left), Math.min(right, labelled - 12) - half);
             if (place >= left) pen.text(place, 13, text, { fill: TEXT[shown], bold: true, anchor: 'middle' });
         }
+    }
+
+    /** The range that is chosen, or is being dragged. */
+    #range(pen: Pen, plot: Plot, shown: Theme): void {
+        const range = this.#dragged ?? this.lane.range;
+        if (!range) return;
+        const { box } = plot;
+        const [left, right] = range.map((instant) => toX(plot, this.lane.x(instant)));
+        pen.rect({ x: left, y: box.y, width: Math.max(1, right - left), height: box.height }, ACCENT[shown], 0.14);
+        pen.rect({ x: left, y: box.y + box.height, width: Math.max(1, right - left), height: 3 }, ACCENT[shown]);
+    }
+
+    /** Where the other recording is not like this one any more. */
+    #diverges(pen: Pen, plot: Plot, shown: Theme): void {
+        const { box } = plot;
+        if (this.lane.diverges === null) return;
+        const x = Math.round(toX(plot, this.lane.x(this.lane.diverges))) + 0.5;
+        if (x < box.x || x > box.x + box.width) return;
+        pen.line([x, box.y, x, box.y + box.height], { stroke: TEXT[shown], dash: [4, 3] });
+        const style = { fill: TEXT[shown] };
+        const width = pen.measure('they diverge', style);
+        const left = x + 8 + width < box.x + box.width ? x + 2 : x - width - 8;
+        const y = box.y + box.height / 2;
+        pen.rect({ x: left, y: y - 11, width: width + 6, height: 15 }, BACKGROUND[shown], 0.85);
+        pen.text(left + 3, y, 'they diverge', style);
+    }
+
+    /** A drag with shift, or along the axis, chooses a range. */
+    #ranged(): Ranged {
+        return {
+            begins: (_, y) => {
+                const { box } = this.plot();
+                return y >= box.y + box.height && y < this.#ribbonsTop(this.plot());
+            },
+            drag: (from, to, isOver) => {
+                const { lane } = this;
+                const plot = this.plot();
+                const { box } = plot;
+                const instant = (x: number) => {
+                    const within = Math.min(Math.max(x, box.x), box.x + box.width);
+                    return lane.recording.instant(lane.device.device, fromX(plot, within), lane.store.state.axis);
+                };
+                const [first, last] = [instant(Math.min(from, to)), instant(Math.max(from, to))];
+                this.#dragged = isOver ? null : [first, last];
+                if (isOver) {
+                    this.tip.hide();
+                    lane.store.set(first < last ? { mark: first, at: last } : { mark: null });
+                } else this.#showRange(first, last, to);
+                this.surface.invalidate();
+            },
+            cancel: () => {
+                this.#dragged = null;
+                this.surface.invalidate();
+            },
+        };
+    }
+
+    #showRange(from: number, to: number, x: number): void {
+        const { device, recording } = this.lane;
+        const time = recording.figures.has_times
+            ? `, ${duration(recording.x(device.device, to, 'time') - recording.x(device.device, from, 'time'))}`
+            : '';
+        const bounds = this.surface.canvas.getBoundingClientRect();
+        const { box } = this.plot();
+        this.tip.show(bounds.left + x, bounds.top + box.y + box.height / 2, [
+            { text: `${whole(to - from)} entries${time}`, strong: true },
+            { text: `${entry(from)} to ${entry(to)}` },
+        ]);
     }
 
     /** A failed request as a box at the end of the curve, as high as what was asked for. */
@@ -389,6 +472,7 @@ export class Timeline implements Drawn {
         const time = recording.figures.has_times
             ? `, after ${duration(recording.x(device.device, instant, 'time'))}`
             : '';
+        if (fetched.cured) lines.push({ text: `${bytes(fetched.cured[at])} with the changes` });
         if (fetched.held) lines.push({ text: `${bytes(fetched.held[at])} of it found` });
         lines.push({ text: `${entryOf(instant, device.entries)}${time}` });
         const open = recording.open(device.device, instant);

@@ -1,14 +1,17 @@
 /** The instant that all views speak of, in words, and ways to others. */
 
-import type { Metric } from '../engine/engine.d.ts';
+import type { Cured, Metric } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
 import { button, element } from './dom.ts';
-import { bound, bytes, duration, entryOf, name } from './format.ts';
-import { type Lane, letters } from './lane.ts';
-import { touches } from './state.ts';
+import { bound, bytes, duration, entry, entryOf, name, whole } from './format.ts';
+import { extent, type Lane, letters } from './lane.ts';
+import { clamped } from './navigate.ts';
+import { touches, tried } from './state.ts';
 
 export class Where {
     #latest = new Latest();
+    /** Where two recordings diverge, in words. */
+    #diverging = '';
     /** Says on the buttons what they do now. */
     #update = (): void => {};
     readonly #texts = element('div', { class: 'texts', 'aria-live': 'polite' });
@@ -19,7 +22,7 @@ export class Where {
         private readonly fail: (error: unknown) => void,
     ) {
         lanes[0].store.subscribe((_, changed) => {
-            if (touches(changed, 'device', 'metric', 'at', 'at2', 'mark')) this.show();
+            if (touches(changed, 'device', 'metric', 'at', 'at2', 'mark', 'cures')) this.show();
         });
         host.replaceChildren(this.#texts, this.#buttons());
         this.show();
@@ -29,18 +32,60 @@ export class Where {
         this.#update();
         this.#latest.run(async () => {
             try {
-                const texts = await Promise.all(this.lanes.map((lane) => this.#text(lane, lane.at)));
                 const [first] = this.lanes;
-                if (first.mark !== null) texts.push(await this.#text(first, first.mark));
-                const names = this.lanes.length > 1 ? letters(this.lanes) : ['at', 'marked'];
+                const texts = await (first.range
+                    ? this.#range(first, ...first.range)
+                    : Promise.all(this.lanes.map((lane) => this.#text(lane, lane.at))));
+                if (this.#diverging !== '') texts.push(this.#diverging);
+                const cured = await this.#cured(first);
+                const names = this.lanes.length > 1 ? [...letters(this.lanes), 'they diverge'] : first.range ? ['range', ''] : ['at'];
                 const lines = texts.map((text, at) =>
                     element('span', {}, element('strong', {}, `${names[at]} `), text),
                 );
-                this.#texts.replaceChildren(...lines);
+                this.#texts.replaceChildren(...lines, ...(cured ? [cured] : []));
             } catch (error) {
                 this.fail(error);
             }
         });
+    }
+
+    /** What the cures that are tried save together. */
+    async #cured(lane: Lane): Promise<HTMLElement | null> {
+        const chosen = tried(lane.store.state);
+        if (chosen.length === 0) return null;
+        const cured = await lane.recording.client.ask('cured', [lane.device.device, Uint32Array.from(chosen)]);
+        // A request that failed is part of what would be needed.
+        const isServed = lane.device.ooms.length > 0 ? '; the failed request included' : '';
+        const said = cured ? saved(cured) + isServed : 'no notable difference';
+        // Which curves there are, the engine says: a simulation has no others that could be compared.
+        const { metric } = lane.store.state;
+        const isDrawn = metric === 'allocated' || (metric === 'reserved' && cured?.reserved_trust === cured?.trust);
+        const missing = isDrawn ? '' : `; no curve of ${metric} memory can be simulated`;
+        const title = chosen.length === 1 ? 'with the change: ' : `with ${chosen.length} changes: `;
+        return element('span', { class: 'cured' }, element('strong', {}, title), said + missing);
+    }
+
+    /** Two recordings diverge somewhere. */
+    diverge(text: string): void {
+        this.#diverging = text;
+        this.show();
+    }
+
+    /** A range, and what happened in it: a sum. */
+    async #range(lane: Lane, from: number, to: number): Promise<string[]> {
+        const { device, recording, store } = lane;
+        const { metric } = store.state;
+        const flow = await recording.client.ask('flow', [device.device, metric, from, to]);
+        const x = (instant: number) => recording.x(device.device, instant, 'time');
+        const time = recording.figures.has_times ? ` in ${duration(x(to) - x(from))}` : '';
+        const all = [`${entry(from)} to ${entry(to)}`, `${whole(to - from)} entries${time}`];
+        const limit = bound(device.bounds[metric]);
+        const [came, went] = metric === 'reserved' ? ['reserved', 'released'] : ['allocated', 'freed'];
+        const sum = [
+            `${limit}${bytes(flow.from_bytes)} + ${bytes(flow.allocated_bytes)} ${came}`,
+            ` − ${bytes(flow.freed_bytes)} ${went} = ${limit}${bytes(flow.to_bytes)} ${metric}`,
+        ];
+        return [all.join(' · '), `${sum.join('')} · ${bytes(flow.survived_bytes)} of what was ${came} survived`];
     }
 
     async #text(lane: Lane, instant: number): Promise<string> {
@@ -64,21 +109,47 @@ export class Where {
         const peak = button(second ? 'both peaks' : 'peak', 'Look at the peak', () => {
             for (const lane of this.lanes) lane.at = lane.peak();
         });
-        if (second) return element('span', { class: 'buttons' }, peak);
+        if (second) {
+            const parts = button('where they diverge', 'Look at the first request that differs', () => {
+                for (const lane of this.lanes) if (lane.diverges !== null) lane.at = lane.diverges;
+            });
+            this.#update = () => {
+                parts.hidden = this.lanes.every((lane) => lane.diverges === null);
+            };
+            return element('span', { class: 'buttons' }, peak, parts);
+        }
         const oom = button('OOM', 'Look at the first failed request', () => {
             first.at = first.device.ooms[0].instant;
         });
         const mark = button('', '', () => {
             first.store.set({ mark: first.mark === null ? first.at : null });
         });
+        const zoom = button('zoom to the range', 'Show the range in the full width', () => {
+            const [from, to] = first.range!;
+            const [left, right] = [first.x(from), first.x(to)];
+            const margin = 0.05 * (right - left);
+            first.store.set(clamped(left - margin, right + margin, extent(this.lanes)));
+        });
+        const recorded = button('as recorded', 'Try no changes any more', () => first.store.set({ cures: '' }));
         this.#update = () => {
+            recorded.hidden = first.store.state.cures === '';
+            zoom.hidden = first.range === null;
             oom.hidden = first.device.ooms.length === 0;
             const isMarked = first.mark !== null;
-            mark.textContent = isMarked ? 'end the comparison' : 'compare with…';
+            mark.textContent = isMarked ? 'end the range' : 'compare with…';
             mark.title = isMarked
                 ? 'Return to a single instant (m)'
-                : 'Mark this instant, then move to another to see what grew in between (m)';
+                : 'Mark this instant, then move to another to see what happened in between (m); or drag with shift on the timeline';
         };
-        return element('span', { class: 'buttons' }, peak, oom, mark);
+        return element('span', { class: 'buttons' }, peak, oom, recorded, zoom, mark);
     }
+}
+
+/** Peaks with some cures instead of those without, and how far to trust them. */
+function saved({ allocated, reserved, trust, reserved_trust }: Cured): string {
+    const of = ({ before, after }: Cured['allocated'], what: string) =>
+        `${bytes(after)} instead of ${bytes(before)} ${what}`;
+    const doubts = [trust === 'exact' ? '' : trust, reserved_trust === trust ? '' : `reserved ${reserved_trust}`];
+    const doubt = doubts.filter((each) => each !== '').join('; ');
+    return `peak ${of(allocated, 'allocated')}, ${of(reserved, 'reserved')}${doubt === '' ? '' : ` (${doubt})`}`;
 }

@@ -26,10 +26,12 @@ mod temporaries;
 mod trial;
 mod variables;
 mod varying_lengths;
+mod what_if;
 mod without_backward;
 mod zero_grad_late;
 
 pub use trial::{Lowered, Saving};
+pub use what_if::{OverTime, WhatIf};
 
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, FrameId, HOST_DEVICE};

@@ -2,9 +2,9 @@
 
 use super::{Advice, CodeLine, Finding, Remedy, Story};
 use crate::facts::device::Device;
-use crate::model::FrameId;
 use crate::model::bytes::Bytes;
-use crate::play::changes::{Edited, Editor};
+use crate::model::{AllocatorSettings, FrameId};
+use crate::play::changes::{Edited, Editor, Lives};
 use crate::play::{Outcome, Program, Testbed, Trust, play, program};
 use crate::replay::Metric;
 
@@ -176,6 +176,22 @@ impl<'d, 'a> Trial<'d, 'a> {
             reserved_trust,
             because: run.because,
         })
+    }
+
+    /// The program with a cure, and the settings that it runs under; why not, where it cannot be simulated.
+    pub fn changed(&self, remedy: &Remedy) -> Result<(&Testbed, Edited, AllocatorSettings), String> {
+        let (testbed, _) = self.testbed.as_ref().map_err(|because| (*because).to_owned())?;
+        let program = &testbed.program;
+        let (edited, settings) = match remedy {
+            Remedy::Lives(lives) => (self.editor.with_lives(program, lives), testbed.settings.clone()),
+            Remedy::Changes(changes) => {
+                let edited = self.editor.apply(program, changes).map_err(|refusal| refusal.because)?;
+                (edited, testbed.settings.clone())
+            }
+            Remedy::Settings(settings) => (self.editor.with_lives(program, &Lives::default()), settings.clone()),
+            Remedy::Unplayed(because) => return Err((*because).to_owned()),
+        };
+        Ok((testbed, edited, settings))
     }
 
     /// A cure that is not played: `None` where it could save too little.

@@ -18,7 +18,7 @@ pub use input::{DiffInput, DiffInputDevice};
 pub use lives::{Lives, Share};
 pub use matching::{CodePlace, Match, Name, match_rows};
 pub use overlay::{Align, Curve, DeviceOverlay, Overlay};
-pub use parting::{Asked, Parting};
+pub use parting::{Apart, Asked, Parting, Request, Requests};
 pub use rows::{DiffRow, Fate, Unchanged};
 pub use settings::SettingDiff;
 

@@ -32,28 +32,67 @@ pub struct Asked {
     pub site: String,
 }
 
+/// All requests of a device: what a recording gives to one that is read elsewhere, to find where both diverge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// Whether the recording has the whole history.
+    pub is_whole: bool,
+    /// The end of its first step, where steps are known.
+    pub first_step: Option<Instant>,
+    /// The requests, in their order.
+    pub all: Vec<Request>,
+}
+
+/// An allocation, or one that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its entry.
+    pub entry: u32,
+    /// Bytes requested.
+    pub bytes: u64,
+    /// Whether it failed.
+    pub failed: bool,
+}
+
+/// The first requests of two recordings that differ; `None` on a side that ends earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Apart {
+    /// Number of requests before it that are alike.
+    pub alike: usize,
+    /// The request of the base.
+    pub base: Option<Request>,
+    /// The request of the other recording.
+    pub new: Option<Request>,
+}
+
+impl Requests {
+    /// Those of a device.
+    pub fn of(device: &Device<'_>) -> Self {
+        let (is_whole, first_step) = (is_whole(device), first_step(device));
+        Self { is_whole, first_step, all: requests(device, 0).collect() }
+    }
+
+    /// Where they diverge from those of another recording. `None` where nothing tells which requests belong together, and
+    /// where all are alike.
+    pub fn apart(&self, new: &Self) -> Option<Apart> {
+        let both = (self.is_whole && new.is_whole).then_some((0, 0));
+        let (from, to) = both.or_else(|| self.first_step.zip(new.first_step))?;
+        let since = |side: &'_ Self, start| side.all.partition_point(|request| request.entry < start);
+        let left = &self.all[since(self, from)..];
+        let right = &new.all[since(new, to)..];
+        apart(left.iter().copied(), right.iter().copied())
+    }
+}
+
 impl Parting {
     /// Compares the requests of both in order: all of them where both recordings have the whole history, else those after
     /// their first steps. `None` where nothing tells which requests belong together, and where all are alike.
     pub(super) fn of(base: &Device<'_>, new: &Device<'_>) -> Option<Self> {
-        let is_whole = |device: &Device<'_>| device.history().completeness.is_complete();
-        let first_step = |device: &Device<'_>| {
-            let steps = device.steps().ok().filter(|steps| steps.are_steps())?;
-            steps.ends.first().copied()
-        };
-        let starts = if is_whole(base) && is_whole(new) { (0, 0) } else { first_step(base).zip(first_step(new))? };
-        let (mut left, mut right) = (requests(base, starts.0), requests(new, starts.1));
-        let mut alike = 0;
-        loop {
-            match (left.next(), right.next()) {
-                (None, None) => return None,
-                (Some(one), Some(another)) if one.1 == another.1 => alike += 1,
-                (one, another) => {
-                    let base = one.map(|request| asked(base, request));
-                    return Some(Self { alike, base, new: another.map(|request| asked(new, request)) });
-                }
-            }
-        }
+        let both = (is_whole(base) && is_whole(new)).then_some((0, 0));
+        let (from, to) = both.or_else(|| first_step(base).zip(first_step(new)))?;
+        let Apart { alike, base: one, new: another } = apart(requests(base, from), requests(new, to))?;
+        let base = one.map(|request| asked(base, request));
+        Some(Self { alike, base, new: another.map(|request| asked(new, request)) })
     }
 
     /// Both sides, each with its name in answers.
@@ -62,19 +101,37 @@ impl Parting {
     }
 }
 
-/// An entry, its size, and whether it failed.
-type Request = (u32, (u64, bool));
+fn is_whole(device: &Device<'_>) -> bool {
+    device.history().completeness.is_complete()
+}
+
+fn first_step(device: &Device<'_>) -> Option<Instant> {
+    let steps = device.steps().ok().filter(|steps| steps.are_steps())?;
+    steps.ends.first().copied()
+}
+
+/// The first requests that differ, `None` where all are alike.
+fn apart(mut base: impl Iterator<Item = Request>, mut new: impl Iterator<Item = Request>) -> Option<Apart> {
+    let mut alike = 0;
+    loop {
+        match (base.next(), new.next()) {
+            (None, None) => return None,
+            (Some(one), Some(another)) if (one.bytes, one.failed) == (another.bytes, another.failed) => alike += 1,
+            (base, new) => return Some(Apart { alike, base, new }),
+        }
+    }
+}
 
 fn requests<'d>(device: &'d Device<'_>, start: Instant) -> impl Iterator<Item = Request> + 'd {
     let entries = (0..).zip(device.track.actions().iter().zip(device.track.sizes()));
-    entries.skip(start as usize).filter_map(|(entry, (&action, &size))| match action {
-        Action::Alloc => Some((entry, (size, false))),
-        Action::Oom => Some((entry, (size, true))),
+    entries.skip(start as usize).filter_map(|(entry, (&action, &bytes))| match action {
+        Action::Alloc => Some(Request { entry, bytes, failed: false }),
+        Action::Oom => Some(Request { entry, bytes, failed: true }),
         _ => None,
     })
 }
 
-fn asked(device: &Device<'_>, (entry, (bytes, failed)): Request) -> Asked {
+fn asked(device: &Device<'_>, Request { entry, bytes, failed }: Request) -> Asked {
     let site = device.sites().site(device.track.stack(entry));
     Asked { instant: entry.saturating_add(1), entry, bytes, failed, site }
 }

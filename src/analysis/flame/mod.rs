@@ -6,11 +6,11 @@ use crate::facts::code::frames::package;
 pub use crate::facts::code::shown_frames::MAX_DEPTH;
 use crate::facts::code::shown_frames::ShownFrames;
 use crate::facts::code::sites::{CodeOrigin, Sites, clipped};
-use crate::facts::device::Devices;
+use crate::facts::device::{Device, Devices};
 use crate::facts::grouping::{GroupBy, Grouper, Holder, Key};
 use crate::facts::training::Category;
 use crate::model::{FrameId, Snapshot, StackId};
-use crate::replay::Metric;
+use crate::replay::{Instant, Metric};
 use indexmap::IndexMap;
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -107,42 +107,96 @@ impl FlameReport {
         }
         let device = |peak: DevicePeak| {
             let device = recording.get(peak.device)?;
-            let grouper = |by| Grouper::new(device, device.sites(), &options.peak.filter, by);
             let (metric, instant) = (peak.metric, peak.instant);
-            let stacks = grouper(GroupBy::Stack).inferring(device, options.peak.inference, metric);
-            let split = options.split.map(grouper);
-            let categories = (metric != Metric::Reserved).then(|| device.categories());
-            let mut sums: IndexMap<(Option<Key>, Key), Held> = IndexMap::new();
-            let counts = |born, gone| born <= instant && instant < gone;
-            Holder::visit(device.track, metric, counts, |holder| {
-                let group = split.as_ref().and_then(|split| split.keys(holder).into_iter().next());
-                let category = categories.map(|categories| categories.get(holder.index).category);
-                for key in stacks.keys(holder) {
-                    sums.entry((group.clone(), key)).or_default().add(&Held::block(holder.bytes, category));
-                }
-            });
-            let mut tree = Tree::new();
-            let mut paths = Paths {
-                sites: device.sites(),
-                snapshot: device.snapshot(),
-                shown: ShownFrames::new(device.sites(), options.all_frames),
-                known: HashMap::new(),
-            };
-            for ((group, key), held) in sums {
-                // What a filter excludes, or is from before the recording, needs no group of the same name around it.
-                let group = group.filter(|group| *group != key).zip(split.as_ref());
-                let mut frames: Vec<_> =
-                    group.map(|(group, split)| (split.label(&group, false).into(), Owner::Group)).into_iter().collect();
-                match key {
-                    Key::Stack(origin) => frames.extend(paths.of_origin(origin)),
-                    key => frames.push((stacks.label(&key, false).into(), Owner::Nobody)),
-                }
-                tree.add(frames, &held);
-            }
-            Some(DeviceFlame { nodes: tree.flatten(peak.metric.name()), peak })
+            let nodes = tree(device, metric, options, metric.name(), |born, gone| born <= instant && instant < gone);
+            Some(DeviceFlame { peak, nodes })
         };
         Ok(Self { devices: report.devices.into_par_iter().filter_map(device).collect(), skipped: report.skipped })
     }
+}
+
+/// What of a range of instants a tree is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangePart {
+    /// What was allocated after its first instant, until its last one.
+    Allocated,
+    /// What was freed then, whenever it was allocated.
+    Freed,
+    /// What was allocated then and is there at its last instant.
+    Survived,
+}
+
+impl RangePart {
+    /// Every part.
+    pub const ALL: [Self; 3] = [Self::Allocated, Self::Freed, Self::Survived];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allocated => "allocated",
+            Self::Freed => "freed",
+            Self::Survived => "survived",
+        }
+    }
+}
+
+/// The tree of a part of a range: the metric says what counts as allocated and freed.
+pub fn of_range(
+    device: &Device<'_>,
+    metric: Metric,
+    (from, to): (Instant, Instant),
+    part: RangePart,
+) -> Vec<FlameNode> {
+    let counts = |born: Instant, gone: Instant| {
+        let (is_new, is_gone) = (from < born && born <= to, from < gone && gone <= to);
+        match part {
+            RangePart::Allocated => is_new,
+            RangePart::Freed => is_gone,
+            RangePart::Survived => is_new && !is_gone,
+        }
+    };
+    tree(device, metric, &FlameOptions::default(), part.name(), counts)
+}
+
+/// The tree of everything whose lifetime counts, below a root of this name.
+fn tree(
+    device: &Device<'_>,
+    metric: Metric,
+    options: &FlameOptions,
+    root: &str,
+    counts: impl Fn(Instant, Instant) -> bool,
+) -> Vec<FlameNode> {
+    let grouper = |by| Grouper::new(device, device.sites(), &options.peak.filter, by);
+    let stacks = grouper(GroupBy::Stack).inferring(device, options.peak.inference, metric);
+    let split = options.split.map(grouper);
+    let categories = (metric != Metric::Reserved).then(|| device.categories());
+    let mut sums: IndexMap<(Option<Key>, Key), Held> = IndexMap::new();
+    Holder::visit(device.track, metric, counts, |holder| {
+        let group = split.as_ref().and_then(|split| split.keys(holder).into_iter().next());
+        let category = categories.map(|categories| categories.get(holder.index).category);
+        for key in stacks.keys(holder) {
+            sums.entry((group.clone(), key)).or_default().add(&Held::block(holder.bytes, category));
+        }
+    });
+    let mut tree = Tree::new();
+    let mut paths = Paths {
+        sites: device.sites(),
+        snapshot: device.snapshot(),
+        shown: ShownFrames::new(device.sites(), options.all_frames),
+        known: HashMap::new(),
+    };
+    for ((group, key), held) in sums {
+        // What a filter excludes, or is from before the recording, needs no group of the same name around it.
+        let group = group.filter(|group| *group != key).zip(split.as_ref());
+        let mut frames: Vec<_> =
+            group.map(|(group, split)| (split.label(&group, false).into(), Owner::Group)).into_iter().collect();
+        match key {
+            Key::Stack(origin) => frames.extend(paths.of_origin(origin)),
+            key => frames.push((stacks.label(&key, false).into(), Owner::Nobody)),
+        }
+        tree.add(frames, &held);
+    }
+    tree.flatten(root)
 }
 
 /// Stacks as paths through the tree.

@@ -4,14 +4,17 @@ mod advice;
 mod cause;
 mod request;
 mod settings;
+mod signature;
 
 pub use advice::{Advice, Fit};
 pub use cause::{Cause, KnownCapacity, Symptom};
 pub use request::{Request, Retry, Serving};
 pub use settings::Replayed;
+pub use signature::Signature;
 
 use crate::allocator::SettingsWarning;
 use crate::analysis::advice::{Advice as Cure, Plays as CurePlays, advice as cures};
+use crate::analysis::ledger::Ledger;
 use crate::analysis::peak::comparison::Comparison;
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::Result;
@@ -102,6 +105,8 @@ pub struct Oom {
     pub attribution: Attribution,
     /// Who keeps free memory from being released.
     pub pinning: Pinning,
+    /// What the same failure has in another run; `None` where rows are not all sites.
+    pub signature: Option<Signature>,
 }
 
 /// One device.
@@ -127,6 +132,8 @@ pub struct DeviceOoms {
     pub cures: Vec<Cure>,
     /// Whether a search for such changes has an answer, if only that none is enough.
     pub can_plan: bool,
+    /// Who used the device when a request failed, if it was sampled then.
+    pub ledger: Option<Ledger>,
     /// Counters before the first kept entry.
     pub baseline: Counters,
     /// Allocator settings that do not do what they seem to; told where a request failed.
@@ -158,6 +165,9 @@ impl OomReport {
         options.by.require_told(recording)?;
         let wanted = recording.wanted(&options.devices)?;
         let (mut devices, _) = ask_each(&wanted, |device| Ok(DeviceOoms::of(device, options)))?;
+        for (device, of) in devices.iter_mut().zip(&wanted).filter(|(device, _)| device.failed > 0) {
+            device.ledger = Ledger::when_failed(recording, of);
+        }
         let none_failed = devices.iter().all(|device| device.ooms.is_empty());
         let mut comparison = None;
         if none_failed || devices.len() > 1 {
@@ -260,6 +270,7 @@ impl DeviceOoms {
             plans,
             cures,
             can_plan,
+            ledger: None,
             baseline: history.start,
             warnings,
             completeness: history.completeness,
@@ -308,6 +319,8 @@ impl Explainer<'_, '_> {
             pinning.rows.iter_mut().for_each(|row| row.stack.clear());
         }
         let most = if later { Some(ROWS_LATER) } else { None };
+        let is_by_site = options.by == GroupBy::Site && options.filter.is_empty() && detail != Detail::Totals;
+        let signature = is_by_site.then(|| Signature::of(&request, cause, &attribution));
         if let Some(top) = options.top.into_iter().chain(most).min() {
             attribution.keep_top(top);
             pinning.keep_top(top, options.by.is_inclusive());
@@ -324,6 +337,7 @@ impl Explainer<'_, '_> {
             advice,
             attribution,
             pinning,
+            signature,
         }
     }
 }

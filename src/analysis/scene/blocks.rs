@@ -1,4 +1,4 @@
-//! Every block a shape over time, stacked, as `memory_viz` draws them.
+//! Every block, or segment, a shape over time, stacked, as `memory_viz` draws them.
 
 use super::bands::{enter, sums};
 use super::columns::Columns;
@@ -28,7 +28,7 @@ pub struct Shapes {
 /// One block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Index into [`crate::replay::History::allocations`].
+    /// Index into [`crate::replay::History::allocations`], or for reserved memory into [`crate::replay::History::segments`].
     pub allocation: u32,
     /// Its height.
     pub bytes: u64,

@@ -107,24 +107,39 @@ impl<'a> Clock<'a> {
     }
 }
 
-impl Columns {
-    pub(super) fn of(device: &Device<'_>, clock: &Clock<'_>, pyramid: &Pyramid, metric: Metric, part: &Part) -> Self {
-        let track = device.track;
-        let mut columns = Self { instants: Vec::with_capacity(part.columns), values: Vec::with_capacity(part.columns) };
+/// The instants of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// The instant that it begins with: the one at its left edge, else the last one before that.
+    pub first: Instant,
+    /// Its last instant; the first one where nothing happens in it.
+    pub last: Instant,
+    /// Whether the first one is before its left edge.
+    pub begins_before: bool,
+}
+
+impl Column {
+    /// The instants of each column of a part.
+    pub(super) fn all(clock: &Clock<'_>, part: &Part) -> impl Iterator<Item = Self> {
         let (mut left, mut is_there) = clock.before(part.axis, part.from);
-        for column in 1..=part.columns {
+        (1..=part.columns).map(move |column| {
             let (mut right, next_is_there) = clock.before(part.axis, part.edge(column));
             if column == part.columns && next_is_there {
                 right = clock.before(part.axis, part.edge(column).next_up()).0;
             }
-            // What the column begins with is the instant at its edge, else the last one before it.
             let first = if is_there { left } else { left.saturating_sub(1) };
-            let last = right.saturating_sub(1).max(first);
-            let highest = pyramid.highest(track, metric, first, last);
-            columns.instants.push(highest.instant);
-            columns.values.push(highest.bytes);
+            let all = Self { first, last: right.saturating_sub(1).max(first), begins_before: !is_there };
             (left, is_there) = (right, next_is_there);
-        }
-        columns
+            all
+        })
+    }
+}
+
+impl Columns {
+    pub(super) fn of(device: &Device<'_>, clock: &Clock<'_>, pyramid: &Pyramid, metric: Metric, part: &Part) -> Self {
+        let highest =
+            Column::all(clock, part).map(|column| pyramid.highest(device.track, metric, column.first, column.last));
+        let (instants, values) = highest.map(|highest| (highest.instant, highest.bytes)).unzip();
+        Self { instants, values }
     }
 }

@@ -1,86 +1,162 @@
-//! What became more and what less from one instant to another.
+//! What a range of instants did to the memory: what was there, what was allocated and freed, and what became more or less.
 
 use super::grouped::Place;
+use crate::facts::code::sites::CodeOrigin;
 use crate::facts::device::Device;
-use crate::facts::grouping::attribution::{OTHER, Row, grouped_rows};
+use crate::facts::grouping::attribution::OTHER;
 use crate::facts::grouping::filter::Filter;
-use crate::facts::grouping::{GroupBy, Grouper, Inference, Key};
+use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Inference, RowHead};
 use crate::replay::{Instant, Metric};
+use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 use std::cmp::Reverse;
 
-/// Two instants of one device, group by group.
+/// Two instants of one device and what happened between them, group by group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Bytes at the one instant and at the other.
-    pub totals: (u64, u64),
-    /// The largest change first; the last one may be all the others, as [`OTHER`]. Rows sum to the totals, unless groups
-    /// overlap.
+    /// All groups together.
+    pub total: Flow,
+    /// The largest change first, and of equal ones the one that allocated most; the last one may be all the others, as
+    /// [`OTHER`]. Rows sum to the total, unless groups overlap.
     pub rows: Vec<DifferenceRow>,
 }
 
-/// A group at both instants.
+/// A group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DifferenceRow {
     /// The group.
     pub label: String,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
-    /// Bytes at the one instant and at the other.
-    pub bytes: (u64, u64),
-    /// Blocks; segments for [`Metric::Reserved`].
-    pub blocks: (u64, u64),
+    /// Its memory.
+    pub flow: Flow,
     /// The stack with most bytes in the group, innermost frame first.
     pub stack: Vec<String>,
     /// Its place among groups like it.
     pub place: Place,
 }
 
-impl DifferenceRow {
-    /// By how much it became more.
-    pub fn change(&self) -> i128 {
-        i128::from(self.bytes.1) - i128::from(self.bytes.0)
+/// Bytes and blocks; segments for [`Metric::Reserved`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Bytes.
+    pub bytes: u64,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+/// Memory over a range of instants: what is there at its start and what is allocated in it is what is freed in it and what is
+/// there at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// What is there at the first instant.
+    pub start: Amount,
+    /// What was allocated after it, until the last instant.
+    pub allocated: Amount,
+    /// What was freed after it, until the last instant, whenever it was allocated.
+    pub freed: Amount,
+    /// What was allocated after it and is there at the last instant.
+    pub survived: Amount,
+    /// What is there at the last instant.
+    pub end: Amount,
+}
+
+impl Amount {
+    fn add(&mut self, other: Self) {
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+        self.blocks += other.blocks;
     }
 }
 
+impl Flow {
+    /// By how many bytes it became more.
+    pub fn change(&self) -> i128 {
+        i128::from(self.end.bytes) - i128::from(self.start.bytes)
+    }
+
+    /// Sums everything, without groups.
+    pub(super) fn of(device: &Device<'_>, metric: Metric, range: (Instant, Instant)) -> Self {
+        let mut total = Self::default();
+        Holder::visit(device.track, metric, counts(range), |holder| total.add(&Self::of_block(holder, range)));
+        total
+    }
+
+    /// What one block does.
+    fn of_block(holder: &Holder, (from, to): (Instant, Instant)) -> Self {
+        let one = Amount { bytes: holder.bytes, blocks: 1 };
+        let when = |is_so: bool| if is_so { one } else { Amount::default() };
+        let (is_new, is_gone) = (holder.born > from, holder.gone <= to);
+        Self {
+            start: when(!is_new),
+            allocated: when(is_new),
+            freed: when(is_gone),
+            survived: when(is_new && !is_gone),
+            end: when(!is_gone),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.start.add(other.start);
+        self.allocated.add(other.allocated);
+        self.freed.add(other.freed);
+        self.survived.add(other.survived);
+        self.end.add(other.end);
+    }
+}
+
+/// The sums of one group.
+#[derive(Default)]
+struct Group {
+    flow: Flow,
+    inferred: bool,
+    /// Bytes by origin, to pick the row's example.
+    origins: IndexMap<CodeOrigin, u64, RandomState>,
+}
+
+/// Whether what has this lifetime is there at some instant of a range.
+fn counts((from, to): (Instant, Instant)) -> impl Fn(Instant, Instant) -> bool {
+    move |born, gone| born <= to && from < gone
+}
+
 impl Difference {
+    /// Sums everything that is there at some instant of a range, in one pass.
     pub(super) fn of(
         device: &Device<'_>,
         metric: Metric,
         by: GroupBy,
-        (from, to): (Instant, Instant),
+        range: (Instant, Instant),
         top: Option<usize>,
     ) -> Self {
         let filter = Filter::default();
         let grouper = Grouper::new(device, device.deep_sites(), &filter, by).inferring(device, Inference::On, metric);
-        let (before, old) = grouped_rows(&grouper, (metric, from));
-        let (after, new) = grouped_rows(&grouper, (metric, to));
-        let mut rows: IndexMap<Key, DifferenceRow> = IndexMap::new();
-        for (key, row) in new {
-            let Row { label, inferred, stack, bytes, blocks, .. } = row;
-            rows.insert(
-                key,
-                DifferenceRow {
-                    label,
-                    inferred,
-                    stack,
-                    bytes: (0, bytes),
-                    blocks: (0, blocks),
-                    ..DifferenceRow::default()
-                },
-            );
-        }
-        for (key, row) in old {
-            let Row { label, inferred, stack, bytes, blocks, .. } = row;
-            let fresh = || DifferenceRow { label, inferred, stack, ..DifferenceRow::default() };
-            let known = rows.entry(key).or_insert_with(fresh);
-            (known.bytes.0, known.blocks.0) = (bytes, blocks);
-        }
-        let mut rows: Vec<DifferenceRow> = rows.into_values().collect();
-        rows.sort_by(|a, b| {
-            let rank = |row: &DifferenceRow| (Reverse(row.change().unsigned_abs()), Reverse(row.bytes.1));
-            rank(a).cmp(&rank(b)).then_with(|| a.label.cmp(&b.label))
+        let mut groups = Groups::new(&grouper);
+        let mut sums: Vec<Group> = Vec::new();
+        let mut total = Flow::default();
+        Holder::visit(device.track, metric, counts(range), |holder| {
+            let flow = Flow::of_block(holder, range);
+            total.add(&flow);
+            let (origin, inferred) = (grouper.origin(holder), grouper.is_inferred(holder));
+            for &group in groups.of(holder) {
+                if group >= sums.len() {
+                    sums.resize_with(group + 1, Group::default);
+                }
+                let sum = &mut sums[group];
+                sum.flow.add(&flow);
+                sum.inferred |= inferred;
+                let bytes = sum.origins.entry(origin).or_default();
+                *bytes = bytes.wrapping_add(holder.bytes);
+            }
         });
+        let heads = groups.heads(|group| sums[group].origins.iter().map(|(&origin, &bytes)| (origin, bytes)));
+        let row = |((_, RowHead { label, inferred, stack }), sum): (_, &Group)| {
+            let inferred = inferred || sum.inferred;
+            DifferenceRow { label, inferred, flow: sum.flow, stack, ..DifferenceRow::default() }
+        };
+        let mut rows: Vec<DifferenceRow> = heads.into_iter().zip(&sums).map(row).collect();
+        let rank = |DifferenceRow { flow, .. }: &DifferenceRow| {
+            Reverse((flow.change().unsigned_abs(), flow.allocated.bytes, flow.end.bytes))
+        };
+        rows.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| (&a.label, &a.stack).cmp(&(&b.label, &b.stack))));
         if let Some(top) = top.filter(|&top| rows.len() > top) {
             let rest = rows.split_off(top);
             // Overlapping rows have no sum.
@@ -88,15 +164,14 @@ impl Difference {
                 rows.push(sum(&rest));
             }
         }
-        Self { totals: (before, after), rows }
+        Self { total, rows }
     }
 }
 
 fn sum(rows: &[DifferenceRow]) -> DifferenceRow {
     let mut sum = DifferenceRow { label: OTHER.to_owned(), ..DifferenceRow::default() };
     for row in rows {
-        sum.bytes = (sum.bytes.0.wrapping_add(row.bytes.0), sum.bytes.1.wrapping_add(row.bytes.1));
-        sum.blocks = (sum.blocks.0 + row.blocks.0, sum.blocks.1 + row.blocks.1);
+        sum.flow.add(&row.flow);
         sum.inferred |= row.inferred;
     }
     sum

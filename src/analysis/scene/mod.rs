@@ -16,8 +16,8 @@ mod pyramid;
 
 pub use bands::{BandedColumns, SceneBand};
 pub use blocks::{Shape, Shapes};
-pub use columns::{Columns, MOST_COLUMNS, Part};
-pub use difference::{Difference, DifferenceRow};
+pub use columns::{Column, Columns, MOST_COLUMNS, Part};
+pub use difference::{Amount, Difference, DifferenceRow, Flow};
 pub use events::EventFilter;
 pub use grouped::{Place, SceneGroup};
 pub use pyramid::Pyramid;
@@ -80,6 +80,15 @@ impl<'a> Scene<'a> {
         Ok(Columns::of(&self.device, &self.clock, &self.pyramid, metric, part))
     }
 
+    /// The instants of each column.
+    ///
+    /// # Errors
+    /// As [`Scene::columns`].
+    pub fn instants(&self, part: &Part) -> Result<Vec<Column>> {
+        part.check(&self.clock)?;
+        Ok(Column::all(&self.clock, part).collect())
+    }
+
     /// A counter at each of some instants.
     ///
     /// # Errors
@@ -103,13 +112,12 @@ impl<'a> Scene<'a> {
         Ok(BandedColumns::of(&lives, &grouped, columns, top))
     }
 
-    /// Blocks as shapes over time, stacked in the order of their births: the `most` that take most room, and the others as
-    /// one band on top.
+    /// Blocks, or for [`Metric::Reserved`] segments, as shapes over time, stacked in the order of their births: the `most` that
+    /// take most room, and the others as one band on top.
     ///
     /// # Errors
-    /// As [`Scene::bands`]; and for [`Metric::Reserved`], which has no blocks.
+    /// As [`Scene::bands`].
     pub fn shapes(&mut self, metric: Metric, by: GroupBy, part: &Part, most: usize) -> Result<Shapes> {
-        require_blocks(metric)?;
         let columns = self.columns(metric, part)?;
         let grouped = self.grouped(metric, by)?;
         let lives = self.lives(metric);
@@ -133,10 +141,10 @@ impl<'a> Scene<'a> {
         Ok(bands::sums(held))
     }
 
-    /// What became more and what less from one instant to another.
+    /// What was there, was allocated and was freed from one instant to another, and so what became more and what less.
     ///
     /// # Errors
-    /// When the recording has no such instant, or the counter cannot be grouped like this.
+    /// When the recording has no such instant, the second one is before the first, or the counter cannot be grouped like this.
     pub fn difference(
         &self,
         metric: Metric,
@@ -145,8 +153,7 @@ impl<'a> Scene<'a> {
         top: Option<usize>,
     ) -> Result<Difference> {
         by.require(metric)?;
-        self.require_instant(from)?;
-        self.require_instant(to)?;
+        self.require_range(from, to)?;
         let mut difference = Difference::of(&self.device, metric, by, (from, to), top);
         if !by.is_inclusive() {
             let known = self.grouped.get(&(by, metric == Metric::Reserved)).cloned();
@@ -157,6 +164,15 @@ impl<'a> Scene<'a> {
             }
         }
         Ok(difference)
+    }
+
+    /// What was there, was allocated and was freed from one instant to another, as one sum.
+    ///
+    /// # Errors
+    /// When the recording has no such instant, or the second one is before the first.
+    pub fn flow(&self, metric: Metric, (from, to): (Instant, Instant)) -> Result<Flow> {
+        self.require_range(from, to)?;
+        Ok(Flow::of(&self.device, metric, (from, to)))
     }
 
     /// Indexes of the allocations that a filter lets through, in order, as `--include` would have them.
@@ -192,6 +208,19 @@ impl<'a> Scene<'a> {
         }
         let device = self.device.id();
         Err(Error::Request(format!("device {device} has instants 0 to {last}; there is no instant {instant}")))
+    }
+
+    /// That the device has both instants of a range, in their order.
+    ///
+    /// # Errors
+    /// When it has not.
+    pub fn require_range(&self, from: Instant, to: Instant) -> Result<()> {
+        self.require_instant(from)?;
+        self.require_instant(to)?;
+        if from <= to {
+            return Ok(());
+        }
+        Err(Error::Request(format!("expected a range that begins before it ends, found instants {from} to {to}")))
     }
 
     fn lives(&mut self, metric: Metric) -> Arc<Lives> {

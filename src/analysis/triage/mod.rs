@@ -8,6 +8,7 @@ use super::checkpoint::{CheckpointOptions, CheckpointReport};
 use super::fragmentation::{Stranded, idle};
 use super::leaks::growth::{Rate, Verdict};
 use super::leaks::{DeviceLeaks, LeakOptions, LeakReport};
+use super::ledger::Ledger;
 use super::oom::{Cause, OomOptions, OomReport};
 use super::peak::comparison::Comparison;
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
@@ -61,6 +62,8 @@ pub struct DeviceTriage {
     pub categories: Attribution,
     /// The first failed request, which then is the instant looked at.
     pub failure: Option<Failure>,
+    /// Who used the device when a request failed, if it was sampled then.
+    pub ledger: Option<Ledger>,
     /// What the program was doing, as far as the recording tells.
     pub during: During,
     /// What deserves a closer look, in the order in which it should be looked at.
@@ -276,7 +279,8 @@ impl DeviceTriage {
         let activations = Finding::activations(&categories).filter(|_| !is_unfinished);
         findings.extend(activations.filter(|found| found.is_older() || can_checkpoint(recording, device)));
         let (advice, nothing) = (Vec::new(), None);
-        Ok(Self { peak: sites, categories, failure, during, findings, advice, nothing })
+        let ledger = failure.and_then(|_| Ledger::when_failed(recording, device));
+        Ok(Self { peak: sites, categories, failure, ledger, during, findings, advice, nothing })
     }
 }
 

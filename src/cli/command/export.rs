@@ -2,7 +2,7 @@
 
 use super::{Run, examples};
 use crate::Recording;
-use crate::analysis::export::{SamplesOptions, TracksOptions};
+use crate::analysis::export::{SamplesOptions, SamplesReport, TracksOptions};
 use crate::analysis::peak::PeakOptions;
 use crate::cli::args::{CommonArgs, FilterArgs, InferArgs};
 use crate::cli::format::ExportFormat;
@@ -12,17 +12,22 @@ use crate::cli::recording::{Reply, with_recording};
 use crate::facts::grouping::Inference;
 use crate::facts::time::when::When;
 use crate::replay::Metric;
-use crate::report::export::{perfetto, pprof};
+use crate::report::Source;
+use crate::report::export::{perfetto, pprof, prometheus, speedscope};
 use clap::Args;
+use std::io::{self, Write};
 
-/// Write a file for another program: pprof, Perfetto
+/// Writes samples in a format.
+type WriteSamples = fn(Source<'_>, &SamplesReport, &mut dyn Write) -> io::Result<()>;
+
+/// Write a file for another program: pprof, Perfetto, speedscope, Prometheus
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
-    ("memviz export snapshot.pickle -o peak.pb.gz", "memory by stack and labels, for go tool pprof"),
+    ("memviz export snapshot.pickle -o peak.pb.gz", "memory by stack, for go tool pprof"),
     ("memviz export snapshot.pickle -o run.perfetto-trace", "counters over time, for ui.perfetto.dev"),
 ]))]
 pub struct Export {
-    /// Pprof: instant to show instead of the peak: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
+    /// Instant to show instead of the peak: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
     /// Write what happens from this instant on; the peak is searched there, too
@@ -31,7 +36,7 @@ pub struct Export {
     /// Write what happens up to this instant
     #[arg(long, value_name = "WHEN")]
     to: Option<When>,
-    /// Pprof: which counter's peak to find, and whose bytes to count [default: allocated]
+    /// Which counter's peak to find, and whose bytes to count [default: allocated]
     #[arg(long, value_enum)]
     metric: Option<Metric>,
     /// Output format [default: from the output file's extension]
@@ -56,12 +61,10 @@ impl Run for Export {
             self.require_no_stacks(&samples)?;
         }
         with_recording(&self.common, |recording| match format {
-            ExportFormat::Pprof => {
-                let mut report = recording.samples(&samples)?;
-                let skipped = std::mem::take(&mut report.skipped);
-                Ok(Reply::new(move |source, out| pprof::write(source, &report, out)).warning(skipped))
-            }
             ExportFormat::Perfetto => self.tracks(recording),
+            ExportFormat::Pprof => Self::samples_in(recording, &samples, pprof::write),
+            ExportFormat::Speedscope => Self::samples_in(recording, &samples, speedscope::write),
+            ExportFormat::Prometheus => Self::samples_in(recording, &samples, prometheus::write),
         })
     }
 }
@@ -79,6 +82,12 @@ impl Export {
             ..PeakOptions::default()
         };
         Ok(SamplesOptions { peak, all_frames: self.all_frames })
+    }
+
+    fn samples_in(recording: &Recording, options: &SamplesOptions, write: WriteSamples) -> crate::Result<Reply> {
+        let mut report = recording.samples(options)?;
+        let skipped = std::mem::take(&mut report.skipped);
+        Ok(Reply::new(move |source, out| write(source, &report, out)).warning(skipped))
     }
 
     fn tracks(&self, recording: &Recording) -> crate::Result<Reply> {

@@ -13,6 +13,7 @@ use crate::cli::progress::Progress;
 use crate::cli::recording::{open, use_threads};
 use crate::facts::device::Devices;
 use crate::input::alloc_conf::{Rest, parse, rest_of};
+use crate::model::DeviceFile;
 use crate::model::bytes::Bytes;
 use crate::play::plans::PlanOptions;
 use crate::report::{Source, fit};
@@ -195,6 +196,12 @@ impl Fit {
         if let (None, Some(rehearsal)) = (options.capacity, rehearsal.filter(|rehearsal| rehearsal.memory > 0)) {
             options.capacity = Some(rehearsal.memory);
             options.context = options.context.or(Some(rehearsal.context));
+        }
+        // And so has a recording with samples of it: what others held there is not to be had.
+        let sampled = recording.device_file.as_ref().and_then(DeviceFile::memory);
+        if let (None, Some((total, outside))) = (options.capacity, sampled) {
+            options.capacity = Some(total);
+            options.context = options.context.or(Some(outside));
         }
         let report = FitPlans::of(&recording.devices(), &options);
         let mut report = report.map_err(|error| Failure::about(&CommonArgs::shown(&self.inputs[0]), &error))?;

@@ -58,12 +58,12 @@ pub(super) fn examples(examples: &[(&str, &str)]) -> String {
 pub(super) fn of_all(command: Command) -> Command {
     let commands: String = COMMANDS.iter().enumerate().map(|(place, entry)| listed(place, entry)).collect();
     let template = format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{{before-help}}Commands:\n{commands}\nOptions:\n{{options}}{{after-help}}"
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{{before-help}}Commands, which `memviz COMMAND -h` explains:\n{commands}\nOptions:\n{{options}}{{after-help}}"
     );
     command
         .override_usage("memviz FILE...\n       memviz <COMMAND> [OPTIONS] FILE...")
         .before_help(examples(&EXAMPLES))
-        .after_help(format!("memviz COMMAND -h explains a command.\n{EXIT_CODES}"))
+        .after_help(EXIT_CODES)
         .help_template(template)
         .arg(flag())
 }

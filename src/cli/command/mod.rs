@@ -12,6 +12,7 @@ mod fragmentation;
 pub mod help;
 mod info;
 mod leaks;
+mod ledger;
 mod man;
 mod oom;
 mod peak;
@@ -42,6 +43,7 @@ pub const COMMANDS: &[Entry] = &[
     entry::<oom::Oom>("oom", Group::Explain),
     entry::<fragmentation::Fragmentation>("fragmentation", Group::Explain),
     entry::<leaks::Leaks>("leaks", Group::Explain),
+    entry::<ledger::Ledger>("ledger", Group::Explain),
     entry::<diff::Diff>("diff", Group::Explain),
     entry::<ranks::Ranks>("ranks", Group::Explain),
     entry::<checkpoint::Checkpoint>("checkpoint", Group::Plan),

@@ -1,14 +1,14 @@
 //! What `memviz check` says.
 
+pub(crate) mod document;
 pub mod github;
 pub mod json;
 pub mod junit;
-pub(crate) mod markdown;
-pub(crate) mod text;
 pub mod words;
 
+use crate::report::Answer;
+use crate::report::common::document::Document;
 use crate::report::common::no_commands::{self, NoCommands};
-use crate::report::{Answer, TextStyle};
 use std::io::{self, Write};
 use words::CheckedInput;
 
@@ -18,12 +18,8 @@ impl Answer for [CheckedInput] {
     type About<'a> = ();
     type Json = json::CheckOutcome<'static>;
 
-    fn text(&self, (): (), style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
-        text::write(style, self, out)
-    }
-
-    fn markdown(&self, (): (), out: &mut dyn Write) -> io::Result<()> {
-        markdown::write(self, out)
+    fn document(&self, (): ()) -> Document {
+        document::document(self)
     }
 
     /// One object for one input; a line of JSON for each of several.

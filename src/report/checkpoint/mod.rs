@@ -1,19 +1,19 @@
 //! What `memviz checkpoint` says and draws.
 
 pub(crate) mod csv;
+pub(crate) mod document;
 pub mod json;
-pub(crate) mod markdown;
 #[cfg(feature = "plot")]
 pub(crate) mod picture;
-pub(crate) mod text;
 pub(crate) mod words;
 
 #[cfg(feature = "plot")]
 pub use picture::draw;
 
 use crate::analysis::checkpoint::CheckpointReport;
+use crate::report::common::document::Document;
 use crate::report::common::no_commands;
-use crate::report::{Answer, Head, Rows, Source, TextStyle};
+use crate::report::{Answer, Head, Rows, Source};
 use std::io::{self, Write};
 
 impl Answer for CheckpointReport {
@@ -21,12 +21,8 @@ impl Answer for CheckpointReport {
     type About<'a> = Source<'a>;
     type Json = Head<'static, json::CheckpointDevice>;
 
-    fn text(&self, source: Source<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
-        text::write(style, source, self, out)
-    }
-
-    fn markdown(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        markdown::write(source, self, out)
+    fn document(&self, source: Source<'_>) -> Document {
+        document::document(source, self)
     }
 
     fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! An answer, and the formats it is written in.
 
+use super::document::Document;
 use super::no_commands;
 use super::text::TextStyle;
 use schemars::JsonSchema;
@@ -20,17 +21,24 @@ pub trait Answer {
     /// The object that [`Answer::json`] writes, for its schema: see [`crate::report::schema`].
     type Json: JsonSchema;
 
+    /// What it says to people.
+    fn document(&self, about: Self::About<'_>) -> Document;
+
     /// Writes text for people.
     ///
     /// # Errors
     /// When writing fails.
-    fn text(&self, about: Self::About<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()>;
+    fn text(&self, about: Self::About<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
+        self.document(about).text(style, out)
+    }
 
     /// Writes GitHub-flavoured Markdown.
     ///
     /// # Errors
     /// When writing fails.
-    fn markdown(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()>;
+    fn markdown(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()> {
+        self.document(about).markdown(out)
+    }
 
     /// Writes JSON: an object and a newline, or an object on each line.
     ///

@@ -1,7 +1,7 @@
 //! CSV: one table per answer, a line per row, bytes as integers. A file per report; here is what they share.
 
 use super::notes::safe;
-use std::io;
+use std::io::{self, Write};
 
 /// A cell with text from a file, which a spreadsheet is not to take for a formula: it would begin with one of these signs,
 /// in half or full width, and some programs drop white space in front. An apostrophe in front makes it text.
@@ -12,8 +12,29 @@ pub(crate) fn cell(text: &str) -> String {
     if is_formula { format!("'{text}") } else { text }
 }
 
+/// A table that is being written.
+pub(crate) struct Lines<'o>(::csv::Writer<&'o mut dyn Write>);
+
+impl<'o> Lines<'o> {
+    /// Writes the head: names with commas between them.
+    pub(crate) fn new(head: &str, out: &'o mut dyn Write) -> io::Result<Self> {
+        let mut lines = Self(::csv::Writer::from_writer(out));
+        lines.line(head.split(','))?;
+        Ok(lines)
+    }
+
+    /// Writes a line of as many cells as the head has.
+    pub(crate) fn line<T: AsRef<[u8]>>(&mut self, cells: impl IntoIterator<Item = T>) -> io::Result<()> {
+        self.0.write_record(cells).map_err(io_error)
+    }
+
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// The error underneath, so that a closed pipe stays recognisable.
-pub(crate) fn io_error(error: ::csv::Error) -> io::Error {
+fn io_error(error: ::csv::Error) -> io::Error {
     match error.into_kind() {
         ::csv::ErrorKind::Io(error) => error,
         other => io::Error::other(format!("{other:?}")),

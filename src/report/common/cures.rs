@@ -1,15 +1,11 @@
 //! What to change in a program, in the same words in every answer.
 
-use super::fit::shorten_end;
-use super::markdown::{code, escape};
-use super::notes::safe;
-use super::text::TextStyle;
+use super::document::{Document, Tone};
 use crate::analysis::advice::{Advice, CodeLine, Lowered, Saving};
 use crate::model::bytes::Bytes;
 use crate::play::Trust;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::io::{self, Write};
 
 /// Shown on a first screen.
 pub(crate) const MOST: usize = 3;
@@ -134,53 +130,24 @@ pub(crate) fn sentence(advice: &Advice) -> String {
     format!("{}: {}; {}", change(advice), effect(advice), advice.evidence)
 }
 
-impl TextStyle {
+impl Document {
     /// The first few changes, each with what it saves, what shows it and its lines of Python; `failed` where a request failed.
-    pub(crate) fn cures(&self, advice: &[Advice], failed: bool, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn cures(&mut self, advice: &[Advice], failed: bool) {
         if advice.is_empty() {
-            return Ok(());
+            return;
         }
-        writeln!(out, "\n{}", self.bold("What to change"))?;
+        self.section("What to change");
         if failed {
-            self.words("  ", INCLUDES, out)?;
+            self.toned(Tone::Plain, 2, INCLUDES);
         }
         for (number, advice) in (1..).zip(advice.iter().take(MOST)) {
-            for (index, line) in self.broken(5, &change(advice)).iter().enumerate() {
-                let mark = if index == 0 { format!("{number}.") } else { "  ".to_owned() };
-                writeln!(out, "  {mark} {}", self.bold(line))?;
-            }
+            self.number(number, 2, Tone::Bold, change(advice));
             if let Some((line, text)) = advice.line.as_ref().and_then(|line| Some((line.line, line.text.as_ref()?))) {
-                writeln!(out, "{}", self.dim(&shorten_end(&format!("     {line} | {}", safe(text)), self.room(0))))?;
+                self.source(5, format!("{line} | {text}"));
             }
-            self.words("     ", &effect(advice), out)?;
-            self.words("     ", &advice.evidence, out)?;
-            for line in &advice.code {
-                writeln!(out, "       {}", self.tint(&safe(line)))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The same as Markdown.
-pub(crate) fn markdown(advice: &[Advice], failed: bool, out: &mut dyn Write) -> io::Result<()> {
-    if failed {
-        writeln!(out, "{INCLUDES}:\n")?;
-    }
-    for advice in advice.iter().take(MOST) {
-        writeln!(
-            out,
-            "1. **{}**: {}. {}.",
-            escape(&change(advice)),
-            escape(&effect(advice)),
-            escape(&advice.evidence)
-        )?;
-        if let Some(text) = advice.line.as_ref().and_then(|line| line.text.as_ref()) {
-            writeln!(out, "   {}", code(text))?;
-        }
-        for line in &advice.code {
-            writeln!(out, "   {}", code(line))?;
+            self.detail(5, effect(advice));
+            self.detail(5, &advice.evidence);
+            self.code(7, &advice.code);
         }
     }
-    Ok(())
 }

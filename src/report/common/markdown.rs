@@ -1,34 +1,10 @@
-//! Markdown for issues and pull requests. A file per report; here is what they share.
+//! Names and sentences as Markdown for issues and pull requests, where no name is markup.
 
-use super::notes::{self, safe, signed};
-use crate::facts::grouping::GroupBy;
-use crate::replay::{Counters, Metric};
-use std::io::{self, Write};
-
-pub(crate) fn counters(lines: &[(&str, Counters)], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "| | Allocated | Active | Requested | Reserved |\n|---|--:|--:|--:|--:|")?;
-    let no_reserved =
-        lines.iter().all(|(_, values)| values.reserved == 0) && lines.iter().any(|(_, values)| values.allocated > 0);
-    for (name, values) in lines {
-        write!(out, "| {name} |")?;
-        for metric in Metric::ALL {
-            // The memory of the CPU and memory timelines have none.
-            let none = metric == Metric::Reserved && no_reserved;
-            write!(out, " {} |", if none { "-".to_owned() } else { signed(values.get(metric)) })?;
-        }
-        writeln!(out)?;
-    }
-    writeln!(out)
-}
+use super::notes::safe;
 
 /// A code span in a table cell, where bars must be escaped even inside code.
 pub(crate) fn cell(text: &str) -> String {
     code(&text.replace('|', "\\|"))
-}
-
-/// What the star behind labels means, where there is one.
-pub(crate) fn star(is_there: bool, by: GroupBy, out: &mut dyn Write) -> io::Result<()> {
-    if is_there { writeln!(out, "{}\n", escape(notes::inferred(by))) } else { Ok(()) }
 }
 
 /// A code span: the fence is longer than any run of backticks inside.

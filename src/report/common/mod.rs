@@ -6,6 +6,7 @@ pub(crate) mod code_change;
 pub(crate) mod comparison;
 pub mod csv;
 pub(crate) mod cures;
+pub mod document;
 pub(crate) mod fit;
 pub mod json;
 pub mod markdown;

@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr;
 /// How answers name standard input.
 const STDIN: &str = "<stdin>";
 /// Maximum number of commands at the end of an answer.
-const MOST: usize = 2;
+pub(crate) const MOST: usize = 2;
 /// The end of a command line that continues on the next line.
 const CONTINUED: &str = " \\";
 /// The start of a comment after a command.
@@ -58,11 +58,6 @@ fn quoted(path: &str) -> String {
 }
 
 impl TextStyle {
-    /// Ends an answer with the first few of these commands, if that is wanted.
-    pub(crate) fn next(&self, lines: &[Next], out: &mut dyn Write) -> io::Result<()> {
-        if self.advice && !lines.is_empty() { self.commands(&lines[..lines.len().min(MOST)], out) } else { Ok(()) }
-    }
-
     /// Commands, each with what it is about as a comment for the shell: behind it, or above where there is no room. One that is
     /// wider than the screen goes on below, as a shell reads it.
     pub(crate) fn commands(&self, lines: &[Next], out: &mut dyn Write) -> io::Result<()> {

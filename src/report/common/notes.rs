@@ -16,6 +16,7 @@ use crate::model::bytes::Bytes;
 use crate::model::profile::DeviceType;
 use crate::model::{AllocatorSettings, CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot, SourceNotes};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant};
+use crate::report::ledger::words as ledger;
 use indexmap::IndexMap;
 
 /// How a device is called in text.
@@ -244,6 +245,7 @@ pub fn ooms(device: &DeviceOoms) -> Vec<String> {
         lines.push(line);
     }
     lines.extend(device.warnings.iter().map(|&warning| settings_warning(warning)));
+    lines.extend(device.ledger.as_ref().and_then(ledger::outside));
     lines.extend(anomalies(&device.anomalies));
     lines
 }
@@ -316,8 +318,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
             "a profiler trace has no segments or blocks: it shows fragmentation only as reserved minus allocated",
         )),
         Format::MemoryTimeline => lines.push(FileNote::plain(
-            "a memory timeline records only categories: no segments, reserved memory or stacks; its device is unnamed, so memviz calls it device 0 \
-             named and called device 0",
+            "a memory timeline records only categories: no segments, reserved memory or stacks; its device is unnamed, so memviz calls it device 0",
         )),
         Format::DeviceMemoryProfile => lines.push(FileNote::plain(
             "a device memory profile of JAX has the live buffers of one instant: no history, no reserved memory, and \

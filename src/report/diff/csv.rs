@@ -2,39 +2,20 @@
 
 use crate::analysis::diff::DiffReport;
 use crate::replay::Bound;
-use crate::report::common::csv::{cell, io_error};
+use crate::report::common::csv::{Lines, cell};
 use std::io::{self, Write};
 
+const HEAD: &str = "device,base_device,metric,by,label,base_label,status,base_bytes,new_bytes,delta_bytes,base_blocks,\
+     new_blocks,inferred,stack,base_bound,new_bound,born_bytes,freed_bytes,survived_bytes";
+
 pub(crate) fn write(report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut csv = ::csv::Writer::from_writer(out);
-    csv.write_record([
-        "device",
-        "base_device",
-        "metric",
-        "by",
-        "label",
-        "base_label",
-        "status",
-        "base_bytes",
-        "new_bytes",
-        "delta_bytes",
-        "base_blocks",
-        "new_blocks",
-        "inferred",
-        "stack",
-        "base_bound",
-        "new_bound",
-        "born_bytes",
-        "freed_bytes",
-        "survived_bytes",
-    ])
-    .map_err(io_error)?;
+    let mut csv = Lines::new(HEAD, out)?;
     for device in &report.devices {
         let bound = |bound: Option<Bound>| bound.map_or("exact", Bound::name);
         for row in &device.rows {
             let lives = row.lives.map(|it| [it.born, it.freed, it.survived].map(|share| share.bytes.to_string()));
             let [born, freed, survived] = lives.unwrap_or_default();
-            csv.write_record([
+            csv.line([
                 &device.new.device().to_string(),
                 &device.base.device().to_string(),
                 device.metric().name(),
@@ -54,9 +35,8 @@ pub(crate) fn write(report: &DiffReport, out: &mut dyn Write) -> io::Result<()> 
                 &born,
                 &freed,
                 &survived,
-            ])
-            .map_err(io_error)?;
+            ])?;
         }
     }
-    csv.flush()
+    csv.end()
 }

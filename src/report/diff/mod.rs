@@ -1,11 +1,10 @@
 //! What `memviz diff` says and draws.
 
 pub(crate) mod csv;
+pub(crate) mod document;
 pub mod json;
-pub(crate) mod markdown;
 #[cfg(feature = "plot")]
 pub(crate) mod picture;
-pub(crate) mod text;
 pub(crate) mod words;
 
 #[cfg(feature = "plot")]
@@ -13,8 +12,9 @@ pub use picture::draw;
 pub use words::{exceeded_growth, unknown_growth};
 
 use crate::analysis::diff::DiffReport;
+use crate::report::common::document::Document;
 use crate::report::common::no_commands;
-use crate::report::{Answer, Rows, Sources, TextStyle};
+use crate::report::{Answer, Rows, Sources};
 use std::io::{self, Write};
 
 impl Answer for DiffReport {
@@ -22,12 +22,8 @@ impl Answer for DiffReport {
     type About<'a> = Sources<'a>;
     type Json = json::Diff<'static>;
 
-    fn text(&self, sources: Sources<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
-        text::write(style, sources, self, out)
-    }
-
-    fn markdown(&self, sources: Sources<'_>, out: &mut dyn Write) -> io::Result<()> {
-        markdown::write(sources, self, out)
+    fn document(&self, sources: Sources<'_>) -> Document {
+        document::document(sources, self)
     }
 
     fn json(&self, sources: Sources<'_>, out: &mut dyn Write) -> io::Result<()> {

@@ -3,3 +3,5 @@
 mod message;
 pub mod perfetto;
 pub mod pprof;
+pub mod prometheus;
+pub mod speedscope;

@@ -2,32 +2,18 @@
 
 use super::words;
 use crate::analysis::fit::FitReport;
-use crate::report::common::csv::{cell, io_error};
+use crate::report::common::csv::{Lines, cell};
 use std::io::{self, Write};
 
+const HEAD: &str = "device,parameter,value,recorded,alloc_conf,capacity_bytes,finishes,max_allocated_bytes,\
+     max_reserved_bytes,alloc_retries,unmatched_requests,unmatched_bytes,trust,because";
+
 pub(crate) fn write(report: &FitReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut csv = ::csv::Writer::from_writer(out);
-    csv.write_record([
-        "device",
-        "parameter",
-        "value",
-        "recorded",
-        "alloc_conf",
-        "capacity_bytes",
-        "finishes",
-        "max_allocated_bytes",
-        "max_reserved_bytes",
-        "alloc_retries",
-        "unmatched_requests",
-        "unmatched_bytes",
-        "trust",
-        "because",
-    ])
-    .map_err(io_error)?;
+    let mut csv = Lines::new(HEAD, out)?;
     for device in &report.devices {
         for prediction in &device.predictions {
             let outcome = &prediction.outcome;
-            csv.write_record([
+            csv.line([
                 &device.device.to_string(),
                 &cell(&report.parameter),
                 &prediction.value.to_string(),
@@ -42,9 +28,8 @@ pub(crate) fn write(report: &FitReport, out: &mut dyn Write) -> io::Result<()> {
                 &prediction.unmatched_bytes.to_string(),
                 prediction.trust.name(),
                 &cell(&words::because(&report.parameter, device, prediction)),
-            ])
-            .map_err(io_error)?;
+            ])?;
         }
     }
-    csv.flush()
+    csv.end()
 }

@@ -3,20 +3,20 @@
 #[cfg(feature = "plot")]
 mod axes;
 pub(crate) mod csv;
+pub(crate) mod document;
 pub mod json;
-pub(crate) mod markdown;
 #[cfg(feature = "plot")]
 pub(crate) mod picture;
 pub mod single;
-pub(crate) mod text;
 pub(crate) mod words;
 
 #[cfg(feature = "plot")]
 pub use picture::draw;
 
 use crate::analysis::fit::FitReport;
+use crate::report::common::document::Document;
 use crate::report::common::no_commands;
-use crate::report::{Answer, Rows, Source, TextStyle};
+use crate::report::{Answer, Rows, Source};
 use std::io::{self, Write};
 
 impl Answer for FitReport {
@@ -25,12 +25,8 @@ impl Answer for FitReport {
     type About<'a> = &'a [Source<'a>];
     type Json = json::Fit<'static>;
 
-    fn text(&self, sources: &[Source<'_>], style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
-        text::write(style, sources, self, out)
-    }
-
-    fn markdown(&self, sources: &[Source<'_>], out: &mut dyn Write) -> io::Result<()> {
-        markdown::write(sources, self, out)
+    fn document(&self, sources: &[Source<'_>]) -> Document {
+        document::document(sources, self)
     }
 
     fn json(&self, sources: &[Source<'_>], out: &mut dyn Write) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! The colours of frames: what most of their memory is for, or else whose code they are.
 
-use crate::analysis::flame::{DeviceFlame, FlameNode, Owner};
+use crate::analysis::flame::{FlameNode, Owner};
 use crate::facts::training::Category;
 use crate::report::common::palette::{self, Color, Member, hues};
 use crate::report::common::words::category;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Frames whose memory is for several things.
 const SEVERAL: Color = palette::FIGURE;
 
-/// The colours of one device's frames.
+/// The colours of a tree's frames.
 pub(crate) enum Colors<'a> {
     /// By category; those that frames have, the largest first.
     Categories(Vec<Category>),
@@ -19,8 +19,8 @@ pub(crate) enum Colors<'a> {
 }
 
 impl<'a> Colors<'a> {
-    pub(crate) fn of(device: &'a DeviceFlame) -> Self {
-        let categories = largest_first(device.nodes.iter().filter_map(|node| Some((node.category?, node.own_bytes))));
+    pub(crate) fn of(nodes: &'a [FlameNode]) -> Self {
+        let categories = largest_first(nodes.iter().filter_map(|node| Some((node.category?, node.own_bytes))));
         if categories.iter().any(|(category, _)| hues::is_known(*category)) {
             return Self::Categories(categories.into_iter().map(|(category, _)| category).collect());
         }
@@ -28,7 +28,7 @@ impl<'a> Colors<'a> {
             Owner::Package(package) => Some((&**package, node.own_bytes)),
             _ => None,
         };
-        let packages = largest_first(device.nodes.iter().filter_map(own));
+        let packages = largest_first(nodes.iter().filter_map(own));
         let member = |&(label, bytes): &(&'a str, u64)| Member { label, category: None, is_whole: false, bytes };
         let colors = palette::together(&packages.iter().map(member).collect::<Vec<_>>());
         let named: Vec<(&str, Color)> = packages.iter().map(|&(package, _)| package).zip(colors).collect();
@@ -48,16 +48,16 @@ impl<'a> Colors<'a> {
     }
 
     /// What the colours stand for, the largest first.
-    pub(crate) fn legend(&self, device: &DeviceFlame) -> Vec<(String, Color)> {
+    pub(crate) fn legend(&self, nodes: &[FlameNode]) -> Vec<(String, Color)> {
         match self {
             Self::Categories(categories) => {
                 let known = categories.iter().map(|&it| (category(it.name()).to_owned(), palette::of_category(it)));
-                let mixed = device.nodes.iter().any(|node| node.category.is_none());
+                let mixed = nodes.iter().any(|node| node.category.is_none());
                 known.chain(mixed.then(|| ("several".to_owned(), SEVERAL))).collect()
             }
             Self::Packages(packages, _) => {
                 let packages = packages.iter().map(|&(package, color)| (package.to_owned(), color));
-                let native = device.nodes.iter().any(|node| node.owner == Owner::Native);
+                let native = nodes.iter().any(|node| node.owner == Owner::Native);
                 packages.chain(native.then(|| ("C++".to_owned(), palette::OTHER))).collect()
             }
         }

@@ -55,7 +55,7 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     let hidden = device.nodes.len() - shown.len();
 
     let mut graph = Group::new().set("font-family", MONO).set("font-size", MONO_SIZE);
-    let colors = Colors::of(device);
+    let colors = Colors::of(&device.nodes);
     for node in &shown {
         let x = MARGIN + (f64::from(WIDTH) - 2.0 * MARGIN) * share(node.start, total);
         let y = top + 10.0 + ROW * node.depth as f64;
@@ -64,7 +64,7 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     body = body.add(graph);
     let rows = shown.iter().map(|node| node.depth + 1).max().unwrap_or(0);
     let mut height = top + 10.0 + ROW * rows as f64;
-    body = legend(body, &colors.legend(device), height + 18.0, hidden);
+    body = legend(body, &colors.legend(&device.nodes), height + 18.0, hidden);
     height += 34.0;
     Picture { height, body }
 }

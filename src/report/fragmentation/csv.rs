@@ -1,41 +1,29 @@
 //! `memviz fragmentation` as CSV: the rows of the pinning, or the rows over time.
 
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationReport};
-use crate::report::common::csv::{cell, io_error};
+use crate::report::common::csv::{Lines, cell};
 use std::io::{self, Write};
 
-/// Columns that every line ends with: whose numbers they are.
-const TAIL: [&str; 2] = ["complete_history", "anomalies"];
+const PINNING: &str = "device,entry,by,label,inferred,bytes,blocks,pinned_free_bytes,worst_block_bytes,alone_free_bytes,\
+     stack,complete_history,anomalies";
+const OVER_TIME: &str = "device,entry,time_us,reserved_bytes,active_bytes,allocated_bytes,requested_bytes,inactive_bytes,\
+     rounding_bytes,largest_free_block_bytes,releasable_bytes,pinned_free_bytes,segments,free_blocks,\
+     complete_history,anomalies";
 
 pub(crate) fn write(report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut csv = ::csv::Writer::from_writer(out);
     if report.devices.iter().any(|device| device.over_time.is_some()) {
-        over_time(report, &mut csv)?;
+        over_time(report, Lines::new(OVER_TIME, out)?)
     } else {
-        pinning(report, &mut csv)?;
+        pinning(report, Lines::new(PINNING, out)?)
     }
-    csv.flush()
 }
 
+/// What every line ends with: whose numbers they are.
 fn tail(device: &DeviceFragmentation) -> [String; 2] {
     [device.completeness.is_complete().to_string(), device.anomalies.total().to_string()]
 }
 
-fn pinning(report: &FragmentationReport, csv: &mut ::csv::Writer<&mut dyn Write>) -> io::Result<()> {
-    let head = [
-        "device",
-        "entry",
-        "by",
-        "label",
-        "inferred",
-        "bytes",
-        "blocks",
-        "pinned_free_bytes",
-        "worst_block_bytes",
-        "alone_free_bytes",
-        "stack",
-    ];
-    csv.write_record(head.iter().chain(&TAIL)).map_err(io_error)?;
+fn pinning(report: &FragmentationReport, mut csv: Lines<'_>) -> io::Result<()> {
     for device in &report.devices {
         let entry = device.moment.entry.map(|entry| entry.to_string()).unwrap_or_default();
         for row in &device.pinning.rows {
@@ -52,30 +40,13 @@ fn pinning(report: &FragmentationReport, csv: &mut ::csv::Writer<&mut dyn Write>
                 row.alone_free_bytes.to_string(),
                 cell(&row.stack.join(";")),
             ];
-            csv.write_record(line.iter().chain(&tail(device))).map_err(io_error)?;
+            csv.line(line.iter().chain(&tail(device)))?;
         }
     }
-    Ok(())
+    csv.end()
 }
 
-fn over_time(report: &FragmentationReport, csv: &mut ::csv::Writer<&mut dyn Write>) -> io::Result<()> {
-    let head = [
-        "device",
-        "entry",
-        "time_us",
-        "reserved_bytes",
-        "active_bytes",
-        "allocated_bytes",
-        "requested_bytes",
-        "inactive_bytes",
-        "rounding_bytes",
-        "largest_free_block_bytes",
-        "releasable_bytes",
-        "pinned_free_bytes",
-        "segments",
-        "free_blocks",
-    ];
-    csv.write_record(head.iter().chain(&TAIL)).map_err(io_error)?;
+fn over_time(report: &FragmentationReport, mut csv: Lines<'_>) -> io::Result<()> {
     for device in &report.devices {
         for row in device.over_time.iter().flatten() {
             let figures = &row.figures;
@@ -95,8 +66,8 @@ fn over_time(report: &FragmentationReport, csv: &mut ::csv::Writer<&mut dyn Writ
                 figures.segments.to_string(),
                 figures.free_blocks.to_string(),
             ];
-            csv.write_record(line.iter().chain(&tail(device))).map_err(io_error)?;
+            csv.line(line.iter().chain(&tail(device)))?;
         }
     }
-    Ok(())
+    csv.end()
 }

@@ -3,16 +3,16 @@
 use crate::analysis::info::InfoReport;
 use crate::model::Action;
 use crate::replay::Metric;
-use crate::report::common::csv::{cell, io_error};
+use crate::report::common::csv::{Lines, cell};
 use std::io::{self, Write};
 
+const HEAD: &str = "device,name,value";
+
 pub(crate) fn write(report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut csv = ::csv::Writer::from_writer(out);
-    csv.write_record(["device", "name", "value"]).map_err(io_error)?;
+    let mut csv = Lines::new(HEAD, out)?;
     for device in &report.devices {
         let id = device.device.to_string();
-        let mut line =
-            |name: &str, value: String| csv.write_record([id.as_str(), name, &cell(&value)]).map_err(io_error);
+        let mut line = |name: &str, value: String| csv.line([id.as_str(), name, &cell(&value)]);
         line("entries", device.entries.to_string())?;
         for (action, count) in Action::ALL.iter().zip(device.actions) {
             line(action.name(), count.to_string())?;
@@ -40,5 +40,5 @@ pub(crate) fn write(report: &InfoReport, out: &mut dyn Write) -> io::Result<()> 
             line(&format!("end_{name}_bytes"), device.end.get(metric).to_string())?;
         }
     }
-    csv.flush()
+    csv.end()
 }

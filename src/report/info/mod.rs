@@ -1,13 +1,13 @@
 //! What `memviz info` says.
 
 pub(crate) mod csv;
+pub(crate) mod document;
 pub mod json;
-pub(crate) mod markdown;
-pub(crate) mod text;
 
 use crate::analysis::info::InfoReport;
+use crate::report::common::document::Document;
 use crate::report::common::no_commands;
-use crate::report::{Answer, Rows, Source, TextStyle};
+use crate::report::{Answer, Rows, Source};
 use std::io::{self, Write};
 
 impl Answer for InfoReport {
@@ -15,12 +15,8 @@ impl Answer for InfoReport {
     type About<'a> = Source<'a>;
     type Json = json::Info<'static>;
 
-    fn text(&self, source: Source<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
-        text::write(style, source, self, out)
-    }
-
-    fn markdown(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        markdown::write(source, self, out)
+    fn document(&self, source: Source<'_>) -> Document {
+        document::document(source, self)
     }
 
     fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {

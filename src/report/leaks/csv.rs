@@ -1,37 +1,20 @@
 //! `memviz leaks` as CSV.
 
 use crate::analysis::leaks::LeakReport;
-use crate::report::common::csv::{cell, io_error};
+use crate::report::common::csv::{Lines, cell};
 use std::io::{self, Write};
 
+const HEAD: &str = "device,steps,steps_inferred,by,label,inferred,verdict,bytes_per_step,allocated_bytes_per_step,\
+     blocks_per_step,live_bytes,live_blocks,oldest_entry,oldest_step,stack,complete_history,anomalies";
+
 pub(crate) fn write(report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut csv = ::csv::Writer::from_writer(out);
-    csv.write_record([
-        "device",
-        "steps",
-        "steps_inferred",
-        "by",
-        "label",
-        "inferred",
-        "verdict",
-        "bytes_per_step",
-        "allocated_bytes_per_step",
-        "blocks_per_step",
-        "live_bytes",
-        "live_blocks",
-        "oldest_entry",
-        "oldest_step",
-        "stack",
-        "complete_history",
-        "anomalies",
-    ])
-    .map_err(io_error)?;
+    let mut csv = Lines::new(HEAD, out)?;
     for device in &report.devices {
         let inferred = device.steps.as_ref().is_ok_and(|steps| steps.source.is_inferred());
         for row in &device.rows {
             let entry = row.oldest.and_then(|oldest| oldest.entry);
             let step = row.oldest.and_then(|oldest| oldest.step);
-            csv.write_record([
+            csv.line([
                 &device.device.to_string(),
                 &device.step_count().to_string(),
                 &inferred.to_string(),
@@ -49,9 +32,8 @@ pub(crate) fn write(report: &LeakReport, out: &mut dyn Write) -> io::Result<()> 
                 &cell(&row.stack.join(";")),
                 &device.completeness.is_complete().to_string(),
                 &device.anomalies.total().to_string(),
-            ])
-            .map_err(io_error)?;
+            ])?;
         }
     }
-    csv.flush()
+    csv.end()
 }

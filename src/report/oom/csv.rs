@@ -2,45 +2,25 @@
 
 use super::words as oom_words;
 use crate::analysis::oom::{Oom, OomReport};
-use crate::report::common::csv::{cell, io_error};
+use crate::report::common::csv::{Lines, cell};
 use std::io::{self, Write};
 
+const HEAD: &str = "device,entry,time_us,requested_bytes,driver_bytes,device_free_bytes,reserved_bytes,allocated_bytes,\
+     pending_free_bytes,inactive_bytes,largest_free_block_bytes,releasable_bytes,pinned_free_bytes,\
+     retry_freed_bytes,cause,evidence,advice,label,stack,complete_history,anomalies";
+
 pub(crate) fn write(report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut csv = ::csv::Writer::from_writer(out);
-    csv.write_record([
-        "device",
-        "entry",
-        "time_us",
-        "requested_bytes",
-        "driver_bytes",
-        "device_free_bytes",
-        "reserved_bytes",
-        "allocated_bytes",
-        "pending_free_bytes",
-        "inactive_bytes",
-        "largest_free_block_bytes",
-        "releasable_bytes",
-        "pinned_free_bytes",
-        "retry_freed_bytes",
-        "cause",
-        "evidence",
-        "advice",
-        "label",
-        "stack",
-        "complete_history",
-        "anomalies",
-    ])
-    .map_err(io_error)?;
+    let mut csv = Lines::new(HEAD, out)?;
     for device in &report.devices {
         for oom in &device.ooms {
             let mut line = vec![device.device.to_string()];
             line.extend(columns(oom));
             line.push(device.completeness.is_complete().to_string());
             line.push(device.anomalies.total().to_string());
-            csv.write_record(&line).map_err(io_error)?;
+            csv.line(&line)?;
         }
     }
-    csv.flush()
+    csv.end()
 }
 
 fn columns(oom: &Oom) -> [String; 18] {

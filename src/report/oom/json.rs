@@ -2,7 +2,7 @@
 
 use super::words as oom_words;
 use super::words::Statement;
-use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
+use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport, Signature};
 use crate::model::PoolId;
 use crate::report::Source;
 use crate::report::common::cures::AdviceRow;
@@ -10,6 +10,7 @@ use crate::report::common::json::{AttributionRows, Head};
 use crate::report::common::notes;
 use crate::report::fit::single::json::FitSearch;
 use crate::report::fragmentation::json::{FigureBytes, Instant, PinningGroup, segment_type};
+use crate::report::ledger::json::LedgerSample;
 use crate::report::peak::json::PeakDevice;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -42,6 +43,9 @@ pub struct OomDevice {
     pub plans: Option<FitSearch>,
     /// What to change in the program, what saves most first.
     pub advice: Vec<AdviceRow>,
+    /// Who used the device when a request failed. Left out unless `torch_memviz.record` sampled it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<LedgerSample>,
 }
 
 /// A failed request. Figures are those after the allocator gave back what it could and tried again.
@@ -91,6 +95,34 @@ pub struct FailedRequest {
     pub pinning: Vec<PinningGroup>,
     /// Who holds the allocated bytes.
     pub attribution: AttributionRows,
+    /// What the same failure has in another run. Left out unless rows are sites, of all stacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<FailureSignature>,
+}
+
+/// What failures have in common that are alike. Lines, addresses, times and exact sizes are not part of it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct FailureSignature {
+    /// Sixteen hexadecimal digits, made from the other keys.
+    pub id: String,
+    /// Why the request failed.
+    pub cause: &'static str,
+    /// The function that made the request, without its line.
+    pub requester: String,
+    /// The function that held most of the memory, without its line.
+    pub holder: String,
+    /// The requested size, rounded up to a power of two.
+    pub size_class_bytes: u64,
+    /// `small`, `large` or `private`.
+    pub pool: &'static str,
+}
+
+impl From<&Signature> for FailureSignature {
+    fn from(signature: &Signature) -> Self {
+        let Signature { id, cause, requester, holder, size_class_bytes, pool } = signature.clone();
+        Self { id, cause, requester, holder, size_class_bytes, pool }
+    }
 }
 
 /// The pool and stream of a request.
@@ -209,6 +241,7 @@ impl From<&Oom> for FailedRequest {
             advice: oom.advice.iter().map(|advice| oom_words::advice(oom, advice).into()).collect(),
             pinning: oom.pinning.rows.iter().map(PinningGroup::from).collect(),
             attribution: (&oom.attribution).into(),
+            signature: oom.signature.as_ref().map(FailureSignature::from),
         }
     }
 }
@@ -227,6 +260,7 @@ impl From<&DeviceOoms> for OomDevice {
             peak: device.peak.as_ref().map(PeakDevice::from),
             plans: device.plans.as_ref().map(FitSearch::from),
             advice: device.cures.iter().map(AdviceRow::from).collect(),
+            ledger: device.ledger.as_ref().map(LedgerSample::from),
         }
     }
 }

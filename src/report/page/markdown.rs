@@ -5,11 +5,10 @@ use super::{FIRST_SITES, Page, SITES, figures, verdict};
 use crate::analysis::peak::DevicePeak;
 use crate::analysis::timeline::DeviceTimeline;
 use crate::model::bytes::Bytes;
+use crate::report::common::document::{Column, Document, Table, Tone, attributed};
 use crate::report::common::fit;
-use crate::report::common::markdown::{code, escape};
-use crate::report::common::notes::{self, device_name, safe};
+use crate::report::common::notes::{self, device_name};
 use crate::report::common::words::{count, starred};
-use crate::report::peak::markdown::table;
 use std::io::{self, Write};
 
 /// Stacks that are written out in full.
@@ -18,130 +17,124 @@ const STACKS: usize = 8;
 const FRAMES: usize = 60;
 /// Longest line of a stack.
 const FRAME_WIDTH: usize = 160;
-/// Columns of the curve.
-const CURVE: usize = 64;
 
 pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "## {} of {}\n", page.title(), code(page.name()))?;
+    document(page).markdown(out)
+}
+
+fn document(page: &Page<'_>) -> Document {
+    let mut document = Document::about(&format!("{} of", page.title()), page.name());
     if page.overview.peak.devices.is_empty() {
-        writeln!(out, "{}.\n", escape(&figures::recording(page)))?;
-        return writeln!(out, "No memory was allocated on any device while recording.");
+        document.paragraph(format!("{}.", figures::recording(page)));
+        document.paragraph("No memory was allocated on any device while recording.");
+        return document;
     }
     if let Some((sentence, _)) = verdict::verdict(page) {
-        writeln!(out, "**{}**\n", escape(&sentence))?;
+        document.toned(Tone::Bold, 0, sentence);
     }
-    for line in notes::source(&page.source.recording.snapshot) {
-        writeln!(out, "> {}\n", escape(&line))?;
-    }
+    document.notes(notes::source(&page.source.recording.snapshot));
     let remedies = verdict::remedies(page);
     if !remedies.is_empty() {
-        writeln!(out, "### What to do\n")?;
-        remedies.iter().try_for_each(|line| writeln!(out, "- {}", escape(line)))?;
-        writeln!(out)?;
+        document.title("What to do");
+        document.items(remedies);
     }
-    let (devices, shown) = page.tables();
     let timeline_of =
         |peak: &DevicePeak| page.overview.timeline.devices.iter().find(|timeline| timeline.peak.device == peak.device);
     if let Some(first) = page.first_peak() {
-        device(first, timeline_of(first), FIRST_SITES, out)?;
+        device(&mut document, first, timeline_of(first), FIRST_SITES);
     }
-    writeln!(out, "<details>\n<summary>More</summary>\n")?;
+    document.tuck("More", |document| more(document, page, timeline_of));
+    document
+}
+
+/// What is folded away.
+fn more<'p>(document: &mut Document, page: &Page<'p>, timeline_of: impl Fn(&DevicePeak) -> Option<&'p DeviceTimeline>) {
     for finding in findings(page) {
-        writeln!(out, "### {}\n", escape(&finding.title))?;
-        finding.lines.iter().try_for_each(|line| writeln!(out, "- {}", escape(line)))?;
-        writeln!(out)?;
+        document.title(finding.title);
+        document.items(finding.lines);
     }
-    writeln!(out, "| {} |", figures::COLUMNS.map(escape).join(" | "))?;
-    writeln!(out, "|---|{}---|", "--:|".repeat(figures::COLUMNS.len() - 2))?;
-    for row in figures::rows(page) {
-        writeln!(out, "| {} |", row.join(" | "))?;
+    let [name, numbers @ .., note] = figures::COLUMNS;
+    let numbers = numbers.iter().map(|name| Column::right(0, name));
+    let mut table = Table::new([Column::left(0, name)].into_iter().chain(numbers).chain([Column::label(note)]));
+    for [cells @ .., note] in figures::rows(page) {
+        table.row(cells, note);
     }
-    writeln!(out, "\n{}; {}.\n", escape(figures::INACTIVE), escape(&figures::recording(page)))?;
+    document.table(table);
+    document.paragraph(format!("{}; {}.", figures::INACTIVE, figures::recording(page)));
+    let (devices, shown) = page.tables();
     for peak in devices {
         let is_first = page.first_peak().is_some_and(|first| first.device == peak.device);
         if !is_first {
-            device(peak, timeline_of(peak), shown, out)?;
+            device(document, peak, timeline_of(peak), shown);
         } else if peak.attribution.rows.len() > FIRST_SITES {
-            writeln!(out, "### {}: all rows\n", escape(&device_name(peak.device)))?;
-            rows(peak, shown, out)?;
+            document.title(format!("{}: all rows", device_name(peak.device)));
+            rows(document, peak, shown);
         }
-        stacks(peak, shown, out)?;
+        stacks(document, peak, shown);
     }
     let more = page.overview.peak.devices.len() - devices.len();
     if more > 0 {
-        writeln!(out, "{} not shown in full; `--device` selects them.\n", count(more, "more device"))?;
+        document.paragraph(format!("{} not shown in full; --device selects them.", count(more, "more device")));
     }
-    writeln!(out, "</details>")
 }
 
 /// A device with its curve and its largest rows.
-fn device(peak: &DevicePeak, timeline: Option<&DeviceTimeline>, shown: usize, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "### {}\n", escape(&notes::headline(peak)))?;
+fn device(document: &mut Document, peak: &DevicePeak, timeline: Option<&DeviceTimeline>, shown: usize) {
     if peak.is_empty() {
-        return Ok(());
+        return document.title(notes::headline(peak));
     }
-    writeln!(out, "{}.\n", escape(&notes::place(peak)))?;
-    for line in notes::device(peak) {
-        writeln!(out, "> {}\n", escape(&line))?;
-    }
+    document.heading(notes::headline(peak), notes::place(peak));
+    document.notes(notes::device(peak));
     // One instant makes no curve.
     if let Some(timeline) = timeline.filter(|_| peak.entries > 1) {
-        writeln!(out, "```\n{}\n```\n", curve(timeline))?;
+        document.fact(caption(timeline));
+        document.curve(timeline.columns.iter().map(|column| column.counters.get(peak.metric)).collect());
     }
-    rows(peak, shown, out)
+    rows(document, peak, shown);
 }
 
-fn rows(peak: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<()> {
+fn rows(document: &mut Document, peak: &DevicePeak, shown: usize) {
     let mut top = peak.attribution.clone();
     top.rows.retain(|row| row.bytes > 0);
     top.keep_top(shown);
-    table(&top, ["bytes", "share", "blocks"], peak.metric.name(), out)
+    let mut table = attributed(top.by.name(), top.rows.iter(), top.total_bytes, false);
+    table.total(Bytes(top.total_bytes).to_string(), peak.metric.name());
+    document.table(table);
+    let star = top.rows.iter().any(|row| row.inferred).then(|| notes::inferred(top.by).to_owned());
+    document.legends(star.into_iter().chain(notes::library_below(&top)).chain(notes::private_pools(&top)));
 }
 
 /// The stacks of the largest rows, to unfold.
-fn stacks(peak: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<()> {
+fn stacks(document: &mut Document, peak: &DevicePeak, shown: usize) {
     let rows: Vec<_> =
         peak.attribution.rows.iter().filter(|row| !row.stack.is_empty()).take(STACKS * shown / SITES).collect();
     if rows.is_empty() {
-        return Ok(());
+        return;
     }
-    let name = device_name(peak.device);
-    writeln!(out, "<details>\n<summary>{name}: full stacks, innermost frame first</summary>\n")?;
-    for row in rows {
-        writeln!(out, "{} {}\n", Bytes(row.bytes), code(&starred(&row.label, row.inferred)))?;
-        // Indented rather than fenced: no frame can end the block.
-        for frame in row.stack.iter().take(FRAMES) {
-            writeln!(out, "    {}", fit::shorten(&safe(frame), FRAME_WIDTH))?;
+    let summary = format!("{}: full stacks, innermost frame first", device_name(peak.device));
+    document.tuck(summary, |document| {
+        for row in rows {
+            document.paragraph(format!("{} {}", Bytes(row.bytes), starred(&row.label, row.inferred)));
+            let frames: Vec<String> =
+                row.stack.iter().take(FRAMES).map(|frame| fit::shorten(frame, FRAME_WIDTH)).collect();
+            document.frames(0, &frames);
+            let more = row.stack.len().saturating_sub(FRAMES);
+            if more > 0 {
+                document.paragraph(format!("... and {more} more"));
+            }
         }
-        let more = row.stack.len().saturating_sub(FRAMES);
-        if more > 0 {
-            writeln!(out, "    ... and {more} more")?;
-        }
-        writeln!(out)?;
-    }
-    writeln!(out, "</details>\n")
+    });
 }
 
-/// The timeline in one line of text, each character the highest point of its period.
-fn curve(timeline: &DeviceTimeline) -> String {
-    const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let metric = timeline.peak.metric;
-    let levels: Vec<i64> = timeline.columns.iter().map(|column| column.counters.get(metric).max(0)).collect();
-    let highest = levels.iter().copied().max().unwrap_or(0);
-    let period = levels.len().div_ceil(CURVE).max(1);
-    let level = |values: &[i64]| {
-        let value = values.iter().copied().max().unwrap_or(0);
-        let eighths = if highest == 0 { 0.0 } else { (value as f64 / highest as f64 * 8.0).ceil() };
-        LEVELS[(eighths as usize).min(8)]
-    };
-    let curve: String = levels.chunks(period).map(level).collect();
+/// What the curve of a timeline shows.
+fn caption(timeline: &DeviceTimeline) -> String {
     // Steps that have names are not numbered.
     let step = match &timeline.run {
         Some(run) if timeline.peak.annotations.is_empty() => format!(" in step {},", run.step),
         Some(_) => " in its step,".to_owned(),
         None => String::new(),
     };
-    format!("{curve}  {}{step} over {}", metric.name(), span(timeline))
+    format!("{}{step} over {}", timeline.peak.metric.name(), span(timeline))
 }
 
 fn span(timeline: &DeviceTimeline) -> String {

@@ -1,15 +1,15 @@
 //! What `memviz peak` says.
 
 pub(crate) mod csv;
+pub(crate) mod document;
 pub mod each;
 pub mod json;
-pub(crate) mod markdown;
 pub(crate) mod operators;
-pub(crate) mod text;
 
 use crate::analysis::peak::PeakReport;
+use crate::report::common::document::Document;
 use crate::report::common::no_commands;
-use crate::report::{Answer, Head, Rows, Source, TextStyle};
+use crate::report::{Answer, Head, Rows, Source};
 use std::io::{self, Write};
 
 impl Answer for PeakReport {
@@ -17,12 +17,8 @@ impl Answer for PeakReport {
     type About<'a> = Source<'a>;
     type Json = Head<'static, json::MeasuredDevice>;
 
-    fn text(&self, source: Source<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
-        text::write(style, source, self, out)
-    }
-
-    fn markdown(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        markdown::write(source, self, out)
+    fn document(&self, source: Source<'_>) -> Document {
+        document::document(source, self)
     }
 
     fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {

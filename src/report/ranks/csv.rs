@@ -3,44 +3,17 @@
 use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::Relation;
 use crate::replay::{Bound, Metric};
-use crate::report::common::csv::{cell, io_error};
+use crate::report::common::csv::{Lines, cell};
 use crate::wire::ranks::{RankLine, RankSummary};
 use std::io::{self, Write};
 
-const HEAD: [&str; 28] = [
-    "rank",
-    "device",
-    "max_allocated_bytes",
-    "max_active_bytes",
-    "max_requested_bytes",
-    "max_reserved_bytes",
-    "baseline_bytes",
-    "inactive_bytes",
-    "inactive_share",
-    "ooms",
-    "end_allocated_bytes",
-    "end_reserved_bytes",
-    "outlier",
-    "largest_site",
-    "largest_site_bytes",
-    "largest_site_inferred",
-    "allocated_bound",
-    "active_bound",
-    "requested_bound",
-    "reserved_bound",
-    "entries",
-    "complete_history",
-    "anomalies",
-    "rank_source",
-    "relation",
-    "program",
-    "path",
-    "error",
-];
+const HEAD: &str = "rank,device,max_allocated_bytes,max_active_bytes,max_requested_bytes,max_reserved_bytes,\
+     baseline_bytes,inactive_bytes,inactive_share,ooms,end_allocated_bytes,end_reserved_bytes,outlier,\
+     largest_site,largest_site_bytes,largest_site_inferred,allocated_bound,active_bound,requested_bound,\
+     reserved_bound,entries,complete_history,anomalies,rank_source,relation,program,path,error";
 
 pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut csv = ::csv::Writer::from_writer(out);
-    csv.write_record(HEAD).map_err(io_error)?;
+    let mut csv = Lines::new(HEAD, out)?;
     for (index, line) in report.lines.iter().enumerate() {
         let record = match line {
             RankLine::Rank(rank) => record(report, index, rank),
@@ -48,12 +21,12 @@ pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()>
             RankLine::Failed(failed) => without_figures("", &failed.path, &failed.error),
             RankLine::Skipped(_) => continue,
         };
-        csv.write_record(&record).map_err(io_error)?;
+        csv.line(&record)?;
     }
-    csv.flush()
+    csv.end()
 }
 
-fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; HEAD.len()] {
+fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; 28] {
     let maximum = |metric: Metric| rank.maxima.get(metric).to_string();
     let bound = |metric: Metric| rank.bound(metric).map_or("exact", Bound::name).to_owned();
     let outliers = report.outliers.iter().filter(|outlier| outlier.row == row);
@@ -96,10 +69,10 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; HEAD
     ]
 }
 
-fn without_figures(rank: &str, path: &str, error: &str) -> [String; HEAD.len()] {
-    let mut record = [const { String::new() }; HEAD.len()];
+fn without_figures(rank: &str, path: &str, error: &str) -> [String; 28] {
+    let mut record = [const { String::new() }; 28];
     rank.clone_into(&mut record[0]);
-    record[HEAD.len() - 2] = cell(path);
-    record[HEAD.len() - 1] = cell(error);
+    record[28 - 2] = cell(path);
+    record[28 - 1] = cell(error);
     record
 }

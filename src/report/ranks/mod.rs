@@ -1,17 +1,17 @@
 //! What `memviz ranks` says and draws.
 
 pub(crate) mod csv;
+pub(crate) mod document;
 pub mod json;
-pub(crate) mod markdown;
 #[cfg(feature = "plot")]
 pub(crate) mod picture;
-pub(crate) mod text;
 pub(crate) mod words;
 
 #[cfg(feature = "plot")]
 pub use picture::draw;
 
 use crate::analysis::ranks::RanksReport;
+use crate::report::common::document::Document;
 use crate::report::common::no_commands::NoCommands;
 use crate::report::{Answer, Rows, TextStyle};
 use crate::wire::rank_lines::{write_body, write_line};
@@ -34,7 +34,13 @@ impl Streamed {
     /// When writing fails.
     pub fn line(self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
         match self {
-            Self::Text(style) => style.rank_line(index, line, out),
+            Self::Text(style) => {
+                let mut table = document::table();
+                document::add(&mut table, line);
+                let head = table.head_line(&style).filter(|_| index == 0);
+                let rows = table.rows.iter().map(|row| table.line(&style, row));
+                head.into_iter().chain(rows).try_for_each(|line| writeln!(out, "{line}"))
+            }
             Self::Json => write_line(line, &mut NoCommands::new(out)),
         }
     }
@@ -45,7 +51,7 @@ impl Streamed {
     /// When writing fails.
     pub fn end(self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
         match self {
-            Self::Text(style) => style.ranks_end(report, out),
+            Self::Text(style) => document::end(report, style.has(document::SITE_FROM)).text(style, out),
             Self::Json => write_body("across", &json::across(report), &mut NoCommands::new(out)),
         }
     }
@@ -63,12 +69,12 @@ impl Answer for RanksReport {
     type About<'a> = ();
     type Json = json::RanksAnswer;
 
-    fn text(&self, (): (), style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
-        Streamed::Text(style).all(self, out)
+    fn document(&self, (): ()) -> Document {
+        document::document(self)
     }
 
-    fn markdown(&self, (): (), out: &mut dyn Write) -> io::Result<()> {
-        markdown::write(self, out)
+    fn text(&self, (): (), style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
+        Streamed::Text(style).all(self, out)
     }
 
     /// An object on each line.

@@ -2,40 +2,21 @@
 
 use crate::analysis::simulate::SimulateReport;
 use crate::play::Outcome;
-use crate::report::common::csv::{cell, io_error};
+use crate::report::common::csv::{Lines, cell};
 use std::io::{self, Write};
 
+const HEAD: &str = "device,alloc_conf,recorded,changes,capacity_bytes,finishes,fails_at_entry,max_allocated_bytes,\
+     max_reserved_bytes,max_inactive_bytes,alloc_retries,device_allocs,device_frees,first_capacity_bytes,\
+     safe_capacity_bytes,enough_capacity_bytes,as_it_went_capacity_bytes,trust,because,complete_history,\
+     anomalies";
+
 pub(crate) fn write(report: &SimulateReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut csv = ::csv::Writer::from_writer(out);
-    csv.write_record([
-        "device",
-        "alloc_conf",
-        "recorded",
-        "changes",
-        "capacity_bytes",
-        "finishes",
-        "fails_at_entry",
-        "max_allocated_bytes",
-        "max_reserved_bytes",
-        "max_inactive_bytes",
-        "alloc_retries",
-        "device_allocs",
-        "device_frees",
-        "first_capacity_bytes",
-        "safe_capacity_bytes",
-        "enough_capacity_bytes",
-        "as_it_went_capacity_bytes",
-        "trust",
-        "because",
-        "complete_history",
-        "anomalies",
-    ])
-    .map_err(io_error)?;
+    let mut csv = Lines::new(HEAD, out)?;
     let number = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
     for device in &report.devices {
         for run in &device.runs {
             let outcome = run.outcome.as_ref();
-            csv.write_record([
+            csv.line([
                 &device.device.to_string(),
                 &cell(&run.alloc_conf),
                 &run.is_recorded.to_string(),
@@ -57,9 +38,8 @@ pub(crate) fn write(report: &SimulateReport, out: &mut dyn Write) -> io::Result<
                 &cell(&run.because),
                 &device.completeness.is_complete().to_string(),
                 &device.anomalies.total().to_string(),
-            ])
-            .map_err(io_error)?;
+            ])?;
         }
     }
-    csv.flush()
+    csv.end()
 }

@@ -1,7 +1,7 @@
 //! Names of bands, written on them where there is room.
 
 use super::scale::column;
-use crate::report::common::picture::palette;
+use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, text};
 use svg::node::element::Text;
 
@@ -10,12 +10,11 @@ const HEIGHT: f64 = 14.0;
 const MARGIN: f64 = 4.0;
 
 /// The name of a band between two edges, where the band is thickest; a shorter one where the whole does not fit.
-pub(super) fn on_band(name: &str, top: &[f64], bottom: &[f64]) -> Option<Text> {
+pub(super) fn on_band(name: &str, color: Color, top: &[f64], bottom: &[f64]) -> Option<Text> {
     let line = name.split(' ').next().filter(|line| line.contains(':'));
     [Some(name), line].into_iter().flatten().find_map(|name| {
         let (x, y) = place(name.chars().count() as f64 * MONO_WIDTH + 2.0 * MARGIN, top, bottom)?;
-        // Every colour of a band stands out from the background, so the background's stands out from the band.
-        let name = text(x, y + 4.0, Anchor::Middle, palette::BACKGROUND, name);
+        let name = text(x, y + 4.0, Anchor::Middle, palette::on(color), name);
         Some(name.set("font-family", MONO).set("font-size", MONO_SIZE).set("data-name", ""))
     })
 }
@@ -43,7 +42,7 @@ mod tests {
     fn a_name_stands_where_the_band_is_thick_enough() {
         let bottom = vec![200.0; 800];
         let mut top = vec![190.0; 800];
-        assert!(on_band("activations", &top, &bottom).is_none());
+        assert!(on_band("activations", palette::OTHER, &top, &bottom).is_none());
         top[300..500].fill(100.0);
         let (x, y) = place(100.0, &top, &bottom).unwrap();
         assert!(column(800, 350) <= x && x <= column(800, 450), "{x}");
@@ -51,7 +50,7 @@ mod tests {
         assert!(place(300.0, &top, &bottom).is_none());
         // Of a site the line is enough, and of anything else no part is.
         let long = "a_function_with_a_very_long_name";
-        assert!(on_band(&format!("model.py:41 {long}"), &top, &bottom).is_some());
-        assert!(on_band(&format!("5 {long}"), &top, &bottom).is_none());
+        assert!(on_band(&format!("model.py:41 {long}"), palette::OTHER, &top, &bottom).is_some());
+        assert!(on_band(&format!("5 {long}"), palette::OTHER, &top, &bottom).is_none());
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, scale: &Scale) ->
             *top -= band.bytes[column] as f64;
         }
         let floor: Vec<f64> = tops.iter().map(|&top| scale.y(top)).collect();
-        names.extend(names::on_band(&safe(&written(band)), &edge, &floor));
+        names.extend(names::on_band(&safe(&written(band)), *color, &edge, &floor));
         let mut path = Path::new()
             .set("d", steps(&edge))
             .set("fill", color.light)

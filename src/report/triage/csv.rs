@@ -2,17 +2,18 @@
 
 use crate::analysis::triage::{Finding, TriageReport};
 use crate::replay::Metric;
-use crate::report::common::csv::{cell, io_error};
+use crate::report::common::csv::{Lines, cell};
 use crate::report::common::cures;
 use std::io::{self, Write};
 
+const HEAD: &str = "device,kind,label,bytes,inferred";
+
 pub(crate) fn write(report: &TriageReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut csv = ::csv::Writer::from_writer(out);
-    csv.write_record(["device", "kind", "label", "bytes", "inferred"]).map_err(io_error)?;
+    let mut csv = Lines::new(HEAD, out)?;
     for device in &report.devices {
         let number = device.peak.device.to_string();
         let mut line = |kind: &str, label: &str, bytes: String, inferred: bool| {
-            csv.write_record([&number, kind, &cell(label), &bytes, &inferred.to_string()]).map_err(io_error)
+            csv.line([&number, kind, &cell(label), &bytes, &inferred.to_string()])
         };
         for metric in Metric::ALL {
             line("held", metric.name(), device.peak.at.get(metric).to_string(), false)?;
@@ -57,5 +58,5 @@ pub(crate) fn write(report: &TriageReport, out: &mut dyn Write) -> io::Result<()
             }
         }
     }
-    csv.flush()
+    csv.end()
 }

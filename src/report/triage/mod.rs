@@ -1,14 +1,14 @@
 //! What `memviz FILE` says: one screen.
 
 pub(crate) mod csv;
+pub(crate) mod document;
 pub mod json;
-pub(crate) mod markdown;
-pub(crate) mod text;
 pub(crate) mod words;
 
 use crate::analysis::triage::TriageReport;
+use crate::report::common::document::Document;
 use crate::report::common::no_commands;
-use crate::report::{Answer, Head, Rows, Source, TextStyle};
+use crate::report::{Answer, Head, Rows, Source};
 use std::io::{self, Write};
 
 impl Answer for TriageReport {
@@ -16,12 +16,8 @@ impl Answer for TriageReport {
     type About<'a> = Source<'a>;
     type Json = Head<'static, json::TriageDevice>;
 
-    fn text(&self, source: Source<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
-        text::write(style, source, self, out)
-    }
-
-    fn markdown(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        markdown::write(source, self, out)
+    fn document(&self, source: Source<'_>) -> Document {
+        document::document(source, self)
     }
 
     fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {

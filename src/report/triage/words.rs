@@ -8,6 +8,7 @@ use crate::replay::Metric;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe, signed};
 use crate::report::common::words::{category, count, share, starred};
+use crate::report::ledger::words as ledger;
 
 /// A finding in words.
 pub(crate) struct Line {
@@ -81,6 +82,11 @@ fn during(device: &DeviceTriage) -> String {
         Some(step) => format!(" in {phase} of step {step}"),
         None => format!(" in {phase}"),
     }
+}
+
+/// Who else used the device when a request failed, where that is known.
+pub(crate) fn outside(device: &DeviceTriage) -> Vec<String> {
+    device.ledger.as_ref().and_then(ledger::outside).into_iter().collect()
 }
 
 fn failed(failure: &Failure) -> String {

@@ -1,7 +1,7 @@
-//! What grew between two instants.
+//! What a range of instants did to the memory.
 
 use super::{color, json};
-use crate::analysis::scene::{Difference, DifferenceRow};
+use crate::analysis::scene::{Difference, DifferenceRow, Flow};
 use crate::facts::device::Device;
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::private_pools::PrivatePools;
@@ -18,9 +18,8 @@ struct Answer<'a> {
     from: Instant,
     to: Instant,
     inclusive: bool,
-    from_bytes: u64,
-    to_bytes: u64,
-    bytes: i128,
+    #[serde(flatten)]
+    total: Sums,
     rows: Vec<Row<'a>>,
     /// What is known of private pools, where rows stand for pools.
     notes: Vec<String>,
@@ -32,15 +31,47 @@ struct Row<'a> {
     light: Rgb,
     dark: Rgb,
     inferred: bool,
-    from_bytes: u64,
-    to_bytes: u64,
-    bytes: i128,
-    from_blocks: u64,
-    to_blocks: u64,
+    #[serde(flatten)]
+    sums: Sums,
     stack: &'a [String],
 }
 
-/// The groups that became more or less, the largest change first.
+/// Bytes and blocks at both ends and in between.
+#[derive(Serialize)]
+struct Sums {
+    from_bytes: u64,
+    allocated_bytes: u64,
+    freed_bytes: u64,
+    survived_bytes: u64,
+    to_bytes: u64,
+    bytes: i128,
+    from_blocks: u64,
+    allocated_blocks: u64,
+    freed_blocks: u64,
+    survived_blocks: u64,
+    to_blocks: u64,
+}
+
+impl From<&Flow> for Sums {
+    fn from(flow: &Flow) -> Self {
+        let Flow { start, allocated, freed, survived, end } = flow;
+        Self {
+            from_bytes: start.bytes,
+            allocated_bytes: allocated.bytes,
+            freed_bytes: freed.bytes,
+            survived_bytes: survived.bytes,
+            to_bytes: end.bytes,
+            bytes: flow.change(),
+            from_blocks: start.blocks,
+            allocated_blocks: allocated.blocks,
+            freed_blocks: freed.blocks,
+            survived_blocks: survived.blocks,
+            to_blocks: end.blocks,
+        }
+    }
+}
+
+/// The groups that there were, the largest change first.
 pub fn difference(
     device: &Device<'_>,
     metric: Metric,
@@ -48,7 +79,6 @@ pub fn difference(
     (from, to): (Instant, Instant),
     difference: &Difference,
 ) -> String {
-    let (before, after) = difference.totals;
     let pools = (by == GroupBy::Pool).then(|| PrivatePools::of(device.track, device.sites()).all());
     json(&Answer {
         by,
@@ -56,12 +86,15 @@ pub fn difference(
         from,
         to,
         inclusive: by.is_inclusive(),
-        from_bytes: before,
-        to_bytes: after,
-        bytes: i128::from(after) - i128::from(before),
+        total: Sums::from(&difference.total),
         rows: difference.rows.iter().map(|row| Row::of(row, by)).collect(),
         notes: pools.unwrap_or_default().iter().map(notes::private_pool).collect(),
     })
+}
+
+/// All of a range as one sum.
+pub fn flow(flow: &Flow) -> String {
+    json(&Sums::from(flow))
 }
 
 impl<'a> Row<'a> {
@@ -73,11 +106,7 @@ impl<'a> Row<'a> {
             light: color.light,
             dark: color.dark,
             inferred: row.inferred,
-            from_bytes: row.bytes.0,
-            to_bytes: row.bytes.1,
-            bytes: row.change(),
-            from_blocks: row.blocks.0,
-            to_blocks: row.blocks.1,
+            sums: Sums::from(&row.flow),
             stack: &row.stack,
         }
     }

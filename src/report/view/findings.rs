@@ -1,7 +1,7 @@
 //! What deserves a look, in the words of the commands that find it, with where it is.
 
 use super::json;
-use crate::analysis::advice::{Advice, Plays};
+use crate::analysis::advice::{Advice, Saving, WhatIf};
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::fragmentation::{FragmentationOptions, FragmentationReport};
 use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
@@ -17,6 +17,7 @@ use crate::report::oom::words as oom;
 use crate::report::page::{findings as page, verdict};
 use crate::report::triage::words as triage;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 #[derive(Serialize)]
 struct Found {
@@ -29,6 +30,19 @@ struct Found {
     instant: Option<Instant>,
     from: Option<Instant>,
     to: Option<Instant>,
+    /// Of a cure.
+    cure: Option<Cure>,
+}
+
+/// A cure that can be tried.
+#[derive(Serialize)]
+struct Cure {
+    /// Its place in the list of its device.
+    place: usize,
+    /// Whether it can be tried together with others.
+    combines: bool,
+    saves_allocated_bytes: u64,
+    saves_reserved_bytes: u64,
 }
 
 const ALARM: &str = "alarm";
@@ -40,10 +54,11 @@ const OOMS: usize = 10;
 ///
 /// # Errors
 /// As the analyses behind it.
-pub fn findings(devices: &Devices<'_>) -> Result<String> {
-    let report = TriageReport::of(devices, &TriageOptions::default().plays(Plays::All))?;
+pub fn findings(devices: &Devices<'_>, cures: &BTreeMap<DeviceId, WhatIf<'_, '_>>) -> Result<String> {
+    let advice = cures.iter().map(|(&device, cures)| (device, cures.advice().cloned().collect())).collect();
+    let (options, leaks) = (TriageOptions::default(), LeakReport::of(devices, &LeakOptions::default())?);
+    let report = TriageReport::without_advice(devices, &options, &leaks)?.with_advice(advice);
     let ooms = OomReport::of(devices, &OomOptions::default().explained(Some(OOMS)))?;
-    let leaks = LeakReport::of(devices, &LeakOptions::default())?;
     let mut order: Vec<usize> = (0..report.devices.len()).collect();
     order.sort_by_key(|&index| index != report.first);
     let mut found = Vec::new();
@@ -57,7 +72,9 @@ pub fn findings(devices: &Devices<'_>) -> Result<String> {
         if let Some(ooms) = ooms.devices.iter().find(|ooms| ooms.device == id) {
             failures(device, ooms, &mut found);
         }
-        found.extend(device.advice.iter().take(cures::MOST).map(|advice| cure(device, advice)));
+        let list = cures.get(&id);
+        let advice = device.advice.iter().enumerate();
+        found.extend(advice.map(|(place, advice)| cure(device, advice, list.map(|list| (list, place)))));
         for finding in &device.findings {
             found.push(match finding {
                 Finding::Fragmentation { .. } | Finding::Stranded(_) | Finding::Free { .. } => {
@@ -88,6 +105,7 @@ impl Found {
             instant: Some(device.peak.instant),
             from: None,
             to: None,
+            cure: None,
         }
     }
 
@@ -108,9 +126,19 @@ fn failures(device: &DeviceTriage, ooms: &DeviceOoms, found: &mut Vec<Found>) {
 }
 
 /// Something to change in the program.
-fn cure(device: &DeviceTriage, advice: &Advice) -> Found {
+fn cure(device: &DeviceTriage, advice: &Advice, list: Option<(&WhatIf<'_, '_>, usize)>) -> Found {
     let lines = [cures::effect(advice), advice.evidence.clone()].into_iter().chain(advice.code.iter().cloned());
-    Found { sentence: cures::change(advice), lines: lines.collect(), ..Found::new("advice", false, device) }
+    let played = match &advice.saving {
+        Saving::Played { allocated, reserved, .. } => Some((allocated.by(), reserved.by())),
+        Saving::NotPlayed { .. } => None,
+    };
+    let cure = list.zip(played).map(|((list, place), (saves_allocated_bytes, saves_reserved_bytes))| Cure {
+        place,
+        combines: list.combines(place),
+        saves_allocated_bytes,
+        saves_reserved_bytes,
+    });
+    Found { sentence: cures::change(advice), lines: lines.collect(), cure, ..Found::new("advice", false, device) }
 }
 
 /// What live blocks pin, at the instant that the triage looks at.

@@ -1,7 +1,7 @@
 //! Live bytes by stack, as a tree.
 
 use super::json;
-use crate::analysis::flame::{FlameNode, FlameReport};
+use crate::analysis::flame::FlameNode;
 use crate::report::common::palette::Rgb;
 use crate::report::flamegraph::colors::Colors;
 use serde::Serialize;
@@ -18,11 +18,10 @@ struct Node<'a> {
     start: u64,
 }
 
-/// The nodes of the first device's tree, each before its callees.
-pub fn flame(report: &FlameReport) -> String {
-    let Some(device) = report.devices.first() else { return json(&[(); 0]) };
-    let colors = Colors::of(device);
-    json(&device.nodes.iter().map(|node| Node::of(node, &colors)).collect::<Vec<_>>())
+/// The nodes of a tree, each before its callees.
+pub fn flame(nodes: &[FlameNode]) -> String {
+    let colors = Colors::of(nodes);
+    json(&nodes.iter().map(|node| Node::of(node, &colors)).collect::<Vec<_>>())
 }
 
 impl<'a> Node<'a> {

@@ -4,6 +4,7 @@
 //! they have no schema, and change as the page needs it.
 
 mod allocation;
+mod cured;
 mod difference;
 mod events;
 mod figures;
@@ -17,7 +18,8 @@ mod segments;
 mod times;
 
 pub use allocation::allocation;
-pub use difference::difference;
+pub use cured::cured;
+pub use difference::{difference, flow};
 pub use events::{events, stack};
 pub use figures::figures;
 pub use findings::findings;

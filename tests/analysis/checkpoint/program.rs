@@ -72,7 +72,7 @@ impl Program {
         let rows = 0..self.snapshot.entries.len();
         self.snapshot.traces.push(DeviceTrace { device: 0, rows, truncated: false });
         let histories = replay(&self.snapshot);
-        Recording { snapshot: self.snapshot, histories, compression: Compression::None, bytes: 0 }
+        Recording { snapshot: self.snapshot, histories, compression: Compression::None, bytes: 0, device_file: None }
     }
 
     fn push(&mut self, action: Action, addr: u64, size: u64, at: At) {

@@ -145,7 +145,13 @@ impl Program {
             self.snapshot.traces.push(DeviceTrace { device: 0, rows, truncated: false });
         }
         let histories = replay(&self.snapshot);
-        let recording = Recording { snapshot: self.snapshot, histories, compression: Compression::None, bytes: 0 };
+        let recording = Recording {
+            snapshot: self.snapshot,
+            histories,
+            compression: Compression::None,
+            bytes: 0,
+            device_file: None,
+        };
         assert_eq!(recording.anomalies(), 0, "the program is one that PyTorch could have recorded");
         recording
     }

@@ -10,17 +10,21 @@ mod object;
 use file::File;
 use js_sys::{Float64Array, Function, Object, Uint32Array};
 use memviz::Recording;
-use memviz::facts::device::{Device, Devices};
-use memviz::analysis::flame::{FlameOptions, FlameReport};
-use memviz::facts::grouping::filter::Filter;
+use memviz::analysis::advice::{OverTime, Plays, WhatIf};
+use memviz::analysis::diff::{Apart, Request, Requests};
+use memviz::analysis::flame::{self, FlameOptions, FlameReport};
 use memviz::analysis::peak::{PeakOptions, PeakReport};
-use memviz::analysis::scene::{EventFilter, Part, Scene};
+use memviz::analysis::scene::{EventFilter, Part, Scene, Shape};
+use memviz::facts::device::{Device, Devices};
+use memviz::facts::grouping::filter::Filter;
 use memviz::facts::time::when::When;
-use memviz::replay::History;
+use memviz::model::DeviceId;
+use memviz::replay::{History, Metric};
 use memviz::report::view::{self, Reading};
 use memviz::report::{Answer, Source};
-use names::{action, axis, by, metric};
+use names::{action, axis, by, metric, range_part};
 use object::object;
+use std::collections::{BTreeMap, HashMap};
 use wasm_bindgen::prelude::*;
 
 type Thrown<T> = Result<T, JsError>;
@@ -32,6 +36,10 @@ pub struct Engine {
     recording: &'static Recording,
     devices: Devices<'static>,
     scenes: Vec<Scene<'static>>,
+    /// What could be changed on each device, once somebody has asked.
+    cures: BTreeMap<DeviceId, WhatIf<'static, 'static>>,
+    /// The last curve with some of it of each counter, and with what.
+    curves: HashMap<(DeviceId, Metric), (Vec<usize>, Option<OverTime>)>,
 }
 
 #[wasm_bindgen]
@@ -47,7 +55,7 @@ impl Engine {
         let recording: &'static Recording = Box::leak(Box::new(recording));
         let devices = recording.devices();
         let scenes = devices.all().iter().map(Scene::new).collect();
-        Ok(Self { name, recording, devices, scenes })
+        Ok(Self { name, recording, devices, scenes, cures: BTreeMap::new(), curves: HashMap::new() })
     }
 
     /// What there is to know before anything is drawn.
@@ -123,11 +131,19 @@ impl Engine {
         let (metric, by) = (metric(of)?, by(group)?);
         let index = self.index(device)?;
         let shapes = self.scenes[index].shapes(metric, by, &part, limit).map_err(|error| self.thrown(&error))?;
-        let of_each = |value: fn(&memviz::analysis::scene::Shape) -> u32| -> JsValue {
+        let of_each = |value: fn(&Shape) -> u32| -> JsValue {
             let values: Vec<u32> = shapes.shapes.iter().map(value).collect();
             Uint32Array::from(values.as_slice()).into()
         };
         let bytes: Vec<u64> = shapes.shapes.iter().map(|shape| shape.bytes).collect();
+        let history = self.scenes[index].device().history();
+        let born = |index: usize| history.allocations.get(index).map(|allocation| allocation.born);
+        let segment = |index: usize| history.segments.get(index).map(|segment| segment.made);
+        let made = |shape: &Shape| {
+            let index = shape.allocation as usize;
+            if metric == Metric::Reserved { segment(index) } else { born(index) }.unwrap_or(0)
+        };
+        let made: Vec<u32> = shapes.shapes.iter().map(made).collect();
         let ends = shapes.shapes.iter().map(|shape| shape.points.end as u32);
         let starts: Vec<u32> = std::iter::once(0).chain(ends).collect();
         let points: Vec<f64> =
@@ -135,6 +151,7 @@ impl Engine {
         Ok(object(&[
             ("groups", object::groups(shapes.groups.iter())),
             ("allocations", of_each(|shape| shape.allocation)),
+            ("made", Uint32Array::from(made.as_slice()).into()),
             ("bytes", object::bytes(&bytes)),
             ("group", of_each(|shape| shape.group)),
             ("starts", Uint32Array::from(starts.as_slice()).into()),
@@ -153,7 +170,7 @@ impl Engine {
         self.json(&report)
     }
 
-    /// What grew from one instant to another.
+    /// What was there, was allocated and was freed from one instant to another.
     pub fn difference(&self, device: i32, of: &str, group: &str, from: u32, to: u32, top: usize) -> Thrown<String> {
         let (metric, by, top) = (metric(of)?, by(group)?, Some(top).filter(|&top| top > 0));
         let scene = self.scene(device)?;
@@ -161,11 +178,24 @@ impl Engine {
         Ok(view::difference(scene.device(), metric, by, (from, to), &difference))
     }
 
+    /// The same as one sum.
+    pub fn flow(&self, device: i32, of: &str, from: u32, to: u32) -> Thrown<String> {
+        let flow = self.scene(device)?.flow(metric(of)?, (from, to)).map_err(|error| self.thrown(&error))?;
+        Ok(view::flow(&flow))
+    }
+
     /// Live bytes by stack at an instant.
     pub fn flame(&self, device: i32, of: &str, instant: u32) -> Thrown<String> {
         let options = FlameOptions::default().peak(self.at(device, of, instant)?);
         let report = FlameReport::of(&self.devices, &options).map_err(|error| self.thrown(&error))?;
-        Ok(view::flame(&report))
+        Ok(view::flame(report.devices.first().map_or(&[], |device| device.nodes.as_slice())))
+    }
+
+    /// What was allocated, freed, or allocated and kept, from one instant to another, by stack.
+    pub fn flame_of_range(&self, device: i32, of: &str, from: u32, to: u32, part: &str) -> Thrown<String> {
+        let scene = self.scene(device)?;
+        scene.require_range(from, to).map_err(|error| self.thrown(&error))?;
+        Ok(view::flame(&flame::of_range(scene.device(), metric(of)?, (from, to), range_part(part)?)))
     }
 
     /// Segments and blocks at an instant.
@@ -221,6 +251,45 @@ impl Engine {
         Ok(view::stack(self.scene(device)?.device(), entry))
     }
 
+    /// What a device asked for, for [`Engine::apart`] of the engine that has the other recording.
+    pub fn requests(&self, device: i32) -> Thrown<Object> {
+        let Requests { is_whole, first_step, all } = Requests::of(self.scene(device)?.device());
+        let entries: Vec<u32> = all.iter().map(|request| request.entry).collect();
+        let sizes: Vec<f64> = all.iter().map(|request| request.bytes as f64).collect();
+        let failed: Vec<u32> = all.iter().filter(|request| request.failed).map(|request| request.entry).collect();
+        Ok(object(&[
+            ("whole", is_whole.into()),
+            ("step", first_step.map_or(JsValue::NULL, JsValue::from)),
+            ("entries", Uint32Array::from(entries.as_slice()).into()),
+            ("bytes", Float64Array::from(sizes.as_slice()).into()),
+            ("failed", Uint32Array::from(failed.as_slice()).into()),
+        ]))
+    }
+
+    /// Where what a device asked for differs from [`Engine::requests`] of another recording, which comes first.
+    #[allow(clippy::too_many_arguments, reason = "JavaScript has no options structs that are checked")]
+    pub fn apart(
+        &self,
+        device: i32,
+        whole: bool,
+        step: Option<u32>,
+        entries: &[u32],
+        bytes: &[f64],
+        failed: &[u32],
+    ) -> Thrown<JsValue> {
+        let request = |(&entry, &bytes): (&u32, &f64)| {
+            let failed = failed.binary_search(&entry).is_ok();
+            Request { entry, bytes: bytes as u64, failed }
+        };
+        let all = entries.iter().zip(bytes).map(request).collect();
+        let base = Requests { is_whole: whole, first_step: step, all };
+        let Some(Apart { alike, base, new }) = base.apart(&Requests::of(self.scene(device)?.device())) else {
+            return Ok(JsValue::NULL);
+        };
+        let entry = |request: Option<Request>| request.map_or(JsValue::NULL, |request| request.entry.into());
+        Ok(object(&[("alike", (alike as f64).into()), ("base", entry(base)), ("new", entry(new))]).into())
+    }
+
     /// The frames that labels of stacks stand for.
     pub fn frames(&self, device: i32, labels: Vec<String>) -> Thrown<String> {
         Ok(view::frames(self.scene(device)?.device(), &labels))
@@ -246,8 +315,39 @@ impl Engine {
     }
 
     /// What deserves a look.
-    pub fn findings(&self) -> Thrown<String> {
-        view::findings(&self.devices).map_err(|error| self.thrown(&error))
+    pub fn findings(&mut self) -> Thrown<String> {
+        self.find_cures();
+        view::findings(&self.devices, &self.cures).map_err(|error| self.thrown(&error))
+    }
+
+    /// What some cures of a device save together.
+    pub fn cured(&mut self, device: i32, chosen: Vec<usize>) -> Thrown<String> {
+        let saving = self.cures(device)?.saving(&chosen).map_err(|error| self.thrown(&error))?;
+        Ok(view::cured(saving.as_ref()))
+    }
+
+    /// The highest value of a counter in each column, as it would be with some cures.
+    #[allow(clippy::too_many_arguments, reason = "JavaScript has no options structs that are checked")]
+    pub fn curve_cured(
+        &mut self,
+        device: i32,
+        of: &str,
+        along: &str,
+        from: f64,
+        to: f64,
+        columns: usize,
+        chosen: Vec<usize>,
+    ) -> Thrown<JsValue> {
+        let part = Part { axis: axis(along)?, from, to, columns };
+        let metric = metric(of)?;
+        let columns = self.scene(device)?.instants(&part).map_err(|error| self.thrown(&error))?;
+        let key = (device, metric);
+        if self.curves.get(&key).is_none_or(|(known, _)| *known != chosen) {
+            let curve = self.cures(device)?.over_time(metric, &chosen).map_err(|error| self.thrown(&error))?;
+            self.curves.insert(key, (chosen, curve));
+        }
+        let curve = self.curves.get(&key).and_then(|(_, curve)| curve.as_ref());
+        Ok(curve.map_or(JsValue::NULL, |curve| object::bytes(&curve.columns(&columns))))
     }
 }
 
@@ -260,6 +360,23 @@ impl Engine {
         self.devices.wanted(&[device]).map_err(|error| self.thrown(&error))?;
         let missing = || JsError::new("the device is missing");
         self.scenes.iter().position(|scene| scene.device().id() == device).ok_or_else(missing)
+    }
+
+    /// Looks for what could be changed, unless that was done.
+    fn find_cures(&mut self) {
+        if self.cures.is_empty() {
+            for scene in &self.scenes {
+                // As for the recording: the memory is given back with the instance.
+                let device: &'static Device<'static> = Box::leak(Box::new(scene.device().clone()));
+                self.cures.insert(device.id(), WhatIf::of(device, Plays::All));
+            }
+        }
+    }
+
+    fn cures(&mut self, device: i32) -> Thrown<&WhatIf<'static, 'static>> {
+        self.find_cures();
+        let missing = || JsError::new("the device is missing");
+        self.cures.get(&device).ok_or_else(missing)
     }
 
     fn scene(&self, device: i32) -> Thrown<&Scene<'static>> {

@@ -1,7 +1,8 @@
 //! What is called by a name in JavaScript.
 
-use memviz::facts::grouping::GroupBy;
+use memviz::analysis::flame::RangePart;
 use memviz::analysis::timeline::XAxis;
+use memviz::facts::grouping::GroupBy;
 use memviz::model::Action;
 use memviz::replay::Metric;
 use wasm_bindgen::JsError;
@@ -19,6 +20,11 @@ pub fn by(name: &str) -> Result<GroupBy, JsError> {
 /// An action by its name, which is PyTorch's.
 pub fn action(name: &str) -> Result<Action, JsError> {
     Action::ALL.into_iter().find(|action| action.name() == name).ok_or_else(|| unknown("an action", name))
+}
+
+/// A part of a range by its name.
+pub fn range_part(name: &str) -> Result<RangePart, JsError> {
+    RangePart::ALL.into_iter().find(|part| part.name() == name).ok_or_else(|| unknown("a part of a range", name))
 }
 
 /// An axis by its name.

@@ -96,6 +96,14 @@ for (const tab of ['table', 'blocks']) {
     };
     line(`panning, with ${tab}`, await frames(page, drag));
     line(`zooming out, with ${tab}`, await frames(page, wheel(100)));
+    await page.keyboard.down('Shift');
+    await page.mouse.move(x, y);
+    line(`a range, with ${tab}`, await frames(page, drag));
+    await page.keyboard.up('Shift');
+    const start = performance.now();
+    await settled(page);
+    console.log(`answers about the range    ${(performance.now() - start).toFixed(0)} ms after it`);
+    await page.keyboard.press('m');
 }
 await page.click('#tab-events');
 await settled(page);

@@ -3,8 +3,9 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import test, { after } from 'node:test';
 import type { Page } from 'playwright-core';
+import { bytes as size } from '../../src/format.ts';
 import * as support from './support.ts';
-import { answer, drop, exact, fixture, inPage, pageFile, ready, settled, site } from './support.ts';
+import { answer, drop, exact, fixture, inPage, pageFile, picture, ready, settled, site } from './support.ts';
 
 interface Peak {
     devices: {
@@ -118,7 +119,7 @@ test('the pointer says what it is on, and a click where it comes from', async ()
         const tip = await page.textContent('.tip');
         assert.match(tip ?? '', /\d (KiB|MiB|GiB) allocated, .* reserved.*entry [\d,]+ of 9,107/s);
         await page.mouse.click(...(await place(page, 0.5, 0.8, '#panel-blocks')));
-        await page.waitForSelector('#details ol.stack li.own');
+        await settled(page);
         const site = await page.textContent('#details h2');
         const own = await page.$$eval('#details li.own', (frames) => frames.map((frame) => frame.textContent));
         assert.ok(site?.includes(own[0] ?? 'none'), `${site}: ${own[0]}`);
@@ -252,7 +253,7 @@ test('a group is shown with its stack, the user\'s own frames first', async () =
     await inPage(of(GPT), '#by=stack', async (page) => {
         await ready(page);
         await page.click('#panel-table tbody tr:has-text("minigpt.py")');
-        await page.waitForSelector('#details ol.stack li.own');
+        await settled(page);
         const first = await page.$$eval('#details ol.stack', ([list]) =>
             [...list.children].map((frame) => frame.className),
         );
@@ -269,7 +270,7 @@ test('reserved memory is that of memviz peak, by who asked for its segments', as
         const wanted = answer<Peak>('peak', GPT, '--metric', 'reserved').devices[0].attribution.rows;
         const rows = await exact(page);
         for (const row of wanted) assert.equal(rows.get(row.label), row.bytes, row.label);
-        for (const tab of ['blocks', 'segments', 'flame']) {
+        for (const tab of ['blocks', 'segments']) {
             await page.click(`#tab-${tab}`);
             await settled(page);
         }
@@ -279,6 +280,30 @@ test('reserved memory is that of memviz peak, by who asked for its segments', as
         await settled(page);
         assert.equal((await link(page)).get('metric'), null);
         assert.ok(await page.isHidden('#alarm'));
+    });
+});
+
+test('reserved memory over time has a band for each segment', async () => {
+    await inPage(of(GPT), '#metric=reserved&tab=blocks', async (page) => {
+        await ready(page);
+        const [{ maxima }] = answer<Peak>('peak', GPT).devices;
+        // The lowest band is the oldest segment: made for the first request.
+        const [x, y] = await place(page, 0.9, 0.9, '#panel-blocks');
+        await page.mouse.move(x, y);
+        await page.waitForSelector('.tip:not([hidden]) .strong');
+        const tip = (await page.textContent('.tip')) ?? '';
+        assert.match(tip, /a segment since entry [\d,]+/);
+        assert.ok(tip.includes(size(maxima.reserved_bytes)), tip);
+        await page.mouse.click(x, y);
+        await settled(page);
+        assert.match((await page.textContent('#details h2')) ?? '', /^segment_alloc, entry [\d,]+$/);
+        const entry = Number((await link(page)).get('entry'));
+        assert.ok(tip.includes(`entry ${entry.toLocaleString('en-US')}`), tip);
+        // From the keyboard the next one above it, which is younger.
+        await page.focus('#panel-blocks canvas');
+        await page.keyboard.press('ArrowUp');
+        await settled(page);
+        assert.ok(Number((await link(page)).get('entry')) > entry);
     });
 });
 
@@ -323,6 +348,90 @@ test('two instants show what grew', async () => {
     });
 });
 
+interface Held {
+    total_bytes: number;
+    rows: { label: string; bytes: number }[];
+}
+
+test('a range that is dragged says what was allocated, freed and survived in it, and sums up', async () => {
+    await inPage(of(GPT), '', async (page) => {
+        await ready(page);
+        await page.keyboard.down('Shift');
+        await page.mouse.move(...(await place(page, 0.4, 0.4)));
+        await page.mouse.down();
+        await page.mouse.move(...(await place(page, 0.6, 0.4)), { steps: 5 });
+        await page.mouse.up();
+        await page.keyboard.up('Shift');
+        await settled(page);
+        const state = await link(page);
+        const [from, to] = [Number(state.get('mark')), Number(state.get('at'))];
+        assert.ok(from > 2000 && to > from + 1000 && to < 7000, `${from} to ${to}`);
+        assert.equal(state.get('from'), null, 'what is seen stays');
+        const at = (instant: number) =>
+            answer<{ devices: { attribution: Held }[] }>('peak', GPT, '--at', `entry:${instant - 1}`, '--device', '0')
+                .devices[0].attribution;
+        const [start, end] = [at(from), at(to)];
+        const heads = await page.$$eval('#panel-table thead th', (cells) => cells.map((cell) => cell.textContent));
+        assert.deepEqual(heads.slice(2, 4), ['allocated', 'freed']);
+        assert.deepEqual(heads.slice(5, 7), ['change', 'survived']);
+        // The exact bytes of each row, by column.
+        const cells = await page.$$eval('#panel-table tbody tr', (rows) =>
+            rows.map((row) => ({
+                label: (row as HTMLElement).dataset.label ?? '',
+                bytes: [...row.children].slice(1, 7).map((cell) => {
+                    return Number((cell as HTMLElement).title.replace(/[, a-z]/g, ''));
+                }),
+            })),
+        );
+        const held = (rows: Held['rows'], label: string) => rows.find((row) => row.label === label)?.bytes ?? 0;
+        for (const { label, bytes } of cells) {
+            const [was, allocated, freed, is, change, survived] = bytes;
+            assert.equal(was + allocated - freed, is, label);
+            assert.equal(is - was, change, label);
+            assert.ok(survived <= allocated && survived <= is, label);
+            assert.deepEqual([was, is], [held(start.rows, label), held(end.rows, label)], label);
+        }
+        const sum = (column: number) => cells.reduce((total, { bytes }) => total + bytes[column], 0);
+        assert.deepEqual([sum(0), sum(3)], [start.total_bytes, end.total_bytes]);
+        const where = (await page.textContent('#where')) ?? '';
+        assert.match(where, /^range entry [\d,]+ to entry [\d,]+ · [\d,]+ entries in .* \+ .* allocated − .* freed = /);
+        // The largest of a column comes first where that is asked for.
+        await page.click('#panel-table thead >> text=allocated');
+        await settled(page);
+        const first = cells.reduce((most, row) => (row.bytes[1] > most.bytes[1] ? row : most));
+        assert.equal(await page.getAttribute('#panel-table tbody tr', 'data-label'), first.label);
+        // The flame graph is of the same bytes.
+        await page.click('#tab-flame');
+        for (const [button, column] of [
+            ['allocated in it', 1],
+            ['freed in it', 2],
+            ['survived', 5],
+        ] as const) {
+            await page.click(`#panel-flame .tools >> text=${button}`);
+            await settled(page);
+            const canvas = page.locator('#panel-flame canvas');
+            await canvas.focus();
+            await canvas.press('Enter');
+            await page.mouse.click(...(await place(page, 0.5, 0, '#panel-flame').then(([x, y]) => [x, y + 12] as const)));
+            await settled(page);
+            const facts = (await page.textContent('#details dl')) ?? '';
+            assert.ok(facts.includes(`exactly${sum(column).toLocaleString('en-US')} bytes`), `${button}: ${facts}`);
+        }
+        assert.equal((await link(page)).get('flame'), 'survived');
+        await page.keyboard.press('m');
+        await settled(page);
+        assert.equal(await page.locator('#panel-flame .tools').isHidden(), true);
+        assert.equal((await link(page)).get('mark'), null);
+        // Along the axis it takes no shift.
+        const box = await page.locator('#timelines canvas').boundingBox();
+        await page.mouse.move(box!.x + 300, box!.y + box!.height - 60);
+        await page.mouse.down();
+        await page.mouse.move(box!.x + 500, box!.y + box!.height - 60, { steps: 3 });
+        await page.mouse.up();
+        assert.notEqual((await link(page)).get('mark'), null);
+    });
+});
+
 test('a second file is compared, as memviz diff does', async () => {
     await inPage(of(GPT), '', async (page) => {
         await ready(page);
@@ -338,11 +447,144 @@ test('a second file is compared, as memviz diff does', async () => {
             if (row.label !== '(other)') assert.equal(rows.get(row.label) ?? 0, row.delta_bytes, row.label);
         }
         assert.match((await page.textContent('#verdict')) ?? '', /B is .* higher/);
-        for (const tab of ['blocks', 'segments', 'flame']) {
+        for (const tab of ['blocks', 'segments']) {
             await page.click(`#tab-${tab}`);
             await settled(page);
             assert.equal(await page.locator(`#panel-${tab} canvas`).count(), 2);
         }
+    });
+});
+
+test('a function is shown with its callers and callees', async () => {
+    await inPage(of(GPT), '#by=function', async (page) => {
+        await ready(page);
+        const { rows } = answer<Peak>('peak', GPT, '--by', 'function').devices[0].attribution;
+        const bytes = (label: string) => rows.find((row) => row.label === label)?.bytes ?? 0;
+        // In a flame graph, what backward allocates stands below the forward call that it goes back to.
+        const held = bytes('minigpt.py hidden') + bytes('backward of minigpt.py hidden');
+        assert.ok(held > 0);
+        await page.click('#panel-table tr[data-label="minigpt.py hidden"]');
+        await page.click('#details >> text=Callers and callees');
+        await settled(page);
+        assert.equal((await link(page)).get('around'), 'minigpt.py hidden');
+        assert.match((await page.textContent('#panel-flame .tools')) ?? '', /minigpt\.py hidden: callers above, callees below/);
+        await page.focus('#panel-flame canvas');
+        await page.keyboard.press('ArrowDown');
+        await page.keyboard.press('Enter');
+        await settled(page);
+        const facts = (await page.textContent('#details dl')) ?? '';
+        assert.ok(facts.includes(`exactly${held.toLocaleString('en-US')} bytes`), `${held}: ${facts}`);
+        // Another function that is seen is looked at in its turn.
+        await page.keyboard.press('ArrowDown');
+        await page.keyboard.press('Enter');
+        await settled(page);
+        const next = (await link(page)).get('around');
+        assert.notEqual(next, 'minigpt.py hidden');
+        assert.ok((await page.textContent('#details h2')) === next, String(next));
+        await page.click('#panel-flame .tools >> text=all functions');
+        await settled(page);
+        assert.equal((await link(page)).get('around'), null);
+        assert.match(await root(page), /live/);
+    });
+});
+
+test('cures are tried in the timeline, with the figures of memviz triage', async () => {
+    interface Triage {
+        devices: {
+            advice: { change: string; saves_allocated_bytes: number | null; saves_reserved_bytes: number | null }[];
+        }[];
+    }
+    const [{ advice }] = answer<Triage>('triage', GPT).devices;
+    const [{ maxima }] = answer<Peak>('peak', GPT).devices;
+    const played = advice.filter(({ saves_allocated_bytes }) => saves_allocated_bytes !== null);
+    assert.ok(played.length > 1);
+    await inPage(of(GPT), '#tab=findings', async (page) => {
+        await ready(page);
+        const boxes = page.locator('#panel-findings input[type="checkbox"]');
+        assert.equal(await boxes.count(), played.length);
+        const where = async () => (await page.textContent('#where .cured')) ?? '';
+        const titles = await page.$$eval('#panel-findings .finding:has(input) .sentence', (all) =>
+            all.map((each) => each.textContent ?? ''),
+        );
+        for (const [at, { change, saves_allocated_bytes, saves_reserved_bytes }] of played.entries()) {
+            assert.ok(titles[at].startsWith(change), titles[at]);
+            const picture = () => page.locator('#timelines canvas').first().screenshot();
+            const recorded = await picture();
+            await boxes.nth(at).check();
+            await settled(page);
+            assert.notDeepEqual(await picture(), recorded, change);
+            const said = await where();
+            for (const bytes of [
+                maxima.allocated_bytes - saves_allocated_bytes!,
+                maxima.reserved_bytes - saves_reserved_bytes!,
+            ])
+                assert.ok(said.includes(`${size(bytes)} instead of`), `${change}: ${said}`);
+            await boxes.nth(at).uncheck();
+            await settled(page);
+            assert.equal(await page.locator('#where .cured').count(), 0);
+            assert.deepEqual(await picture(), recorded, change);
+        }
+        await boxes.nth(0).check();
+        await boxes.nth(1).check();
+        await settled(page);
+        assert.match(await where(), /^with 2 changes: peak /);
+        assert.equal((await link(page)).get('cures'), '0,1');
+        assert.equal(await page.locator('#details input:checked').count(), 2);
+        await page.click('#where >> text=as recorded');
+        await settled(page);
+        assert.equal(await page.locator('input:checked').count(), 0);
+        assert.equal((await link(page)).get('cures'), null);
+    });
+});
+
+/** What the root of the flame graph says when it is clicked on. */
+async function root(page: Page): Promise<string> {
+    const [x, y] = await place(page, 0.5, 0, '#panel-flame');
+    await page.mouse.click(x, y + 12);
+    await settled(page);
+    return (await page.textContent('#details dl')) ?? '';
+}
+
+/** Exact bytes, as the page writes them in brackets. */
+function inBrackets(bytes: number): string {
+    return `(${bytes.toLocaleString('en-US')}`;
+}
+
+test('the difference of two instants is a flame graph with the sums of the table', async () => {
+    await inPage(of(GPT), '#at=2940&mark=100&tab=flame&flame=difference', async (page) => {
+        await ready(page);
+        const at = (entry: number) => answer<Peak>('peak', GPT, '--at', `entry:${entry}`).devices[0].attribution;
+        const [before, after] = [at(99).total_bytes, at(2939).total_bytes];
+        const facts = await root(page);
+        for (const bytes of [before, after, after - before]) assert.ok(facts.includes(inBrackets(bytes)), facts);
+        assert.match((await page.textContent('#panel-flame .tools')) ?? '', /red grew, blue shrank/);
+    });
+});
+
+test('two recordings have a difference as a flame graph, and diverge where memviz diff says', async () => {
+    await inPage(of(GPT), '', async (page) => {
+        await ready(page);
+        await drop(page, OOM);
+        await page.waitForFunction(() => document.querySelectorAll('#timelines canvas').length === 2);
+        await ready(page, 2);
+        await page.click('#tab-flame');
+        await settled(page);
+        assert.equal(await page.locator('#panel-flame canvas:visible').count(), 1);
+        const held = [GPT, OOM].map((file) => answer<Peak>('peak', file).devices[0].attribution.total_bytes);
+        const facts = await root(page);
+        for (const bytes of [...held, held[1] - held[0]]) assert.ok(facts.includes(inBrackets(bytes)), facts);
+        await page.click('#panel-flame .tools >> text=side by side');
+        await settled(page);
+        assert.equal(await page.locator('#panel-flame canvas:visible').count(), 2);
+        // The picture of the command says the same, with other names for both.
+        const said = picture(GPT, OOM).match(/they diverge after \d+ requests? in common/)?.[0] ?? 'nothing';
+        const where = (await page.textContent('#where')) ?? '';
+        assert.ok(where.includes(said), `${said}: ${where}`);
+        await page.click('#where >> text=where they diverge');
+        await settled(page);
+        const [, a, b] = where.match(/A requests .*?\(entry ([\d,]+)\), B requests .*?\(entry ([\d,]+)\)/) ?? [];
+        const state = await link(page);
+        assert.deepEqual([state.get('at'), state.get('at2')].map((at) => Number(at) - 1), [a, b].map(Number));
     });
 });
 

@@ -37,6 +37,12 @@ export function written(...args: string[]): string {
     return scratch(`written${made++}.html`, execFileSync(BINARY, args, { maxBuffer: 1 << 28 }));
 }
 
+/** The texts of the picture of a difference, as one. */
+export function picture(base: string, other: string): string {
+    const svg = execFileSync(BINARY, ['diff', base, other, '--format', 'svg'], { encoding: 'utf8', maxBuffer: 1 << 28 });
+    return svg.replace(/<[^>]*>/g, ' ').replace(/\s+/g, ' ');
+}
+
 /** The folder of the page as a static site. */
 export function site(): string {
     const folder = path.join(SCRATCH, 'site');

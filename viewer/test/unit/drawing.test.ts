@@ -82,6 +82,7 @@ test('the band under the pointer is the one that is drawn there', () => {
 test('the shape under the pointer is the one that is drawn there', () => {
     const blocks: Blocks = {
         groups: [],
+        made: Uint32Array.of(1, 2),
         allocations: Uint32Array.of(7, 9),
         bytes: Float64Array.of(100, 50),
         group: Uint32Array.of(0, 0),

@@ -10,7 +10,7 @@ import { behind, runs } from '../../src/runs.ts';
 
 function line(label: string, bytes: number): Line {
     const colour = { light: '', dark: '' };
-    return { label, colour, inferred: false, stack: [], second: false, blocks: 1, before: null, bytes };
+    return { label, colour, inferred: false, stack: [], second: false, blocks: 1, before: null, bytes, flow: null };
 }
 
 test('rows of two recordings sum to both, also where labels repeat', () => {
@@ -28,7 +28,7 @@ test('rows of two recordings sum to both, also where labels repeat', () => {
 test('what is not shown is still found, and rows that overlap are not added up', () => {
     const lines = Array.from({ length: 310 }, (_, at) => line(at === 309 ? 'l0' : `l${at}`, 1000 - at));
     const heads: [string, string] = ['', ''];
-    const content = { lines, before: null, total: 0, inclusive: false, heads, notes: [] };
+    const content = { lines, before: null, total: 0, flow: null, inclusive: false, heads, notes: [] };
     const total = (of: readonly Line[]) => of.reduce((sum, { bytes }) => sum + bytes, 0);
     assert.equal(total(shown(content)), total(lines));
     assert.equal(shown({ ...content, inclusive: true }).length, 300);

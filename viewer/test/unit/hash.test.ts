@@ -14,6 +14,9 @@ const initial: State = {
     mark: null,
     at2: 0,
     tab: 'table',
+    flame: null,
+    around: '',
+    cures: '',
     selected: null,
     query: '',
     found: 0,
@@ -33,7 +36,8 @@ test('a state comes back from its link', () => {
             at: 7,
             mark: 2,
             at2: 9,
-            tab: 'blocks',
+            tab: 'flame',
+            flame: 'difference',
             fit: true,
         },
         { selected: { label: 'a&b=c #d%\u202e', isBand: false }, query: 'forward|\\d+' },
@@ -44,6 +48,7 @@ test('a state comes back from its link', () => {
         { selected: { label: 'train.py:3 step', isBand: true }, by: 'function' },
         { device: 3, at: 5, at2: 0 },
         { device: -1 },
+        { cures: '0,2', around: 'minigpt.py hidden' },
     ];
     for (const changes of states) {
         const state = { ...initial, ...changes };

@@ -1,6 +1,5 @@
 //! How devices compare: part of the answers about peaks.
 
+pub(crate) mod document;
 pub mod json;
-pub(crate) mod markdown;
-pub(crate) mod text;
 pub(crate) mod words;

@@ -40,6 +40,26 @@ impl Rgb {
     }
 }
 
+/// The contrast ratio of two colours as WCAG 2 defines it: 1 to 21.
+#[cfg(any(feature = "plot", test))]
+fn contrast(a: Rgb, b: Rgb) -> f64 {
+    let [a, b] = [a, b].map(|color| luminance(color) + 0.05);
+    a.max(b) / a.min(b)
+}
+
+#[cfg(any(feature = "plot", test))]
+fn luminance(Rgb(parts): Rgb) -> f64 {
+    let [red, green, blue] = parts.map(linear);
+    0.2126 * red + 0.7152 * green + 0.0722 * blue
+}
+
+/// Linear light of one channel of sRGB.
+#[cfg(any(feature = "plot", test))]
+fn linear(channel: u8) -> f64 {
+    let value = f64::from(channel) / 255.0;
+    if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+}
+
 /// A byte in hexadecimal digits.
 const fn pair(high: u8, low: u8) -> u8 {
     digit(high) * 16 + digit(low)

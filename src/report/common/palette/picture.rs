@@ -5,7 +5,7 @@
 //! elements of our own and those that plotters writes, and every light colour must have one dark partner.
 
 use super::hues::{self, Hue, KNOWN, PLAIN, STEPS};
-use super::{Color, Rgb};
+use super::{Color, Rgb, contrast};
 use crate::analysis::timeline;
 use crate::facts::code::sites;
 use crate::facts::grouping::{self, attribution, attribution::Row};
@@ -33,6 +33,13 @@ pub(crate) const NO_STACK: Color = Color::of("#57606A", "#B1BAC4");
 pub(crate) const FREE: Color = Color::of("#F6F8FA", "#161B22");
 /// What is of no category: a counter, a package, a bar.
 pub(crate) const FIGURE: Color = PLAIN.base;
+
+/// Text on a band: white or black in the light theme, by the first place, and in the dark theme, by the second. Each has a light
+/// colour of its own, since a light colour has one dark partner.
+pub(super) const INKS: [[Color; 2]; 2] = [
+    [Color::of("#FEFEFE", "#FFFFFF"), Color::of("#FDFDFD", "#000000")],
+    [Color::of("#010101", "#FFFFFF"), Color::of("#000000", "#000000")],
+];
 
 const FIXED: [Color; 10] = [BACKGROUND, TEXT, MUTED, GRID, ALARM, RIBBONS[0], RIBBONS[1], OTHER, NO_STACK, FREE];
 
@@ -65,7 +72,7 @@ impl From<Rgb> for svg::node::Value {
 /// Every colour that a picture can have.
 pub(super) fn all() -> impl Iterator<Item = Color> {
     let hues = Category::ALL.into_iter().map(hues::of_category).chain([PLAIN]);
-    FIXED.into_iter().chain(hues.flat_map(Hue::all))
+    FIXED.into_iter().chain(INKS.into_iter().flatten()).chain(hues.flat_map(Hue::all))
 }
 
 /// The style sheet that turns the light colours of a drawing into dark ones.
@@ -82,6 +89,12 @@ pub(crate) fn style_sheet(drawing: &str) -> String {
         }
     }
     rules + "}"
+}
+
+/// The colour of text on another one, whichever reads better in each theme.
+pub(crate) fn on(band: Color) -> Color {
+    let is_black = |shade| contrast(shade, Rgb([0; 3])) > contrast(shade, Rgb([255; 3]));
+    INKS[usize::from(is_black(band.light))][usize::from(is_black(band.dark))]
 }
 
 /// The colour of a category, the same in every picture.

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "plot")]
 use super::picture::*;
-use super::{Color, Rgb, hues};
+use super::{Color, Rgb, contrast, hues};
 use crate::facts::training::Category;
 use std::collections::HashSet;
 
@@ -10,21 +10,11 @@ type Light = [f64; 3];
 
 /// Linear light of a colour.
 fn linear(Rgb(parts): Rgb) -> Light {
-    parts.map(|part| {
-        let value = f64::from(part) / 255.0;
-        if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
-    })
+    parts.map(super::linear)
 }
 
 fn times(matrix: [Light; 3], [x, y, z]: Light) -> Light {
     matrix.map(|row| row[0] * x + row[1] * y + row[2] * z)
-}
-
-/// Contrast ratio of WCAG 2.
-fn contrast(a: Rgb, b: Rgb) -> f64 {
-    let luminance = |color| times([[0.2126, 0.7152, 0.0722]; 3], linear(color))[0] + 0.05;
-    let (a, b): (f64, f64) = (luminance(a), luminance(b));
-    a.max(b) / a.min(b)
 }
 
 /// Coordinates in Oklab, where distance is what the eye sees.
@@ -160,7 +150,8 @@ fn sites_of_a_category_are_distinguished() {
 #[cfg(feature = "plot")]
 #[test]
 fn everything_stands_out_from_the_background() {
-    for color in all().filter(|color| ![BACKGROUND, GRID, FREE, RIBBONS[0], RIBBONS[1]].contains(color)) {
+    let ground = [BACKGROUND, GRID, FREE, RIBBONS[0], RIBBONS[1]];
+    for color in all().filter(|color| !ground.contains(color) && !INKS.as_flattened().contains(color)) {
         let least = if [TEXT, MUTED, ALARM].contains(&color) { 4.5 } else { 3.0 };
         for (shade, background) in [(color.light, BACKGROUND.light), (color.dark, BACKGROUND.dark)] {
             let contrast = contrast(shade, background);
@@ -169,6 +160,18 @@ fn everything_stands_out_from_the_background() {
     }
     for ribbon in RIBBONS {
         assert!(contrast(ribbon.light, TEXT.light) > 4.5 && contrast(ribbon.dark, TEXT.dark) > 4.5);
+    }
+}
+
+#[cfg(feature = "plot")]
+#[test]
+fn names_can_be_read_on_every_band() {
+    for band in all().filter(|color| !INKS.as_flattened().contains(color)) {
+        let ink = on(band);
+        for (theme, pick) in THEMES {
+            let contrast = contrast(pick(ink), pick(band));
+            assert!(contrast >= 4.5, "{theme}: {} on {}: {contrast:.2}", pick(ink), pick(band));
+        }
     }
 }
 

@@ -1,11 +1,10 @@
 //! What `memviz fit` says of one recording: what makes it fit a device.
 
 pub(crate) mod csv;
+pub(crate) mod document;
 pub mod json;
-pub(crate) mod markdown;
 #[cfg(feature = "plot")]
 pub(crate) mod picture;
-pub(crate) mod text;
 pub(crate) mod words;
 
 #[cfg(feature = "plot")]
@@ -16,9 +15,10 @@ use crate::analysis::advice::Saving;
 use crate::analysis::fit::{FitCure, FitPlans, FitTogether};
 use crate::play::Trust;
 use crate::play::plans::DevicePlans;
+use crate::report::common::document::Document;
 use crate::report::common::json::InputHead;
 use crate::report::common::no_commands;
-use crate::report::{Answer, Rows, Source, TextStyle};
+use crate::report::{Answer, Rows, Source};
 use crate::wire::SCHEMA_VERSION;
 use std::io::{self, Write};
 
@@ -28,12 +28,8 @@ impl Answer for FitPlans {
     type About<'a> = &'a [Source<'a>];
     type Json = Fit<'static>;
 
-    fn text(&self, sources: &[Source<'_>], style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
-        text::write(style, sources, self, out)
-    }
-
-    fn markdown(&self, sources: &[Source<'_>], out: &mut dyn Write) -> io::Result<()> {
-        markdown::write(sources, self, out)
+    fn document(&self, sources: &[Source<'_>]) -> Document {
+        document::document(sources, self)
     }
 
     fn json(&self, sources: &[Source<'_>], out: &mut dyn Write) -> io::Result<()> {

@@ -4,49 +4,27 @@ use super::words::lead;
 use crate::analysis::peak::DevicePeak;
 use crate::analysis::peak::each::{RangePeak, RangePeaks};
 use crate::replay::Bound;
-use crate::report::common::csv::{cell, io_error};
+use crate::report::common::csv::{Lines, cell};
 use std::io::{self, Write};
 
-const HEAD: [&str; 22] = [
-    "device",
-    "metric",
-    "each",
-    "label",
-    "inferred",
-    "from_entry",
-    "to_entry",
-    "peak_bytes",
-    "bound",
-    "entry",
-    "time_us",
-    "annotations",
-    "allocated_bytes",
-    "active_bytes",
-    "requested_bytes",
-    "reserved_bytes",
-    "by",
-    "largest",
-    "largest_bytes",
-    "largest_inferred",
-    "complete_history",
-    "anomalies",
-];
+const HEAD: &str = "device,metric,each,label,inferred,from_entry,to_entry,peak_bytes,bound,entry,time_us,annotations,\
+     allocated_bytes,active_bytes,requested_bytes,reserved_bytes,by,largest,largest_bytes,\
+     largest_inferred,complete_history,anomalies";
 
 pub(crate) fn write<'r>(
     devices: impl Iterator<Item = (&'r DevicePeak, &'r RangePeaks)>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut csv = ::csv::Writer::from_writer(out);
-    csv.write_record(HEAD).map_err(io_error)?;
+    let mut csv = Lines::new(HEAD, out)?;
     for (device, ranges) in devices {
         for range in &ranges.ranges {
-            csv.write_record(record(device, ranges, range)).map_err(io_error)?;
+            csv.line(record(device, ranges, range))?;
         }
     }
-    csv.flush()
+    csv.end()
 }
 
-fn record(device: &DevicePeak, ranges: &RangePeaks, range: &RangePeak) -> [String; HEAD.len()] {
+fn record(device: &DevicePeak, ranges: &RangePeaks, range: &RangePeak) -> [String; 22] {
     let optional = |number: Option<i64>| number.map(|number| number.to_string()).unwrap_or_default();
     // The entry that leads to an instant has the number before it.
     let entry = |instant: u32| optional(i64::from(instant).checked_sub(1).filter(|&entry| entry >= 0));

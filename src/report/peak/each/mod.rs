@@ -1,7 +1,6 @@
 //! What `memviz peak --each` says: a line for each range.
 
 pub(crate) mod csv;
+pub(crate) mod document;
 pub mod json;
-pub(crate) mod markdown;
-pub(crate) mod text;
 pub(crate) mod words;

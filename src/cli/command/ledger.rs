@@ -1,0 +1,41 @@
+//! `memviz ledger`.
+
+use super::{Run, examples};
+use crate::analysis::ledger::LedgerOptions;
+use crate::cli::args::CommonArgs;
+use crate::cli::device_memory::DeviceMemoryArgs;
+use crate::cli::outcome::{Failure, Outcome};
+use crate::cli::output;
+use crate::cli::recording::{Reply, with_recording};
+use crate::report::AnswerFormat;
+use clap::Args;
+
+/// Show who uses the device: PyTorch, NCCL, the CUDA context, other processes
+///
+/// Reads the samples of the device that `torch_memviz.record("run.pickle")` writes to `run.device.json`. Without such a file,
+/// --capacity shows how much of the device was in use outside PyTorch at a failed request.
+#[derive(Debug, Args)]
+#[command(before_help = examples(&[
+    ("memviz ledger run.pickle", "with run.device.json beside it"),
+    ("memviz ledger oom.pickle --capacity 80GiB", "at the failed request"),
+]))]
+// Its samples say how large the device is; an oom entry does not.
+#[command(mut_arg("capacity", |arg| arg.help("Memory of the device, such as 80GiB, where no samples say it")))]
+pub struct Ledger {
+    #[command(flatten)]
+    memory: DeviceMemoryArgs,
+    /// Output format [default: from the output file's extension, else text]
+    #[arg(long, value_enum)]
+    format: Option<AnswerFormat>,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+impl Run for Ledger {
+    fn run(&self) -> Result<Outcome, Failure> {
+        let format = output::format(&self.common, self.format)?;
+        let style = output::style(&self.common);
+        let options = LedgerOptions::default().devices(self.common.devices()).capacity(self.memory.total());
+        with_recording(&self.common, |recording| Ok(Reply::rows(recording.ledger(&options)?, format, style)))
+    }
+}

@@ -1,0 +1,133 @@
+//! Samples of whole devices: the file `run.device.json`, which `torch_memviz.record` writes beside a recording.
+
+use super::DeviceId;
+use serde::{Deserialize, Serialize};
+
+/// The samples of all devices that a program uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct DeviceFile {
+    /// The version of the file's keys.
+    pub version: u32,
+    /// The recorded process' own ID, which differs from that outside if it runs in a container.
+    pub pid: u64,
+    /// What listed the processes: `nvml`, or `nvidia-smi`, which rounds to MiB.
+    #[serde(default)]
+    pub processes_from: Option<String>,
+    /// The devices.
+    pub devices: Vec<DeviceSamples>,
+}
+
+impl DeviceFile {
+    /// The total bytes of a device, and the most of them that were in use outside PyTorch's allocator in any sample; `None` if
+    /// there is no sample, or the devices differ in size.
+    pub fn memory(&self) -> Option<(u64, u64)> {
+        let samples = || self.devices.iter().flat_map(|device| &device.samples);
+        let total = samples().next()?.total_bytes;
+        let outside = samples().map(|sample| sample.used_bytes().saturating_sub(sample.reserved_bytes)).max()?;
+        samples().all(|sample| sample.total_bytes == total).then_some((total, outside))
+    }
+}
+
+/// Samples of one device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct DeviceSamples {
+    /// Its index in the process.
+    pub device: DeviceId,
+    /// The name of the GPU.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Why a sample does not list the processes.
+    #[serde(default)]
+    pub processes_missing: Option<String>,
+    /// In chronological order.
+    pub samples: Vec<DeviceSample>,
+}
+
+/// When a sample was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Occasion {
+    /// When recording started.
+    Start,
+    /// At the end of the step at which the most memory was in use.
+    Peak,
+    /// When a request failed.
+    Oom,
+    /// When the recording was written, for example on a signal.
+    Dump,
+    /// When recording ended.
+    End,
+}
+
+impl Occasion {
+    /// The name in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Peak => "peak",
+            Self::Oom => "oom",
+            Self::Dump => "dump",
+            Self::End => "end",
+        }
+    }
+}
+
+/// The memory of a device at one instant.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct DeviceSample {
+    /// When.
+    pub at: Occasion,
+    /// The time, in microseconds since the epoch.
+    #[serde(default)]
+    pub time_us: Option<i64>,
+    /// Total bytes of the device, as `torch.cuda.mem_get_info` returns them.
+    pub total_bytes: u64,
+    /// Free bytes, from the same call.
+    pub free_bytes: u64,
+    /// Bytes that PyTorch's allocator had reserved.
+    pub reserved_bytes: u64,
+    /// Bytes of these that were allocated to tensors.
+    pub allocated_bytes: u64,
+    /// The processes on the device; `None` if they could not be listed.
+    #[serde(default)]
+    pub processes: Option<Vec<GpuProcess>>,
+    /// Memory of NCCL by process group.
+    #[serde(default)]
+    pub nccl: Vec<GroupMemory>,
+}
+
+impl DeviceSample {
+    /// Bytes in use by anything.
+    pub fn used_bytes(&self) -> u64 {
+        self.total_bytes.saturating_sub(self.free_bytes)
+    }
+}
+
+/// A process on a device.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct GpuProcess {
+    /// Its process ID, according to the driver.
+    pub pid: u64,
+    /// The name of its program.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Its bytes on the device; `None` if the driver does not report them.
+    #[serde(default)]
+    pub bytes: Option<u64>,
+}
+
+/// Memory of one NCCL process group.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct GroupMemory {
+    /// The name of the group.
+    pub group: String,
+    /// Bytes that its communicators hold on the device.
+    pub bytes: u64,
+}

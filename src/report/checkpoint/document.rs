@@ -1,0 +1,104 @@
+//! `memviz checkpoint` for people.
+
+use super::words;
+use crate::analysis::checkpoint::{Candidate, CheckpointReport, DeviceCheckpoint};
+use crate::model::Format;
+use crate::model::bytes::Bytes;
+use crate::report::Source;
+use crate::report::common::code_change;
+use crate::report::common::document::{Cell, Column, Document, Table, Tone, attributed};
+use crate::report::common::next::Next;
+use crate::report::common::notes::{self, signed};
+use crate::report::fit::single::words as plan;
+
+/// Screens narrower than this do without what a candidate holds and costs.
+const COSTS_FROM: usize = 80;
+
+pub(crate) fn document(source: Source<'_>, report: &CheckpointReport) -> Document {
+    let format = source.recording.snapshot.notes.format;
+    let devices = report.devices.iter();
+    let mut document = Document::devices("Activation checkpointing for", source, devices, |document, device| {
+        checkpoint(document, device, format);
+    });
+    let saves = report.devices.iter().flat_map(|device| &device.candidates).any(|candidate| candidate.saved_bytes > 0);
+    let picture = Next::new("checkpoint", &[source.path], "-o checkpoint.svg", "memory before and after");
+    document.next(saves.then_some(picture));
+    document
+}
+
+fn checkpoint(document: &mut Document, device: &DeviceCheckpoint, format: Format) {
+    document.heading(words::headline(device), words::place(device));
+    document.notes(words::limits(device));
+    document.facts(words::facts(device));
+    document.facts(device.fit.iter().flat_map(plan::below));
+    if let Some(reason) = words::reason(device, format) {
+        return document.fact(reason);
+    }
+    let Some((first, others)) = device.candidates.split_first() else {
+        return document.fact(words::more(device.left_out));
+    };
+    document.gap();
+    best(document, device, first);
+    alternatives(document, device, others);
+}
+
+/// One candidate in full.
+fn best(document: &mut Document, device: &DeviceCheckpoint, best: &Candidate) {
+    document.title(format!("Checkpoint {}: {}", best.label, words::effect(device, best)));
+    document.fact(words::held(best));
+    document.facts(words::cost(device, best));
+    let (place, code) = code_change::change(&best.change);
+    document.fact(format!("{place}:"));
+    document.code(4, [code]);
+
+    document.gap();
+    document.paragraph(words::new_peak(device, best));
+    let total = u64::try_from(best.predicted_peak_bytes).unwrap_or(0);
+    let rows = words::limit_rows(best);
+    let mut table = attributed("site", rows.iter(), total, false);
+    table.total(signed(best.predicted_peak_bytes), "predicted peak, by site");
+    document.table(table);
+    if rows.iter().any(|row| row.inferred) {
+        document.below(notes::INFERRED_SITE);
+    }
+
+    document.gap();
+    let columns = [Column::right(11, "peak"), Column::right(11, "saved"), Column::label("calls checkpointed")];
+    let mut table = Table::new(columns);
+    for (which, plan) in words::plan(best) {
+        let saved = signed(device.peak_bytes.saturating_sub(plan.predicted_peak_bytes));
+        table.row([signed(plan.predicted_peak_bytes), saved], which);
+    }
+    document.table(table);
+}
+
+/// The other candidates, a line each.
+fn alternatives(document: &mut Document, device: &DeviceCheckpoint, others: &[Candidate]) {
+    if others.is_empty() && device.left_out == 0 {
+        return;
+    }
+    document.section(format!("Other candidates ({})", words::ALTERNATIVES));
+    let mut table = Table::new([
+        Column::right(11, "peak"),
+        Column::right(11, "saved"),
+        Column::right(11, "held").from(COSTS_FROM),
+        Column::right(11, "runs again").from(COSTS_FROM),
+        Column::right(6, "calls"),
+        Column::label("forward function"),
+    ])
+    .head((!others.is_empty()).then_some(Tone::Dim));
+    for candidate in others {
+        let cells = [
+            signed(candidate.predicted_peak_bytes),
+            signed(candidate.saved_bytes),
+            Bytes(candidate.activation_bytes).to_string(),
+            candidate.recompute_us.map_or("-".to_owned(), notes::duration),
+            format!("{}x", candidate.calls),
+        ];
+        table.row(cells, Cell::code(&candidate.label));
+    }
+    if device.left_out > 0 {
+        table.short("", words::more(device.left_out));
+    }
+    document.table(table);
+}

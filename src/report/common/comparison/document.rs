@@ -1,0 +1,41 @@
+//! How devices compare, for people: a line, and a short table of what makes the difference.
+
+use super::words;
+use crate::analysis::peak::comparison::Comparison;
+use crate::model::bytes::Bytes;
+use crate::report::common::document::{Cell, Column, Document, Table};
+use crate::report::common::notes;
+use crate::report::common::words::starred;
+
+/// Width of a column of bytes, and what is kept free for a site.
+const COLUMN: usize = 12;
+const LABEL: usize = 22;
+
+impl Document {
+    /// An empty line, and which device holds how much of what.
+    pub(crate) fn comparison(&mut self, comparison: &Comparison) {
+        self.gap();
+        self.title(words::headline(comparison));
+        if comparison.rows.is_empty() {
+            return;
+        }
+        let (indexes, furthest) = (words::columns(comparison, usize::MAX), words::columns(comparison, 0));
+        // Where not all have room, those that are furthest apart have.
+        let all = LABEL + indexes.len() * (COLUMN + 1);
+        let columns = indexes.iter().map(|&index| {
+            let from = if furthest.contains(&index) { 0 } else { all };
+            Column::right(COLUMN, &words::column(comparison, index)).from(from)
+        });
+        let mut table = Table::new(columns.chain([Column::label(comparison.by.name())]));
+        let peaks = indexes.iter().map(|&index| words::bytes(comparison.devices[index]));
+        table.row(peaks, words::compared(comparison)).is_total = true;
+        for row in &comparison.rows {
+            let bytes = indexes.iter().map(|&index| Bytes(row.bytes[index]).to_string());
+            table.row(bytes, Cell::code(starred(&row.label, row.inferred)));
+        }
+        self.table(table);
+        if comparison.rows.iter().any(|row| row.inferred) {
+            self.legend(notes::inferred(comparison.by));
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Tables that several answers have.
+
+use super::{Cell, Column, Table, Tone};
+use crate::facts::grouping::attribution::Row;
+use crate::model::bytes::Bytes;
+use crate::replay::{Counters, Metric};
+use crate::report::common::notes::signed;
+use crate::report::common::text::{BAR, bar};
+use crate::report::common::words::starred;
+use crate::report::percent;
+
+/// Screens narrower than this do without bars.
+const BAR_FROM: usize = 72;
+/// Screens narrower than this do without block counts.
+const BLOCKS_FROM: usize = 56;
+/// Where the frames below a row begin.
+const FRAMES: usize = 23;
+
+/// The four counters, a line each, at the instants named; 47 columns wide where these are three.
+pub(crate) fn counters(instants: &[(&str, Counters)]) -> Table {
+    let columns = instants.iter().map(|(name, _)| Column::right(11, name));
+    let mut table = Table::new([Column::left(9, "")].into_iter().chain(columns)).head(Some(Tone::Plain)).indent(2);
+    // The memory of the CPU and memory timelines have none.
+    let is_used = instants.iter().any(|(_, values)| values.allocated > 0);
+    let no_reserved = instants.iter().all(|(_, values)| values.reserved == 0) && is_used;
+    for metric in Metric::ALL {
+        let shown = |bytes| if no_reserved && metric == Metric::Reserved { "-".to_owned() } else { signed(bytes) };
+        let values = instants.iter().map(|(_, values)| shown(values.get(metric)));
+        let mut cells: Vec<String> = [metric.name().to_owned()].into_iter().chain(values).collect();
+        let last = cells.pop().unwrap_or_default();
+        table.row(cells, last);
+    }
+    table
+}
+
+/// Parts of a total, each with its share and a bar, and with its stack where that is wanted.
+pub(crate) fn attributed<'r>(
+    name: &str,
+    rows: impl Iterator<Item = &'r Row> + Clone,
+    total: u64,
+    with_stacks: bool,
+) -> Table {
+    let mut table = Table::new([
+        Column::right(11, "bytes"),
+        Column::right(7, "share"),
+        Column::left(BAR, "").gap(2).from(BAR_FROM).on_screens(),
+        Column::right(7, "blocks").gap(2).from(BLOCKS_FROM),
+        Column::label(name),
+    ])
+    .head(None)
+    .below(FRAMES);
+    let largest = rows.clone().map(|row| row.bytes).max().unwrap_or(0);
+    for row in rows {
+        let share = format!("{:.1}%", percent(row.bytes, total));
+        let blocks = if row.blocks == 0 { String::new() } else { format!("{}x", row.blocks) };
+        let cells = [Bytes(row.bytes).to_string(), share, bar(row.bytes, largest), blocks];
+        let shown = table.row(cells, Cell::code(starred(&row.label, row.inferred)));
+        shown.cell(2, row.category.map_or(Tone::Tint, Tone::Hued));
+        if with_stacks {
+            shown.below(&row.stack);
+        }
+    }
+    table
+}

@@ -1,0 +1,334 @@
+//! Tables: rows, and columns that have a width and may be hidden on a narrow screen.
+
+use super::Tone;
+use crate::report::common::fit::{broken, shorten, shorten_end};
+use crate::report::common::notes::safe;
+use crate::report::common::text::TextStyle;
+use unicode_width::UnicodeWidthStr;
+
+/// Rows of figures with a label in the last column, which takes the remaining width.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    pub columns: Vec<Column>,
+    pub rows: Vec<Row>,
+    indent: usize,
+    head: Option<Tone>,
+    /// The indent of the lines below a row; by default two more than that of the label.
+    below: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub name: String,
+    width: usize,
+    pub is_right: bool,
+    /// Spaces before it.
+    gap: usize,
+    /// The narrowest screen that shows it; `None` if text never does.
+    from: Option<usize>,
+    /// Whether Markdown shows it.
+    pub is_in_markdown: bool,
+    cut: Cut,
+    /// The minimum width of the last column.
+    least: usize,
+}
+
+/// How a cell is made to fit its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    Start,
+    End,
+    /// The text continues on the next line.
+    Wrapped,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cell {
+    pub text: String,
+    pub tone: Tone,
+    /// Text after the label that is never cut, its tone, and the narrowest screen that shows it.
+    pub suffix: (String, Tone, usize),
+    /// Whether it is a name from the user's program.
+    pub is_code: bool,
+}
+
+/// Which format shows a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reader {
+    #[default]
+    Everybody,
+    OfText,
+    OfMarkdown,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    pub cells: Vec<Cell>,
+    /// The tone of the cells before the label.
+    tone: Tone,
+    pub is_total: bool,
+    /// Whether the label follows the first cell directly, because the cells between them are empty.
+    is_short: bool,
+    /// Lines below the row: a prefix that is never cut, and text that is cut to fit.
+    pub below: Vec<(String, String)>,
+    pub reader: Reader,
+    /// The narrowest screen whose last column shows the same, so that it needs no lines below the row.
+    pub is_said: Option<usize>,
+}
+
+impl Column {
+    fn new(name: &str, width: usize, is_right: bool) -> Self {
+        let (name, from) = (name.to_owned(), Some(0));
+        Self { name, width, is_right, gap: 1, from, is_in_markdown: true, cut: Cut::End, least: 0 }
+    }
+
+    pub(crate) fn right(width: usize, name: &str) -> Self {
+        Self::new(name, width, true)
+    }
+
+    pub(crate) fn left(width: usize, name: &str) -> Self {
+        Self::new(name, width, false)
+    }
+
+    /// A column of names from the user's program, which differ at their ends.
+    pub(crate) fn label(name: &str) -> Self {
+        Self::left(0, name).gap(2).cut(Cut::Start)
+    }
+
+    pub(crate) fn gap(self, gap: usize) -> Self {
+        Self { gap, ..self }
+    }
+
+    pub(crate) fn from(self, width: usize) -> Self {
+        Self { from: Some(width), ..self }
+    }
+
+    pub(crate) fn cut(self, cut: Cut) -> Self {
+        Self { cut, ..self }
+    }
+
+    pub(crate) fn least(self, least: usize) -> Self {
+        Self { least, ..self }
+    }
+
+    /// Text only, for example a bar.
+    pub(crate) fn on_screens(self) -> Self {
+        Self { is_in_markdown: false, ..self }
+    }
+
+    /// Markdown only.
+    pub(crate) fn in_markdown(self) -> Self {
+        Self { from: None, ..self }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+}
+
+impl Cell {
+    /// A name from the user's program.
+    pub(crate) fn code(text: impl Into<String>) -> Self {
+        Self { is_code: true, ..Self::from(text) }
+    }
+
+    pub(crate) fn toned(self, tone: Tone) -> Self {
+        Self { tone, ..self }
+    }
+
+    pub(crate) fn suffix(self, text: impl Into<String>, tone: Tone, from: usize) -> Self {
+        Self { suffix: (text.into(), tone, from), ..self }
+    }
+}
+
+impl Row {
+    pub(crate) fn below(&mut self, frames: &[String]) {
+        self.below = frames.iter().map(|frame| (String::new(), frame.clone())).collect();
+    }
+
+    pub(crate) fn toned(&mut self, tone: Tone) {
+        self.tone = tone;
+    }
+
+    /// Sets the tone of all cells, including the label.
+    pub(crate) fn painted(&mut self, tone: Tone) {
+        self.toned(tone);
+        self.cells.last_mut().into_iter().for_each(|label| label.tone = tone);
+    }
+
+    pub(crate) fn cell(&mut self, column: usize, tone: Tone) {
+        self.cells[column].tone = tone;
+    }
+
+    /// Sets the text after the label.
+    pub(crate) fn suffix(&mut self, text: String, tone: Tone, from: usize) {
+        if let Some(label) = self.cells.last_mut() {
+            label.suffix = (text, tone, from);
+        }
+    }
+}
+
+impl Table {
+    /// A table with a dim header.
+    pub(crate) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
+        Self { columns: columns.into_iter().collect(), head: Some(Tone::Dim), ..Self::default() }
+    }
+
+    pub(crate) fn head(self, head: Option<Tone>) -> Self {
+        Self { head, ..self }
+    }
+
+    pub(crate) fn indent(self, indent: usize) -> Self {
+        Self { indent, ..self }
+    }
+
+    pub(crate) fn below(self, indent: usize) -> Self {
+        Self { below: Some(indent), ..self }
+    }
+
+    /// Adds a row: one cell for each column but the last, and the label.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>, label: impl Into<Cell>) -> &mut Row {
+        let cells: Vec<Cell> = cells.into_iter().map(Cell::from).chain([label.into()]).collect();
+        debug_assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
+        let place = self.rows.len();
+        self.rows.push(Row { cells, ..Row::default() });
+        &mut self.rows[place]
+    }
+
+    /// Adds a row that has only a first cell and a label: a total, or a sum of hidden rows.
+    pub(crate) fn short(&mut self, first: impl Into<String>, label: impl Into<String>) -> &mut Row {
+        let blank = vec![String::new(); self.columns.len().saturating_sub(2)];
+        let row = self.row([first.into()].into_iter().chain(blank), Cell::from(label).toned(Tone::Dim));
+        row.is_short = true;
+        row
+    }
+
+    /// Adds the last row, the total of all others.
+    pub(crate) fn total(&mut self, first: impl Into<String>, label: impl Into<String>) {
+        self.short(first, label).is_total = true;
+    }
+
+    /// The header of the table in text.
+    pub(crate) fn head_line(&self, style: &TextStyle) -> Option<String> {
+        let head = self.head?;
+        let cells = self.columns.iter().map(|column| Cell::from(&column.name)).collect();
+        let plain = TextStyle { color: false, ..*style };
+        Some(style.toned(&self.line(&plain, &Row { cells, ..Row::default() }), head))
+    }
+
+    /// A row in text, without the lines below it.
+    pub(crate) fn line(&self, style: &TextStyle, row: &Row) -> String {
+        let is_shown = |(column, _): &(&Column, &Cell)| column.from.is_some_and(|from| style.has(from));
+        let mut shown: Vec<(&Column, &Cell)> = self.columns.iter().zip(&row.cells).filter(is_shown).collect();
+        if row.is_short && shown.len() > 2 {
+            shown.drain(1..shown.len() - 1);
+        }
+        let Some(((column, cell), front)) = shown.split_last() else { return String::new() };
+        let (mut line, used) =
+            self.front(style, row, front, if column.is_right { column.gap + column.width } else { 0 });
+        let gap = match (row.is_short, front.is_empty()) {
+            (true, _) => 2,
+            (_, true) => self.indent,
+            _ => column.gap,
+        };
+        let (suffix, suffix_tone, from) = &cell.suffix;
+        let suffix = if style.has(*from) { safe(suffix) } else { String::new() };
+        let text = safe(&cell.text);
+        let room = style.room(used + gap + suffix.width()).max(column.least);
+        let lines = if column.cut == Cut::Start && cell.is_code {
+            vec![shorten(&text, room)]
+        } else if column.cut == Cut::End || row.is_short {
+            vec![shorten_end(&text, room)]
+        } else {
+            // Words among the names, which are no name, are wrapped and never cut.
+            broken(&text, room)
+        };
+        let pad = if column.is_right { column.width.saturating_sub(text.width()) } else { 0 };
+        let below = format!("\n{}", " ".repeat(used + gap));
+        line += &" ".repeat(gap + pad);
+        line += &lines.iter().map(|line| style.toned(line, cell.tone)).collect::<Vec<_>>().join(&below);
+        line += &style.toned(&suffix, *suffix_tone);
+        line.truncate(line.trim_end().len());
+        line
+    }
+
+    /// The cells before the last one, and their width. If the figures do not fit, a name in the first column is cut.
+    fn front(&self, style: &TextStyle, row: &Row, cells: &[(&Column, &Cell)], last: usize) -> (String, usize) {
+        let gap = |place: usize, column: &Column| if place == 0 { self.indent } else { column.gap };
+        let all: usize = cells.iter().enumerate().map(|(place, (column, _))| gap(place, column) + column.width).sum();
+        let over = style.width.map_or(0, |width| (all + last).saturating_sub(width));
+        let (mut line, mut used) = (String::new(), 0);
+        for (place, (column, cell)) in cells.iter().enumerate() {
+            let width = if place == 0 && !column.is_right { column.width.saturating_sub(over) } else { column.width };
+            let text = if column.is_right { safe(&cell.text) } else { shorten_end(&safe(&cell.text), width) };
+            let pad = " ".repeat(width.saturating_sub(text.width()));
+            used += gap(place, column) + text.width() + pad.len();
+            let padded = if column.is_right { pad + &text } else { text + &pad };
+            line += &" ".repeat(gap(place, column));
+            line += &if row.tone == Tone::Plain { style.toned(&padded, cell.tone) } else { padded };
+        }
+        (style.toned(&line, row.tone), used)
+    }
+
+    /// The lines below a row in text.
+    pub(crate) fn below_lines(&self, style: &TextStyle, row: &Row) -> Vec<String> {
+        if row.is_said.is_some_and(|from| style.has(from)) {
+            return Vec::new();
+        }
+        let front = self.columns.iter().filter(|column| column.from.is_some_and(|from| style.has(from)));
+        let front: usize = front.map(|column| column.width + column.gap).sum();
+        // The first column has no gap.
+        let label = (self.indent + front).saturating_sub(self.columns.first().map_or(0, |first| first.gap));
+        let indent = self.below.unwrap_or(label + 2);
+        let line = |(front, text): &(String, String)| {
+            let text = shorten(&safe(text), style.room(indent + front.width()));
+            format!("{}{}", " ".repeat(indent), style.toned(&format!("{front}{text}"), Tone::Dim))
+        };
+        row.below.iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(width: usize) -> Vec<String> {
+        let mut table = Table::new([
+            Column::right(5, "bytes"),
+            Column::right(4, "share").from(30),
+            Column::left(6, "verdict").gap(2),
+            Column::label("site"),
+        ]);
+        let cells = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
+        table.row(cells("512 50% leak"), Cell::code("attention.py:41 forward")).below(&["attention.py:41".to_owned()]);
+        table.row(cells("  "), "3 rows unchanged");
+        table.total("1024", "total, by site");
+        let style = TextStyle { width: Some(width), ..TextStyle::default() };
+        let rows = table.rows.iter().flat_map(|row| {
+            [table.line(&style, row)].into_iter().chain(table.below_lines(&style, row)).collect::<Vec<_>>()
+        });
+        table.head_line(&style).into_iter().chain(rows).collect()
+    }
+
+    #[test]
+    fn narrow_screens_do_without_columns_and_cut_names() {
+        let wide = [
+            "bytes share  verdi…  site",
+            "  512  50%  leak    attention.py:41 forward",
+            "                      attention.py:41",
+            "                    3 rows unchanged",
+            " 1024  total, by site",
+        ];
+        assert_eq!(shown(60), wide);
+        let narrow = [
+            "bytes  verdi…  site",
+            "  512  leak    …:41 forward",
+            "                 …ion.py:41",
+            "               3 rows\n               unchanged",
+            " 1024  total, by site",
+        ];
+        assert_eq!(shown(27), narrow);
+    }
+}

@@ -1,0 +1,115 @@
+//! `memviz diff` for people.
+
+use super::words;
+use crate::analysis::diff::{DeviceDiff, DiffReport, Fate, Share};
+use crate::facts::grouping::GroupBy;
+use crate::model::bytes::Bytes;
+use crate::report::Sources;
+use crate::report::common::document::{Cell, Column, Document, Table, Tone};
+use crate::report::common::markdown::code;
+use crate::report::common::next::Next;
+use crate::report::common::notes::{self, signed};
+use crate::report::common::words::{count, starred};
+
+/// Screens narrower than this show of rows growth only, of figures only the two sides.
+const SIDES_FROM: usize = 64;
+
+pub(crate) fn document(sources: Sources<'_>, report: &DiffReport) -> Document {
+    let (base, new) = (sources.base.path, sources.new.path);
+    let mut document = Document::new(format!("GPU memory of {} against {}", code(new), code(base)));
+    document.notes(words::files(sources, report));
+    if report.is_empty() {
+        document.paragraph(format!("nothing differs between {base} and {new}"));
+        return document;
+    }
+    document.each(report.devices.iter(), diff);
+    document.notes(words::unpaired(report));
+    if !report.settings.is_empty() {
+        document.section("Settings that differ");
+        document.facts(report.settings.iter().map(words::setting));
+    }
+    let grew = report.devices.iter().any(|device| device.delta_bytes > 0);
+    let picture = Next::new("diff", &[base, new], "-o diff.svg", "both curves, one above the other");
+    document.next(grew.then_some(picture));
+    document
+}
+
+fn diff(document: &mut Document, device: &DeviceDiff) {
+    document.flush_title(words::headline(device));
+    document.facts(words::places(device));
+    document.facts(device.lives.as_ref().map(words::lives));
+    document.notes(words::limits(device));
+    if device.is_empty() {
+        return document.legend("nothing differs");
+    }
+    let columns = [Column::left(19, ""), Column::right(11, "base"), Column::right(11, "new")];
+    let mut table = Table::new(columns.into_iter().chain([Column::right(12, "growth").from(SIDES_FROM)])).indent(2);
+    for figure in words::figures(device) {
+        let shown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        table.row([figure.name.to_owned(), shown(figure.base), shown(figure.new)], shown(figure.delta));
+    }
+    document.tuck("Counters and fragmentation", |document| document.table(table));
+    document.gap();
+    document.table(rows(device));
+    if device.rows.iter().any(|row| row.inferred) {
+        document.legend(notes::inferred(device.by()));
+    }
+}
+
+/// What grew, or what was born, freed and survived in one recording.
+fn rows(device: &DeviceDiff) -> Table {
+    let by = device.by();
+    let mut table = match device.lives {
+        Some(_) => Table::new([
+            Column::right(11, "allocated"),
+            Column::right(11, "freed"),
+            Column::right(11, "survived").from(SIDES_FROM),
+            Column::label(by.name()),
+        ]),
+        None => Table::new([
+            Column::right(12, "growth"),
+            Column::right(11, "base").from(SIDES_FROM),
+            Column::right(11, "new").from(SIDES_FROM),
+            Column::label(by.name()),
+        ]),
+    };
+    let bytes = |is_there: bool, bytes: i64| if is_there { signed(bytes) } else { "-".to_owned() };
+    let share = |share: Share| if share.blocks > 0 { Bytes(share.bytes).to_string() } else { "-".to_owned() };
+    for row in &device.rows {
+        let growth = [
+            words::delta(row.delta_bytes()),
+            bytes(row.fate != Fate::New, row.base_bytes),
+            bytes(row.fate != Fate::Vanished, row.new_bytes),
+        ];
+        let (cells, fate) = match (&device.lives, &row.lives) {
+            (None, _) => (growth, words::fate(row)),
+            (_, Some(lives)) => ([lives.born, lives.freed, lives.survived].map(share), String::new()),
+            (_, None) => (["-".to_owned(), "-".to_owned(), signed(row.new_bytes)], String::new()),
+        };
+        // Of categories nearly all are inferred, which the last line says.
+        let label = starred(&row.label, row.inferred && by != GroupBy::Category);
+        let shown = table.row(cells, Cell::code(label).suffix(fate, Tone::Dim, 0));
+        if device.lives.is_none() && row.delta_bytes() > 0 {
+            shown.toned(Tone::Warn);
+        }
+        if by == GroupBy::Stack {
+            shown.below(&row.stack);
+        }
+    }
+    let blank = || ["", "", ""].map(str::to_owned);
+    let dim = |text: String| Cell::from(text).toned(Tone::Dim);
+    if by.is_inclusive() && device.left_out > 0 {
+        table.row(blank(), dim(format!("{} more; --top shows them", count(device.left_out, "row"))));
+    }
+    if let Some(unchanged) = words::unchanged(device) {
+        table.row(blank(), dim(unchanged));
+    }
+    let [base, new] = [&device.base, &device.new].map(|side| signed(side.peak.at.get(device.metric())));
+    let cells = match &device.lives {
+        Some(all) => [all.born, all.freed, all.survived].map(share),
+        None => [words::delta(device.delta_bytes), base, new],
+    };
+    let total = if by.is_inclusive() { "in all" } else { "total" };
+    table.row(cells, dim(format!("{total}, by {}", by.name()))).is_total = true;
+    table
+}

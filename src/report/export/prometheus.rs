@@ -1,0 +1,107 @@
+//! Figures in Prometheus' text format, for the textfile collector of its node exporter, Grafana and others.
+
+use crate::analysis::export::{DeviceSamples, Label, SamplesReport};
+use crate::model::Action;
+use crate::replay::{Counters, Metric, Track};
+use crate::report::Source;
+use crate::report::common::notes::safe;
+use crate::report::common::source::file_names;
+use std::io::{self, Write};
+
+/// Writes gauges of all devices, each with the file and the device as labels.
+///
+/// # Errors
+/// When writing fails.
+pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut text = Text { file: file_names(&[source.path]).first().copied().unwrap_or_default(), out };
+    text.counters(report, "max", "Highest value of a counter while recording.", |device| {
+        device.has_history().then(|| device.peak.maxima.into())
+    })?;
+    text.counters(report, "end", "Value of a counter at the end of the recording.", |device| Some(device.peak.end))?;
+    text.head("held_bytes", "Bytes held at the peak or the instant asked for, by category.")?;
+    for device in &report.devices {
+        for (category, bytes) in categories(device) {
+            text.line("held_bytes", device, &[("category", category)], bytes)?;
+        }
+    }
+    text.head("failed_requests", "Requests that failed while recording.")?;
+    for device in &report.devices {
+        let snapshot = &source.recording.snapshot;
+        let history = source.recording.history(device.peak.device);
+        let failed = history.map_or(0, |history| Track::new(snapshot, history).action_counts()[Action::Oom as usize]);
+        text.line("failed_requests", device, &[], failed)?;
+    }
+    text.head("complete", "Whether the history of the device is complete.")?;
+    for device in &report.devices {
+        text.line("complete", device, &[], u8::from(device.peak.completeness.is_complete()))?;
+    }
+    text.head("anomalies", "Contradictions in the recording.")?;
+    report.devices.iter().try_for_each(|device| text.line("anomalies", device, &[], device.peak.anomalies.total()))
+}
+
+/// Bytes held by category, where the recording tells categories.
+fn categories(device: &DeviceSamples) -> Vec<(&str, u64)> {
+    let Some(place) = device.labels.iter().position(|(label, _)| *label == Label::Category) else { return Vec::new() };
+    let names = &device.labels[place].1;
+    let mut bytes = vec![0u64; names.len()];
+    for sample in &device.samples {
+        let category = sample.labels.get(place).and_then(|&category| bytes.get_mut(category as usize));
+        if let Some(sum) = category {
+            *sum = sum.wrapping_add(sample.held.bytes);
+        }
+    }
+    names.iter().map(String::as_str).zip(bytes).filter(|&(_, bytes)| bytes > 0).collect()
+}
+
+/// Where lines are written.
+struct Text<'a> {
+    file: &'a str,
+    out: &'a mut dyn Write,
+}
+
+impl Text<'_> {
+    fn head(&mut self, name: &str, help: &str) -> io::Result<()> {
+        writeln!(self.out, "# HELP memviz_{name} {help}\n# TYPE memviz_{name} gauge")
+    }
+
+    fn line(
+        &mut self,
+        name: &str,
+        device: &DeviceSamples,
+        labels: &[(&str, &str)],
+        value: impl std::fmt::Display,
+    ) -> io::Result<()> {
+        let (file, device) = (escaped(self.file), device.peak.device);
+        write!(self.out, "memviz_{name}{{file=\"{file}\",device=\"{device}\"")?;
+        for (label, text) in labels {
+            write!(self.out, ",{label}=\"{}\"", escaped(text))?;
+        }
+        writeln!(self.out, "}} {value}")
+    }
+
+    /// A gauge of all counters that the recording tells.
+    fn counters(
+        &mut self,
+        report: &SamplesReport,
+        at: &str,
+        help: &str,
+        counters: impl Fn(&DeviceSamples) -> Option<Counters>,
+    ) -> io::Result<()> {
+        let name = format!("{at}_bytes");
+        self.head(&name, help)?;
+        for device in &report.devices {
+            let Some(counters) = counters(device) else { continue };
+            // Some recordings tell blocks alone.
+            let told = |metric: &Metric| *metric == Metric::Allocated || !device.peak.completeness.blocks_only;
+            for metric in Metric::ALL.into_iter().filter(told) {
+                self.line(&name, device, &[("counter", metric.name())], counters.get(metric))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value of a label: backslashes, quotes and line ends are escaped.
+fn escaped(text: &str) -> String {
+    safe(text).replace('\\', "\\\\").replace('"', "\\\"")
+}

@@ -1,0 +1,94 @@
+//! `memviz fit` of one recording for people.
+
+use super::words;
+use crate::analysis::fit::{FIRST, FitCure, FitPlans, FitTogether};
+use crate::model::bytes::Bytes;
+use crate::play::plans::{DevicePlans, Plan};
+use crate::report::Source;
+use crate::report::common::cures::change;
+use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
+use crate::report::common::notes::device_name;
+
+/// Screens narrower than this do without what is allocated and retries.
+const DETAILS_FROM: usize = 100;
+/// Columns of the name of a plan at their least.
+const NAME: usize = 20;
+
+pub(crate) fn document(sources: &[Source<'_>], report: &FitPlans) -> Document {
+    let Some((&last, others)) = sources.split_last() else { return Document::default() };
+    let devices = report.plans.devices.iter().zip(report.cures.iter().zip(&report.together));
+    let mut document =
+        Document::devices("What makes it fit:", last, devices, |document, (device, (cures, together))| {
+            plans(document, device, cures, together.as_ref());
+        });
+    document.first(|document| others.iter().for_each(|&source| document.file_notes(source)));
+    document
+}
+
+fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], together: Option<&FitTogether>) {
+    document.title(format!("{}: {}", device_name(device.device), words::headline_with(device, cures, together)));
+    document.facts(words::facts(device));
+    document.notes(words::limits(device));
+    first_cures(document, cures, together);
+    let Some(as_it_is) = &device.as_it_is else { return };
+    document.gap();
+    let mut table = Table::new([
+        Column::right(12, "needs"),
+        Column::right(11, "reserved").from(DETAILS_FROM),
+        Column::right(11, "allocated").from(DETAILS_FROM),
+        Column::right(7, "retries").from(DETAILS_FROM),
+        Column::right(10, "runs again"),
+        Column::left(9, "trust"),
+        Column::label("changes").gap(1).cut(Cut::Wrapped).least(NAME),
+    ]);
+    for plan in std::iter::once(as_it_is).chain(&device.plans).chain(&device.nearest) {
+        let Plan { outcome, .. } = plan;
+        let cells = [
+            Bytes(device.measure(plan)).to_string(),
+            Bytes(outcome.max_reserved).to_string(),
+            Bytes(outcome.max_allocated).to_string(),
+            outcome.retries.to_string(),
+            words::time(plan),
+            device.trust(plan).name().to_owned(),
+        ];
+        table.row(cells, Cell::code(words::name(plan)));
+    }
+    document.table(table);
+    let changes = words::changes(device);
+    if !changes.is_empty() {
+        document.legend(words::TIMES);
+        document.legends(words::uncertain(device));
+    }
+    for change in changes {
+        let (place, line) = words::code(change);
+        document.gap();
+        document.fact(format!("{}: {place}", change.change));
+        document.code(4, [line]);
+    }
+    if let Some(export) = device.best().and_then(words::export) {
+        document.gap();
+        document.code(2, [export]);
+    }
+    let assumed = words::assumptions(device).into_iter().map(|line| format!("assumed: {line}"));
+    let below: Vec<String> = assumed.chain(words::not_played(device)).collect();
+    if !below.is_empty() {
+        document.gap();
+    }
+    document.legends(below);
+}
+
+/// The first few cures, each with whether it is enough, and all of them.
+fn first_cures(document: &mut Document, cures: &[FitCure], together: Option<&FitTogether>) {
+    if cures.is_empty() {
+        return;
+    }
+    document.gap();
+    document.toned(Tone::Bold, 2, "What to change first");
+    for (number, cure) in (1..).zip(cures.iter().take(FIRST)) {
+        document.number(number, 4, Tone::Plain, change(&cure.advice));
+        document.detail(7, words::cure(cure));
+    }
+    if let Some(together) = together {
+        document.toned(Tone::Plain, 4, words::together(together));
+    }
+}

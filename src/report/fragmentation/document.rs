@@ -1,0 +1,234 @@
+//! `memviz fragmentation` for people.
+
+use crate::analysis::fragmentation::over_time::OverTimeRow;
+use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationReport, PoolFragmentation};
+use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::attribution::{OTHER, Row};
+use crate::facts::grouping::private_pools::PrivatePool;
+use crate::facts::segments::figures::{Figures, SizeClass};
+use crate::facts::segments::pinning::{Pinning, PinningRow};
+use crate::model::HOST_DEVICE;
+use crate::model::bytes::Bytes;
+use crate::replay::History;
+use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone, attributed};
+use crate::report::common::next::Next;
+use crate::report::common::notes::{self, device_name, signed};
+use crate::report::common::words;
+use crate::report::simulate::words as simulate;
+use crate::report::{Source, percent};
+use std::fmt::Display;
+
+/// Screens narrower than this show fewer columns in tables.
+const WIDE: usize = 72;
+/// From this width on rows say how much each block pins.
+const DETAILS_FROM: usize = 140;
+/// Columns of the bar that shows the inactive share over time.
+const SHARE_BAR: usize = 20;
+
+pub(crate) fn document(source: Source<'_>, report: &FragmentationReport) -> Document {
+    let devices = report.devices.iter();
+    let mut document = Document::devices("GPU memory fragmentation of", source, devices, fragmentation);
+    document.next(next(source, report));
+    document
+}
+
+/// What to type next, where blocks in use pin much: settings under which less is, and the picture of the instant.
+fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
+    let Some(device) = report.devices.iter().find(|device| device.figures.pins_much()) else { return Vec::new() };
+    let settings = Next::new("simulate", &[source.path], "--sweep", "what it needs under other allocator settings");
+    let at = match device.moment.entry {
+        Some(entry) if !device.is_peak => format!("--at entry:{entry} "),
+        _ => String::new(),
+    };
+    let map =
+        Next::new("fragmentation", &[source.path], &format!("{at}-o segments.svg"), "every segment and its blocks");
+    // Without a history there is nothing to play, and no more where others were played and none is better.
+    let may_help = device.settings.as_ref().is_none_or(|settings| settings.better.is_some());
+    let is_played = !device.completeness.no_entries && may_help;
+    is_played.then_some(settings).into_iter().chain([map]).collect()
+}
+
+/// What segments are called that serve the same requests. Where the file has the pools of others, theirs is not recorded.
+fn pool_name(pool: &PoolFragmentation, all: &[PoolFragmentation]) -> String {
+    let name = words::pool(pool.segment_type, pool.stream, pool.pool, pool.expandable);
+    let is_unlike = pool.pool.is_none() && all.iter().any(|other| other.pool.is_some());
+    if is_unlike { format!("{name}, pool not recorded") } else { name }
+}
+
+/// A table of figures, with what is to be said about them.
+pub(crate) fn figure_table() -> Table {
+    Table::new([Column::left(18, ""), Column::right(11, "bytes"), Column::label("").cut(Cut::End)]).head(None).indent(2)
+}
+
+/// The figures, a line each; at most 50 columns wide.
+pub(crate) fn figures(table: &mut Table, figures: &Figures) {
+    figure(table, "reserved", &Bytes(figures.reserved), words::count(figures.segments, "segment"));
+    let mut line = |name: &str, bytes: u64| {
+        figure(table, name, &Bytes(bytes), format!("{:5.1}%", percent(bytes, figures.reserved)));
+    };
+    line("allocated", figures.allocated);
+    if figures.pending_free > 0 {
+        line("pending free", figures.pending_free);
+    }
+    line("inactive", figures.inactive);
+    line("  pinned", figures.pinned_free);
+    line("  releasable", figures.releasable);
+    figure(table, "largest free block", &Bytes(figures.largest_free_block), "");
+    let rounding = figures.rounding();
+    let share = rounding as f64 * 100.0 / figures.active().max(1) as f64;
+    figure(table, "rounding loss", &signed(rounding), format!("{share:5.1}% of active"));
+}
+
+/// A figure with its name and a comment.
+pub(crate) fn figure(table: &mut Table, name: &str, bytes: &dyn Display, comment: impl Into<String>) {
+    table.row([name.to_owned(), bytes.to_string()], Cell::from(comment).toned(Tone::Dim));
+}
+
+fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
+    let share = device.figures.inactive_share() * 100.0;
+    let (name, inactive) = (device_name(device.device), Bytes(device.figures.inactive));
+    let place = notes::position(&device.moment, device.entries, &device.completeness);
+    let place = if device.is_peak { format!("at the peak of allocated, {place}") } else { place };
+    if device.figures.reserved == 0 && device.counters.reserved == 0 && device.over_time.is_none() {
+        document.heading(format!("{name}: nothing is reserved"), place);
+        return document.notes(notes::fragmentation(device));
+    }
+    document.heading(format!("{name}: inactive {inactive}, {share:.1}% of reserved"), place);
+    document.notes(notes::fragmentation(device));
+    let mut table = figure_table();
+    figures(&mut table, &device.figures);
+    document.table(table);
+    if let Some(rows) = &device.over_time {
+        return over_time(document, rows);
+    }
+    let most = &device.most_inactive;
+    if most.instant != device.moment.instant && most.inactive > 0 {
+        let at = History::entry_before(most.instant).map_or("start".to_owned(), |entry| format!("entry:{entry}"));
+        let (inactive, reserved) = (signed(most.inactive), signed(most.reserved));
+        document.fact(format!("inactive is highest at --at {at}: {inactive} of {reserved}"));
+    }
+    document.facts(device.settings.as_ref().map(simulate::settings_then));
+    pools(document, device);
+    document.pinning(device.by, &device.pinning);
+    classes(document, "Free blocks by size", &device.free_blocks, device.figures.inactive, |class| class.bytes);
+    let lost: Vec<SizeClass> = device.used_blocks.iter().filter(|class| class.rounding() > 0).copied().collect();
+    let total = lost.iter().map(|class| class.rounding() as u64).fold(0, u64::wrapping_add);
+    classes(document, "Rounding loss by block size", &lost, total, |class| class.rounding() as u64);
+}
+
+/// What the allocator keeps apart.
+fn pools(document: &mut Document, device: &DeviceFragmentation) {
+    // Pinned host memory knows one pool, and nothing is kept apart.
+    if device.pools.is_empty() || device.device == HOST_DEVICE {
+        return;
+    }
+    let mut table = Table::new([
+        Column::right(11, "reserved"),
+        Column::right(11, "allocated").in_markdown(),
+        Column::right(11, "inactive"),
+        Column::right(11, "pinned").from(WIDE),
+        Column::right(11, "releasable").in_markdown(),
+        Column::right(12, "largest free"),
+        Column::right(11, "segments").in_markdown(),
+        Column::right(11, "rounding loss").in_markdown(),
+        Column::label("pool").cut(Cut::End),
+    ]);
+    for pool in &device.pools {
+        let Figures { reserved, allocated, inactive, pinned_free, releasable, largest_free_block, .. } = pool.figures;
+        let bytes = [reserved, allocated, inactive, pinned_free, releasable, largest_free_block];
+        let bytes = bytes.map(|bytes| Bytes(bytes).to_string()).into_iter();
+        let others = [pool.figures.segments.to_string(), signed(pool.figures.rounding())];
+        table.row(bytes.chain(others), pool_name(pool, &device.pools));
+    }
+    document.gap();
+    document.table(table);
+    document.facts(device.stranded.as_ref().map(notes::stranded));
+    let mut private: Vec<&PrivatePool> = device.pools.iter().filter_map(|pool| pool.private.as_ref()).collect();
+    private.sort_by_key(|pool| pool.id);
+    private.dedup_by_key(|pool| pool.id);
+    document.legends(private.into_iter().map(notes::private_pool));
+}
+
+impl Document {
+    /// Who pins free memory.
+    pub(crate) fn pinning(&mut self, by: GroupBy, pinning: &Pinning) {
+        if pinning.rows.is_empty() {
+            return;
+        }
+        self.section(format!("Free memory that live blocks pin, by {}", by.name()));
+        self.remarks(notes::grouping(by));
+        let shown = |row: &PinningRow| Row {
+            label: row.label.clone(),
+            bytes: row.pinned_free_bytes,
+            blocks: row.blocks,
+            inferred: row.inferred,
+            stack: row.stack.clone(),
+            ..Row::default()
+        };
+        let rows: Vec<Row> = pinning.rows.iter().map(shown).collect();
+        let mut table = attributed(by.name(), rows.iter(), pinning.pinned_free_bytes, by == GroupBy::Stack);
+        for (shown, row) in table.rows.iter_mut().zip(&pinning.rows) {
+            // What the rest pins alone is a lower bound, which says little.
+            if let Some(each) = row.pinned_free_bytes.checked_div(row.blocks).filter(|_| row.label != OTHER) {
+                let (each, alone) = (Bytes(each), Bytes(row.alone_free_bytes));
+                let said = format!(" ({each} per block; {alone} pinned by it alone)");
+                shown.suffix(said, Tone::Plain, DETAILS_FROM);
+            }
+        }
+        table.total(Bytes(pinning.pinned_free_bytes).to_string(), "pinned in total");
+        self.table(table);
+        if pinning.rows.iter().any(|row| row.inferred) {
+            self.below(notes::inferred(by));
+        }
+    }
+}
+
+fn classes(document: &mut Document, title: &str, classes: &[SizeClass], total: u64, bytes: impl Fn(&SizeClass) -> u64) {
+    if classes.is_empty() {
+        return;
+    }
+    document.section(title);
+    let row = |class: &SizeClass| Row {
+        label: words::size_class(class),
+        bytes: bytes(class),
+        blocks: class.blocks,
+        ..Row::default()
+    };
+    let rows: Vec<Row> = classes.iter().map(row).collect();
+    document.table(attributed("size", rows.iter(), total, false));
+}
+
+fn over_time(document: &mut Document, rows: &[OverTimeRow]) {
+    let mut table = Table::new([
+        Column::right(9, "entry"),
+        Column::right(11, "after").from(WIDE),
+        Column::right(11, "reserved"),
+        Column::right(11, "inactive"),
+        Column::right(7, "share"),
+        Column::right(11, "pinned").in_markdown(),
+        Column::right(12, "largest free block").in_markdown(),
+        Column::label("active and inactive").from(WIDE).on_screens(),
+    ]);
+    let highest = rows.iter().map(|row| row.figures.reserved).max().unwrap_or(0);
+    for OverTimeRow { moment, figures } in rows {
+        let columns = |bytes: u64| (percent(bytes, highest) / 100.0 * SHARE_BAR as f64).round() as usize;
+        let (active, reserved) = (columns(figures.active()), columns(figures.reserved));
+        let cells = [
+            moment.entry.map_or_else(|| "start".to_owned(), |entry| entry.to_string()),
+            moment.since_start_us.map(notes::duration).unwrap_or_default(),
+            Bytes(figures.reserved).to_string(),
+            Bytes(figures.inactive).to_string(),
+            format!("{:.1}%", figures.inactive_share() * 100.0),
+            Bytes(figures.pinned_free).to_string(),
+            Bytes(figures.largest_free_block).to_string(),
+        ];
+        let bar = Cell::from("█".repeat(active)).toned(Tone::Tint);
+        table.row(cells, bar.suffix("░".repeat(reserved - active), Tone::Dim, 0));
+    }
+    document.gap();
+    document.table(table);
+    if rows.iter().any(|row| row.figures.reserved > 0) {
+        let hint = "--format csv has every figure for plotting; --points sets how many rows";
+        document.screen(|document| document.toned(Tone::Dim, 0, hint));
+    }
+}

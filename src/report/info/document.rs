@@ -1,0 +1,141 @@
+//! `memviz info` for people.
+
+use crate::analysis::info::{DeviceInfo, InfoReport};
+use crate::input::Compression;
+use crate::model::bytes::Bytes;
+use crate::model::{Action, Format};
+use crate::replay::Metric;
+use crate::report::Source;
+use crate::report::common::document::{Cell, Column, Cut, Document, Reader, Table, Tone, counters};
+use crate::report::common::next::Next;
+use crate::report::common::notes::{self, device_name};
+use crate::report::common::training;
+use crate::report::common::words::count;
+
+/// Annotations shown on a screen before the rest is counted.
+const ANNOTATIONS: usize = 12;
+
+pub(crate) fn document(source: Source<'_>, report: &InfoReport) -> Document {
+    let snapshot = &source.recording.snapshot;
+    let mut document = Document::about("", source.path);
+    document.screen(|document| document.flush_title(source.path));
+    document.fact(file(source));
+    document.file_notes(source);
+    if report.devices.is_empty() {
+        document.gap();
+        document.paragraph("no memory was allocated on any device while recording");
+    }
+    for info in &report.devices {
+        document.gap();
+        device(&mut document, info, snapshot.notes.format);
+    }
+    document.section("Recording");
+    document.fact(format!("{} distinct stacks of {} distinct frames", report.stacks, report.frames));
+    document.list(2, notes::settings(&snapshot.settings).into_iter().chain(notes::ring(&snapshot.notes)).collect());
+    document.notes(notes::settings_warnings(&snapshot.settings));
+    annotations(&mut document, report);
+    document.advice(source);
+    document.next(next(source, report));
+    document
+}
+
+/// What the file is.
+fn file(source: Source<'_>) -> String {
+    let (recording, file) = (source.recording, &source.recording.snapshot.notes);
+    let size = match recording.compression {
+        Compression::None => Bytes(file.bytes).to_string(),
+        compression => format!("{} {}, {} unpacked", Bytes(recording.bytes), compression.name(), Bytes(file.bytes)),
+    };
+    let protocol = match file.format {
+        Format::CudaSnapshot => format!(", pickle protocol {}", file.protocol),
+        _ => String::new(),
+    };
+    let rank = match file.rank {
+        Some((rank, Some(world_size))) => format!(", rank {rank} of {world_size}"),
+        Some((rank, None)) => format!(", rank {rank}"),
+        None => String::new(),
+    };
+    format!("{}{protocol}, {size}{rank}", file.format.title())
+}
+
+fn device(document: &mut Document, device: &DeviceInfo, format: Format) {
+    document.title(device_name(device.device));
+    document.notes(notes::limits(&device.completeness, &device.baseline));
+    document.notes(notes::anomalies(&device.anomalies));
+    // One entry takes no time.
+    let span = device.time_us.filter(|_| device.entries > 1);
+    let span = span.map(|(first, last)| format!(" over {}", notes::duration(last.saturating_sub(first))));
+    // Times count from the first entry of all devices.
+    let late = device.starts_after_us.filter(|&after| after > 0);
+    let late = late.map_or(String::new(), |after| format!(", the first after {}", notes::duration(after)));
+    let complete = if device.completeness.is_complete() { ", complete history" } else { "" };
+    let entries = if device.entries == 1 { "entry" } else { "entries" };
+    document.fact(format!("{} {entries}{}{late}{complete}", device.entries, span.unwrap_or_default()));
+    let counts = Action::ALL.iter().zip(device.actions).filter(|&(_, count)| count > 0);
+    let counts: Vec<String> = counts.map(|(action, count)| format!("{count} {}", action.name())).collect();
+    if !counts.is_empty() {
+        document.list(4, counts);
+    }
+    if format.has_segments() {
+        let (segments, blocks) = (count(device.segments, "segment"), count(device.blocks, "block"));
+        document.fact(format!("{segments} and {blocks} at the dump"));
+    }
+    let dump = [("at the dump", device.end)];
+    let instants = [("baseline", device.baseline), ("maximum", device.maxima.into()), ("end", device.end)];
+    document.table(counters(if device.completeness.no_entries { &dump } else { &instants }));
+    document.facts(device.steps.as_ref().ok().map(training::steps));
+    phases(document, device);
+}
+
+fn phases(document: &mut Document, device: &DeviceInfo) {
+    let rows = training::phases(device);
+    if rows.is_empty() {
+        return;
+    }
+    let [phase, times, entries, time, share, source] = training::COLUMNS;
+    let mut table = Table::new([
+        Column::left(9, phase),
+        Column::right(7, times),
+        Column::right(9, entries),
+        Column::right(10, time),
+        Column::right(6, share),
+        Column::label(source).cut(Cut::End),
+    ])
+    .head(Some(Tone::Plain))
+    .indent(2);
+    for [phase, times, entries, time, share, source] in rows {
+        table.row([phase, times, entries, time, share], source);
+    }
+    document.table(table);
+}
+
+fn annotations(document: &mut Document, report: &InfoReport) {
+    if report.annotations.is_empty() {
+        return;
+    }
+    document.section("Annotations");
+    let mut table =
+        Table::new([Column::right(9, "ranges"), Column::right(10, "time"), Column::label("annotation")]).head(None);
+    for (place, summary) in report.annotations.iter().enumerate() {
+        let open = if summary.open > 0 { format!(", {} without both ends", summary.open) } else { String::new() };
+        let cells = [format!("{}x", summary.count), notes::duration(summary.total_us)];
+        let row = table.row(cells, Cell::code(&summary.name).suffix(open, Tone::Dim, 0));
+        row.reader = if place < ANNOTATIONS { Reader::Everybody } else { Reader::OfMarkdown };
+    }
+    let rest = report.annotations.len().saturating_sub(ANNOTATIONS);
+    if rest > 0 {
+        table.short("", format!("{rest} more names")).reader = Reader::OfText;
+    }
+    document.table(table);
+}
+
+/// What to type next: why requests failed, else what holds the most memory there was.
+fn next(source: Source<'_>, report: &InfoReport) -> Option<Next> {
+    let bytes = |device: &DeviceInfo| device.maxima[Metric::Allocated as usize].bytes;
+    let highest = report.devices.iter().max_by_key(|device| bytes(device)).filter(|device| bytes(device) > 0);
+    let peak = |device: &DeviceInfo| {
+        let place = if device.completeness.no_entries { "dump" } else { "peak" };
+        Next::new("peak", &[source.path], "", format!("what holds {} at the {place}", notes::signed(bytes(device))))
+    };
+    Next::oom(source).or_else(|| highest.map(peak))
+}

@@ -1,0 +1,46 @@
+//! `memviz ledger` for people.
+
+use super::words::{self, Table as Rows};
+use crate::analysis::ledger::{DeviceLedger, LedgerReport};
+use crate::report::Source;
+use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
+use crate::report::common::next::Next;
+
+/// Columns that a sample takes, and those that names need.
+const SAMPLE: usize = 13;
+const NAMES: usize = 24;
+
+pub(crate) fn document(source: Source<'_>, report: &LedgerReport) -> Document {
+    let mut document = Document::devices("Device memory of", source, report.devices.iter(), ledger);
+    if let Some(pinned) = words::pinned(report) {
+        document.gap();
+        document.paragraph(pinned);
+    }
+    document.next([Next::new("peak", &[source.path], "", "what PyTorch had allocated at its own peak")]);
+    document
+}
+
+fn ledger(document: &mut Document, device: &DeviceLedger) {
+    document.title(words::headline(device));
+    document.notes(words::doubts(device));
+    document.gap();
+    document.table(table(device));
+}
+
+fn table(device: &DeviceLedger) -> Table {
+    // A narrow screen has room for the latest samples only.
+    let later = |place: usize| device.samples.len() - place;
+    let sample = |(place, name): (usize, &'static str)| {
+        let column = Column::right(11, name).gap(2);
+        if later(place) == 1 { column } else { column.from(NAMES + later(place) * SAMPLE) }
+    };
+    let names = device.samples.iter().map(|ledger| ledger.at.name()).enumerate().map(sample);
+    let mut table = Table::new(names.chain([Column::left(0, "").gap(2).cut(Cut::End)]));
+    for row in Rows::of(device).rows {
+        let shown = table.row(row.bytes.into_iter().map(words::cell), Cell::from(row.label));
+        if row.is_part {
+            shown.painted(Tone::Dim);
+        }
+    }
+    table
+}

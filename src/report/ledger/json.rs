@@ -1,0 +1,111 @@
+//! The JSON of `memviz ledger`.
+
+use super::words;
+use crate::analysis::ledger::{DeviceLedger, Holder, Ledger, LedgerReport, LedgerRow, PoolShare};
+use crate::facts::grouping::private_pools::PoolKind;
+use crate::model::device_file::Occasion;
+use crate::report::{Head, Source};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// `memviz ledger`, one device.
+#[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct LedgerDevice {
+    /// Device.
+    pub device: i32,
+    /// The name of the GPU; null if unknown.
+    pub name: Option<String>,
+    /// What limits the figures, in words.
+    pub notes: Vec<String>,
+    /// The device at each sample, in chronological order.
+    pub samples: Vec<LedgerSample>,
+    /// Pinned host memory that PyTorch had reserved when the recording was written; null if not recorded.
+    pub pinned_bytes: Option<i64>,
+}
+
+/// A device at one instant.
+#[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct LedgerSample {
+    /// When the sample was taken.
+    pub at: Occasion,
+    /// Its time since the epoch; null if unknown.
+    pub time_us: Option<i64>,
+    /// Bytes of the device.
+    pub total_bytes: u64,
+    /// Bytes in use: the sum of all rows.
+    pub used_bytes: u64,
+    /// Bytes by holder.
+    pub rows: Vec<LedgerHolder>,
+    /// What PyTorch's allocator has reserved, by kind of pool; empty if unknown.
+    pub pools: Vec<LedgerPool>,
+    /// Bytes that are allocated of what is reserved.
+    pub allocated_bytes: u64,
+}
+
+/// The bytes of one holder.
+#[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct LedgerHolder {
+    /// `pytorch`, `nccl`, `context`, `process`, `other_process` or `unexplained`.
+    pub holder: &'static str,
+    /// The holder in words.
+    pub label: String,
+    /// The ID of another process; absent for all other holders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u64>,
+    /// Bytes; negative where figures contradict each other.
+    pub bytes: i64,
+}
+
+/// Pools of one kind.
+#[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct LedgerPool {
+    /// What the pools are for; null for the default pool.
+    pub kind: Option<PoolKind>,
+    /// How many pools there are.
+    pub pools: usize,
+    /// Bytes of their segments.
+    pub bytes: u64,
+}
+
+impl From<&LedgerRow> for LedgerHolder {
+    fn from(row: &LedgerRow) -> Self {
+        let pid = if let Holder::Other { pid, .. } = row.holder { Some(pid) } else { None };
+        Self { holder: row.holder.name(), label: words::holder(&row.holder), pid, bytes: row.bytes }
+    }
+}
+
+impl From<&PoolShare> for LedgerPool {
+    fn from(share: &PoolShare) -> Self {
+        Self { kind: share.kind, pools: share.pools, bytes: share.bytes }
+    }
+}
+
+impl From<&Ledger> for LedgerSample {
+    fn from(ledger: &Ledger) -> Self {
+        Self {
+            at: ledger.at,
+            time_us: ledger.time_us,
+            total_bytes: ledger.total_bytes,
+            used_bytes: ledger.used_bytes,
+            rows: ledger.rows.iter().map(LedgerHolder::from).collect(),
+            pools: ledger.pools.iter().map(LedgerPool::from).collect(),
+            allocated_bytes: ledger.allocated_bytes,
+        }
+    }
+}
+
+/// The whole answer of `memviz ledger`.
+pub fn ledger<'a>(source: Source<'a>, report: &LedgerReport) -> Head<'a, LedgerDevice> {
+    let device = |device: &DeviceLedger| LedgerDevice {
+        device: device.device,
+        name: device.name.clone(),
+        notes: words::doubts(device),
+        samples: device.samples.iter().map(LedgerSample::from).collect(),
+        pinned_bytes: report.pinned_bytes,
+    };
+    Head::of::<LedgerReport>(source, None, report.devices.iter().map(device).collect())
+}

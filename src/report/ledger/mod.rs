@@ -1,0 +1,32 @@
+//! What `memviz ledger` says.
+
+pub(crate) mod csv;
+pub(crate) mod document;
+pub mod json;
+pub(crate) mod words;
+
+use crate::analysis::ledger::LedgerReport;
+use crate::report::common::document::Document;
+use crate::report::common::no_commands;
+use crate::report::{Answer, Head, Rows, Source};
+use std::io::{self, Write};
+
+impl Answer for LedgerReport {
+    const COMMAND: &'static str = "ledger";
+    type About<'a> = Source<'a>;
+    type Json = Head<'static, json::LedgerDevice>;
+
+    fn document(&self, source: Source<'_>) -> Document {
+        document::document(source, self)
+    }
+
+    fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        no_commands::write(&json::ledger(source, self), out)
+    }
+}
+
+impl Rows for LedgerReport {
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        csv::write(self, out)
+    }
+}

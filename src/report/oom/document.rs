@@ -1,0 +1,111 @@
+//! `memviz oom` for people.
+
+use super::words as oom_words;
+use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
+use crate::model::bytes::Bytes;
+use crate::report::Source;
+use crate::report::common::document::Document;
+use crate::report::common::next::Next;
+use crate::report::common::notes::{self, device_name};
+use crate::report::common::words;
+use crate::report::fit::single::words as plan;
+use crate::report::fragmentation::document::{figure, figure_table, figures};
+
+/// Failed requests that are told in full; of a program that catches hundreds the first ones tell enough.
+const IN_FULL: usize = 10;
+
+pub(crate) fn document(source: Source<'_>, report: &OomReport) -> Document {
+    let mut document = Document::about("Out of memory in", source.path);
+    document.file_notes(source);
+    if report.devices.is_empty() {
+        document.nothing(source);
+        return document;
+    }
+    if report.count() == 0 {
+        let (why, shown) = (notes::no_oom(source.recording, report.elsewhere), oom_words::instead(report));
+        document.paragraph(format!("{why}; showing {shown} instead:"));
+        document.gap();
+    }
+    let is_snapshot = source.recording.snapshot.notes.format.has_segments();
+    document.each(report.devices.iter(), |document, device| match &device.peak {
+        Some(peak) => document.peak(peak, is_snapshot),
+        None => ooms(document, device),
+    });
+    report.comparison.iter().for_each(|comparison| document.comparison(comparison));
+    document.advice(source);
+    document.next(next(source, report));
+    document
+}
+
+/// What to type next, by why the first request failed.
+fn next(source: Source<'_>, report: &OomReport) -> Vec<Next> {
+    let Some(first) = report.devices.iter().flat_map(|device| &device.ooms).next() else { return Vec::new() };
+    let settings = || Next::new("simulate", &[source.path], "--sweep", "what it needs under other allocator settings");
+    let fit = |about: &str| Next::new("fit", &[source.path], "", about);
+    let has_plans = report.devices.iter().any(|device| device.plans.is_some());
+    let can_plan = report.devices.iter().any(|device| device.can_plan);
+    match first.cause {
+        Cause::Capacity if has_plans => {
+            vec![fit("what would free enough memory, and the Python code for it"), settings()]
+        }
+        Cause::Capacity if can_plan => vec![fit("whether changes to the program make room"), settings()],
+        Cause::Capacity => vec![settings()],
+        Cause::Fragmentation => {
+            let pins = Next::new("fragmentation", &[source.path], "--at oom", "which lines pin free memory");
+            vec![settings(), pins]
+        }
+        Cause::OtherProcess | Cause::Limit | Cause::Unknown => Vec::new(),
+    }
+}
+
+fn ooms(document: &mut Document, device: &DeviceOoms) {
+    let name = device_name(device.device);
+    if device.ooms.is_empty() {
+        document.title(format!("{name}: {}", notes::failures(0)));
+    }
+    document.each(device.ooms.iter().take(IN_FULL), |document, oom| {
+        let title = format!("{name}: out of memory, {} requested", Bytes(oom.request.bytes));
+        document.heading(title, notes::position(&oom.moment, device.entries, &device.completeness));
+        document.notes(notes::ooms(device));
+        failed(document, oom);
+    });
+    document.cures(&device.cures, device.failed > 0);
+    if let Some(room) = device.plans.as_ref().and_then(plan::room) {
+        document.section("What would make room");
+        document.items([room]);
+    }
+    let more = device.failed.saturating_sub(device.ooms.len().min(IN_FULL));
+    if more > 0 {
+        document.gap();
+        document.paragraph(format!("{name}: {} later; --format csv lists all", notes::failures(more)));
+    }
+}
+
+fn failed(document: &mut Document, oom: &Oom) {
+    document.fact(format!("cause: {}", oom.cause.name()));
+    document.items(oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).text));
+    document.gap();
+    let mut table = figure_table();
+    figure(&mut table, "requested", &Bytes(oom.request.bytes), "");
+    if oom.request.driver_bytes != oom.request.bytes {
+        figure(&mut table, "new segment", &Bytes(oom.request.driver_bytes), "");
+    }
+    figure(&mut table, "device free", &Bytes(oom.device_free), "");
+    figures(&mut table, &oom.figures);
+    let segments = words::count(oom.retry.segments, "segment");
+    figure(&mut table, "freed by retry", &Bytes(oom.retry.bytes), segments);
+    document.table(table);
+    document.gap();
+    document.fact(format!("requested by {}, from {}", oom.request.site, oom_words::serving(oom)));
+    document.frames(6, &oom.request.stack);
+    document.facts(oom_words::request(oom));
+    if !oom.advice.is_empty() {
+        document.section("What would and would not have helped");
+        document.items(oom.advice.iter().map(|advice| oom_words::advice(oom, advice).text));
+    }
+    document.section(format!("What holds the memory, by {}", oom.attribution.by.name()));
+    document.attribution(&oom.attribution, true);
+    if oom.cause == Cause::Fragmentation {
+        document.pinning(oom.attribution.by, &oom.pinning);
+    }
+}

@@ -1,0 +1,117 @@
+//! `memviz peak` for people.
+
+use super::operators;
+use crate::analysis::peak::{DevicePeak, PeakReport};
+use crate::analysis::triage::Finding;
+use crate::facts::code::sites::NO_STACK;
+use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::attribution::{Attribution, Row};
+use crate::model::bytes::Bytes;
+use crate::replay::OperatorUsage;
+use crate::report::common::document::{Cell, Column, Document, Table, Tone, attributed, counters};
+use crate::report::common::next::Next;
+use crate::report::common::notes;
+use crate::report::triage::words as triage_words;
+use crate::report::{Source, percent};
+
+/// Width of a column about operators, and what is kept free for an operator's name.
+const OPERATOR_COLUMN: usize = 14;
+const OPERATOR_NAME: usize = 22;
+/// Share of allocations without a stack, in percent, from which on the reason is given.
+const WORTH_A_HINT: f64 = 1.0;
+/// Why backward passes have no stack, and what would record one.
+const NO_STACKS: &str = "(no stack): backward passes have no Python frames; stacks=\"all\" records C++ ones";
+
+pub(crate) fn document(source: Source<'_>, report: &PeakReport) -> Document {
+    let is_snapshot = source.recording.snapshot.notes.format.has_segments();
+    let devices = report.devices.iter();
+    let mut document = Document::devices("GPU memory peak of", source, devices, |document, device| {
+        document.peak(device, is_snapshot);
+    });
+    report.comparison.iter().for_each(|comparison| document.comparison(comparison));
+    document.next(next(source, report));
+    document
+}
+
+/// What to type next: why requests failed, and what could be done without.
+fn next(source: Source<'_>, report: &PeakReport) -> Option<Next> {
+    let mut categories = report.devices.iter().filter(|device| device.attribution.by == GroupBy::Category);
+    let activations = categories.find_map(|device| Finding::activations(&device.attribution));
+    let activations = activations.map(|finding| {
+        let line = triage_words::finding(&finding);
+        Next::new(line.command, &[source.path], "", line.text)
+    });
+    // Why a request failed tells how to make room, too.
+    Next::oom(source).or(activations)
+}
+
+impl Document {
+    /// What a device holds at an instant.
+    pub(crate) fn peak(&mut self, device: &DevicePeak, is_snapshot: bool) {
+        if device.is_empty() {
+            self.title(notes::headline(device));
+            return self.notes(notes::device(device));
+        }
+        self.heading(notes::headline(device), notes::place(device));
+        self.notes(notes::device(device));
+        self.remarks(notes::grouping(device.attribution.by));
+        if let Some(ranges) = &device.ranges {
+            return self.ranges(device, ranges);
+        }
+        let dump = [("at the dump", device.at)];
+        let instants = [("here", device.at), ("maximum", device.maxima.into()), ("end", device.end)];
+        self.table(counters(if device.completeness.no_entries { &dump } else { &instants }));
+        self.gap();
+        self.attribution(&device.attribution, is_snapshot);
+        self.operators(&device.operators);
+    }
+
+    /// Rows and their total. Why there are rows without a stack is said of snapshots, where it can be changed.
+    pub(crate) fn attribution(&mut self, attribution: &Attribution, is_snapshot: bool) {
+        let by = attribution.by;
+        // Of categories nearly all are inferred, which the last line says.
+        let told = |row: &Row| Row { inferred: row.inferred && by != GroupBy::Category, ..row.clone() };
+        let rows: Vec<Row> = attribution.rows.iter().map(told).collect();
+        let mut table = attributed(by.name(), rows.iter(), attribution.total_bytes, by == GroupBy::Stack);
+        let what = match (attribution.total_bytes, by.is_inclusive()) {
+            (0, _) => "nothing is held".to_owned(),
+            (_, true) => format!("held in total, by {}", by.name()),
+            _ => format!("total, by {}", by.name()),
+        };
+        table.total(Bytes(attribution.total_bytes).to_string(), what);
+        self.table(table);
+        let star = attribution.rows.iter().any(|row| row.inferred).then(|| notes::inferred(by).to_owned());
+        let below = star.into_iter().chain(notes::library_below(attribution)).chain(notes::private_pools(attribution));
+        below.for_each(|line| self.below(line));
+        let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
+        if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
+            self.below(NO_STACKS);
+        }
+    }
+
+    /// What is to be known about rows, below their labels.
+    pub(crate) fn below(&mut self, text: impl Into<String>) {
+        self.toned(Tone::Dim, 13, text);
+    }
+
+    /// What passed through each operator: as many columns as there is room for.
+    fn operators(&mut self, operators: &[OperatorUsage]) {
+        if operators.is_empty() {
+            return;
+        }
+        self.section("Over the whole recording");
+        let columns = operators::COLUMNS.iter().enumerate().map(|(index, name)| {
+            let from = if index == 0 { 0 } else { OPERATOR_NAME + OPERATOR_COLUMN * (index + 1) };
+            Column::right(OPERATOR_COLUMN, name).gap(0).from(from)
+        });
+        let mut table = Table::new(columns.chain([Column::label("operator")]));
+        for operator in operators.iter().take(operators::ROWS) {
+            table.row(operators::cells(operator), Cell::code(&operator.name));
+        }
+        let more = operators.len().saturating_sub(operators::ROWS);
+        if more > 0 {
+            table.short("", format!("{more} more operators"));
+        }
+        self.table(table);
+    }
+}

@@ -1,0 +1,207 @@
+//! `memviz ranks` for people: a row for each rank as soon as it is there, then what the ranks are together.
+
+use super::words;
+use crate::analysis::ranks::{Difference, Group, Outlier, RanksReport};
+use crate::model::bytes::Bytes;
+use crate::replay::Metric;
+use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
+use crate::report::common::fit::shorten;
+use crate::report::common::next::Next;
+use crate::report::common::notes::{self, safe, signed};
+use crate::report::common::words::{count, starred};
+use crate::wire::ranks::{RankLine, RankSummary, TopRow};
+
+/// Screens narrower than this show neither fragmentation nor failed requests.
+const STATE_FROM: usize = 64;
+/// Screens narrower than this show two of the four maxima, and no baseline.
+const MAXIMA_FROM: usize = 110;
+/// Screens narrower than this do not show what holds most.
+pub(super) const SITE_FROM: usize = 170;
+/// Screens narrower than this do not show which rank is highest.
+const HIGHEST_FROM: usize = 78;
+/// Columns of what holds most.
+const SITE: usize = 44;
+/// Ranks that stand out of which all is said, and rows of each.
+const DETAILED: usize = 5;
+const ROWS: usize = 10;
+
+/// All of it, for a reader who has it all at once.
+pub(super) fn document(report: &RanksReport) -> Document {
+    let what = count(report.ranks().count() as u64, words::noun(report));
+    let mut document = Document::new(format!("GPU memory of {what}"));
+    let mut table = table();
+    report.lines.iter().for_each(|line| add(&mut table, line));
+    document.tuck("All ranks", |document| document.table(table));
+    if report.failed().next().is_some() {
+        document.title("Not analyzed");
+        document.items(report.failed().map(|failed| format!("{}: {}", failed.path, failed.error)));
+    }
+    together(&mut document, report, false);
+    document
+}
+
+/// What stands below the table, which may have the column of what holds most.
+pub(super) fn end(report: &RanksReport, has_site: bool) -> Document {
+    let mut document = Document::default();
+    together(&mut document, report, has_site);
+    document
+}
+
+/// The table of ranks, without its rows.
+pub(super) fn table() -> Table {
+    let wide = |name| Column::right(11, name).gap(2).from(MAXIMA_FROM);
+    Table::new([
+        Column::right(6, "rank"),
+        Column::right(6, "device").gap(2),
+        Column::right(11, "allocated").gap(2),
+        wide("active"),
+        wide("requested"),
+        Column::right(11, "reserved").gap(2),
+        wide("baseline"),
+        Column::right(8, "inactive").gap(2).from(STATE_FROM),
+        Column::right(4, "ooms").gap(2).from(STATE_FROM),
+        Column::left(SITE, "most at the peak").gap(2).from(SITE_FROM).on_screens(),
+        Column::label("path"),
+    ])
+}
+
+/// Adds the row of a rank.
+pub(super) fn add(table: &mut Table, line: &RankLine) {
+    match line {
+        RankLine::Rank(rank) => {
+            table.row(cells(rank), Cell::code(&rank.path));
+        }
+        RankLine::Empty(empty) => {
+            let what = format!("no memory on any device: {}", empty.path);
+            table.short(empty.rank.to_string(), what).painted(Tone::Plain);
+        }
+        RankLine::Failed(failed) => {
+            table.short("-", format!("{}: {}", failed.path, failed.error)).painted(Tone::Warn);
+        }
+        // Counted below the table.
+        RankLine::Skipped(_) => {}
+    }
+}
+
+fn cells(rank: &RankSummary) -> [String; 10] {
+    let maximum = |metric| words::maximum(rank, metric);
+    [
+        rank.rank.to_string(),
+        words::device(rank.device),
+        maximum(Metric::Allocated),
+        maximum(Metric::Active),
+        maximum(Metric::Requested),
+        maximum(Metric::Reserved),
+        signed(rank.baseline_bytes),
+        words::inactive(rank),
+        rank.ooms.to_string(),
+        rank.largest().map(largest).unwrap_or_default(),
+    ]
+}
+
+/// What a site holds, in as many columns as there are for it.
+fn largest(row: &TopRow) -> String {
+    let bytes = Bytes(row.bytes).to_string();
+    let room = SITE.saturating_sub(bytes.len() + 1);
+    format!("{bytes} {}", shorten(&starred(&safe(&row.label), row.inferred), room))
+}
+
+fn together(document: &mut Document, report: &RanksReport, has_site: bool) {
+    let is_starred = |rank: &RankSummary| rank.largest().is_some_and(|row| row.inferred);
+    if has_site && report.ranks().any(|(_, rank)| is_starred(rank)) {
+        document.legend(notes::INFERRED_SITE);
+    }
+    document.notes(words::notes(report));
+    report.groups.iter().for_each(|group| across(document, report, group));
+    document.gap();
+    let outliers = words::by_row(report);
+    if outliers.is_empty() {
+        return document.paragraph(words::no_outlier(report));
+    }
+    for (index, row) in outliers.iter().enumerate() {
+        let Some(leading) = words::leading(report, row) else { continue };
+        if index >= DETAILED {
+            document.paragraph(format!("{}: {}", words::name(report, leading.row), words::distance(leading)));
+            continue;
+        }
+        if index > 0 {
+            document.gap();
+        }
+        outlier(document, report, row, leading);
+    }
+    let first = outliers.first().and_then(|row| words::leading(report, row));
+    document.next(first.and_then(|outlier| compared(report, outlier)));
+}
+
+/// How the figures are distributed.
+fn across(document: &mut Document, report: &RanksReport, group: &Group) {
+    document.section(format!("Across {}", words::group(report, group)));
+    let columns = ["lowest", "median", "highest"].map(|name| Column::right(11, name));
+    let columns = [Column::left(20, "")].into_iter().chain(columns);
+    let mut table = Table::new(columns.chain([
+        Column::right(9, "to median").gap(2).from(HIGHEST_FROM),
+        Column::label("where").cut(Cut::End).from(HIGHEST_FROM),
+    ]))
+    .indent(2);
+    for (figure, spread) in &group.spreads {
+        let [min, median, max] = [spread.min.0, spread.median, spread.max.0].map(signed);
+        let cells = [words::figure(*figure).to_owned(), min, median, max, words::skew(spread.skew())];
+        table.row(cells, words::highest(report, spread));
+    }
+    document.table(table);
+}
+
+/// A rank that stands out.
+fn outlier(document: &mut Document, report: &RanksReport, row: &[Outlier], outlier: &Outlier) {
+    document.alarm(format!("Outlier {}: {}", words::name(report, outlier.row), words::distance(outlier)));
+    document.facts(words::scores(report, row));
+    document.facts(report.rank(outlier.row).map(|rank| rank.path.as_str()));
+    match &outlier.difference {
+        Some(found) => difference(document, report, outlier.row, found),
+        None => document.fact(words::no_difference(outlier)),
+    }
+}
+
+fn difference(document: &mut Document, report: &RanksReport, row: usize, difference: &Difference) {
+    document.gap();
+    document.fact(words::difference(report, difference));
+    let name = |row: usize| report.rank(row).map_or_else(String::new, |rank| format!("rank {}", rank.rank));
+    let mut table = Table::new([
+        Column::right(13, "delta"),
+        Column::right(12, &name(row)),
+        Column::right(12, &name(difference.reference)),
+        Column::label("site"),
+    ]);
+    let shown = difference.rows.len().min(ROWS);
+    // The last row stands for what is not listed; it joins those that are not shown.
+    for row in &difference.rows[..shown] {
+        let cells = [words::row_delta(row), words::side(row.bytes), words::side(row.reference_bytes)];
+        table.row(cells, Cell::code(starred(&row.label, row.inferred)));
+    }
+    let rest = &difference.rows[shown..];
+    if !rest.is_empty() {
+        let delta = words::delta(rest.iter().map(|row| row.delta_bytes).sum());
+        let label = match rest {
+            [row] => starred(&row.label, row.inferred),
+            _ => format!("{} more rows", rest.len()),
+        };
+        table.row([delta, String::new(), String::new()], label);
+    }
+    let total = |row: usize| Bytes(report.rank(row).map_or(0, |rank| rank.total_bytes)).to_string();
+    let totals = [words::delta(difference.delta_bytes), total(row), total(difference.reference)];
+    table.row(totals, "in all").is_total = true;
+    document.table(table);
+    let named = if rest.len() == 1 { &difference.rows } else { &difference.rows[..shown] };
+    if named.iter().any(|row| row.inferred) {
+        document.legend(notes::INFERRED_SITE);
+    }
+    document.facts(words::bounds_note(difference));
+}
+
+/// The command that compares a rank that stands out with another one in full.
+fn compared(report: &RanksReport, outlier: &Outlier) -> Option<Next> {
+    let path = |row: usize| report.rank(row).map(|rank| rank.path.as_str());
+    let paths = [path(outlier.difference.as_ref()?.reference)?, path(outlier.row)?];
+    // The devices of one file are no two recordings.
+    (paths[0] != paths[1]).then(|| Next::new("diff", &paths, "", "all that differs between the two"))
+}

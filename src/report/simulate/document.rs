@@ -1,0 +1,80 @@
+//! `memviz simulate` for people.
+
+use super::words;
+use crate::analysis::simulate::{DeviceSimulation, SimulateReport};
+use crate::model::bytes::Bytes;
+use crate::play::Run;
+use crate::report::Source;
+use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
+use crate::report::common::next::Next;
+use crate::report::common::notes::device_name;
+
+/// Screens narrower than this do without calls of the driver and inactive bytes.
+const CALLS_FROM: usize = 100;
+/// Screens narrower than this do without retries.
+const RETRIES_FROM: usize = 64;
+/// Columns of reserved memory, and of the name of settings, at least.
+const RESERVED: usize = 11;
+const NAME: usize = 12;
+
+pub(crate) fn document(source: Source<'_>, report: &SimulateReport) -> Document {
+    let mut document = Document::devices("Allocator settings for", source, report.devices.iter(), simulation);
+    let is_played = report.devices.iter().any(|device| device.best().is_some());
+    let sweep = Next::new("simulate", &[source.path], "--sweep", "also try the other settings");
+    document.next((is_played && !report.sweep).then_some(sweep));
+    document
+}
+
+fn simulation(document: &mut Document, device: &DeviceSimulation) {
+    document.title(format!("{}: {}", device_name(device.device), words::headline(device)));
+    document.facts(words::error_bar(device));
+    document.facts(words::capacity(device));
+    document.facts(words::releases(device));
+    document.notes(words::limits(device));
+    if device.runs.is_empty() {
+        return;
+    }
+    document.gap();
+    document.table(table(&device.runs));
+    if device.runs.iter().any(|run| run.needs().is_some() && run.capacities.safe.is_none()) {
+        document.legend(words::AT_MOST);
+    }
+    document.facts(device.runs.iter().flat_map(|run| [words::holes(run), words::ending(run)]).flatten());
+    document.facts(words::refusals(device));
+    document.facts(words::bound(device));
+    document.facts(words::changes(device));
+    if let Some(advice) = words::advice(device) {
+        document.gap();
+        document.toned(Tone::Bold, 2, advice);
+    }
+}
+
+fn table(runs: &[Run]) -> Table {
+    // A range takes more room than a figure.
+    let reserved = runs.iter().map(|run| words::reserved(run).len()).max().unwrap_or(0).max(RESERVED);
+    let mut table = Table::new([
+        Column::right(14, "needs"),
+        Column::right(reserved, "reserved"),
+        Column::right(11, "inactive").from(CALLS_FROM),
+        Column::right(7, "allocs").from(CALLS_FROM),
+        Column::right(6, "frees").from(CALLS_FROM),
+        Column::right(8, "retries").from(RETRIES_FROM),
+        Column::left(9, "trust"),
+        Column::label("settings").gap(1).cut(Cut::End).least(NAME),
+    ]);
+    for run in runs {
+        let number = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
+        let outcome = run.outcome.as_ref();
+        let cells = [
+            words::needs(run),
+            words::reserved(run),
+            outcome.map_or("-".to_owned(), |outcome| Bytes(outcome.max_inactive).to_string()),
+            number(outcome.map(|outcome| outcome.device_allocs)),
+            number(outcome.map(|outcome| outcome.device_frees)),
+            number(outcome.map(|outcome| outcome.retries)),
+            run.trust.name().to_owned(),
+        ];
+        table.row(cells, Cell::code(words::name(run)));
+    }
+    table
+}

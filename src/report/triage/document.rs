@@ -1,0 +1,140 @@
+//! The triage for people: what fits on one screen.
+
+use super::words;
+use crate::analysis::triage::{DeviceTriage, TriageReport};
+use crate::facts::grouping::attribution::{Attribution, OTHER, Row};
+use crate::facts::training::Category;
+use crate::model::Format;
+use crate::report::common::advice::advice;
+use crate::report::common::document::{Document, Reader, Share, Tone, attributed};
+use crate::report::common::next::Next;
+use crate::report::common::notes;
+use crate::report::common::words::{category, count, share};
+use crate::report::{Source, percent};
+
+/// Categories named below the bar.
+const NAMED: usize = 5;
+/// Devices told of in a line each, below the first one.
+const OTHERS: usize = 2;
+/// Findings with a line each.
+const FINDINGS: usize = 4;
+/// What fills the parts of the categories that are named in the bar, the largest first.
+const FILLS: [&str; NAMED] = ["█", "▓", "▒", "░", "▚"];
+/// The same of what is not known, and of the categories without a name.
+const UNKNOWN: &str = "·";
+const REST: &str = "-";
+
+pub(crate) fn document(source: Source<'_>, report: &TriageReport) -> Document {
+    let mut document = Document::about("", source.path);
+    let Some(first) = report.devices.get(report.first) else {
+        document.nothing(source);
+        document.file_notes(source);
+        document.advice(source);
+        return document;
+    };
+    document.flush_title(words::verdict(first));
+    let most = words::most_reserved(first).map_or(String::new(), |most| format!("; {most}"));
+    document.paragraph(format!("{} ({}){most}", words::held(first), notes::place(&first.peak)));
+    document.file_notes(source);
+    document.notes(notes::device(&first.peak));
+    document.notes(words::outside(first));
+    categories(&mut document, &first.categories);
+    sites(&mut document, &first.peak.attribution);
+    let others = || report.devices.iter().filter(|device| device.peak.device != first.peak.device);
+    let more = others().skip(OTHERS).count();
+    document.screen(|document| {
+        others().take(OTHERS).for_each(|device| document.paragraph(words::held(device)));
+        if more > 0 {
+            document.toned(Tone::Dim, 0, format!("and {}", count(more, "more device")));
+        }
+    });
+    // Where most of the memory is not known: the lines that record it better say what would show it, or else how to mark the
+    // program does. Other programs than PyTorch's have no such marks.
+    let is_better_recorded = advice(source.recording).is_some();
+    let is_foreign = source.recording.snapshot.notes.format.is_one_instant();
+    let would_show = words::would_show(first).filter(|_| !is_foreign && !is_better_recorded);
+    if let Some(sentence) = would_show {
+        document.gap();
+        document.toned(Tone::Dim, 0, sentence);
+    }
+    document.cures(&first.advice, first.failure.is_some());
+    let is_told = is_better_recorded || would_show.is_some();
+    if let Some(nothing) = first.nothing.as_ref().filter(|nothing| !is_told || !nothing.is_unknown()) {
+        document.gap();
+        document.paragraph(words::nothing(nothing));
+    }
+    document.aside(|document| others().for_each(|device| other(document, device)));
+    document.advice(source);
+    document.commands(commands(first, source));
+    document
+}
+
+/// A device below the first one.
+fn other(document: &mut Document, device: &DeviceTriage) {
+    document.flush_title(words::verdict(device));
+    document.paragraph(format!("{} ({})", words::held(device), notes::place(&device.peak)));
+    document.notes(notes::device(&device.peak));
+    categories(document, &device.categories);
+    sites(document, &device.peak.attribution);
+    document.cures(&device.advice, device.failure.is_some());
+    document.items(device.nothing.as_ref().map(words::nothing));
+    document.items(words::findings(device).into_iter().map(|line| line.text));
+}
+
+/// All categories as one bar, with the largest of them named below.
+fn categories(document: &mut Document, categories: &Attribution) {
+    let rows: Vec<&Row> = categories.rows.iter().filter(|row| row.label != OTHER && row.bytes > 0).collect();
+    let total = categories.total_bytes;
+    if total == 0 || rows.is_empty() {
+        return;
+    }
+    let part = |(index, row): (usize, &Row)| {
+        let is_named = index == 0 || index < NAMED && percent(row.bytes, total) >= 1.0;
+        Share {
+            label: row.label.clone(),
+            name: is_named.then(|| format!("{} {}", category(&row.label), share(row.bytes, total))),
+            bytes: row.bytes,
+            total,
+            fill: match row.category {
+                Some(Category::Unknown) => UNKNOWN,
+                _ if is_named => FILLS[index],
+                _ => REST,
+            },
+            tone: row.category.filter(|_| is_named).map_or(Tone::Dim, Tone::Hued),
+        }
+    };
+    document.shares(rows.into_iter().enumerate().map(part).collect());
+}
+
+fn sites(document: &mut Document, sites: &Attribution) {
+    let (others, rows): (Vec<&Row>, Vec<&Row>) = sites.rows.iter().partition(|row| row.label == OTHER);
+    let mut table = attributed("site", rows.into_iter(), sites.total_bytes, false);
+    // One screen has room for what has a name.
+    let others = attributed("site", others.into_iter(), sites.total_bytes, false);
+    for mut row in others.rows {
+        row.reader = Reader::OfMarkdown;
+        table.rows.push(row);
+    }
+    document.table(table);
+    if sites.rows.iter().any(|row| row.inferred) {
+        document.below(notes::INFERRED_SITE);
+    }
+}
+
+/// The commands that show more.
+fn commands(device: &DeviceTriage, source: Source<'_>) -> Vec<Next> {
+    let path = source.path;
+    let findings = words::findings(device).into_iter().take(FINDINGS);
+    let mut lines: Vec<Next> = findings.map(|line| Next::new(line.command, &[path], "", line.text)).collect();
+    lines.extend(words::compared(device, path));
+    // Of a profile of one instant there is no report.
+    if source.recording.snapshot.notes.format == Format::DeviceMemoryProfile {
+        lines.push(Next::new("flamegraph", &[path], "-o memory.svg", "the whole profile, as a picture"));
+    } else {
+        if cfg!(feature = "view") {
+            lines.push(Next::new("view", &[path], "", "the recording as a page in the browser"));
+        }
+        lines.push(Next::new("report", &[path], "-o report.html", "the full report, as an HTML page"));
+    }
+    lines
+}

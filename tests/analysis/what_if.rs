@@ -1,0 +1,94 @@
+//! Cures tried over time, against the figures of the list and against the recording.
+
+use crate::support::{fixture, open};
+use memviz::analysis::advice::{Plays, Saving, WhatIf, advice};
+use memviz::analysis::scene::{Part, Scene};
+use memviz::analysis::timeline::XAxis;
+use memviz::facts::device::Device;
+use memviz::replay::Metric;
+
+/// Recordings with cures of several kinds; one of them starts late.
+const RECORDINGS: [&str; 6] = ["gpt_train", "gpt_train_sdpa_amp", "gpt_late", "oom", "fragmented", "side_stream"];
+
+/// All of a history, a column for each instant.
+fn each_instant(device: &Device<'_>) -> Part {
+    let columns = device.track.entries() as usize + 1;
+    Part { axis: XAxis::Entry, from: 0.0, to: columns as f64, columns }
+}
+
+#[test]
+fn a_curve_has_the_peaks_that_the_list_says() {
+    let mut tried = 0;
+    for name in RECORDINGS {
+        let recording = open(&fixture(name));
+        for device in recording.devices().all() {
+            let cures = WhatIf::of(device, Plays::All);
+            let list = advice(device, Plays::All);
+            assert_eq!(cures.advice().cloned().collect::<Vec<_>>(), list, "{name}");
+            for (place, advice) in list.iter().enumerate() {
+                let Saving::Played { allocated, reserved, .. } = &advice.saving else {
+                    continue;
+                };
+                assert_eq!(cures.saving(&[place]).unwrap().as_ref(), Some(&advice.saving), "{name}: {}", advice.cure);
+                let peak = |metric| cures.over_time(metric, &[place]).unwrap().map(|curve| curve.peak());
+                assert_eq!(peak(Metric::Allocated), Some(allocated.after), "{name}: {}", advice.cure);
+                if let Some(peak) = peak(Metric::Reserved) {
+                    assert_eq!(peak, reserved.after, "{name}: {}", advice.cure);
+                }
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried >= 6, "{tried} cures were tried");
+}
+
+#[test]
+fn without_cures_the_curve_is_the_recorded_one() {
+    let recording = open(&fixture("gpt_train"));
+    let devices = recording.devices();
+    let device = &devices.all()[0];
+    let scene = Scene::new(device);
+    let part = each_instant(device);
+    let cures = WhatIf::of(device, Plays::All);
+    let curve = |metric| cures.over_time(metric, &[]).unwrap().unwrap();
+    let recorded = scene.columns(Metric::Allocated, &part).unwrap().values;
+    let played = curve(Metric::Allocated).columns(&scene.instants(&part).unwrap());
+    let differs = (0..played.len()).find(|&at| recorded[at] as u64 != played[at]);
+    assert_eq!((differs, recorded.len()), (None, played.len()));
+    let most = device.history().maxima[Metric::Reserved as usize].bytes;
+    assert_eq!(curve(Metric::Reserved).peak(), most as u64);
+    assert_eq!(cures.over_time(Metric::Active, &[]).unwrap(), None);
+}
+
+#[test]
+fn several_cures_save_more_than_each() {
+    let recording = open(&fixture("gpt_train"));
+    let devices = recording.devices();
+    let cures = WhatIf::of(&devices.all()[0], Plays::All);
+    let places: Vec<usize> = (0..cures.advice().count()).filter(|&place| cures.combines(place)).collect();
+    assert!(places.len() > 1);
+    let peak = |places: &[usize]| cures.over_time(Metric::Allocated, places).unwrap().unwrap().peak();
+    let Some(Saving::Played { allocated, .. }) = cures.saving(&places).unwrap() else { panic!("it is played") };
+    assert_eq!(allocated.after, peak(&places));
+    assert!(places.iter().all(|&place| peak(&[place]) > allocated.after));
+    let missing = cures.over_time(Metric::Allocated, &[99]).unwrap_err();
+    assert_eq!(missing.to_string(), "expected places in the list of cures, found another");
+}
+
+#[test]
+fn a_column_has_the_highest_of_its_instants() {
+    let recording = open(&fixture("gpt_train"));
+    let devices = recording.devices();
+    let device = &devices.all()[0];
+    let scene = Scene::new(device);
+    let curve = WhatIf::of(device, Plays::All).over_time(Metric::Allocated, &[]).unwrap().unwrap();
+    let last = f64::from(device.track.entries());
+    for (axis, from, to, columns) in
+        [(XAxis::Entry, 0.0, last, 100), (XAxis::Entry, 1000.5, 1007.5, 40), (XAxis::Time, 0.0, 700_000.0, 333)]
+    {
+        let part = Part { axis, from, to, columns };
+        let recorded: Vec<u64> =
+            scene.columns(Metric::Allocated, &part).unwrap().values.iter().map(|&bytes| bytes as u64).collect();
+        assert_eq!(curve.columns(&scene.instants(&part).unwrap()), recorded, "{part:?}");
+    }
+}

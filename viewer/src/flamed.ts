@@ -1,0 +1,39 @@
+/** What flame graphs are of, in words. */
+
+import type { FlameOf } from './state.ts';
+
+/** On a button, of the bytes in it, and where there are none. */
+interface Words {
+    button: string;
+    title: string;
+    words: string;
+    none: string;
+}
+
+export const OF: Record<FlameOf, Words> = {
+    allocated: {
+        button: 'allocated in it',
+        title: 'All that was allocated in the range',
+        words: 'allocated in the range',
+        none: 'Nothing is allocated in this range.',
+    },
+    survived: {
+        button: 'survived',
+        title: 'What was allocated in the range and is live at its end',
+        words: 'allocated in the range, live at its end',
+        none: 'Nothing that is allocated in this range is live at its end.',
+    },
+    freed: {
+        button: 'freed in it',
+        title: 'All that was freed in the range, by the stacks that allocated it',
+        words: 'freed in the range',
+        none: 'Nothing is freed in this range.',
+    },
+    difference: {
+        button: 'difference',
+        title: 'What became more and what less',
+        words: 'in one of both',
+        none: 'Nothing is allocated in either.',
+    },
+    live: { button: 'at the cursor', title: 'What is live at the cursor', words: 'live', none: 'Nothing is allocated here.' },
+};
