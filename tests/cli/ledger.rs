@@ -83,7 +83,7 @@ fn in_a_container_nobody_is_named() {
     let end = &device["samples"][2];
     assert_eq!((bytes(end, "other_process"), bytes(end, "context"), bytes(end, "process")), (None, None, None));
     assert_eq!(bytes(end, "unexplained"), Some((450 + 3072 + 100) << 20));
-    assert!(notes(&device).contains("2 processes with 4.04 GiB in all, but not process 7"), "{device}");
+    assert!(notes(&device).contains("2 processes with 4.04 GiB in total, but not the recorded process, 7"), "{device}");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn without_processes_the_rest_is_unexplained() {
     }
     let device = device(&samples);
     assert_eq!(bytes(&device["samples"][0], "unexplained"), Some((450 + 3072 + 100) << 20));
-    assert!(notes(&device).contains("not known (libnvidia-ml.so.1 cannot be loaded)"), "{device}");
+    assert!(notes(&device).contains("unknown (libnvidia-ml.so.1 cannot be loaded)"), "{device}");
     assert!(notes(&device).contains("3.54 GiB were in use when recording started"), "{device}");
 }
 
@@ -107,8 +107,8 @@ fn what_the_driver_does_not_tell_is_unexplained() {
     let device = device(&samples);
     assert_eq!(bytes(&device["samples"][2], "other_process"), None);
     assert_eq!(bytes(&device["samples"][2], "unexplained"), Some((3072 + 100) << 20));
-    assert!(notes(&device).contains("bytes of one process"), "{device}");
-    assert!(notes(&device).contains("whole MiB"), "{device}");
+    assert!(notes(&device).contains("does not report memory for one process"), "{device}");
+    assert!(notes(&device).contains("rounds to MiB"), "{device}");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn contradictions_are_shown_and_said() {
     assert!(bytes(&device["samples"][1], "unexplained").unwrap() < 0);
     assert_eq!(device["samples"][2]["pools"], json!([]));
     assert!(notes(&device).contains("contradict each other in 1 sample"), "{device}");
-    assert!(notes(&device).contains("add up to 514.00 MiB, PyTorch's counter says 4.00 KiB"), "{device}");
+    assert!(notes(&device).contains("add up to 514.00 MiB, but PyTorch's counter says 4.00 KiB"), "{device}");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn who_else_used_the_device_is_said_when_a_request_failed() {
     all[2]["at"] = json!("oom");
     fs::write(folder.path().join("oom.device.json"), samples.to_string()).unwrap();
     let path = path.display().to_string();
-    let said = "outside of PyTorch's allocator, of 24.00 GiB: 450.00 MiB CUDA context, \
+    let said = "outside PyTorch's allocator, of 24.00 GiB: 450.00 MiB CUDA context, \
                 3.00 GiB vllm (process 4711), 100.00 MiB unexplained";
     for command in ["oom", "triage"] {
         for format in ["text", "markdown"] {
@@ -183,15 +183,16 @@ fn who_else_used_the_device_is_said_when_a_request_failed() {
     assert_eq!(oom["devices"][0]["ledger"]["at"], "oom");
     rows_sum(&json!({"samples": [oom["devices"][0]["ledger"]]}));
     // Recordings without samples say nothing of it.
-    assert!(!memviz(&["oom", &fixture("oom")]).stdout.contains("outside of PyTorch"));
+    assert!(!memviz(&["oom", &fixture("oom")]).stdout.contains("outside PyTorch"));
 }
 
 #[test]
 fn what_is_missing_or_wrong_is_one_line() {
-    memviz(&["ledger", &fixture("oom")]).expect_error("or a failed request and --capacity; found neither");
+    memviz(&["ledger", &fixture("oom")])
+        .expect_error("found a failed request: add --capacity, the memory of its device");
     memviz(&["ledger", "--capacity", "8GiB", &fixture("tiny")]).expect_error("found neither");
     // Less than what was free.
-    memviz(&["ledger", "--capacity", "1MiB", &fixture("oom")]).expect_error("found neither");
+    memviz(&["ledger", "--capacity", "1MiB", &fixture("oom")]).expect_error("more free memory than the device has");
     let (_folder, path) = folder("{");
     let run = memviz(&["ledger", &path]);
     assert!(run.stderr.contains("snapshot.device.json: expected device samples of torch_memviz"), "{}", run.stderr);

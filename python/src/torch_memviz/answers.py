@@ -2076,24 +2076,24 @@ class LedgerDevice:
     """Device."""
 
     name: str | None
-    """The name of the GPU; null where it is not known."""
+    """The name of the GPU; null if unknown."""
 
     notes: tuple[str, ...]
     """What limits the figures, in words."""
 
     pinned_bytes: int | None
-    """Pinned host memory that PyTorch had reserved when the recording was written; null where it is not recorded."""
+    """Pinned host memory that PyTorch had reserved when the recording was written; null if not recorded."""
 
     samples: tuple[LedgerSample, ...]
-    """The device at each sample, in the order of time."""
+    """The device at each sample, in chronological order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerHolder:
-    """Bytes and who has them."""
+    """The bytes of one holder."""
 
     bytes: int
-    """Bytes; below zero where figures contradict each other."""
+    """Bytes; negative where figures contradict each other."""
 
     holder: str
     """`pytorch`, `nccl`, `context`, `process`, `other_process` or `unexplained`."""
@@ -2102,7 +2102,7 @@ class LedgerHolder:
     """The holder in words."""
 
     pid: int | None = None
-    """The ID of another process; left out for all other holders."""
+    """The ID of another process; absent for all other holders."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2113,10 +2113,10 @@ class LedgerPool:
     """Bytes of their segments."""
 
     kind: PoolKind | None
-    """What they are for; null for the default pool."""
+    """What the pools are for; null for the default pool."""
 
     pools: int
-    """How many there are."""
+    """How many pools there are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2124,19 +2124,19 @@ class LedgerSample:
     """A device at one instant."""
 
     allocated_bytes: int
-    """What is allocated of it."""
+    """Bytes that are allocated of what is reserved."""
 
     at: Occasion
     """When the sample was taken."""
 
     pools: tuple[LedgerPool, ...]
-    """What PyTorch's allocator has reserved, by kind of pool; empty where that is not known."""
+    """What PyTorch's allocator has reserved, by kind of pool; empty if unknown."""
 
     rows: tuple[LedgerHolder, ...]
-    """Who has them."""
+    """Bytes by holder."""
 
     time_us: int | None
-    """Its time since the epoch; null where it is not known."""
+    """Its time since the epoch; null if unknown."""
 
     total_bytes: int
     """Bytes of the device."""
@@ -2267,11 +2267,11 @@ NoCandidates = Literal[
 Occasion = Literal[
     # When recording started.
     "start",
-    # At the end of the step after which the device held most.
+    # At the end of the step at which the most memory was in use.
     "peak",
-    # While a request failed.
+    # When a request failed.
     "oom",
-    # When the recording was written, on a signal for instance.
+    # When the recording was written, for example on a signal.
     "dump",
     # When recording ended.
     "end",
