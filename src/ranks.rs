@@ -88,6 +88,12 @@ impl RankInputs {
         self.inputs.iter().map(|input| input.found.path.as_path())
     }
 
+    /// Why there is nothing to read, where the only input is known not to be a recording before it is opened.
+    pub fn problem(&self) -> Option<String> {
+        let [input] = self.inputs.as_slice() else { return None };
+        input.found.problem.as_ref().map(|problem| format!("{}: {problem}", input.name))
+    }
+
     /// Size of all files in bytes, as far as it is known.
     pub fn bytes(&self) -> u64 {
         self.inputs.iter().map(|input| size(&input.found.path)).sum()
@@ -188,7 +194,7 @@ impl Work<'_> {
         }
         let (mut lines, problem) = self.read(input).unwrap_or_else(|error| (Vec::new(), Some(error)));
         lines.extend(problem.map(|problem| match problem {
-            // What lies beside the recordings, and was not named.
+            // What is beside the recordings, and was not named.
             Error::UnknownJson(_) if !input.found.is_named => {
                 RankLine::Skipped(SkippedInput { path: input.name.clone() })
             }

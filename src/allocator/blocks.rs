@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 /// No block, or no range.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A block that was handed out. Once its free has completed it names nothing any more, whatever lies there then.
+/// A block that was handed out. Once its free has completed, it refers to nothing, whatever is at its address then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockId {
     pub(super) index: u32,
@@ -44,7 +44,7 @@ pub(super) struct Block {
     pub previous: u32,
     pub next: u32,
     pub pool: u32,
-    /// Index of the expandable range it lies in, [`NONE`] in a plain segment.
+    /// Index of the expandable range it is in, [`NONE`] in a plain segment.
     pub range: u32,
     /// Searches in its pool when it became free.
     pub free_since: u32,

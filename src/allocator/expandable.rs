@@ -81,7 +81,7 @@ impl Allocator {
         Some(index)
     }
 
-    /// Takes an unmapped block out of its pool's list, and enters what lies behind its first bytes as another one.
+    /// Removes an unmapped block from its pool's list, and enters the part after its first bytes as another block.
     pub(super) fn cut_unmapped(&mut self, index: u32, bytes: u64) {
         let block = self.blocks[index as usize];
         self.pools[block.pool as usize].unmapped.remove(&block.addr);

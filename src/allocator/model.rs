@@ -239,7 +239,7 @@ impl Allocator {
         let (_, &first) = fits.next()?;
         let mut found = first;
         if self.blocks[found as usize].range != NONE {
-            // What lies behind the free block and can be mapped counts as a part of it.
+            // What is behind the free block and can be mapped counts as a part of it.
             for (_, &next) in fits {
                 if self.blocks[found as usize].range == NONE || self.size_with_room(next) >= self.size_with_room(found)
                 {

@@ -43,7 +43,7 @@ impl Allocator {
     }
 
     /// `release_available_cached_blocks`: where blocks from `max_split_size` on are kept whole, gives back one that is large
-    /// enough for the request, or several from the largest down. Whether that is enough for it. What lies in expandable
+    /// enough for the request, or several from the largest down. Whether that is enough for it. What is in expandable
     /// segments stays, as do parts of plain ones, which no settings that PyTorch takes leave that large.
     pub(super) fn release_oversize(&mut self, request: &Request) -> bool {
         let Some(oversize) = self.rules.max_split_size() else { return false };

@@ -45,8 +45,7 @@ pub fn excerpt(devices: &Devices<'_>, windows: &[Window]) -> Result<Snapshot> {
         return Err(Error::Request(format!("expected a CUDA memory snapshot to cut, found a {}", format.title())));
     }
     if whole.notes.truncated_at.is_some() {
-        let message =
-            "expected a recording that is whole: where the file ends early, its segments are from after its entries";
+        let message = "expected a complete file: if the file ends early, its segments are from after its entries";
         return Err(Error::Request(message.to_owned()));
     }
     let mut windows = windows.to_vec();

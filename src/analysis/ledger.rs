@@ -186,7 +186,7 @@ impl LedgerReport {
             let has_failed = |device: &Device<'_>| device.track.actions().contains(&Action::Oom);
             let found = match recording.all().iter().any(has_failed) {
                 true if options.capacity.is_none() => "a failed request: add --capacity, the memory of its device",
-                true => "a failed request with more free memory than the device has",
+                true => "a failed request with more reserved and free memory than the device has",
                 false => "neither",
             };
             return Err(Error::Request(format!(
@@ -269,10 +269,9 @@ impl DeviceLedger {
             processes: None,
             nccl: Vec::new(),
         };
-        (sample.free_bytes <= capacity).then(|| {
+        (sample.free_bytes.saturating_add(sample.reserved_bytes) <= capacity).then(|| {
             let samples = vec![Ledger::of(&sample, 0, None)];
-            let doubts = [LedgerDoubt::FromFailedRequest].into_iter().chain(contradiction(&samples)).collect();
-            Self { device: device.id(), name: None, samples, doubts }
+            Self { device: device.id(), name: None, samples, doubts: vec![LedgerDoubt::FromFailedRequest] }
         })
     }
 

@@ -5,7 +5,7 @@ use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
 use crate::analysis::leaks::{LeakOptions, LeakReport};
-use crate::analysis::oom::{IN_FULL, OomOptions, OomReport};
+use crate::analysis::oom::{DeviceOoms, IN_FULL, OomOptions, OomReport};
 use crate::analysis::peak::{PeakOptions, PeakReport};
 use crate::analysis::timeline::{TimelineOptions, TimelineReport, peaks_or_failures};
 use crate::analysis::triage::{Finding, TriageOptions, TriageReport};
@@ -59,8 +59,14 @@ impl Overview {
         // What to change takes about as long as everything else.
         let advice = || TriageReport::advice(recording, &of_triage);
         let (advice, overview) = rayon::join(advice, || Self::without_advice(recording, options, &of_triage));
-        let overview = overview?;
-        Ok(Self { triage: overview.triage.with_advice(advice?), ..overview })
+        let (advice, overview) = (advice?, overview?);
+        let of_device = |ooms: DeviceOoms| match advice.get(&ooms.device) {
+            Some(advice) => ooms.with_cures(advice.clone()),
+            None => ooms,
+        };
+        let devices = overview.oom.devices.into_iter().map(of_device).collect();
+        let oom = OomReport { devices, ..overview.oom };
+        Ok(Self { triage: overview.triage.with_advice(advice), oom, ..overview })
     }
 
     fn without_advice(recording: &Devices<'_>, options: &TimelineOptions, of_triage: &TriageOptions) -> Result<Self> {

@@ -9,8 +9,7 @@ use clap::Args;
 pub struct ChangeArgs {
     /// Checkpoint the calls of a function; may be repeated
     ///
-    /// Named as `memviz checkpoint` names it, or by a part of that name; with :every=N, the first call and every N-th one
-    /// after it.
+    /// The name that `memviz checkpoint` shows, or a part of it; with :every=N, the first call and every N-th call after it.
     #[arg(long, value_name = "SITE[:every=N]", value_parser = Change::checkpoint)]
     checkpoint: Vec<Change>,
     /// Use another optimizer: adamw, adam8bit, adafactor, sgd or momentum
@@ -24,7 +23,7 @@ pub struct ChangeArgs {
     /// Shard optimizer state and gradients over N ranks (ZeRO-2)
     #[arg(long, value_name = "N", value_parser = Change::shard_gradients)]
     shard_gradients: Option<Change>,
-    /// Shard parameters, too (ZeRO-3, FSDP)
+    /// Also shard parameters (ZeRO-3, FSDP)
     ///
     /// Parameters, gradients and optimizer state; the layer in use is gathered.
     #[arg(long, value_name = "N", value_parser = Change::shard_parameters)]

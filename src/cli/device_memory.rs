@@ -17,9 +17,9 @@ pub struct DeviceMemoryArgs {
     /// Memory of the device, such as 80GiB [default: from an oom entry]
     ///
     /// PyTorch's OOM message names it as the total capacity.
-    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device, group = TOTAL)]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_capacity, group = TOTAL)]
     capacity: Option<Bytes>,
-    /// Name of the device instead, such as h100-80gb, or a profiler trace from it
+    /// Name of the device, such as h100-80gb, or a profiler trace from it
     #[arg(long, value_name = "NAME|TRACE", value_parser = NamedGpu::parse, group = TOTAL)]
     gpu: Option<NamedGpu>,
 }
@@ -49,7 +49,7 @@ impl NamedGpu {
             _ => {
                 let sizes: Vec<String> = gpus.iter().map(|gpu| Bytes(gpu.memory).to_string()).collect();
                 let found = if sizes.is_empty() { "none".to_owned() } else { format!("GPUs of {}", sizes.join(", ")) };
-                Err(Error::Request(format!("expected a trace whose GPUs are all alike, found {found}")))
+                Err(Error::Request(format!("expected a trace with only one kind of GPU, found {found}")))
             }
         }
     }

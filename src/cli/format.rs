@@ -197,7 +197,7 @@ impl Format for PageFormat {
 pub enum CheckFormat {
     /// For people
     Text,
-    /// An object; for several inputs one on each line
+    /// A JSON object; for several inputs, one per line
     Json,
     /// For an issue or a step summary
     Markdown,

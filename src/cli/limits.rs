@@ -18,7 +18,7 @@ const LEAST_MEMORY: u64 = 64 << 20;
 pub fn parse_memory(text: &str) -> Result<Bytes, String> {
     let bytes = Bytes::of_device(text).map_err(|error| error.to_string())?;
     let is_enough = bytes.0 >= LEAST_MEMORY;
-    is_enough.then_some(bytes).ok_or_else(|| format!("expected at least {}", Bytes(LEAST_MEMORY)))
+    is_enough.then_some(bytes).ok_or_else(|| format!("expected at least {}, found {bytes}", Bytes(LEAST_MEMORY)))
 }
 
 /// What a run may cost.
@@ -80,7 +80,7 @@ mod system {
         }
     }
 
-    /// Processor time for an input of so many bytes.
+    /// Limit on CPU time in seconds, for an input of this many bytes.
     fn seconds(granted: u64) -> u64 {
         BASE_SECONDS.max(granted / BYTES_PER_SECOND)
     }

@@ -88,7 +88,7 @@ pub fn use_threads(args: &SharedArgs) {
     }
 }
 
-/// What lies beside the recording on its devices. A file that cannot be read is said, and is no reason to answer nothing.
+/// Device samples beside the recording. If that file cannot be read, memviz warns and still answers.
 fn device_file(path: &Path, quiet: bool) -> Option<DeviceFile> {
     device_file::beside(path).unwrap_or_else(|error| {
         if !quiet {
@@ -114,7 +114,7 @@ pub fn read_quietly(path: &Path, allow_truncated: bool) -> crate::Result<Recordi
     Recording::open(path, &ReadOptions { allow_truncated, ..ReadOptions::default() })
 }
 
-/// Reads an input, standard input for `-`, and counts its bytes; with what lies beside a file on its devices.
+/// Reads an input (`-` is standard input) with the device samples beside it, and counts its bytes.
 pub fn open(path: &Path, args: &SharedArgs, view: View, bytes: Option<&Arc<AtomicU64>>) -> crate::Result<Recording> {
     let options = ReadOptions { progress: bytes.cloned(), ..args.read_options(view) };
     limits::grant(size_of_file(path));

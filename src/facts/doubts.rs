@@ -199,7 +199,7 @@ pub fn of_sites(snapshot: &Snapshot) -> Option<Doubt> {
     (is_loose || notes.unread_forward_lines > 0).then_some(Doubt::LooseSites).or_else(|| of_frames(snapshot))
 }
 
-/// What stands against what is told apart by stacks, if any: parts of frames are missing.
+/// What stands against what is distinguished by stacks, if any: parts of frames are missing.
 pub fn of_frames(snapshot: &Snapshot) -> Option<Doubt> {
     (snapshot.notes.frames_in_part > 0).then_some(Doubt::LooseSites)
 }
@@ -300,7 +300,7 @@ fn of_reserved(track: Track<'_>) -> Option<(Doubt, Leaves)> {
     lacks_segments(track).then_some((Doubt::SegmentsNotRecorded, Leaves::LowerBound))
 }
 
-/// Whether a block from before the first kept entry lies in no segment that is known to have been there then, so that
+/// Whether a block from before the first kept entry is in no segment that is known to have been there then, so that
 /// the end of that segment was not recorded (`skip_actions`).
 fn lacks_segments(track: Track<'_>) -> bool {
     let Track { snapshot, history } = track;
@@ -310,7 +310,7 @@ fn lacks_segments(track: Track<'_>) -> bool {
     let mut spans: Vec<(u64, u64, bool)> =
         history.segments.iter().filter(|span| span.born == 0).map(|it| (it.addr, it.end(), it.expandable)).collect();
     spans.sort_unstable();
-    // Neighbouring ranges of expandable segments are one; a block never lies in two segments.
+    // Neighbouring ranges of expandable segments are one; a block never is in two segments.
     let mut known: Vec<(u64, u64, bool)> = Vec::new();
     for (start, end, expandable) in spans {
         match known.last_mut() {

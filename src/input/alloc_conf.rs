@@ -87,9 +87,9 @@ pub fn read(text: &str, settings: &mut AllocatorSettings) -> Vec<String> {
     problems
 }
 
-/// What the text says otherwise than the settings that a snapshot holds in places of their own, key by key; a key that the
-/// text does not name may have been set before. `expandable_segments` is not compared: where the platform has none, PyTorch
-/// turns it off by itself.
+/// A message for each key whose value in the text differs from the separate settings in the snapshot; a key that the text does
+/// not name may have been set before. `expandable_segments` is not compared: if the platform does not support it, PyTorch turns
+/// it off by itself.
 pub fn contradictions(settings: &AllocatorSettings) -> Vec<String> {
     let text: String = settings.alloc_conf.chars().filter(|char| !char.is_whitespace()).collect();
     let names = |wanted: &str| split(&text).any(|pair| pair.split_once(':').is_some_and(|(key, _)| key == wanted));
@@ -103,13 +103,11 @@ pub fn contradictions(settings: &AllocatorSettings) -> Vec<String> {
         ),
     ];
     let contradicted = agrees.into_iter().filter(|&(key, agrees)| !agrees && names(key));
-    contradicted
-        .map(|(key, _)| format!("the allocator settings hold a different {key} from the one in their text"))
-        .collect()
+    contradicted.map(|(key, _)| format!("the allocator settings have a different {key} than their text")).collect()
 }
 
 fn unknown(key: &str) -> BadSetting {
-    bad(key, "another key: PyTorch knows none like it", key)
+    bad(key, "a key that PyTorch knows", key)
 }
 
 fn bad(key: &str, expected: &'static str, found: &str) -> BadSetting {

@@ -120,12 +120,12 @@ fn with_unzipped<T>(mut reader: impl Read, limits: Limits, take: impl FnOnce(&mu
     let mut archive = zip::ZipArchive::new(Cursor::new(&bytes[..])).map_err(broken)?;
     let index = only_file(&mut archive)?;
     if !ends || !is_tiled(&mut archive).map_err(broken)? {
-        let message = "expected a zip archive of which every byte belongs to its one file, found others";
+        let message = "expected a zip archive in which every byte belongs to its one file, found other bytes";
         return Err(Error::NotASnapshot(message.to_owned()));
     }
     if !agrees_with_directory(&mut archive, &bytes).map_err(broken)? {
         let message =
-            "expected a zip archive whose file has one name, found another in front of it than in the directory";
+            "expected a zip archive with one name for its file, found different names in its header and the directory";
         return Err(Error::NotASnapshot(message.to_owned()));
     }
     let file = archive.by_index(index).map_err(broken)?;

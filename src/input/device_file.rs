@@ -1,4 +1,4 @@
-//! Reads `run.device.json`, which lies beside the recording `run.pickle`.
+//! Reads `run.device.json`, which is beside the recording `run.pickle`.
 
 use crate::error::{Error, Result};
 use crate::model::device_file::DeviceFile;

@@ -1,13 +1,12 @@
-//! Files that people hand to memviz and that hold no recording it reads, told by their first bytes.
+//! Files without a recording that memviz reads, recognized by their first bytes.
 //!
-//! Each is named, with what leads on from there: a pointer to be fetched, an archive to be unpacked, or the call that
-//! records what memviz reads.
+//! The error names the kind of file and what to do: fetch it, unpack it, or record with a call that memviz can read.
 
-/// What memviz reads, for those who have something else.
+/// What memviz reads, for users with another kind of file.
 const OWN: &str = "memviz reads PyTorch's own recordings: torch.cuda.memory._dump_snapshot, or export_chrome_trace with \
                    profile_memory=True";
 
-/// First bytes, what such a file is, and what to do about it; [`OWN`] where that is empty.
+/// First bytes, the kind of file, and what to do about it; [`OWN`] if that is empty.
 const KINDS: &[(&[u8], &str, &str)] = &[
     (b"version https://git-lfs.github.com/spec/", "a Git LFS pointer, not the file itself", "git lfs pull fetches it"),
     (b"NVIDIA Tegra Profiler Report", "an Nsight Systems report", NSYS),
@@ -34,14 +33,14 @@ const KINDS: &[(&[u8], &str, &str)] = &[
 ];
 
 /// What to do with a report of Nsight Systems.
-const NSYS: &str = "nsys export --type sqlite opens it to other tools; memviz reads PyTorch's own recordings: \
+const NSYS: &str = "nsys export --type sqlite converts it for other tools; memviz reads PyTorch's own recordings: \
                     torch.cuda.memory._dump_snapshot, or export_chrome_trace with profile_memory=True";
 
 /// What to do with a profile of `XProf`.
-const XPLANE: &str = "TensorBoard and XProf show it; for memory, jax.profiler.save_device_memory_profile writes what memviz \
-                      reads, and so does torch.cuda.memory._dump_snapshot";
+const XPLANE: &str = "TensorBoard and XProf show it; memviz reads files written by \
+                      jax.profiler.save_device_memory_profile and torch.cuda.memory._dump_snapshot";
 
-/// What a file is that begins like this, and what to do about it, if memviz knows and does not read it.
+/// Describes a file that starts like this and what to do about it, if memviz recognizes but does not read it.
 pub fn describe(begin: &[u8]) -> Option<String> {
     let found = KINDS.iter().find(|(magic, _, _)| begin.starts_with(magic)).map(|&(_, what, advice)| (what, advice));
     let found = found.or_else(|| is_xplane(begin).then_some(("an XProf profile (.xplane.pb)", XPLANE)));

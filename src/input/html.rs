@@ -24,7 +24,7 @@ const PICTURE: &[u8] = b"data:image/png;base64";
 
 /// What each byte of base64 stands for.
 const SIX_BITS: [u8; 256] = six_bits();
-/// A byte that is none of base64.
+/// A byte that is not part of base64.
 const NONE: u8 = 0xff;
 
 const fn six_bits() -> [u8; 256] {
@@ -121,7 +121,7 @@ fn matched(text: &[u8], count: usize, byte: u8) -> usize {
 
 /// The refusal of a page of which nobody could say what is read.
 fn several() -> Error {
-    Error::NotASnapshot("the page holds more than one recording; memviz reads one at a time".to_owned())
+    Error::NotASnapshot("the page contains more than one recording; memviz reads one at a time".to_owned())
 }
 
 impl<R: Read> PageReader<R> {
@@ -188,7 +188,7 @@ impl<R: Read> PageReader<R> {
                 State::Quote { found: false } if byte == b'"' && self.has_other => return Err(several()),
                 State::Quote { found: false } if byte == b'"' => State::Inside,
                 State::Quote { found: false } if matches!(byte, b'\'' | b'`') => {
-                    let message = "the page holds a recording in different quotes from those PyTorch writes";
+                    let message = "the recording in the page is quoted differently from how PyTorch writes it";
                     return Err(Error::NotASnapshot(message.to_owned()));
                 }
                 State::Quote { found: true } if matches!(byte, b'"' | b'\'' | b'`') => {
@@ -269,21 +269,20 @@ impl<R: Read> PageReader<R> {
             State::Searching { found: true, .. } | State::Colon { found: true } | State::Quote { found: true } => Ok(()),
             State::Inside => Err(Error::Truncated { at: self.base, within: "the recording in the page".to_owned() }),
             _ if self.has_picture => Err(Error::Foreign(
-                "an HTML page with a picture, which is all that export_memory_timeline puts there; export to \
-                 .raw.json.gz instead"
+                "an HTML page that contains only a picture, as export_memory_timeline writes it; export to .raw.json.gz instead"
                     .to_owned(),
             )),
             _ if self.own == OWN.len() => Err(Error::Foreign(
-                "a page of memviz view, which a browser shows; memviz reads the recording that it was made from".to_owned(),
+                "a page of memviz view: open it in a browser; memviz reads the recording that it was made from".to_owned(),
             )),
             _ if self.alloc_data == ALLOC_DATA.len() => Err(Error::Foreign(
-                "a page of an old _memory_viz.py, which holds what it draws and no snapshot; memviz reads the pickle that \
-                 it was made from, and pages of trace_plot of PyTorch 2.1 or later"
+                "a page of an old _memory_viz.py, which contains only drawing data and no snapshot; memviz reads the pickle \
+                 that it was made from, and trace_plot pages of PyTorch 2.1 or later"
                     .to_owned(),
             )),
             _ => Err(Error::Foreign(
-                "an HTML page without a recording; pages of _memory_viz.py trace_plot hold one, and so does the pickle \
-                 that it was made from"
+                "an HTML page without a recording; memviz reads pages of _memory_viz.py trace_plot, and the pickle that the \
+                 page was made from"
                     .to_owned(),
             )),
         }
@@ -371,7 +370,7 @@ mod tests {
         says("<p>{\"base64\": \"YQ==\"}, {\"base64\": \"YQ==\"}", "more than one");
         says("<p>{\"base64\": \"YQ==\"}, {'base64': 'YQ=='}", "more than one");
         says("<p>{\"base64\": \"YQ==\"}, {base64 : `YQ==`}", "more than one");
-        says("<p>{'base64': 'YQ=='}, {\"base64\": \"YQ==\"}", "different quotes");
+        says("<p>{'base64': 'YQ=='}, {\"base64\": \"YQ==\"}", "quoted differently");
         let other = format!("gASV{}", "A".repeat(100));
         says(&format!("<p>{{\"base64\": \"YQ==\"}}, {{\"other\": '{other}'}}"), "more than one");
         says(&format!("<p>{{\"other\": \"{other}\"}}, {{\"base64\": \"YQ==\"}}"), "more than one");

@@ -185,7 +185,7 @@ fn decompress(reader: Box<dyn Read + Send>, compression: Compression, _: Limits)
     match compression {
         Compression::None => Ok(reader),
         other => Err(Error::NotASnapshot(format!(
-            "expected a file that is not compressed, since memviz was built without its feature compressed; found {}",
+            "expected an uncompressed file, since memviz was built without its feature compressed; found {}",
             other.name()
         ))),
     }

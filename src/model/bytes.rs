@@ -34,6 +34,17 @@ impl Bytes {
         Self::unless_bare(text, MIB)
     }
 
+    /// Reads all the memory of a device, which is more than none.
+    ///
+    /// # Errors
+    /// When the text is no size, or one that cannot be meant.
+    pub fn of_capacity(text: &str) -> Result<Self, Error> {
+        match Self::of_device(text)? {
+            Self(0) => Err(Error::Request(format!("expected the memory of a device, such as 80GiB, found {text:?}"))),
+            size => Ok(size),
+        }
+    }
+
     /// Reads what a program may hold more: no block is smaller than 512 bytes, so a bare number below that, other than 0,
     /// is a forgotten unit.
     ///

@@ -4,7 +4,7 @@ use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// Parts of a percent that are told apart.
+/// Units in one percent.
 const UNITS: u64 = 1_000_000;
 
 /// A percentage of something, to a millionth of a percent.

@@ -124,7 +124,7 @@ impl DeviceType {
             Self::Xpu => "XPU devices".to_owned(),
             Self::Hpu => "HPU devices".to_owned(),
             Self::Mtia => "MTIA devices".to_owned(),
-            Self::PrivateUse => "devices of a backend outside of PyTorch (PrivateUse1)".to_owned(),
+            Self::PrivateUse => "devices of a backend outside PyTorch (PrivateUse1)".to_owned(),
             Self::Other(number) => format!("devices of type {number}"),
         }
     }

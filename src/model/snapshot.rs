@@ -78,7 +78,7 @@ impl Format {
             Self::CudaSnapshot => "CUDA memory snapshot",
             Self::ProfilerTrace => "profiler trace",
             Self::MemoryTimeline => "memory timeline",
-            Self::DeviceMemoryProfile => "device memory profile of JAX",
+            Self::DeviceMemoryProfile => "JAX device memory profile",
         }
     }
 

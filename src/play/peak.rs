@@ -6,7 +6,7 @@ use crate::allocator::Request;
 
 /// `max_memory_allocated()` of a play, in bytes: what [`play`] says of it, in less time.
 ///
-/// A block of the small pool is as large as its rounded request wherever it lies, and so is every block of an expandable
+/// A block of the small pool is as large as its rounded request wherever it is, and so is every block of an expandable
 /// segment: what is left of a free block is split off. Where no request can fail and no segment is given back, the pools do not
 /// touch each other, so only plain segments of the large pool have to be played.
 pub(crate) fn most_allocated(program: &Program, setup: &Setup) -> u64 {

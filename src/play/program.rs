@@ -435,7 +435,7 @@ impl<'a> Reader<'a> {
         Some(number)
     }
 
-    /// The private pool in whose final segment an allocation lies, if the segment was there then.
+    /// The private pool in whose final segment an allocation is, if the segment was there then.
     fn private_pool_at(&self, allocation: u32) -> Option<PoolId> {
         if self.private.is_empty() {
             return None;

@@ -53,9 +53,9 @@ impl Run {
     }
 
     /// Bytes that a device must have, as far as known: the capacity from which on it always works, else its maximum of
-    /// reserved bytes. `None` if it fails or is not simulated.
+    /// reserved bytes. `None` if neither is known.
     pub fn needs(&self) -> Option<u64> {
-        let outcome = self.outcome.as_ref()?;
-        self.capacities.enough.or(outcome.failure().is_none().then_some(outcome.max_reserved))
+        let works = self.outcome.as_ref().filter(|outcome| outcome.failure().is_none());
+        self.capacities.enough.or(works.map(|outcome| outcome.max_reserved))
     }
 }

@@ -46,6 +46,10 @@ pub(crate) struct Testbed {
 const STARTS_LEAN: &str =
     "it works only without the free segments that the recording starts with, which a smaller device might not have";
 
+/// Why a simulation that fails without the recorded cache is uncertain.
+const FAILS_LEAN: &str = "the recording starts with more free segments than the simulated device has room for; it is simulated \
+                          without them";
+
 /// Bytes that no device has: sums of sizes stay far below what 64 bits hold.
 const MOST_RESERVED: u64 = 1 << 50;
 
@@ -102,13 +106,22 @@ fn shown_context(capacity: u64, told: u64) -> Option<u64> {
     capacity.checked_sub(told).filter(|&context| context <= LARGEST_CONTEXT)
 }
 
-/// Plays a program; without the free segments that it starts with where it fails with them and works without: a device that
-/// is too small for them would not have had them. The second value is whether it starts without.
-fn play_or_lean(program: &Program, lean: Option<&Program>, setup: &Setup) -> (Outcome, bool) {
-    let outcome = play(program, setup);
+/// Why a recording is not simulated on a device that is too small for its start.
+const STARTS_ABOVE: &str = "the recording starts with more memory in segments than the simulated device has";
+
+/// Simulates a program. If it fails, or starts with more than the device has, but works without the free segments that it
+/// starts with, it is simulated without them: a device that is too small for them would not have had them. The second value
+/// is whether it starts without. `None` if the segments with blocks in use exceed the device.
+fn play_or_lean(program: &Program, lean: Option<&Program>, setup: &Setup) -> Option<(Outcome, bool)> {
     let works = |outcome: &Outcome| outcome.failure().is_none();
-    let lean = lean.filter(|_| !works(&outcome)).map(|lean| play(lean, setup)).filter(works);
-    lean.map_or((outcome, false), |lean| (lean, true))
+    let starts = |program: &Program| program.reserved_at_start() <= setup.limits.capacity.limit();
+    let outcome = starts(program).then(|| play(program, setup));
+    if outcome.as_ref().is_some_and(works) {
+        return outcome.map(|outcome| (outcome, false));
+    }
+    let lean = lean.filter(|lean| starts(lean)).map(|lean| play(lean, setup));
+    let lean = lean.filter(|lean| outcome.is_none() || works(lean));
+    lean.map(|lean| (lean, true)).or(outcome.map(|outcome| (outcome, false)))
 }
 
 impl Testbed {
@@ -193,9 +206,10 @@ impl Testbed {
         }
         let setup = self.setup(settings);
         let lean = program.without_cache();
-        let (outcome, starts_lean) = play_or_lean(program, lean.as_ref(), &setup);
+        let played = play_or_lean(program, lean.as_ref(), &setup);
         let others = &possible_placements(self.placement, settings)[1..];
-        if !others.is_empty() {
+        if let Some((outcome, starts_lean)) = played.as_ref().filter(|_| !others.is_empty()) {
+            let program = lean.as_ref().filter(|_| *starts_lean).unwrap_or(program);
             let others = others.iter().map(|&placement| play(program, &Setup { placement, ..setup.clone() }));
             let all: Vec<u64> = others.map(|other| other.max_reserved).chain([outcome.max_reserved]).collect();
             let (least, most) = all.iter().fold((u64::MAX, 0), |(least, most), &it| (least.min(it), most.max(it)));
@@ -209,9 +223,17 @@ impl Testbed {
             "replay with the recorded settings does not match the recording exactly".clone_into(&mut run.because);
         }
         run.trust = if run.because.is_empty() { Trust::Exact } else { Trust::Predicted };
-        if starts_lean {
-            run.trust = Trust::Uncertain;
-            STARTS_LEAN.clone_into(&mut run.because);
+        match &played {
+            None => {
+                run.trust = Trust::Refused;
+                STARTS_ABOVE.clone_into(&mut run.because);
+            }
+            Some((outcome, true)) => {
+                run.trust = Trust::Uncertain;
+                let because = if outcome.failure().is_some() { FAILS_LEAN } else { STARTS_LEAN };
+                because.clone_into(&mut run.because);
+            }
+            Some((_, false)) => {}
         }
         let program = self.searched(program, settings, budget);
         let search = self.search(&program, settings, budget);
@@ -219,7 +241,7 @@ impl Testbed {
         if program.goes_on {
             run.as_it_went = Search { refusals_fail: false, least: program.reserved_at_start(), ..search }.enough();
         }
-        run.outcome = Some(outcome);
+        run.outcome = played.map(|(outcome, _)| outcome);
         run
     }
 

@@ -1,6 +1,6 @@
 //! Values by address, in address order.
 //!
-//! The replay asks three things of one address: who lies before it, who lies at or behind it, and put something there. A
+//! The replay does three things with an address: find the item before it, find the item at or after it, and insert one. A
 //! `BTreeMap` answers each with a search of its own, and those were a fifth of all instructions on a recording of a
 //! model of some size. Here one search finds the place, and the place answers all three. Keys lie side by side in
 //! chunks, so a search is two short binary searches, and an insertion moves a few hundred bytes.

@@ -15,11 +15,11 @@ pub enum AnomalyKind {
     CompletedWithoutRequest,
     /// A free names another size than the allocation.
     SizeMismatch,
-    /// A block is handed out where another one of its pool lies.
+    /// A block is handed out where another one of its pool is.
     OverlappingAlloc,
     /// A block is handed out outside of every known segment.
     OutsideSegment,
-    /// A segment is created where another one lies.
+    /// A segment is created where another one is.
     OverlappingSegment,
     /// A segment or mapped range is given back that is not there.
     UnknownSegment,

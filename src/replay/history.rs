@@ -93,7 +93,7 @@ pub struct Completeness {
     pub peak_uncertain_bytes: u64,
 }
 
-/// On which side of a number that is not exact the true one lies.
+/// On which side of a number that is not exact the true one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -54,7 +54,7 @@ impl Occupancy {
         }
     }
 
-    /// Whether a block lies in a segment of a size that the small pool has.
+    /// Whether a block is in a segment of a size that the small pool has.
     pub fn any_in(&self, addr: u64, size: u64) -> bool {
         let is_used = |(page, blocks): (u64, (u64, u64))| {
             self.pages.get(&page).is_some_and(|page| words(blocks).any(|(word, bits)| page.used[word] & bits != 0))

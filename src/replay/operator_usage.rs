@@ -42,7 +42,7 @@ impl Usage {
 pub struct OperatorUsage {
     /// Name of the operator, or [`NO_OPERATOR`].
     pub name: String,
-    /// Number of calls, wherever their memory lies.
+    /// Number of calls, wherever their memory is.
     pub calls: u64,
     /// Its memory on the device.
     pub usage: Usage,

@@ -161,7 +161,7 @@ impl Simulation {
         index
     }
 
-    /// Enters a block of the small pool into the map; false where another one lies.
+    /// Enters a block of the small pool into the map; false where another one is.
     fn place_small(&mut self, addr: u64, rounded: u64) -> bool {
         let now = self.ranges.given_back();
         let (free, reserved) = self.small.add(addr, rounded, now);
@@ -298,7 +298,7 @@ impl Simulation {
         }
     }
 
-    /// Whether a block in use lies in a range.
+    /// Whether a block in use is in a range.
     fn holds_block_in(&self, addr: u64, size: u64) -> bool {
         let next = self.large.from(self.large.place(addr));
         next.is_some_and(|(next, _)| next - addr < size) || self.small.any_in(addr, size)

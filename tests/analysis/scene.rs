@@ -288,7 +288,7 @@ fn what_cannot_be_drawn_is_refused() {
     let part = Part { axis: XAxis::Entry, from: 0.0, to: 100.0, columns: 10 };
     let refused = |scene: &Scene<'_>, part| scene.columns(Metric::Allocated, &part).unwrap_err().to_string();
     let backwards = Part { from: 100.0, to: 0.0, ..part };
-    assert_eq!(refused(&scene, backwards), "expected a part that begins before it ends, found 100 to 0");
+    assert_eq!(refused(&scene, backwards), "expected a part that starts before it ends, found 100 to 0");
     assert!(refused(&scene, Part { to: f64::NAN, ..part }).ends_with("found 0 to NaN"));
     assert!(refused(&scene, Part { columns: MOST_COLUMNS + 1, ..part }).starts_with("expected 1 to 16384 columns"));
     assert!(refused(&scene, Part { axis: XAxis::Time, ..part }).contains("has no times"));
@@ -300,6 +300,6 @@ fn what_cannot_be_drawn_is_refused() {
     let missing = scene.difference(Metric::Allocated, GroupBy::Site, (0, last + 1), None).unwrap_err();
     assert!(missing.to_string().ends_with(&format!("there is no instant {}", last + 1)), "{missing}");
     let backwards = scene.difference(Metric::Allocated, GroupBy::Site, (last, 0), None).unwrap_err();
-    let expected = format!("expected a range that begins before it ends, found instants {last} to 0");
+    let expected = format!("expected a range that starts before it ends, found instants {last} to 0");
     assert_eq!(backwards.to_string(), expected);
 }

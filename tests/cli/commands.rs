@@ -843,7 +843,7 @@ fn checkpoint_without_a_training_step_says_why() {
         ("no_history", "without a history"),
         ("empty", "no memory was allocated"),
         ("oom", "does not finish"),
-        ("gpt_train_ckpt", "is checkpointed already"),
+        ("gpt_train_ckpt", "is already checkpointed"),
     ] {
         for format in ["text", "markdown"] {
             let run = memviz(&["checkpoint", "--format", format, &fixture(name)]);
@@ -957,4 +957,47 @@ fn without_escapes(text: &str) -> String {
         plain += part.split_once('m').expect("colours end in m").1;
     }
     plain
+}
+
+// ------------------------------------------------------------------ devices that are too small
+
+#[test]
+fn simulate_says_whether_the_changed_program_fits() {
+    let simulate = |capacity: &str| {
+        let args = ["simulate", "--capacity", capacity, "--context", "0", "--checkpoint", "minigpt.py:53"];
+        memviz(&[&args[..], &[&fixture("gpt_train")]].concat()).stdout
+    };
+    let fits = simulate("3GiB");
+    assert!(fits.contains("Device 0: fits: needs 2.92 GiB of 3.00 GiB with checkpoint:minigpt.py:53"), "{fits}");
+    assert!(fits.contains("the program without the changes runs out of memory"), "{fits}");
+    let fails = simulate("2560MiB");
+    assert!(fails.contains("Device 0: does not fit: needs 2.92 GiB of 2.50 GiB with"), "{fails}");
+    assert!(fails.contains("the program runs out of memory with the changes too, at entry"), "{fails}");
+    assert!(!fails.contains("without the changes runs out"), "{fails}");
+}
+
+#[test]
+fn nothing_is_reserved_beyond_a_simulated_device() {
+    let simulate = |capacity: &str| {
+        let late = fixture("gpt_late");
+        let args = ["simulate", "--capacity", capacity, "--context", "0", "--format", "json", &late];
+        memviz(&args).json()["devices"][0]["runs"][0].clone()
+    };
+    // It starts with more than this in blocks, or with more only in free segments.
+    let above = simulate("600MiB");
+    assert_eq!((above["max_reserved_bytes"].as_u64(), above["trust"].as_str()), (None, Some("refused")), "{above}");
+    let lean = simulate("2GiB");
+    assert!(lean["max_reserved_bytes"].as_u64().is_some_and(|bytes| bytes <= 2 << 30), "{lean}");
+    assert!(lean["fails_at_entry"].is_u64() && lean["trust"] == "uncertain", "{lean}");
+}
+
+#[test]
+fn a_recording_that_ran_out_of_memory_may_need_more_than_it_measured() {
+    let check = |name: &str| memviz(&["check", "--max-peak", "8GiB", &fixture(name)]).expect(0).stdout.clone();
+    let said = "1 request failed: the program may need more than was measured";
+    assert!(check("oom").contains(said), "{}", check("oom"));
+    assert!(!check("gpt_train").contains("failed"), "{}", check("gpt_train"));
+    let title = |name: &str| memviz(&["oom", "--format", "markdown", &fixture(name)]).stdout;
+    assert!(title("oom").starts_with("## Out of memory in"), "{}", title("oom"));
+    assert!(title("gpt_train").starts_with("## Failed requests in"), "{}", title("gpt_train"));
 }

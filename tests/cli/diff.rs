@@ -348,7 +348,7 @@ fn growth_that_cannot_be_told_is_2() {
     for (base, new, limit, reason) in [
         (&good, &fixture("no_history"), "1TiB", "no history was recorded"),
         (&fixture("no_history"), &good, "0", "no history was recorded"),
-        (&good, &fixture("multi_gpu"), "1TiB", "device 1 is only in the new recording; --device picks"),
+        (&good, &fixture("multi_gpu"), "1TiB", "device 1 is only in the new recording; --device selects"),
         (&fixture("multi_gpu"), &good, "1TiB", "device 1 is only in the base"),
         (&good, &fixture("empty"), "0", "device 0 is only in the base"),
         (&good, &fixture("ring"), "1TiB", "allocated in the new recording is a lower bound"),

@@ -191,8 +191,9 @@ fn what_is_missing_or_wrong_is_one_line() {
     memviz(&["ledger", &fixture("oom")])
         .expect_error("found a failed request: add --capacity, the memory of its device");
     memviz(&["ledger", "--capacity", "8GiB", &fixture("tiny")]).expect_error("found neither");
-    // Less than what was free.
-    memviz(&["ledger", "--capacity", "1MiB", &fixture("oom")]).expect_error("more free memory than the device has");
+    // Less than what was reserved and free.
+    memviz(&["ledger", "--capacity", "7GiB", &fixture("oom")])
+        .expect_error("more reserved and free memory than the device has");
     let (_folder, path) = folder("{");
     let run = memviz(&["ledger", &path]);
     assert!(run.stderr.contains("snapshot.device.json: expected device samples of torch_memviz"), "{}", run.stderr);

@@ -102,9 +102,7 @@ fn a_forward_pass_takes_as_long_as_its_phase() {
 fn what_is_kept_behind_the_peak_is_no_inference() {
     let Some(path) = stranger("HugePandaCoder-1e496a_my_snapshot.pickle.gz") else { return };
     let checkpoint = text("checkpoint", &path);
-    assert!(
-        checkpoint.contains("the 2.80 GiB of activations that are kept for one at the end are not there at the peak")
-    );
+    assert!(checkpoint.contains("the 2.80 GiB of activations kept for one at the end are not live at the peak"));
     assert!(!checkpoint.contains("no_grad"), "{checkpoint}");
 }
 

@@ -178,7 +178,7 @@ fn what_cannot_be_shown_is_refused_before_anything_is_written() {
     view(&[cut.to_str().unwrap()]).expect_error("--allow-truncated analyzes the part before");
     view(&[cut.to_str().unwrap(), "--allow-truncated", "--own", "lib"]).expect(0);
     let part = [cut.to_str().unwrap(), "--allow-truncated", "--to", "entry:0"];
-    view(&[&part[..], &["--force"]].concat()).expect_error("expected a recording that is whole");
+    view(&[&part[..], &["--force"]].concat()).expect_error("expected a complete file");
     let page = fs::read_to_string(&path).unwrap();
     let options = "data-options=\"{&quot;allow_truncated&quot;:true,&quot;own&quot;:[&quot;lib&quot;]}\"";
     assert!(carried(&page).0.contains(options), "{}", carried(&page).0);

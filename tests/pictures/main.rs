@@ -134,9 +134,9 @@ fn a_report_says_first_what_matters() {
     assert!(places.is_sorted() && places[0] < 3, "{places:?}");
     let timelines = oom.iter().filter(|text| text.starts_with("Memory over time")).count();
     assert_eq!(timelines, 1, "a second timeline");
-    assert_eq!(place(&oom, "Segments and their holes"), None);
+    assert_eq!(place(&oom, "Segments and their free blocks"), None);
     let fragmented = texts("fragmented", &[]);
-    assert!(place(&fragmented, "Segments and their holes").is_some());
+    assert!(place(&fragmented, "Segments and their free blocks").is_some());
     let leak = texts("leak", &[]);
     assert!(leak.iter().take(4).any(|text| text.contains("leaks")), "{:?}", &leak[..4]);
     // A part, another instant, fewer bands.

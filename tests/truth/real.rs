@@ -72,10 +72,10 @@ impl Kind {
             b'<' if text.contains("alloc_data = {") => Self::Other(&["a page of an old _memory_viz.py", "trace_plot"]),
             b'<' => match page_content(text) {
                 Some(pickle) => Self::Snapshot(unpickle(&pickle)),
-                None => Self::Other(&["an HTML page with a picture", ".raw.json.gz"]),
+                None => Self::Other(&["an HTML page that contains only a picture", ".raw.json.gz"]),
             },
             b'{' if text.contains("\"schema\"") && text.contains("\"nodes\"") => {
-                Self::Other(&["an execution trace of PyTorch", "torch.profiler.pro"])
+                Self::Other(&["a PyTorch execution trace", "torch.profiler.pro"])
             }
             b'{' | b'[' if !text.contains("\"ph\"") => Self::Timeline(serde_json::from_str(text).unwrap()),
             b'{' | b'[' => match sums::memory_events(text) {

@@ -142,7 +142,7 @@ fn a_recording_of_nothing_is_no_error() {
         let path = fixture(name);
         let text = support::memviz(&["peak", &path]);
         text.expect(0);
-        assert_eq!(text.stdout, format!("{path}: no memory was allocated on any device while recording\n"));
+        assert_eq!(text.stdout, format!("{path}: no GPU memory was allocated while recording\n"));
         let json = support::memviz(&["peak", "--format", "json", &path]).json();
         assert_eq!(json["devices"], Value::Array(Vec::new()), "{path}");
         assert_eq!(json["input"]["complete_history"], true, "{path}");

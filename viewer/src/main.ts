@@ -29,7 +29,7 @@ async function open(source: Source, isSecond: boolean, opening: Opening): Promis
         recording = await Recording.open(engine, source);
         if (recording.figures.devices.length === 0) {
             recording.client.close();
-            refuse(`${source.name}: no memory was allocated on any device while recording`);
+            refuse(`${source.name}: no GPU memory was allocated while recording`);
             return;
         }
         const next = isSecond ? [recordings[0], recording] : [recording];

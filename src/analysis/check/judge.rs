@@ -17,7 +17,7 @@ use crate::facts::grouping::attribution::{Attribution, Row, grouped_rows};
 use crate::facts::grouping::filter::{Filter, matching_stacks};
 use crate::facts::grouping::{GroupBy, Grouper, Inference, Key};
 use crate::model::percent::Percent;
-use crate::model::{DeviceId, Format, Snapshot};
+use crate::model::{Action, DeviceId, Format, Snapshot};
 use crate::replay::{Instant, Metric};
 use indexmap::{IndexMap, IndexSet};
 
@@ -102,6 +102,7 @@ impl<'d, 'a> Judge<'d, 'a> {
             peak: peak.clone(),
             allocated: maximum(device.track, Metric::Allocated),
             reserved: maximum(device.track, Metric::Reserved),
+            failed_requests: device.track.actions().iter().filter(|&&action| action == Action::Oom).count(),
         })
     }
 

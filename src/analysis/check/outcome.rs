@@ -1,4 +1,4 @@
-//! What a check comes to: one budget on one device.
+//! The result of a check: one budget on one device.
 
 use super::culprits::Culprits;
 use super::measure::Measured;
@@ -16,6 +16,8 @@ pub struct CheckedDevice {
     pub allocated: Measured,
     /// Peak of reserved bytes.
     pub reserved: Measured,
+    /// Number of requests that failed: the program may need more than was measured.
+    pub failed_requests: usize,
 }
 
 /// One budget on one device.

@@ -84,7 +84,7 @@ pub struct DeviceCheckpoint {
     pub entries: u32,
     /// Where the recorded peak of allocated is.
     pub peak: Moment,
-    /// The phase it lies in.
+    /// The phase it is in.
     pub phase: Phase,
     /// Bytes allocated there.
     pub peak_bytes: i64,
@@ -100,7 +100,7 @@ pub struct DeviceCheckpoint {
     pub passes: usize,
     /// Whether no backward follows these passes.
     pub without_backward: bool,
-    /// What is there at the peak, where it lies in the optimizer and no candidate would lower it.
+    /// What is there at the peak, where it is in the optimizer and no candidate would lower it.
     pub optimizer: Option<OptimizerPeak>,
     /// Mean time of a forward pass in microseconds, where the file has times.
     pub forward_us: Option<i64>,

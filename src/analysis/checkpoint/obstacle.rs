@@ -13,18 +13,18 @@ pub enum NoCandidates {
     /// Stacks were not recorded, or without Python frames.
     NoStacks,
     /// A profiler trace: its frames have the line at which a function begins, not the one it is at, so that calls cannot be
-    /// told apart.
+    /// distinguished.
     NoLines,
     /// The kept history has neither a forward nor a backward pass.
     NoForward,
     /// No forward is followed by a backward, and none keeps what one would need.
     NoTrainingStep,
-    /// The pass that the peak lies in runs out of memory, or the file was cut off in it: what its backward would have freed
+    /// The pass that the peak is in runs out of memory, or the file was cut off in it: what its backward would have freed
     /// is not known.
     Unfinished,
-    /// The peak lies in a forward pass that no backward follows.
+    /// The peak is in a forward pass that no backward follows.
     NoBackward,
-    /// The peak lies in the optimizer's step, when nothing of what forward keeps for backward is left.
+    /// The peak is in the optimizer's step, when nothing of what forward keeps for backward is left.
     PeakInOptimizer,
     /// No function that is called more than once in a forward pass would lower the peak.
     NothingSaves,

@@ -45,7 +45,7 @@ pub struct DiffInputDevice {
 pub const CONTRADICTORY: &str = "(contradictory)";
 
 impl DiffInput {
-    /// Works out what there is to compare.
+    /// Determines what to compare.
     ///
     /// # Errors
     /// As [`PeakReport::of`].

@@ -210,7 +210,7 @@ struct Votes(HashMap<i128, u64>);
 
 /// Lines of a function that have a vote. A function with more is generated, and a sample tells its shift as well.
 const VOTERS: usize = 32;
-/// How often what lies between matched lines is looked at again.
+/// How often what is between matched lines is looked at again.
 const DEEPEST: usize = 16;
 
 impl Votes {
@@ -230,7 +230,7 @@ impl Votes {
     }
 }
 
-/// Matches lines of one function in order: those that share the most common shift, then what lies between them.
+/// Matches lines of one function in order: those that share the most common shift, then what is between them.
 fn align(
     base: &[(u64, usize)],
     new: &[(u64, usize)],

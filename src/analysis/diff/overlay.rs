@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::facts::device::Devices;
 use crate::replay::{Instant, Metric, Track};
 
-/// What lies above each other.
+/// How two timelines are aligned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Align {

@@ -233,7 +233,7 @@ struct Found {
 impl<F: Fn(usize, usize) -> bool> Search<F> {
     /// The way to the last corner; where that takes too many differences, the one that leads furthest.
     fn run(&self) -> Found {
-        // Where rows are `offset` more than columns lies a diagonal. It is kept how far each was gone along, in rows, by paths
+        // Where rows are `offset` more than columns is a diagonal. It is kept how far each was gone along, in rows, by paths
         // with this many differences.
         let mut reach = vec![0; 2 * MOST_DIFFERENCES + 3];
         let middle = MOST_DIFFERENCES + 1;

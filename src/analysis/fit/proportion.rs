@@ -52,7 +52,7 @@ impl Rule {
 }
 
 impl FitReport {
-    /// The range in which the memory of a program lies at other numbers than the one it was recorded with.
+    /// The range in which the memory of a program is at other numbers than the one it was recorded with.
     ///
     /// # Errors
     /// When the number is 0 or too large, or a device is named that the recording does not have.
@@ -161,7 +161,7 @@ fn scaled(device: &Device<'_>, program: &Program, rule: Rule, (from, to): (u64, 
 mod tests {
     use super::*;
 
-    /// Both ends of a range and what lies between: what forward keeps grows in any case, what has the size of a parameter may be
+    /// Both ends of a range and what is between: what forward keeps grows in any case, what has the size of a parameter may be
     /// something of it, and what the model owns stays.
     #[test]
     fn what_grows_depends_on_what_it_is_for() {

@@ -1,4 +1,4 @@
-//! How much of what is reserved lies idle at an instant, and why it cannot be used.
+//! How much reserved memory is unused at an instant, and why it cannot be used.
 
 pub mod over_time;
 pub mod segment_map;

@@ -10,7 +10,7 @@ use crate::replay::{History, Instant, Track};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OverTimeRow {
-    /// Where it lies.
+    /// Where it is.
     pub moment: Moment,
     /// The figures there.
     pub figures: Figures,

@@ -1,6 +1,6 @@
 //! Free memory that only one stream, or one pool, can use.
 //!
-//! The allocator keeps free blocks by stream and by pool. What a side stream or a `MemPool` has reserved and does not use lies
+//! The allocator keeps free blocks by stream and by pool. What a side stream or a `MemPool` has reserved and does not use is
 //! idle while others ask the driver for more, so that reserved memory grows where allocated does not.
 
 use super::PoolFragmentation;

@@ -228,7 +228,7 @@ fn slope(values: &[i128]) -> f64 {
 /// Changes this many times the usual one are something that happens once, such as a buffer for evaluation.
 const JUMP: u128 = 8;
 
-/// The series, from zero, with the usual change in place of jumps. One level shift in the middle of a series lies
+/// The series, from zero, with the usual change in place of jumps. One level shift in the middle of a series is
 /// between half of all pairs of values, which no median of slopes survives.
 fn without_jumps(values: &[i128]) -> Vec<i128> {
     let changes = differences(values, 1);

@@ -114,7 +114,7 @@ pub struct StepEnd {
     pub allocated_bytes: i64,
 }
 
-/// When the device is full, if growth goes on.
+/// When the device is full, if growth continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Projection {

@@ -99,7 +99,7 @@ pub enum Symptom {
         free: u64,
         /// Bytes of the segment.
         needed: u64,
-        /// What the process holds: the limit, if there is one, lies between that and `reserved + needed`.
+        /// What the process holds: the limit, if there is one, is between that and `reserved + needed`.
         reserved: u64,
     },
     /// The settings limit the process to a part of the device's memory (`per_process_memory_fraction`). How much that is

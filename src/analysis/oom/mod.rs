@@ -246,21 +246,13 @@ impl DeviceOoms {
             unattributed += usize::from(detail == Detail::Totals);
             Some(explainer.explain(entry, &layout, &turnover, detail))
         };
-        let mut ooms: Vec<Oom> = failed.into_iter().enumerate().map_while(explain).collect();
-        let cures = options.cures.map(|plays| cures(device, plays)).unwrap_or_default();
-        // Who made what is there is no answer where it is known who keeps it.
-        if cures.iter().any(|cure| cure.saving.most() > 0) {
-            let is_kept = |advice: &Advice| !matches!(advice, Advice::FreeSites { .. });
-            for oom in &mut ooms {
-                oom.advice.retain(is_kept);
-            }
-        }
+        let ooms: Vec<Oom> = failed.into_iter().enumerate().map_while(explain).collect();
         let is_full = options.plans && ooms.iter().any(|oom| oom.cause == Cause::Capacity);
         let plans = if is_full { DevicePlans::of_failure(device) } else { None };
         let can_plan = plans.is_some() || (is_full && DevicePlans::can_answer(device));
         let settings = &track.snapshot.settings;
         let warnings = if ooms.is_empty() { Vec::new() } else { SettingsWarning::of_recorded(settings) };
-        Self {
+        let ooms = Self {
             device: device.id(),
             entries: history.entries(),
             failed: number,
@@ -268,14 +260,25 @@ impl DeviceOoms {
             unattributed,
             peak: None,
             plans,
-            cures,
+            cures: Vec::new(),
             can_plan,
             ledger: None,
             baseline: history.start,
             warnings,
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),
+        };
+        ooms.with_cures(options.cures.map(|plays| cures(device, plays)).unwrap_or_default())
+    }
+
+    /// Adds what to change in the program. Which line made the memory is no answer where it is known which one keeps it.
+    pub(crate) fn with_cures(mut self, cures: Vec<Cure>) -> Self {
+        if cures.iter().any(|cure| cure.saving.most() > 0) {
+            for oom in &mut self.ooms {
+                oom.advice.retain(|advice| !matches!(advice, Advice::FreeSites { .. }));
+            }
         }
+        Self { cures, ..self }
     }
 }
 

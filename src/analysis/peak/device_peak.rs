@@ -151,7 +151,7 @@ impl DevicePeak {
         })
     }
 
-    /// Whether a metric's maximum lies at the very start of an incomplete history.
+    /// Whether a metric's maximum is at the very start of an incomplete history.
     pub fn is_early(&self, metric: Metric) -> bool {
         self.maxima[metric as usize].instant == 0 && self.completeness.has_baseline
     }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 const SAME_CODE: f64 = 0.2;
 /// Clocks of machines differ by less than this, in microseconds.
 const CLOCKS_DIFFER: i64 = 1_000_000;
-/// Programs that are told apart; more are taken for the last one.
+/// Number of programs that are distinguished; further ones count as the last one.
 const MAX_PROGRAMS: usize = 64;
 
 /// What recordings are to each other.
@@ -69,7 +69,7 @@ impl Relation {
 
 impl Relation {
     /// The rows that are ranks of one run, out of `members`: all, or those of the program that most of them run, where
-    /// they are enough to tell which one stands out. What lies beside them by mistake does not hide their outliers.
+    /// they are enough to tell which one stands out. What is beside them by mistake does not hide their outliers.
     pub fn comparable<'r>(&'r self, members: &'r [usize]) -> &'r [usize] {
         match self {
             Self::Ranks => members,

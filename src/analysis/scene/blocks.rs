@@ -7,7 +7,7 @@ use super::lives::{Lives, Seen};
 use crate::replay::Instant;
 use std::cmp::Reverse;
 
-/// Blocks stacked in the order of their births at the instant of each column, those that take most room one by one. When a
+/// Blocks stacked in the order of their allocations at the instant of each column, those that take most room one by one. When a
 /// block goes, those above it come down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shapes {
@@ -17,7 +17,7 @@ pub struct Shapes {
     pub totals: Vec<u64>,
     /// Groups of the shapes.
     pub groups: Vec<SceneGroup>,
-    /// The shapes in the order of their births, the lowest in the stack first.
+    /// The shapes in the order of their allocations, the lowest in the stack first.
     pub shapes: Vec<Shape>,
     /// Where shapes lie: from a column on, this many bytes above the ground.
     pub points: Vec<(u32, u64)>,
@@ -77,9 +77,9 @@ impl Shapes {
     }
 }
 
-/// Stacks blocks, which come in the order of their births, column by column.
+/// Stacks blocks, which come in the order of their allocations, column by column.
 fn stacked(seen: &[Seen], grouped: &Grouped, columns: usize) -> (Vec<(u32, u64)>, Vec<Shape>) {
-    // Every column that something enters or leaves in moves what lies above it.
+    // Every column that something enters or leaves in moves what is above it.
     let mut changed = vec![false; columns + 1];
     for life in seen {
         changed[life.from as usize] = true;

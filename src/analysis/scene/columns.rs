@@ -54,7 +54,7 @@ impl Part {
         if self.from < self.to && self.from.is_finite() && self.to.is_finite() {
             return Ok(());
         }
-        Err(Error::Request(format!("expected a part that begins before it ends, found {} to {}", self.from, self.to)))
+        Err(Error::Request(format!("expected a part that starts before it ends, found {} to {}", self.from, self.to)))
     }
 
     /// The left edge of a column.

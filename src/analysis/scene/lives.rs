@@ -18,7 +18,7 @@ struct Life {
     index: u32,
 }
 
-/// Everything that ever counts for a metric, in the order of births.
+/// Everything that a metric counts at any time, in the order of allocations.
 #[derive(Debug)]
 pub(super) struct Lives {
     all: Vec<Life>,
@@ -84,7 +84,7 @@ impl Lives {
         Self { all, lists, there }
     }
 
-    /// Calls `visit` with what any of the columns shows, in the order of births. Columns are instants, never falling.
+    /// Calls `visit` with what any of the columns shows, in the order of allocations. Columns are instants, never falling.
     pub fn seen(&self, columns: &[Instant], mut visit: impl FnMut(Seen)) {
         let (Some(&first), Some(&last)) = (columns.first(), columns.last()) else { return };
         let table = ColumnOf::new(columns.iter().copied());

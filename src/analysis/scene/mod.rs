@@ -220,7 +220,7 @@ impl<'a> Scene<'a> {
         if from <= to {
             return Ok(());
         }
-        Err(Error::Request(format!("expected a range that begins before it ends, found instants {from} to {to}")))
+        Err(Error::Request(format!("expected a range that starts before it ends, found instants {from} to {to}")))
     }
 
     fn lives(&mut self, metric: Metric) -> Arc<Lives> {

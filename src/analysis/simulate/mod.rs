@@ -187,8 +187,8 @@ impl DeviceSimulation {
         if options.sweep {
             runs.sort_by_key(|run| run.needs().unwrap_or(u64::MAX));
         }
-        let is_refused = recorded.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_some());
-        simulation.refused_otherwise = testbed.is_full_device && !is_refused;
+        let is_served = recorded.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
+        simulation.refused_otherwise = testbed.is_full_device && is_served;
         let changed = edited.is_some().then(|| play(&testbed.settings, true));
         simulation.runs = std::iter::once(recorded).chain(changed).chain(runs).collect();
         simulation

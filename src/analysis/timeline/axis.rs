@@ -94,7 +94,7 @@ impl Axis {
         self.periods.last().map_or(0, |period| period.end)
     }
 
-    /// The part that an x lies in; what lies outside of the axis is in the first or in the last.
+    /// The part that contains an x; positions outside the axis count as in the first or last part.
     fn period(&self, x: i64) -> Option<&Period> {
         let next = self.periods.partition_point(|period| period.to <= x);
         self.periods.get(next).or(self.periods.last())
@@ -121,7 +121,7 @@ impl Axis {
         if is_behind_all { i64::MAX } else { x }
     }
 
-    /// Where an x lies, in columns from the left edge.
+    /// Where an x is, in columns from the left edge.
     pub fn position(&self, x: i64) -> f64 {
         self.period(x).map_or(0.0, |period| {
             let share = period.offset(x) as f64 / period.length() as f64;

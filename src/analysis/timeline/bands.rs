@@ -193,7 +193,7 @@ fn fill(bands: &mut [Band], stays: &[Stay], band_of_pile: &[usize], columns: usi
     }
 }
 
-/// Where a band lies in the stack, the lowest first: by category, and within it what stays below what comes and goes.
+/// Where a band is in the stack, the lowest first: by category, and within it what stays below what comes and goes.
 fn rank(band: &Band) -> (usize, bool, u64, String) {
     let place = |category| FROM_THE_BOTTOM.iter().position(|&other| other == category);
     let highest = band.bytes.iter().copied().max().unwrap_or(0).max(1);

@@ -23,7 +23,7 @@ impl ColumnOf {
         Self { first, table }
     }
 
-    /// There are so many columns.
+    /// The column of an instant, out of `columns`.
     pub(crate) fn column(&self, instant: Instant, columns: usize) -> usize {
         match instant.checked_sub(self.first) {
             None => 0,

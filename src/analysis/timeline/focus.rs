@@ -43,7 +43,7 @@ impl StepSpan {
         self.ends.last().copied().unwrap_or(self.start)
     }
 
-    /// The step that an instant lies in, counted from 1, and from where to where it reaches, if there are several.
+    /// The step that an instant is in, counted from 1, and from where to where it reaches, if there are several.
     pub fn around(&self, instant: Instant) -> Option<(usize, (Instant, Instant))> {
         let step = self.ends.partition_point(|&end| end < instant);
         let end = *self.ends.get(step).filter(|_| self.ends.len() > 1 && instant >= self.start)?;

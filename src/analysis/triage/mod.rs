@@ -369,7 +369,7 @@ fn fragmentation(device: &Device<'_>, failure: Option<&Failure>) -> Option<Findi
         }
         () => is_free.then_some(Finding::Free { free, reserved }),
     };
-    // One line about free memory: where most of it lies on a side stream or in a pool, that is why.
+    // One line about free memory: where most of it is on a side stream or in a pool, that is why.
     let stranded = stranded.filter(|stranded| in_all.is_none() || stranded.free >= free / 2);
     stranded.map(Finding::Stranded).or(in_all)
 }

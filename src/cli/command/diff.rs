@@ -40,7 +40,7 @@ pub struct Diff {
     /// What to group rows by
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
-    /// Number of rows that differ; the rest is summed in one row
+    /// Number of differing rows; the rest are summed into one row
     ///
     /// The default is 20 in text and Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]

@@ -30,7 +30,7 @@ pub struct Export {
     /// Instant to show instead of the peak: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
-    /// Write what happens from this instant on; the peak is searched there, too
+    /// Write what happens from this instant on, and search for the peak there
     #[arg(long, value_name = "WHEN")]
     from: Option<When>,
     /// Write what happens up to this instant

@@ -44,7 +44,7 @@ pub struct Fit {
     /// A value to predict, such as batch=16 or 16; may be repeated
     #[arg(long, value_name = "NAME=N")]
     at: Vec<At>,
-    /// Find the most requests whose KV cache can grow to N tokens
+    /// Find the largest number of requests whose KV cache can grow to N tokens
     ///
     /// The recordings generate with a cache that grows with every token, and differ in the number of requests.
     #[arg(long, value_name = "N", requires = TOTAL, conflicts_with = "at")]
@@ -59,7 +59,7 @@ pub struct Fit {
     /// The syntax is that of `PYTORCH_CUDA_ALLOC_CONF`.
     #[arg(long, value_name = "CONF")]
     alloc_conf: Option<String>,
-    /// Number of lines of code to show at the peak; the rest is summed in one
+    /// Number of rows of lines at the peak; the rest are summed into one row
     ///
     /// The default is 10 in text and Markdown, and all in JSON.
     #[arg(long, value_name = "N")]
@@ -165,7 +165,7 @@ impl Run for Fit {
 }
 
 impl Fit {
-    /// The range in which a single recording lies at other numbers.
+    /// The range in which a single recording is at other numbers.
     fn range(&self, format: RowsOrPicture) -> Result<Outcome, Failure> {
         let is_picture = matches!(format, RowsOrPicture::Picture(_));
         if is_picture || self.memory.total().is_some() || !self.changes.changes().is_empty() || self.top.is_some() {
@@ -239,7 +239,7 @@ impl Fit {
             (!self.at.is_empty(), "--at"),
             (self.alloc_conf.is_some(), "--alloc-conf"),
             (self.top.is_some(), "--top"),
-            (!self.changes.changes().is_empty(), "changes (memviz simulate plays them on one)"),
+            (!self.changes.changes().is_empty(), "changes (memviz simulate applies them to one)"),
         ];
         let wanted = of_several.iter().find(|(is_wanted, _)| *is_wanted).map(|(_, what)| *what);
         match wanted {

@@ -20,7 +20,7 @@ use clap::Args;
 /// At the peak, at another instant, or over time; with -o and a picture, every segment and its blocks.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
-    ("memviz fragmentation snapshot.pickle --at oom", "who pins free memory"),
+    ("memviz fragmentation snapshot.pickle --at oom", "which lines pin free memory"),
     ("memviz fragmentation snapshot.pickle -o segments.svg", "every segment and its blocks"),
 ]))]
 pub struct Fragmentation {
@@ -42,7 +42,7 @@ pub struct Fragmentation {
     /// The default is the site; for a picture, the block state.
     #[arg(long, value_enum)]
     by: Option<GroupBy>,
-    /// Number of those rows or colors; the rest is summed in one
+    /// Number of those rows or colors; the rest are summed into one
     ///
     /// The default is 20 in text and Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]
@@ -98,7 +98,7 @@ fn tell(args: &Fragmentation, format: AnswerFormat, filter: Filter) -> Result<Ou
 
 fn draw(args: &Fragmentation, format: PictureFormat, filter: Filter) -> Result<Outcome, Failure> {
     if args.over_time {
-        return Err(Failure::Message("--over-time gives rows; memviz timeline draws memory over time".to_owned()));
+        return Err(Failure::Message("--over-time prints rows; memviz timeline draws memory over time".to_owned()));
     }
     let options = PeakOptions {
         by: args.by.unwrap_or_default(),

@@ -44,7 +44,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 1 a requested check failed; 2 the 
 /// Examples of the whole program.
 const EXAMPLES: [(&str, &str); 2] = [
     ("memviz snapshot.pickle", "the verdict on one screen, and what to run next"),
-    ("memviz snapshot.pickle --open", "the recording as a page in the browser"),
+    ("memviz snapshot.pickle --open", "open the recording in the browser"),
 ];
 
 /// Command lines to begin with, each with what it is for.

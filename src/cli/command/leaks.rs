@@ -32,7 +32,7 @@ pub struct Leaks {
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     steps: Option<Regex>,
     /// Memory of the device, such as 80GiB, to predict when it is full [default: from an oom entry]
-    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_capacity)]
     capacity: Option<Bytes>,
     /// Number of rows
     ///

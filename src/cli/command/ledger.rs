@@ -20,7 +20,7 @@ use clap::Args;
     ("memviz ledger oom.pickle --capacity 80GiB", "at the failed request"),
 ]))]
 // Its samples say how large the device is; an oom entry does not.
-#[command(mut_arg("capacity", |arg| arg.help("Memory of the device, such as 80GiB, where no samples say it")))]
+#[command(mut_arg("capacity", |arg| arg.help("Memory of the device, such as 80GiB, if no samples show it")))]
 pub struct Ledger {
     #[command(flatten)]
     memory: DeviceMemoryArgs,

@@ -24,7 +24,7 @@ pub struct Oom {
     /// What to group rows by
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
-    /// Number of rows; the rest is summed in one row
+    /// Number of rows; the rest are summed into one row
     ///
     /// The default is 10 in text and Markdown, and all in JSON.
     #[arg(long, value_name = "N")]

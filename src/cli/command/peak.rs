@@ -16,14 +16,14 @@ use clap::Args;
 /// Show the peak of each device and the lines of code that hold it
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
-    ("memviz peak snapshot.pickle --top 5", "the lines that hold most"),
-    ("memviz peak snapshot.pickle --by category --at oom", "what it is for, where memory ran out"),
+    ("memviz peak snapshot.pickle --top 5", "the lines that hold the most"),
+    ("memviz peak snapshot.pickle --by category --at oom", "what memory is for, at the OOM"),
 ]))]
 pub struct Peak {
     /// What to group rows by
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
-    /// Number of rows; the rest is summed in one row
+    /// Number of rows; the rest are summed into one row
     ///
     /// The default is 20 in text and Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]

@@ -34,7 +34,7 @@ pub struct Ranks {
     /// Which counter's peak to attribute
     #[arg(long, value_enum, default_value_t = Metric::Allocated)]
     metric: Metric,
-    /// Number of sites in each summary; the rest is summed in one row
+    /// Number of sites in each summary; the rest are summed into one row
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=50))]
     top: u8,
     /// Name for standard input: rows show it, and the rank is taken from it
@@ -68,6 +68,9 @@ impl Run for Ranks {
             ..RanksOptions::default()
         };
         let inputs = RankInputs::of(&self.inputs, &options);
+        if let (Some(Streamed::Text(_)), Some(problem)) = (streamed, inputs.problem()) {
+            return Err(Failure::Message(problem));
+        }
         output::check_target(shared, &inputs.paths().collect::<Vec<_>>())?;
         // Rows that appear on a terminal show the progress themselves.
         let rows_show = shared.output.is_none() && io::stdout().is_terminal() && streamed.is_some();

@@ -6,7 +6,7 @@ use crate::report::schema;
 use clap::Args;
 use std::io::{self, Write};
 
-/// Print the JSON Schema of what --format json writes
+/// Print the JSON Schema of --format json output
 #[derive(Debug, Args)]
 pub struct Schema {
     /// The command [default: every command]

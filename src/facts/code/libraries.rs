@@ -172,7 +172,7 @@ pub const STANDARD_LIBRARY: &[&str] = &[
 ];
 
 /// Files and directories of PyTorch's own `torch` package that no project of another's has under a directory of that
-/// name, relative to it: PyTorch built from source or bundled by a build system lies anywhere. All releases from 2.0 on.
+/// name, relative to it: PyTorch built from source or bundled by a build system is anywhere. All releases from 2.0 on.
 pub const TORCH_SOURCES: &[&str] = &[
     "_compile.py",
     "_decomp/",

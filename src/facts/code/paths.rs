@@ -142,7 +142,7 @@ fn is_launcher(file: &str, function: &str) -> bool {
     })
 }
 
-/// Whether a path lies in a Python installation: `.../lib/python3.11/...`, `...\Python311\Lib\...`,
+/// Whether a path is in a Python installation: `.../lib/python3.11/...`, `...\Python311\Lib\...`,
 /// `...\miniconda3\envs\ml\lib\...`, `.../python311.zip/...`.
 fn is_standard_library(file: &str) -> bool {
     let (mut before, mut installation) = ("", false);
@@ -154,7 +154,7 @@ fn is_standard_library(file: &str) -> bool {
         let unix = versioned && (before == "lib" || before == "lib64");
         let archive = versioned && has_extension(name, &["zip"]);
         let windows = name == "Lib" && before.to_ascii_lowercase().contains("python");
-        // Elsewhere on Windows only what lies there tells that it is Python's.
+        // Elsewhere on Windows only what is there tells that it is Python's.
         let conda = lower == "lib" && installation && STANDARD_LIBRARY.contains(&root_of(rest));
         if unix || archive || windows || conda {
             return true;

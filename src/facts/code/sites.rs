@@ -420,7 +420,7 @@ fn original_trace<'s>(snapshot: &'s Snapshot, frame: &Frame) -> Option<(&'s str,
     trace.lines().rev().find_map(traceback::location)
 }
 
-/// A line of Python code as `file.py:line function`, without a line that is none.
+/// A line of Python code as `file.py:line function`, without the line number if there is none.
 pub fn line_label(file: &str, line: u64, name: &str, whole_path: bool) -> String {
     let file = clipped(if whole_path { file } else { short_path(file) });
     let name = clipped(name);

@@ -161,7 +161,7 @@ impl<'a> Grouper<'a> {
         (forward != StackId::EMPTY && !is_own).then_some(forward)
     }
 
-    /// Whether a holder is the allocator's own. It lies in a pool and on a stream like any other.
+    /// Whether a holder is the allocator's own. It is in a pool and on a stream like any other.
     fn is_allocators_own(&self, holder: &Holder) -> bool {
         self.has_own
             && !matches!(self.by, GroupBy::Stream | GroupBy::Pool)
@@ -270,7 +270,7 @@ impl<'a> Grouper<'a> {
         recorded.or_else(|| Some(self.pools.at(holder)?.stream))
     }
 
-    /// The pool that a holder lies in, where the recording tells.
+    /// The pool that a holder is in, where the recording tells.
     fn pool(&self, holder: &Holder) -> Option<PoolId> {
         let (context, origin) = self.made(holder);
         let recorded = context.and_then(|context| context.pool).or(origin.and_then(|origin| origin.pool));

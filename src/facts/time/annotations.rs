@@ -115,7 +115,7 @@ impl Annotations {
         self.changes.iter().map(|&(time, _)| time)
     }
 
-    /// Sweeps over the sorted ranges, noting what is open from each time on, and how deep each range lies.
+    /// Sweeps over the sorted ranges, noting what is open from each time on, and how deep each range is.
     fn nest(&mut self) {
         let mut times: Vec<(i64, bool, u32)> = Vec::with_capacity(self.ranges.len() * 2);
         for (index, range) in self.ranges.iter().enumerate() {

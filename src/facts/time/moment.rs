@@ -1,4 +1,4 @@
-//! Where in a recording an instant lies.
+//! The position of an instant in a recording.
 
 use super::annotations::Annotations;
 use crate::facts::code::sites::clipped;

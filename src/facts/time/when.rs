@@ -177,7 +177,7 @@ impl From<Edge> for Purpose {
     }
 }
 
-/// That entries tell where a range of annotations lies, and the end of it that is asked for.
+/// Checks that the requested edge of an annotation range is within the recorded entries.
 fn require_within(snapshot: &Snapshot, range: &AnnotationRange, edge: Option<Edge>, name: &str) -> Result<()> {
     let refuse = |why: String| Err(Error::Request(why));
     let (Some(first), Some(last)) = (snapshot.first_time(), snapshot.last_time()) else { return Ok(()) };
@@ -190,7 +190,7 @@ fn require_within(snapshot: &Snapshot, range: &AnnotationRange, edge: Option<Edg
         return refuse("all entries have the same time, so annotations cannot be located; use entry:N".to_owned());
     }
     if range.end_us < first || range.start_us > last {
-        return refuse(format!("annotation {name:?} lies outside the recorded entries"));
+        return refuse(format!("annotation {name:?} is outside the recorded entries"));
     }
     match edge {
         Some(Edge::Start) if range.start_us == i64::MIN => {

@@ -1,7 +1,7 @@
 //! The calls of forward functions: which entries belong to the same call of the same function.
 //!
 //! A Python stack says that `Block.forward` runs, not which of the eight blocks it is. Calls of different functions are
-//! told apart by `functions`, those of the same one by order: a call is over when an entry comes whose stack leads elsewhere, or when its line jumps back to where the function
+//! distinguished by `functions`, those of the same one by order: a call is over when an entry comes whose stack leads elsewhere, or when its line jumps back to where the function
 //! began; and where a function has a single line, when what it allocates begins to repeat.
 
 use super::functions::{Functions, PythonStack};
@@ -13,7 +13,7 @@ use crate::replay::Track;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// A function that `nn.Module` calls as `forward`. Functions of one name in a file are told apart by their lines.
+/// A function that `nn.Module` calls as `forward`. Functions of one name in a file are distinguished by their lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForwardFunction {
@@ -396,7 +396,7 @@ fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<Ra
 }
 
 /// Joins what looks like several calls of a function, but is several rounds of a loop that it begins with: only the last of
-/// every this many goes on behind the lines that all of them have. There must be two such groups at least: otherwise it is the
+/// every this many continues behind the lines that all of them have. There must be two such groups at least: otherwise it is the
 /// last layer that does something more.
 fn join_rounds(raw: &[RawCall]) -> Vec<RawCall> {
     let mut siblings: HashMap<(u32, Option<usize>, u64), Vec<usize>> = HashMap::new();

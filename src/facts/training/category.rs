@@ -232,7 +232,7 @@ impl Evidence {
             Self::MirrorsParameter => "allocated by backward, size of a parameter, outlives backward",
             Self::DroppedByZeroGrad => "size of a parameter, freed by zero_grad",
             Self::FreedByBackward => "from before the recording, freed by backward",
-            Self::Named => "allocated by a function that is known by its name",
+            Self::Named => "allocated by a function that memviz recognizes by name",
             Self::Gathered => "parameters gathered from all ranks",
             Self::HeldSinceForward => "allocated in the forward of a module before the kept history, still held",
             Self::HeldByOptimizer => "allocated by the optimizer before the kept history, still held",
@@ -240,11 +240,11 @@ impl Evidence {
             Self::OlderMirrors => "allocated by the autograd engine before the kept history, size of a parameter",
             Self::StateCount => "no stack, as many blocks of this size as optimizer states",
             Self::StateSize => "no stack, size of optimizer states",
-            Self::LayerSizes => "no stack, sizes repeat as those of a model's layers do",
+            Self::LayerSizes => "no stack, sizes repeat like those of a model's layers",
             Self::EqualSets => {
                 "one of four sets of equal sizes: parameters, gradients, two states; which is which is unknown"
             }
-            Self::Older => "older than the kept history, its stack does not show its use",
+            Self::Older => "from before the kept history, and its stack does not show its use",
             Self::CommunicationStack => "stack of torch.distributed or NCCL",
             Self::WorkspaceStack => "stack of a library's workspace",
             Self::WorkspaceSize => "size of the cuBLAS workspace, never freed",
@@ -257,7 +257,7 @@ impl Evidence {
             Self::BackwardCutShort => "held in the backward that runs out of memory, size of no parameter",
             Self::AsBefore => "like earlier blocks of the same stack",
             Self::AsBackwardBefore => "like the block at the same place in the previous backward",
-            Self::GoneInPhase => "gone before its phase ends",
+            Self::GoneInPhase => "freed before its phase ends",
             Self::LossGradient => "gradient of the loss",
             Self::ReachesForward => "allocated before forward, held when it begins",
             Self::BeforeRecording => "from before the recording",

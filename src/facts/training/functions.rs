@@ -5,8 +5,8 @@
 //! of different ones when
 //!
 //! - the function that one of them is in calls the one that the other is in,
-//! - code lies between them that belongs to neither,
-//! - another place calls what has the first of them alone, or goes on quite elsewhere from there.
+//! - code is between them that belongs to neither,
+//! - another place calls what has the first of them alone, or continues quite elsewhere from there.
 //!
 //! Nothing else is taken for a sign: without one, the lines are one function's.
 

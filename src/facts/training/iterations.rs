@@ -283,7 +283,7 @@ fn training(passes: &[Pass]) -> Option<Iterations> {
     let most = gaps.chain(closing.first().map(|&first| first + 1)).max().unwrap_or(1);
     match closing.last() {
         None => closing = (0..passes.len()).collect(),
-        // An optimizer that made its state goes on without any allocation that would show it.
+        // An optimizer that made its state continues without any allocation that would show it.
         Some(&last) if passes.len() - 1 - last > most => {
             closing.extend((last + most..passes.len()).step_by(most));
         }

@@ -101,7 +101,7 @@ enum Hint {
     None,
     /// Python code that runs before, between and after the phases: what is around it decides.
     Plain,
-    /// The same, in a function of `torch.nn.functional`: behind a call of a module it goes on with what that made.
+    /// The same, in a function of `torch.nn.functional`: behind a call of a module it continues with what that made.
     Functional,
     /// The same, giving memory back: no input is brought onto the device by that.
     Release,

@@ -263,7 +263,7 @@ impl Steps {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no steps.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -39,8 +39,8 @@ pub fn read<R: Read + Send>(feed: &mut Feed<R>, options: &ReadOptions) -> Result
             Error::NoMemoryEvents
         } else {
             let message = if reader.has_nodes {
-                "an execution trace of PyTorch (ExecutionTraceObserver), which has operators and no memory: \
-                 torch.profiler.profile(profile_memory=True, with_stack=True) records a trace with it"
+                "a PyTorch execution trace (ExecutionTraceObserver), which records operators but no memory: \
+                 torch.profiler.profile(profile_memory=True, with_stack=True) records both"
             } else {
                 "not a profiler trace or memory timeline: expected a key \"traceEvents\", found none"
             };
@@ -270,7 +270,7 @@ impl TraceReader {
         let device = if device_type == DeviceType::Cpu {
             CPU_DEVICE
         } else {
-            // Devices are told apart by their number alone.
+            // Devices are distinguished by their number alone.
             let known = *self.profile.notes.device_type.get_or_insert(device_type);
             if known != device_type {
                 self.profile.notes.memory_left_out += 1;

@@ -1,4 +1,4 @@
-//! What reading a pickle comes to.
+//! The result of reading a pickle.
 
 use super::findings::Findings;
 use super::value::{Heap, Value};

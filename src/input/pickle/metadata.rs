@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Containers inside one another that are shown; what lies deeper is [`MORE`].
+/// Containers inside one another that are shown; what is deeper is [`MORE`].
 const DEEPEST: usize = 16;
 /// Longest text in bytes; what is longer ends with [`MORE`].
 const LONGEST: usize = 4096;
@@ -62,7 +62,7 @@ impl Metadata {
             return Ok(known);
         }
         if self.spent > at.saturating_mul(BYTES_PER_BYTE).saturating_add(BYTES_AT_START) {
-            let message = "texts of \"user_metadata\" take more memory than any snapshot needs".to_owned();
+            let message = "the \"user_metadata\" strings take more memory than any snapshot needs".to_owned();
             return Err(Error::Limit { at, message });
         }
         let mut text = String::new();
@@ -100,7 +100,7 @@ fn length(heap: &Heap, value: Value) -> usize {
 }
 
 impl Tables<'_> {
-    /// Adds the text of a value that lies inside `depth` containers. Stops soon after [`LONGEST`], so that what refers to
+    /// Adds the text of a value that is inside `depth` containers. Stops soon after [`LONGEST`], so that what refers to
     /// itself ends, and what refers to one thing many times over is not written out.
     fn write(self, value: Value, depth: usize, out: &mut String) {
         match self.heap.resolve(value) {

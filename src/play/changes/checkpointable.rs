@@ -34,7 +34,7 @@ pub(crate) struct Holders {
     pub forward_us: Option<i64>,
 }
 
-/// Why the pass that a peak lies in does not show what checkpointing would save.
+/// Why the pass that a peak is in does not show what checkpointing would save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PassObstacle {
     /// It does not finish: it runs out of memory, or the file was cut off in it.
@@ -87,7 +87,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         Some(self.choice.passes.mean_us(self.device.track, &[])?.0)
     }
 
-    /// Why the pass that a peak lies in does not tell what checkpointing would save.
+    /// Why the pass that a peak is in does not tell what checkpointing would save.
     pub(crate) fn obstacle(&self, peak: Instant) -> Option<PassObstacle> {
         let passes = &self.choice.passes.entries;
         let behind = passes.partition_point(|pass| pass.start < peak);
@@ -133,7 +133,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         (functions, untried)
     }
 
-    /// What could be checkpointed, wherever the recorded peak lies.
+    /// What could be checkpointed, wherever the recorded peak is.
     pub(crate) fn for_search(&self) -> Holders {
         if self.passes() == 0 || self.is_open() {
             return Holders::default();

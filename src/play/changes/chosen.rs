@@ -27,7 +27,7 @@ const UNEVEN: u64 = 2;
 /// Calls that are checkpointed together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chosen {
-    /// The calls, in the order of their starts; none lies in another one.
+    /// The calls, in the order of their starts; none is in another one.
     pub calls: Vec<Arc<Recompute>>,
     /// Whether others lie in them that were chosen as well.
     pub is_nested: bool,

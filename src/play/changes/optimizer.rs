@@ -165,7 +165,7 @@ fn remove_scratch(rewrite: &Rewrite, trained: &Trained, patch: &mut Patch) {
     rewrite.program.steps.iter().filter(is_scratch).for_each(|step| patch.remove(step.allocation));
 }
 
-/// Makes other states of those that are recorded. The place behind the last of them.
+/// Replaces the recorded states with others. Returns the place after the last of them.
 fn replace_states(rewrite: &mut Rewrite, trained: &Trained, patch: &mut Patch, optimizer: Optimizer) -> usize {
     let mut made: HashMap<u32, usize> = HashMap::new();
     let mut freed: HashMap<u32, usize> = HashMap::new();

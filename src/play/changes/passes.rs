@@ -10,7 +10,7 @@ use std::ops::Range;
 pub(crate) struct Passes {
     /// Entries of each pass, from its first forward entry to the first entry of its backward, or to its last.
     pub(crate) entries: Vec<Range<u32>>,
-    /// Entries of forward in them, without what lies between, such as `zero_grad`.
+    /// Entries of forward in them, without what is between, such as `zero_grad`.
     pub(crate) forward: Vec<Range<u32>>,
     /// Whether these are passes that no backward follows, but that keep what one would need.
     pub(crate) is_open: bool,

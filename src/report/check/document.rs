@@ -24,12 +24,12 @@ fn next(inputs: &[CheckedInput]) -> Option<Next> {
             ("peak", "everything that holds memory at that instant")
         }
         CheckKind::MaxReserved | CheckKind::MaxFragmentation | CheckKind::BaselineReserved => {
-            ("fragmentation", "what is reserved and not in use, and why")
+            ("fragmentation", "what is reserved but not in use, and why")
         }
         CheckKind::MaxResidue(between) => {
             let (from, to) = between.split_once("..")?;
             let [from, to] = [from, to].map(|at| format!("{}@{at}", input.path));
-            return Some(Next::new("diff", &[&from, &to], "", "all that is left behind, and what was freed"));
+            return Some(Next::new("diff", &[&from, &to], "", "everything left behind, and what was freed"));
         }
         CheckKind::MaxLeak => ("leaks", "what grows step after step, with stacks"),
     };
@@ -53,7 +53,7 @@ fn checked(document: &mut Document, input: &CheckedInput) {
         Column::right(6, "device").gap(2).from(60),
         Column::right(13, "measured").gap(2),
         Column::right(11, "limit").gap(2),
-        Column::right(12, "left").gap(2).from(76),
+        Column::right(13, "left").gap(2).from(76),
         Column::label("budget").cut(Cut::End),
     ])
     .indent(2);

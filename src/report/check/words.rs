@@ -35,7 +35,10 @@ impl CheckedInput {
         let Ok((head, report)) = &self.answer else { return Vec::new() };
         let mut lines = head.notes.clone();
         for device in &report.devices {
-            let own = notes::device(&device.peak).into_iter();
+            let failed = (device.failed_requests > 0).then(|| {
+                format!("{}: the program may need more than was measured", notes::failures(device.failed_requests))
+            });
+            let own = notes::device(&device.peak).into_iter().chain(failed);
             lines.extend(own.map(|line| format!("{}: {line}", notes::device_name(device.peak.device))));
         }
         lines
@@ -135,7 +138,13 @@ pub fn measured(check: &Check) -> String {
 pub fn headroom(check: &Check) -> String {
     if let Some(bytes) = check.headroom_bytes() {
         let size = Bytes(u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX));
-        return format!("{}{size}", if bytes < 0 { "-" } else { "+" });
+        // The more was in use, the less is left.
+        let bound = match check.measured().1 {
+            Some("lower") => "\u{2264} ",
+            Some(_) => "\u{2265} ",
+            None => "",
+        };
+        return format!("{bound}{}{size}", if bytes < 0 { "-" } else { "+" });
     }
     match (check.limit, check.measured().0) {
         (Some(Amount::Share(limit)), Some(Amount::Share(share))) => {
@@ -162,7 +171,8 @@ pub fn excess(check: &Check) -> String {
                 Err(_) => format!("{over} bytes"),
             };
             let exact = if bytes < 1024 { String::new() } else { format!(" ({bytes} bytes)") };
-            format!("{measured}{exact}, {over} over the limit of {limit}")
+            let least = if check.measured().1 == Some("lower") { "at least " } else { "" };
+            format!("{measured}{exact}, {least}{over} over the limit of {limit}")
         }
         _ => format!("{measured}, the limit is {limit}"),
     }

@@ -43,7 +43,7 @@ pub fn limits(device: &DeviceCheckpoint) -> Vec<String> {
     lines.extend(notes::anomalies(&device.anomalies));
     if device.untried > 0 {
         let functions = count(device.untried as u64, "more function");
-        lines.push(format!("{functions} not tried; their calls allocate less of the peak"));
+        lines.push(format!("{functions} not tried; their calls hold less of the peak"));
     }
     lines
 }
@@ -95,8 +95,8 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
 /// What to do about activations of compiled code.
 fn compiled(device: &DeviceCheckpoint) -> String {
     format!(
-        "{} of activations are what AOTAutograd keeps of compiled code: torch._functorch.config.activation_memory_budget \
-         below 1 keeps less, and computes it again; torch.utils.checkpoint belongs around code before it is compiled",
+        "AOTAutograd keeps {} of activations of compiled code: with torch._functorch.config.activation_memory_budget below 1, \
+         it keeps less and recomputes the rest; apply torch.utils.checkpoint before compiling",
         Bytes(device.compiled_bytes)
     )
 }
@@ -108,7 +108,7 @@ fn checkpointed(function: &Checkpointed) -> String {
         (_, 0) => format!("all {calls} calls"),
         _ => format!("{calls} of {all} calls"),
     };
-    format!("{} is checkpointed already: {which} in a forward pass", function.label)
+    format!("{} is already checkpointed: {which} in a forward pass", function.label)
 }
 
 /// Why there are no candidates.
@@ -121,17 +121,17 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
                 Format::ProfilerTrace => "torch.profiler records them with with_stack=True",
                 // Refused before it comes to this.
                 Format::DeviceMemoryProfile => "a profile of one instant has none",
-                Format::MemoryTimeline => "a memory timeline has none; a torch.profiler trace has them if recorded with with_stack=True",
+                Format::MemoryTimeline => "a memory timeline has none; a torch.profiler trace has them if it was recorded with with_stack=True",
             };
             format!("there are no Python stacks, so forward functions are unknown: {remedy}")
         }
         NoCandidates::NoLines => {
-            "a profiler trace has the line on which each function begins, but not the line that it is at, so one call of a \
-             function cannot be distinguished from the next; a snapshot of torch.cuda.memory has both"
+            "a profiler trace records the line where each function starts, but not the line it is executing, so one call of \
+             a function cannot be distinguished from the next; a torch.cuda.memory snapshot records both"
                 .to_owned()
         }
         NoCandidates::NoForward => {
-            "the kept history has no forward pass of a module, and activation checkpointing changes nothing else".to_owned()
+            "the kept history has no forward pass of a module, the only thing that activation checkpointing changes".to_owned()
         }
         NoCandidates::NoTrainingStep if device.compiled_bytes > 0 => compiled(device),
         NoCandidates::NoTrainingStep if device.kept_bytes > 0 => format!(
@@ -140,8 +140,8 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             Bytes(device.kept_bytes)
         ),
         NoCandidates::NoTrainingStep if device.kept_at_end_bytes > 0 => format!(
-            "no backward pass follows a forward pass in the kept history; the {} of activations that are kept for one at the \
-             end are not there at the peak, which activation checkpointing would not lower",
+            "no backward pass follows a forward pass in the kept history; the {} of activations kept for one at the end are \
+             not live at the peak, so activation checkpointing would not lower it",
             Bytes(device.kept_at_end_bytes)
         ),
         NoCandidates::NoTrainingStep => {
@@ -155,12 +155,12 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
                 .to_owned()
         }
         NoCandidates::NoBackward => {
-            "the peak is in a forward pass that no backward pass follows, and checkpointing changes nothing there"
+            "the peak is in a forward pass that no backward pass follows, where checkpointing changes nothing"
                 .to_owned()
         }
         NoCandidates::PeakInOptimizer => in_optimizer(device),
         NoCandidates::NothingSaves => {
-            let left = if device.checkpointed.is_empty() { "" } else { " besides what is checkpointed already" };
+            let left = if device.checkpointed.is_empty() { "" } else { " besides what is already checkpointed" };
             let phase = device.phase.name();
             format!(
                 "nothing to checkpoint{left}: no function that a forward pass calls more than once would lower the \
@@ -197,8 +197,8 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
             _ => String::new(),
         };
         reason.push_str(&format!(
-            " Of what forward keeps for backward {} holds most: {bytes} in {calls}{caller}. Checkpoint it once the \
-             optimizer needs less.",
+            " Of the memory that forward keeps for backward, {} holds the most: {bytes} in {calls}{caller}. Checkpoint it \
+             once the optimizer needs less.",
             held.label
         ));
     }
@@ -207,7 +207,9 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
         reason.push_str(" With foreach=False or fused=True the optimizer allocates much less temporary memory.");
     }
     if is_much(peak.kept_bytes) {
-        reason.push_str(" An optimizer with fewer or smaller states, or states sharded over ranks, would need less.");
+        reason.push_str(
+            " An optimizer with fewer or smaller states, or states sharded over ranks, would need less memory.",
+        );
     }
     reason
 }

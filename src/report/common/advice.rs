@@ -78,7 +78,7 @@ fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
     let all = |holds: &dyn Fn(&History) -> bool| devices.iter().all(|history| holds(history));
     let loud = |missing: &str| Some(Advice { missing: missing.to_owned(), code });
     if all(&|history| history.completeness.no_entries) {
-        return loud("no entries were recorded: the dump holds only the state at its end");
+        return loud("no entries were recorded: the snapshot contains only the state at the dump");
     }
     if all(&|history| history.entries() <= 1 && history.completeness.has_baseline) {
         return loud("only one entry was kept, so the peak and its cause are unknown");
@@ -87,7 +87,7 @@ fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
         return loud("no stacks were recorded, so no line of code can be named");
     }
     if devices.iter().any(|history| history.completeness.ring_full || history.completeness.overflowed) {
-        let missing = "the ring buffer was too small for all of the run: a larger max_entries of \
+        let missing = "the ring buffer was too small for the whole run: a larger max_entries in \
                        torch.cuda.memory._record_memory_history() keeps more of it";
         return Some(Advice { missing: missing.to_owned(), code: &[] });
     }
@@ -108,7 +108,7 @@ fn late(snapshot: &Snapshot, histories: &[History], earlier: &str) -> Option<Adv
         late.filter(|&(bytes, history)| bytes >= tenth_of_peak(history)).max_by_key(|late| late.0)?;
     let peak = u64::try_from(history.maxima[Metric::Allocated as usize].bytes).unwrap_or(0);
     let missing = format!(
-        "{} of the peak ({}) is older than the recording and has no stack. To see which code allocated it, {earlier}",
+        "{} of the peak ({}) was allocated before the recording and has no stack. To see which code allocated it, {earlier}",
         Bytes(bytes),
         share(bytes, peak)
     );

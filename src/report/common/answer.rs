@@ -67,12 +67,12 @@ struct Table<'a> {
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[non_exhaustive]
 pub enum AnswerFormat {
-    /// For people, as wide as the terminal.
+    /// For people, fitted to the terminal width.
     #[default]
     Text,
-    /// Every figure, exactly.
+    /// All figures, exact.
     Json,
-    /// A line per row, bytes as integers.
+    /// One line per row, sizes as integers in bytes.
     Csv,
     /// For an issue or a pull request.
     Markdown,

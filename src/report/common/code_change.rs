@@ -3,7 +3,7 @@
 use crate::play::changes::CodeChange;
 
 /// Where times come from.
-pub const TIMES: &str = "CPU times of the recording: time to launch on the host, not time on the GPU";
+pub const TIMES: &str = "recorded CPU time: kernel launches on the host, not time on the GPU";
 
 /// A change of code: where, and what to write there.
 pub fn change(change: &CodeChange) -> (String, &'static str) {
@@ -14,7 +14,7 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
         }
         CodeChange::WrapForward(caller) => (
             format!(
-                "{caller} calls it and is installed code: replace forward of each module once, after creating the model"
+                "{caller} calls it and is installed code: replace the forward method of each module once, after creating the model"
             ),
             "block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)",
         ),

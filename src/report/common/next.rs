@@ -59,7 +59,7 @@ fn quoted(path: &str) -> String {
 
 impl TextStyle {
     /// Commands, each with what it is about as a comment for the shell: behind it, or above where there is no room. One that is
-    /// wider than the screen goes on below, as a shell reads it.
+    /// wider than the screen continues below, as a shell reads it.
     pub(crate) fn commands(&self, lines: &[Next], out: &mut dyn Write) -> io::Result<()> {
         let typed = lines.iter().map(|line| line.typed().width()).max().unwrap_or(0);
         let about = lines.iter().map(|line| line.about.width()).max().unwrap_or(0);

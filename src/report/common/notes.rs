@@ -78,14 +78,14 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.sampled {
         lines.push(
-            "the file has totals at some instants only: peaks between them are missing (.raw.json.gz has them), so maxima are lower bounds"
+            "the file has totals only at some instants: peaks between them are missing (.raw.json.gz has them), so maxima are lower bounds"
                 .to_owned(),
         );
     }
     if completeness.no_totals {
         lines.push(
-            "the trace has no running totals (before PyTorch 1.11): figures are sums of what it shows, without memory \
-             from before the trace; reserved memory is not known"
+            "the trace has no running totals (before PyTorch 1.11): figures are sums over its events, without memory \
+             from before the trace; reserved memory is unknown"
                 .to_owned(),
         );
     }
@@ -112,7 +112,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
         let bytes = Bytes(completeness.baseline_uncertain_bytes);
         let peak = match completeness.peak_uncertain_bytes {
             0 => "the peak is exact".to_owned(),
-            bytes => format!("the peak is a lower bound, too, at most {} too low", Bytes(bytes)),
+            bytes => format!("the peak is also a lower bound, at most {} too low", Bytes(bytes)),
         };
         lines.push(format!(
             "the baseline is a lower bound, at most {bytes} too low, because the sizes of some freed blocks are unknown; {peak}"
@@ -235,12 +235,12 @@ pub fn ooms(device: &DeviceOoms) -> Vec<String> {
     let explained = device.ooms.len();
     if explained > IN_FULL {
         let mut line =
-            format!("{}: from the {}th on their {ROWS_LATER} largest rows only", failures(device.failed), IN_FULL + 1);
+            format!("{}: from the {}th on, only their {ROWS_LATER} largest rows", failures(device.failed), IN_FULL + 1);
         if device.unattributed > 0 {
-            line += &format!(", from the {}th on totals without rows", explained - device.unattributed + 1);
+            line += &format!(", from the {}th on, totals without rows", explained - device.unattributed + 1);
         }
         if device.failed > explained {
-            line += &format!(", and the last {} are counted only", device.failed - explained);
+            line += &format!(", and the last {} are only counted", device.failed - explained);
         }
         lines.push(line);
     }
@@ -321,7 +321,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
             "a memory timeline records only categories: no segments, reserved memory or stacks; its device is unnamed, so memviz calls it device 0",
         )),
         Format::DeviceMemoryProfile => lines.push(FileNote::plain(
-            "a device memory profile of JAX has the live buffers of one instant: no history, no reserved memory, and \
+            "a JAX device memory profile shows the live buffers at one instant: no history, no reserved memory, and \
              no memory that a running program uses internally",
         )),
     }
@@ -347,15 +347,15 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
     }
     if notes.no_addresses {
         lines.push(
-            "memory events have no addresses (before PyTorch 1.11): a free is taken for the latest block of its size, so \
-             the curve is as recorded, but which code holds what is inferred"
+            "memory events have no addresses (before PyTorch 1.11): each free is assumed to release the latest block of its size, \
+             so the curve is as recorded, but which code holds which memory is inferred"
                 .into(),
         );
     }
     if notes.segments_only {
         lines.push(FileNote::plain(
             "a list of segments, as torch.cuda.memory_snapshot() returns it: the state at one instant; \
-             torch.cuda.memory._record_memory_history() and _dump_snapshot() record what led to it",
+             torch.cuda.memory._record_memory_history() and _dump_snapshot() record the history that led to it",
         ));
     }
     if notes.coarse_times {
@@ -366,14 +366,11 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
         );
     }
     if !notes.left_out.is_empty() {
-        lines.push(format!("events were left out: {}", listed(&notes.left_out)).into());
+        lines.push(format!("left out: {}", listed(&notes.left_out)).into());
     }
     if notes.unread_forward_lines > 0 {
         let lines_of = count(notes.unread_forward_lines, "line");
-        lines.push(
-            format!("{lines_of} of forward_frames were left out because they are not lines of a Python traceback")
-                .into(),
-        );
+        lines.push(format!("left out: {lines_of} of forward_frames not in the format of a Python traceback").into());
     }
     if notes.frames_in_part > 0 {
         let frames = count(notes.frames_in_part, "frame");
@@ -431,27 +428,27 @@ pub fn settings_warnings(settings: &AllocatorSettings) -> Vec<String> {
 pub fn settings_warning(warning: SettingsWarning) -> String {
     match warning {
         SettingsWarning::ExpandableAndMaxSplit => {
-            "expandable_segments and max_split_size_mb work against each other: free ranges grow beyond the limit and then \
-             serve no smaller request, so reserved memory grows step by step"
+            "expandable_segments and max_split_size_mb conflict: free ranges grow beyond the limit and then cannot serve \
+             smaller requests, so reserved memory grows step by step"
                 .to_owned()
         }
         SettingsWarning::CollectionWithoutFraction => {
-            "garbage_collection_threshold collects nothing without a memory fraction below 1 \
+            "garbage_collection_threshold has no effect without a memory fraction below 1 \
              (per_process_memory_fraction, or torch.cuda.set_per_process_memory_fraction, which recordings do not contain)"
                 .to_owned()
         }
         SettingsWarning::ThrowWithoutFraction => {
-            "throw_on_cudamalloc_oom does nothing without a memory fraction below 1".to_owned()
+            "throw_on_cudamalloc_oom has no effect without a memory fraction below 1".to_owned()
         }
         SettingsWarning::RoundingWithoutMaxSplit => {
-            "max_non_split_rounding_mb does nothing without max_split_size_mb".to_owned()
+            "max_non_split_rounding_mb has no effect without max_split_size_mb".to_owned()
         }
         SettingsWarning::NotInForce(key) => format!(
             "{key} was not active although PYTORCH_CUDA_ALLOC_CONF sets it: the platform or the release does not support \
              it, or the program changed it"
         ),
         SettingsWarning::SinceRelease(key, release) => {
-            format!("{key} is known to PyTorch {release} and later; older releases refuse to start")
+            format!("{key} needs PyTorch {release} or later; older releases refuse to start")
         }
     }
 }
@@ -459,8 +456,8 @@ pub fn settings_warning(warning: SettingsWarning) -> String {
 /// A line about the ring buffer of the recording, if the file describes it.
 pub fn ring(notes: &SourceNotes) -> Option<String> {
     let overflowed = match notes.trace_overflowed {
-        Some(true) => ", some dropped entries",
-        Some(false) => ", none dropped entries",
+        Some(true) => "; some dropped entries",
+        Some(false) => "; none dropped entries",
         None => "",
     };
     let capacity = notes.ring_capacity?;
@@ -548,7 +545,7 @@ pub fn inferred(by: GroupBy) -> &'static str {
         GroupBy::Category => "* inferred from stacks, phases, lifetimes and sizes",
         GroupBy::Phase => "* inferred from stacks and the order of entries",
         GroupBy::ModulePath => "* inferred: numbers are the order of calls",
-        _ => "* inferred: backward has no Python frames; --no-infer shows that",
+        _ => "* inferred: backward has no Python frames; --no-infer turns this off",
     }
 }
 

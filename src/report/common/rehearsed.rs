@@ -27,7 +27,7 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
             "" => "which were 0".to_owned(),
             assumed => format!("which were assumed ({assumed}), or 0"),
         };
-        lines.push((format!("not exact: some sizes depend on values read from the device, {values} ({named})"), true));
+        lines.push((format!("not exact: some sizes depend on values read from the device: {values} ({named})"), true));
     }
     for (kind, what, read) in
         [(ValueUse::Value, "value", "read from the device"), (ValueUse::Copy, "tensor", "copied to the host")]
@@ -43,8 +43,8 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
     if rehearsal.cudnn_operations > 0 {
         lines.push((
             format!(
-                "{} of cuDNN: their workspaces are unknown and count as 0",
-                count(rehearsal.cudnn_operations, "operation")
+                "{}, with unknown workspaces that count as 0",
+                count(rehearsal.cudnn_operations, "cuDNN operation")
             ),
             true,
         ));

@@ -16,7 +16,7 @@ pub fn steps(steps: &Steps) -> String {
         StepSource::Requested(pattern) => format!("{number}, annotations that match {pattern}"),
         StepSource::Inferred { kind: IterationKind::Loop, site } => {
             let site = site.as_ref().map(|site| format!(" at {site}")).unwrap_or_default();
-            format!("{} of a loop{site} in which no model is called", count(steps.len(), "turn"))
+            format!("{} of a loop{site} that calls no model", count(steps.len(), "iteration"))
         }
         StepSource::Inferred { kind, site } => {
             let site = site.as_ref().map(|site| format!(" from {site}")).unwrap_or_default();
@@ -25,8 +25,8 @@ pub fn steps(steps: &Steps) -> String {
     };
     match steps.left_out {
         0 => what,
-        1 => format!("{what}; 1 more range of that name holds no backward pass"),
-        more => format!("{what}; {more} more ranges of that name hold no backward pass"),
+        1 => format!("{what}; 1 more range with that name contains no backward pass"),
+        more => format!("{what}; {more} more ranges with that name contain no backward pass"),
     }
 }
 
@@ -36,12 +36,12 @@ fn turn(kind: IterationKind) -> &'static str {
         IterationKind::Optimizer => "backward pass with its optimizer step",
         IterationKind::Backward => "backward pass",
         IterationKind::Forward => "call of the model",
-        IterationKind::Loop => "turn",
+        IterationKind::Loop => "iteration",
     }
 }
 
 /// Why there are no steps in a recording that has entries, and what would make them known.
-pub const NO_STEPS: &str = "steps are unknown: no annotation names them, and no loop around forward and backward was \
+pub const NO_STEPS: &str = "steps are unknown: no annotation marks them, and no loop around forward and backward was \
      found; record at least four steps, each in torch.profiler.record_function(f\"step_{n}\")";
 
 /// The columns of a table of phases.

@@ -40,9 +40,9 @@ pub fn category(name: &str) -> &str {
     }
 }
 
-/// How much of a device CUDA keeps, beside what the allocator can use.
+/// How much of a device the allocator cannot use: the CUDA context, and what others were seen to hold.
 pub fn kept(capacity: u64, context: u64) -> String {
-    format!("CUDA uses {} of {}", Bytes(context), Bytes(capacity.saturating_add(context)))
+    format!("outside PyTorch's allocator: {} of {}", Bytes(context), Bytes(capacity.saturating_add(context)))
 }
 
 /// What a row is called, with a star where that is inferred: [`super::notes::inferred`].

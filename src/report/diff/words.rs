@@ -113,7 +113,7 @@ pub fn files(sources: Sources<'_>, report: &DiffReport) -> Vec<String> {
 fn unlike((base, new): (Format, Format), by: GroupBy) -> Option<String> {
     let has = |format| base == format || new == format;
     let words = match by {
-        _ if has(Format::MemoryTimeline) => "a memory timeline has categories in place of lines, stacks and operators",
+        _ if has(Format::MemoryTimeline) => "a memory timeline has categories instead of lines, stacks and operators",
         GroupBy::Site => {
             "a profiler trace names functions by their first line, so a snapshot's lines are counted under the function's first line"
         }
@@ -246,10 +246,10 @@ pub fn unknown_growth(report: &DiffReport, limit: GrowthLimit) -> String {
             format!("{}: {reasons}", lower(&device_name(device.new.device())))
         }
         (None, Some(&device), _) => {
-            format!("{} is only in the base; --device picks those to compare", lower(&device_name(device)))
+            format!("{} is only in the base; --device selects those to compare", lower(&device_name(device)))
         }
         (None, None, Some(&device)) => {
-            format!("{} is only in the new recording; --device picks those to compare", lower(&device_name(device)))
+            format!("{} is only in the new recording; --device selects those to compare", lower(&device_name(device)))
         }
         (None, None, None) => "nothing is compared".to_owned(),
     };

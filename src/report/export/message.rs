@@ -72,7 +72,7 @@ impl Message {
         self.0.push(number as u8);
     }
 
-    /// Writes what there is, and goes on with an empty message.
+    /// Writes the message, and starts an empty one.
     ///
     /// # Errors
     /// When writing fails.

@@ -80,7 +80,7 @@ fn write_device(
     let group = trace.track(&name, None, |track| {
         let mut lines = notes::source(&source.recording.snapshot);
         if !report.has_times {
-            lines.push("the recording has no times: a microsecond stands for an entry".to_owned());
+            lines.push("the recording has no times: one microsecond stands for one entry".to_owned());
         }
         lines.extend(notes::limits(&device.completeness, &device.baseline));
         lines.extend(notes::anomalies(&device.anomalies));

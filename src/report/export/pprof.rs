@@ -193,7 +193,7 @@ fn comments(source: Source<'_>, report: &SamplesReport) -> Vec<String> {
     let is_inferred = |(label, _): &(Label, _)| matches!(label, Label::Category | Label::Phase);
     let told = |device: &DeviceSamples| device.labels.iter().any(is_inferred);
     if report.devices.iter().any(told) {
-        lines.push("category and phase are inferred where the recording does not name them".to_owned());
+        lines.push("category and phase are inferred where the recording does not contain them".to_owned());
     }
     lines.extend(report.skipped.iter().map(|reason| format!("left out: {reason}")));
     lines.iter().map(|line| safe(line)).collect()

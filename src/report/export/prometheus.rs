@@ -18,7 +18,7 @@ pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) ->
         device.has_history().then(|| device.peak.maxima.into())
     })?;
     text.counters(report, "end", "Value of a counter at the end of the recording.", |device| Some(device.peak.end))?;
-    text.head("held_bytes", "Bytes held at the peak or the instant asked for, by category.")?;
+    text.head("held_bytes", "Bytes held at the peak or the selected instant, by category.")?;
     for device in &report.devices {
         for (category, bytes) in categories(device) {
             text.line("held_bytes", device, &[("category", category)], bytes)?;

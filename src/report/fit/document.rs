@@ -21,7 +21,7 @@ pub(crate) fn document(sources: &[Source<'_>], report: &FitReport) -> Document {
     let mut document = Document::new(format!("What fits, from {}", paths.join(", ")));
     document.notes(words::files(sources));
     if report.devices.is_empty() {
-        document.paragraph("no memory was allocated on any device while recording");
+        document.paragraph("no GPU memory was allocated while recording");
     }
     document.each(report.devices.iter(), |document, device| fit(document, &report.parameter, device));
     document

@@ -52,7 +52,7 @@ fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
 fn pool_name(pool: &PoolFragmentation, all: &[PoolFragmentation]) -> String {
     let name = words::pool(pool.segment_type, pool.stream, pool.pool, pool.expandable);
     let is_unlike = pool.pool.is_none() && all.iter().any(|other| other.pool.is_some());
-    if is_unlike { format!("{name}, pool not recorded") } else { name }
+    if is_unlike { format!("{name}, pool ID not recorded") } else { name }
 }
 
 /// A table of figures, with what is to be said about them.
@@ -88,7 +88,7 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
     let share = device.figures.inactive_share() * 100.0;
     let (name, inactive) = (device_name(device.device), Bytes(device.figures.inactive));
     let place = notes::position(&device.moment, device.entries, &device.completeness);
-    let place = if device.is_peak { format!("at the peak of allocated, {place}") } else { place };
+    let place = if device.is_peak { format!("at the peak of allocated memory, {place}") } else { place };
     if device.figures.reserved == 0 && device.counters.reserved == 0 && device.over_time.is_none() {
         document.heading(format!("{name}: nothing is reserved"), place);
         return document.notes(notes::fragmentation(device));

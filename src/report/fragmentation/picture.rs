@@ -88,7 +88,7 @@ pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_lines: usize, roo
     if !holed.is_empty() || device.failed.is_some() {
         y += 30.0;
         let segments = count(holed.len() as u64, "segment");
-        let title = format!("{segments} with holes, drawn to one scale; a full row is {}", Bytes(scale));
+        let title = format!("{segments} with free blocks, drawn to one scale; a full row is {}", Bytes(scale));
         drawing.add(text(16.0, y, Anchor::Start, palette::MUTED, &title));
         y -= 6.0;
     }
@@ -158,7 +158,7 @@ fn scale(segments: &[Segment<'_>], lines: usize) -> u64 {
 fn totals(device: &DeviceSegmentMap) -> String {
     let all = Figures::sum(&device.figures);
     let segments = count(all.segments, "segment");
-    let chosen = if device.is_most_inactive { "where most is inactive: " } else { "" };
+    let chosen = if device.is_most_inactive { "where the most memory is inactive: " } else { "" };
     let mut line = format!("{chosen}{} in {segments}: {} allocated", Bytes(all.reserved), Bytes(all.allocated));
     if all.pending_free > 0 {
         line += &format!(", {} pending free", Bytes(all.pending_free));

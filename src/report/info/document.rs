@@ -23,7 +23,7 @@ pub(crate) fn document(source: Source<'_>, report: &InfoReport) -> Document {
     document.file_notes(source);
     if report.devices.is_empty() {
         document.gap();
-        document.paragraph("no memory was allocated on any device while recording");
+        document.paragraph("no GPU memory was allocated while recording");
     }
     for info in &report.devices {
         document.gap();

@@ -76,9 +76,9 @@ fn levels(device: &DeviceLeaks) -> String {
     match device.ends.len() {
         0 | 1 => String::new(),
         _ if device.ends.iter().all(|end| end.allocated_bytes == from) => {
-            format!("; {} is allocated when each of them ends", signed(from))
+            format!("; {} is allocated at the end of each", signed(from))
         }
-        _ => format!("; {} is allocated when the first ends, {} when the last ends", signed(from), signed(to)),
+        _ => format!("; {} is allocated at the end of the first, {} at the end of the last", signed(from), signed(to)),
     }
 }
 

@@ -15,7 +15,8 @@ use crate::report::fragmentation::document::{figure, figure_table, figures};
 const IN_FULL: usize = 10;
 
 pub(crate) fn document(source: Source<'_>, report: &OomReport) -> Document {
-    let mut document = Document::about("Out of memory in", source.path);
+    let title = if report.count() == 0 { "Failed requests in" } else { "Out of memory in" };
+    let mut document = Document::about(title, source.path);
     document.file_notes(source);
     if report.devices.is_empty() {
         document.nothing(source);

@@ -25,7 +25,7 @@ fn statement<const N: usize>(kind: &'static str, figures: [(&'static str, u64); 
 /// What is shown where no request failed: without a history there is no peak.
 pub fn instead(report: &OomReport) -> &'static str {
     let mut peaks = report.devices.iter().filter_map(|device| device.peak.as_ref());
-    if peaks.all(|peak| peak.completeness.no_entries) { "what the dump holds" } else { "the peak" }
+    if peaks.all(|peak| peak.completeness.no_entries) { "the state at the dump" } else { "the peak" }
 }
 
 /// Which free blocks may serve the request: `large pool, stream 0`.
@@ -43,7 +43,7 @@ pub fn request(oom: &Oom) -> Vec<String> {
     let request = &oom.request;
     let mut lines = Vec::new();
     if request.stack.is_empty() {
-        lines.push("backward passes have no Python frames; stacks=\"all\" records C++ ones".to_owned());
+        lines.push("backward passes have no Python frames; stacks=\"all\" records C++ frames".to_owned());
     }
     if let Some((entry, site)) = &request.last_known {
         lines.push(format!("the last request before it with a Python stack was {site} (entry {entry})"));
@@ -94,7 +94,7 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
         Symptom::LargestBlock { bytes } => statement(
             "largest_block",
             [("largest_free_block_bytes", bytes)],
-            format!("the largest free block in its pool ({}) has {}", serving(oom), Bytes(bytes)),
+            format!("the largest free block in its pool ({}) is {}", serving(oom), Bytes(bytes)),
         ),
         Symptom::DeviceShort { free, needed } => statement(
             "device_short",
@@ -112,7 +112,7 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             statement(
                 "pinned",
                 [("pinned_free_bytes", bytes), ("blocks", blocks)],
-                format!("{} of what is inactive is pinned by {blocks_text}{most}", Bytes(bytes)),
+                format!("{} of inactive memory is pinned by {blocks_text}{most}", Bytes(bytes)),
             )
         }
         Symptom::KeptBack { bytes } => statement(
@@ -124,8 +124,8 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             "freed_too_late",
             [("free_block_bytes", bytes)],
             format!(
-                "a free block of {} is large enough, but came about only when pending frees completed during the \
-                 retry, after which the allocator asks the driver alone",
+                "a free block of {} is large enough, but was freed only when pending frees completed during the \
+                 retry, after which the allocator asks only the driver",
                 Bytes(bytes)
             ),
         ),
@@ -142,8 +142,8 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             "limit_set",
             [("reserved_bytes", reserved), ("segment_bytes", segment), ("device_bytes_at_least", device)],
             format!(
-                "the device had {} free, but per_process_memory_fraction:{fraction} limits the process to that part of its \
-                 memory: {} reserved and a segment of {} are {}, more than that part of the {} known of it",
+                "the device had {} free, but per_process_memory_fraction:{fraction} limits the process to that fraction of its \
+                 memory: {} reserved plus a segment of {} is {}, more than that fraction of the {} known of it",
                 Bytes(oom.device_free),
                 Bytes(reserved),
                 Bytes(segment),
@@ -155,7 +155,7 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
         Symptom::KnownInPart => statement(
             "known_in_part",
             [],
-            "the file was cut off and its beginning is missing: what was reserved is known only in part".to_owned(),
+            "the file was cut off and its beginning is missing: reserved memory is only partly known".to_owned(),
         ),
     }
 }
@@ -182,7 +182,7 @@ fn shrunk(known: KnownCapacity, here: u64) -> Statement {
         "shrunk",
         [("known_bytes", known.bytes), ("here_bytes", here), ("missing_bytes", missing)],
         format!(
-            "reserved and device free are {} together, {} less than at {then}: something outside PyTorch's allocator \
+            "reserved and device free add up to {}, {} less than at {then}: something outside PyTorch's allocator \
              uses it, such as another process",
             Bytes(here),
             Bytes(missing)
@@ -244,8 +244,8 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             "whole_pages",
             [("whole_pages_bytes", whole_pages), ("together_bytes", together), ("needed_bytes", needed)],
             format!(
-                "{} of what is inactive lies in whole pages of {}, which expandable_segments:True could have used \
-                 elsewhere: {} together with device free, of the {} that the request takes",
+                "{} of inactive memory is in whole pages of {}, which expandable_segments:True could have used elsewhere: \
+                 {} together with device free, of the {} that the request needs",
                 Bytes(whole_pages),
                 Bytes(page),
                 Bytes(together),
@@ -267,7 +267,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
         Advice::PendingFree { bytes } => statement(
             "pending_free",
             [("pending_free_bytes", bytes)],
-            format!("{} is freed, but another stream may still use it (record_stream)", Bytes(bytes)),
+            format!("{} was freed, but another stream may still use it (record_stream)", Bytes(bytes)),
         ),
         Advice::Rounding { bytes, missing } => statement(
             "rounding",
@@ -283,7 +283,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             [("bytes", bytes)],
             format!(
                 "{} was allocated before the recording and has no stack: start recording earlier, or with a larger \
-                 max_entries, to see its origin",
+                 max_entries, to see which code allocated it",
                 Bytes(bytes)
             ),
         ),

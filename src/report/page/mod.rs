@@ -41,7 +41,7 @@ struct Section {
 pub enum PageFormat {
     /// One picture.
     Svg,
-    /// The same picture as PNG for a chat, if memviz is built with PNG support.
+    /// The same picture as a bitmap, for a chat, if memviz is built with PNG support.
     Png,
     /// Tables for a GitHub issue.
     Markdown,
@@ -59,7 +59,7 @@ pub struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// The file's name, without the folders it lies in.
+    /// The file's name, without the folders it is in.
     fn name(&self) -> &str {
         file_names(&[self.source.path]).first().copied().unwrap_or_default()
     }
@@ -165,7 +165,7 @@ impl Page<'_> {
         let maps = &overview.segments.devices;
         if !maps.is_empty() {
             let panel = |map: &DeviceSegmentMap, room| segments::panel(map, BlockColor::State, SEGMENT_LINES, room);
-            sections.push(Section { caption: "Segments and their holes", pictures: panels(maps, false, panel) });
+            sections.push(Section { caption: "Segments and their free blocks", pictures: panels(maps, false, panel) });
         }
         if self.has_sites() {
             let devices = self.first_first(&overview.flame.devices, |device| device.peak.device);

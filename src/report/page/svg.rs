@@ -14,7 +14,7 @@ pub fn page(page: &Page<'_>) -> Picture {
     let mut parts = vec![picture::heading(page.source, page.title())];
     if page.overview.peak.devices.is_empty() {
         parts.push(picture::remark(&figures::recording(page)));
-        parts.push(picture::remark("no memory was allocated on any device while recording"));
+        parts.push(picture::remark("no GPU memory was allocated while recording"));
         return picture::stacked(parts);
     }
     if let Some((sentence, is_bad)) = verdict::verdict(page) {

@@ -20,7 +20,7 @@ const OPERATOR_NAME: usize = 22;
 /// Share of allocations without a stack, in percent, from which on the reason is given.
 const WORTH_A_HINT: f64 = 1.0;
 /// Why backward passes have no stack, and what would record one.
-const NO_STACKS: &str = "(no stack): backward passes have no Python frames; stacks=\"all\" records C++ ones";
+const NO_STACKS: &str = "(no stack): backward passes have no Python frames; stacks=\"all\" records C++ frames";
 
 pub(crate) fn document(source: Source<'_>, report: &PeakReport) -> Document {
     let is_snapshot = source.recording.snapshot.notes.format.has_segments();

@@ -5,7 +5,7 @@ use crate::analysis::ranks::{Difference, Group, Outlier, RanksReport};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
-use crate::report::common::fit::shorten;
+use crate::report::common::fit::shorten_end;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, safe, signed};
 use crate::report::common::words::{count, starred};
@@ -102,8 +102,9 @@ fn cells(rank: &RankSummary) -> [String; 10] {
 /// What a site holds, in as many columns as there are for it.
 fn largest(row: &TopRow) -> String {
     let bytes = Bytes(row.bytes).to_string();
-    let room = SITE.saturating_sub(bytes.len() + 1);
-    format!("{bytes} {}", shorten(&starred(&safe(&row.label), row.inferred), room))
+    let star = if row.inferred { starred("", true).len() } else { 0 };
+    let room = SITE.saturating_sub(bytes.len() + 1 + star);
+    format!("{bytes} {}", starred(&shorten_end(&safe(&row.label), room), row.inferred))
 }
 
 fn together(document: &mut Document, report: &RanksReport, has_site: bool) {
@@ -116,7 +117,8 @@ fn together(document: &mut Document, report: &RanksReport, has_site: bool) {
     document.gap();
     let outliers = words::by_row(report);
     if outliers.is_empty() {
-        return document.paragraph(words::no_outlier(report));
+        document.paragraph(words::no_outlier(report));
+        return document.next(two(report));
     }
     for (index, row) in outliers.iter().enumerate() {
         let Some(leading) = words::leading(report, row) else { continue };
@@ -189,7 +191,7 @@ fn difference(document: &mut Document, report: &RanksReport, row: usize, differe
     }
     let total = |row: usize| Bytes(report.rank(row).map_or(0, |rank| rank.total_bytes)).to_string();
     let totals = [words::delta(difference.delta_bytes), total(row), total(difference.reference)];
-    table.row(totals, "in all").is_total = true;
+    table.row(totals, "total").is_total = true;
     document.table(table);
     let named = if rest.len() == 1 { &difference.rows } else { &difference.rows[..shown] };
     if named.iter().any(|row| row.inferred) {
@@ -200,8 +202,19 @@ fn difference(document: &mut Document, report: &RanksReport, row: usize, differe
 
 /// The command that compares a rank that stands out with another one in full.
 fn compared(report: &RanksReport, outlier: &Outlier) -> Option<Next> {
+    compare(report, [outlier.difference.as_ref()?.reference, outlier.row])
+}
+
+/// The command that compares two recordings, where there are no others.
+fn two(report: &RanksReport) -> Option<Next> {
+    let rows: Vec<usize> = report.ranks().map(|(row, _)| row).collect();
+    compare(report, rows.try_into().ok()?)
+}
+
+/// The command that compares two recordings in full.
+fn compare(report: &RanksReport, rows: [usize; 2]) -> Option<Next> {
     let path = |row: usize| report.rank(row).map(|rank| rank.path.as_str());
-    let paths = [path(outlier.difference.as_ref()?.reference)?, path(outlier.row)?];
+    let paths = [path(rows[0])?, path(rows[1])?];
     // The devices of one file are no two recordings.
-    (paths[0] != paths[1]).then(|| Next::new("diff", &paths, "", "all that differs between the two"))
+    (paths[0] != paths[1]).then(|| Next::new("diff", &paths, "", "everything that differs between the two"))
 }

@@ -28,7 +28,7 @@ pub enum Streamed {
 }
 
 impl Streamed {
-    /// Writes what there is to say about input number `index`.
+    /// Writes the result for input number `index`.
     ///
     /// # Errors
     /// When writing fails.

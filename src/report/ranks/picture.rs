@@ -66,7 +66,7 @@ pub fn draw(report: &RanksReport) -> Picture {
     }
     let more = outliers.len().saturating_sub(DETAILED);
     if more > 0 {
-        parts.push(remark(&format!("{} more to look at: --format json has all", count(more as u64, "outlier"))));
+        parts.push(remark(&format!("{} not shown: --format json lists all", count(more as u64, "outlier"))));
     }
     stacked(parts)
 }

@@ -60,19 +60,17 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
             let more = if programs.len() > LISTED { "; and more" } else { "" };
             let compared = match group.relation.comparable(&group.members).len() {
                 0 => "compared without outliers".to_owned(),
-                ranks => format!("outliers are those among the {ranks} of one program"),
+                ranks => format!("outliers are found among the {ranks} of one program"),
             };
             format!(
-                "these run different code: {}, whose lines that allocate hardly overlap: {}{more}; {compared}",
+                "these run different code: {}, whose allocating lines hardly overlap: {}{more}; {compared}",
                 count(programs.len() as u64, "program"),
                 listed.join("; ")
             )
         }
-        Relation::Dumps => {
-            "these begin with the same entry: dumps of one process one after the other, not ranks of one \
-                            run; compared without outliers, memviz diff says what grew"
-                .to_owned()
-        }
+        Relation::Dumps => "these start with the same entry: successive dumps of one process, not ranks of one \
+                            run; compared without outliers; memviz diff shows what grew"
+            .to_owned(),
         Relation::Apart { shortest_gap_us, longest_gap_us } => {
             let gaps = if shortest_gap_us == longest_gap_us {
                 notes::duration(*shortest_gap_us)
@@ -80,8 +78,8 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
                 format!("{} to {}", notes::duration(*shortest_gap_us), notes::duration(*longest_gap_us))
             };
             format!(
-                "these were recorded one after the other on the same device, {gaps} apart: separate runs, or dumps \
-                 of one run, not ranks that ran together; compared without outliers"
+                "these were recorded in succession on the same device, {gaps} apart: separate runs, or dumps of one run, not \
+                 ranks that ran together; compared without outliers"
             )
         }
     })
@@ -173,7 +171,7 @@ pub fn notes(report: &RanksReport) -> Vec<String> {
         } else {
             "come from recordings that contradict"
         };
-        notes.push(format!("{} {verb} itself; memviz info says where", count(anomalies, "row")));
+        notes.push(format!("{} {verb} itself; memviz info shows where", count(anomalies, "row")));
     }
     notes.extend(duplicates(report));
     notes.extend(missing(report));
@@ -264,7 +262,7 @@ pub fn scores(report: &RanksReport, row: &[Outlier]) -> Option<String> {
 /// What the rows of a difference are.
 pub fn difference(report: &RanksReport, difference: &Difference) -> String {
     let reference = name(report, difference.reference);
-    format!("held at the peak of {}, against {reference} (nearest to the median), by site", report.metric.name())
+    format!("held at its {} peak, compared with {reference} (nearest to the median), by site", report.metric.name())
 }
 
 /// Where to find the rows of an outlier without any.

@@ -39,7 +39,8 @@ fn simulation(document: &mut Document, device: &DeviceSimulation) {
     if device.runs.iter().any(|run| run.needs().is_some() && run.capacities.safe.is_none()) {
         document.legend(words::AT_MOST);
     }
-    document.facts(device.runs.iter().flat_map(|run| [words::holes(run), words::ending(run)]).flatten());
+    document.facts(device.runs.iter().filter_map(words::holes));
+    document.facts(words::endings(&device.runs));
     document.facts(words::refusals(device));
     document.facts(words::bound(device));
     document.facts(words::changes(device));

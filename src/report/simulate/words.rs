@@ -6,6 +6,7 @@ use crate::model::bytes::Bytes;
 use crate::play::{Capacities, Outcome, Run, SettingsAdvice, Trust};
 use crate::report::common::notes;
 use crate::report::common::words::{count, kept};
+use indexmap::IndexMap;
 
 /// The variable that settings are given in.
 const VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
@@ -41,7 +42,12 @@ pub fn headline(device: &DeviceSimulation) -> String {
         let needs = |run: &Run| run.needs().map_or("fails".to_owned(), |bytes| format!("needs {}", Bytes(bytes)));
         let unchanged = device.runs.first().map_or(String::new(), needs);
         return match &changed.outcome {
-            Some(_) => format!("{} with {changes}; {unchanged} without", needs(changed)),
+            Some(outcome) => {
+                let verdict = device.capacity.map_or(String::new(), |capacity| verdict(outcome, capacity));
+                let there = device.capacity.map_or(String::new(), |capacity| format!(" of {}", Bytes(capacity)));
+                let there = if changed.needs().is_some() { there } else { String::new() };
+                format!("{verdict}{}{there} with {changes}; {unchanged} without", needs(changed))
+            }
             None => format!("{recorded}; with {changes}: cannot be simulated"),
         };
     }
@@ -49,6 +55,12 @@ pub fn headline(device: &DeviceSimulation) -> String {
         Some(best) => format!("{recorded}; {} {}s {}", name(best), "need", Bytes(best.needs().unwrap_or(0))),
         None => recorded,
     }
+}
+
+/// Whether a changed program fits the device, as the start of a headline.
+fn verdict(outcome: &Outcome, capacity: u64) -> String {
+    let fits = outcome.failure().is_none() && outcome.max_reserved <= capacity;
+    (if fits { "fits: " } else { "does not fit: " }).to_owned()
 }
 
 /// How the play of the recorded settings compares with the recording.
@@ -109,7 +121,7 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
         parts.push(format!("{calls} of empty_cache{doubt}, replayed where they were recorded"));
     }
     if releases.retries > 0 {
-        parts.push(format!("{} that released cached memory before being retried", count(releases.retries, "request")));
+        parts.push(format!("{} that succeeded after cached memory was released", count(releases.retries, "request")));
     }
     if releases.uncertain > 0 {
         parts.push(match releases.uncertain {
@@ -209,13 +221,27 @@ fn mebibytes(bytes: u64) -> String {
     format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// How a play ended early, or why it was none.
-pub fn ending(run: &Run) -> Option<String> {
-    let Some(outcome) = &run.outcome else {
-        return Some(format!("{}: cannot be simulated: {}", name(run), run.because));
-    };
-    let entry = outcome.fails_at?;
-    Some(format!("{}: out of memory at entry {entry}, a request that succeeded when recorded", name(run)))
+/// How plays ended early, a line each, and why others were none: a reason that several share is told once.
+pub fn endings(runs: &[Run]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut refused: IndexMap<&str, Vec<&Run>> = IndexMap::new();
+    for run in runs {
+        match &run.outcome {
+            Some(outcome) => lines.extend(outcome.fails_at.map(|entry| {
+                format!("{}: out of memory at entry {entry}, a request that succeeded when recorded", name(run))
+            })),
+            None => refused.entry(&run.because).or_default().push(run),
+        }
+    }
+    lines.extend(refused.into_iter().map(|(because, refused)| {
+        let who = match refused.as_slice() {
+            [run] => name(run),
+            all if all.iter().all(|run| !run.changes.is_empty()) => "changed program".to_owned(),
+            all => format!("{} of {} rows", all.len(), runs.len()),
+        };
+        format!("{who}: cannot be simulated: {because}")
+    }));
+    lines
 }
 
 /// What becomes of requests that were refused when they were recorded, a line each: under which settings all of them are
@@ -240,13 +266,11 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     lines.push(match device.runs.first().and_then(|run| run.as_it_went) {
         Some(bytes) => format!(
             "the program continued after {it}: for what it did then, whether or not {they} again, the \
-             recorded settings need {}; the figures under needs include serving {it}",
+             recorded settings need {}; the needs column includes serving {it}",
             Bytes(bytes)
         ),
         None => {
-            format!(
-                "the figures under needs include serving {it}; what the program would have requested next is unknown"
-            )
+            format!("the needs column includes serving {it}; what the program would have requested next is unknown")
         }
     });
     lines
@@ -309,17 +333,22 @@ pub fn changes(device: &DeviceSimulation) -> Vec<String> {
     let Some((recorded, changed)) = device.runs.first().zip(device.changed()) else { return Vec::new() };
     let Some((before, after)) = recorded.outcome.as_ref().zip(changed.outcome.as_ref()) else { return Vec::new() };
     let (allocated, reserved) = (Bytes(after.max_allocated), Bytes(after.max_reserved));
-    let peak = if before.failure().is_some() {
-        format!(
+    let peak = match (before.failure(), after.failure()) {
+        (Some(_), Some(entry)) => {
+            format!("predicted: the program runs out of memory with the changes too, at entry {entry}")
+        }
+        (None, Some(entry)) => {
+            format!("predicted: only with the changes does the program run out of memory, at entry {entry}")
+        }
+        (Some(_), None) => format!(
             "predicted: max_memory_allocated {allocated}, max_memory_reserved {reserved}; the program without the changes runs out of \
              memory"
-        )
-    } else {
-        format!(
+        ),
+        (None, None) => format!(
             "predicted: max_memory_allocated {allocated} instead of {}, max_memory_reserved {reserved} instead of {}",
             Bytes(before.max_allocated),
             Bytes(before.max_reserved),
-        )
+        ),
     };
     let assumed = changed.assumptions.iter().map(|assumption| format!("assumed: {assumption}"));
     std::iter::once(peak).chain(assumed).collect()
@@ -342,7 +371,7 @@ pub fn advice(device: &DeviceSimulation) -> Option<String> {
     if let Some(capacity) = device.capacity.filter(|_| !device.runs.iter().any(works)) {
         let least = device.runs.iter().filter_map(|run| Some((run.needs()?, run))).min_by_key(|&(needs, _)| needs);
         let least = least.map_or(String::new(), |(needs, run)| format!("{} needs {}, but ", name(run), Bytes(needs)));
-        return Some(format!("none of these settings helps: {least}this device has {}", Bytes(capacity)));
+        return Some(format!("none of these settings is enough: {least}this device has {}", Bytes(capacity)));
     }
     if let Some(best) = device.best() {
         return Some(export(&best.alloc_conf));

@@ -19,7 +19,7 @@ pub(super) fn on_band(name: &str, color: Color, top: &[f64], bottom: &[f64]) -> 
     })
 }
 
-/// The middle of the highest rectangle of a width that lies between two edges, if a name fits into it.
+/// The middle of the highest rectangle of a width that is between two edges, if a name fits into it.
 fn place(width: f64, top: &[f64], bottom: &[f64]) -> Option<(f64, f64)> {
     let columns = top.len().min(bottom.len());
     let wide = (width / (column(columns, 1) - column(columns, 0))).ceil() as usize;

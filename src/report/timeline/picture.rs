@@ -73,7 +73,7 @@ fn remarks(device: &DeviceTimeline, scale: &Scale) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(capacity) = scale.capacity.filter(|_| !scale.capacity_in_sight) {
         let capacity = Bytes(capacity);
-        lines.push(format!("what was reserved and what was free on the device at the OOM add up to {capacity}"));
+        lines.push(format!("reserved memory and free device memory at the OOM add up to {capacity}"));
     }
     if device.ooms.len() > 1 {
         lines.push(format!("{} requests failed (OOM); those close to each other share a mark", device.ooms.len()));

@@ -30,7 +30,7 @@ pub(super) fn draw(device: &DeviceTimeline, room: Room) -> (Group, f64) {
         height += ROW;
         let hidden = device.ribbons.iter().filter(|ribbon| ribbon.depth >= rows).count();
         let plural = if hidden == 1 { "" } else { "s" };
-        let note = format!("{hidden} annotation{plural} inside of these not drawn");
+        let note = format!("{hidden} annotation{plural} nested in these not drawn");
         group = group.add(text(f64::from(LEFT), height - 5.0, Anchor::Start, palette::MUTED, &note));
     }
     (group, height)

@@ -129,12 +129,12 @@ fn commands(device: &DeviceTriage, source: Source<'_>) -> Vec<Next> {
     lines.extend(words::compared(device, path));
     // Of a profile of one instant there is no report.
     if source.recording.snapshot.notes.format == Format::DeviceMemoryProfile {
-        lines.push(Next::new("flamegraph", &[path], "-o memory.svg", "the whole profile, as a picture"));
+        lines.push(Next::new("flamegraph", &[path], "-o memory.svg", "draw the whole profile"));
     } else {
         if cfg!(feature = "view") {
-            lines.push(Next::new("view", &[path], "", "the recording as a page in the browser"));
+            lines.push(Next::new("view", &[path], "", "open the recording in the browser"));
         }
-        lines.push(Next::new("report", &[path], "-o report.html", "the full report, as an HTML page"));
+        lines.push(Next::new("report", &[path], "-o report.html", "write the full report as an HTML page"));
     }
     lines
 }

@@ -57,7 +57,7 @@ pub(crate) fn would_show(device: &DeviceTriage) -> Option<&'static str> {
     let is_most = most > device.categories.total_bytes / 2;
     (is_most && unknown > 0).then_some(
         "neither stacks nor the order of entries shows what most of the memory is for; ranges named \"forward\", \
-         \"backward\" and \"optimizer\" (torch.profiler.record_function) would",
+         \"backward\" and \"optimizer\" (torch.profiler.record_function) would show it",
     )
 }
 
@@ -94,7 +94,7 @@ fn failed(failure: &Failure) -> String {
     let free = format!("tried to allocate {}, {} free of {}", Bytes(requested), Bytes(device_free), Bytes(capacity));
     let why = match cause {
         Cause::Capacity => ": not enough in total",
-        Cause::Fragmentation => ": enough with what is inactive, but fragmented",
+        Cause::Fragmentation => ": enough with inactive memory, but fragmented",
         Cause::OtherProcess => ": another process on the device holds memory",
         Cause::Limit => ": the process is limited to part of the device",
         Cause::Unknown => "",
@@ -128,7 +128,7 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
     match nothing {
         Nothing::Weights { bytes, total } => format!(
             "Nothing to change: weights are {}, {} of allocated memory. A smaller dtype, or fewer weights on \
-             this device, would need less",
+             this device, would reduce this",
             Bytes(*bytes),
             share(*bytes, *total)
         ),
@@ -142,11 +142,11 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
                 ("weights and gradients", "Sharding over several GPUs")
             };
             let (bytes, share) = (Bytes(*bytes), share(*bytes, *total));
-            format!("Nothing to change: {what} are {bytes}, {share} of allocated memory. {less} would need less")
+            format!("Nothing to change: {what} are {bytes}, {share} of allocated memory. {less} would reduce this")
         }
         Nothing::Unknown { label, inferred, bytes, total } => format!(
             "No known mistake found. The largest share, {} ({}), is allocated at {}; smaller inputs or a smaller dtype \
-             there would need less",
+             there would reduce this",
             Bytes(*bytes),
             share(*bytes, *total),
             starred(&safe(label), *inferred)
@@ -191,7 +191,7 @@ pub(crate) fn finding(finding: &Finding) -> Line {
         }
         Finding::Activations { bytes, older, total } if older * 2 > *bytes => Line {
             text: format!(
-                "activations hold {} ({}), most of them kept by earlier forward passes; torch.no_grad() keeps none where no \
+                "activations hold {} ({}), most of them kept by earlier forward passes; torch.no_grad() keeps none if no \
                  backward follows",
                 Bytes(*bytes),
                 share(*bytes, *total)

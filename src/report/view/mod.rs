@@ -62,7 +62,7 @@ impl From<&SceneGroup> for Group {
     }
 }
 
-/// Steps of a hue that the page's sites have: more of them could not be told apart.
+/// Steps of a hue that the page's sites have: more of them could not be distinguished.
 const STEPS: usize = 16;
 
 /// The colour of a group: its category's where groups are categories, and else by its place.

@@ -1,4 +1,4 @@
-//! The page itself: one file with everything in it, which needs no network and runs where it lies.
+//! The page itself: one file with everything in it, which needs no network and runs where it is.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! What lies along the time axis: ranges of `record_function`, and steps.
+//! Items along the time axis: `record_function` ranges and steps.
 
 use super::json;
 use crate::facts::code::sites::clipped;

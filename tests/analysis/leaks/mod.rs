@@ -165,7 +165,7 @@ mod binary {
         for (name, reason) in [
             (
                 "random_sizes",
-                "steps are unknown: no annotation names them, and no loop around forward and backward was found; record at \
+                "steps are unknown: no annotation marks them, and no loop around forward and backward was found; record at \
                  least four steps, each in torch.profiler.record_function(f\"step_{n}\")",
             ),
             ("oom_forward", "1 step, annotated step_0; record 4 or more"),
@@ -179,7 +179,7 @@ mod binary {
         let path = fixture("empty");
         let run = memviz(&["leaks", &path]);
         run.expect(0);
-        assert_eq!(run.stdout, format!("{path}: no memory was allocated on any device while recording\n"));
+        assert_eq!(run.stdout, format!("{path}: no GPU memory was allocated while recording\n"));
     }
 
     #[test]

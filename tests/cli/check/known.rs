@@ -416,7 +416,7 @@ fn a_rehearsal_is_judged_and_says_what_it_does_not_cover() {
         "train.py:9 print(loss.item()), 3 times",
         "2 tensors copied to the host, all 0",
         "train.py:11 splits = counts.tolist(), 2 times",
-        "1 operation of cuDNN",
+        "1 cuDNN operation",
     ] {
         assert!(run.stdout.contains(said), "expected {said:?} in {}", run.stdout);
     }

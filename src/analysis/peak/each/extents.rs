@@ -212,7 +212,7 @@ fn numbered(annotations: &Annotations) -> impl Iterator<Item = (&AnnotationRange
     })
 }
 
-/// Leaves of each range what lies within a window, and drops those that have nothing there.
+/// Leaves of each range what is within a window, and drops those that have nothing there.
 pub fn clip(extents: &mut Vec<Extent>, (first, last): (Instant, Instant)) {
     extents.retain_mut(|extent| {
         let was_empty = extent.from == extent.to;
@@ -221,7 +221,7 @@ pub fn clip(extents: &mut Vec<Extent>, (first, last): (Instant, Instant)) {
     });
 }
 
-/// The period between ranges in which the highest instant of a window lies, if it lies in none of them.
+/// The period between ranges in which the highest instant of a window is, if it is in none of them.
 pub fn outside(extents: &[Extent], window: (Instant, Instant), highest: Maximum) -> Option<Extent> {
     let at = highest.instant;
     let (mut from, mut to) = window;

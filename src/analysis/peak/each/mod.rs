@@ -1,4 +1,4 @@
-//! The peak of each step, phase or annotation: where it lies and what leads there.
+//! The peak of each step, phase or annotation: where it is, and what holds memory there.
 //!
 //! In: the ranges of a device, which may overlap and nest. Out: a [`RangePeak`] for each. Maxima, counters and leading
 //! groups of all ranges take one pass each over the history, however many there are.
@@ -56,7 +56,7 @@ pub struct RangePeak {
     pub from: Instant,
     /// Its last instant.
     pub to: Instant,
-    /// Where its peak lies.
+    /// Where its peak is.
     pub peak: Moment,
     /// The counters there.
     pub at: Counters,

@@ -28,13 +28,13 @@ use values::{Largest, Vary};
 pub struct Rehearse {
     /// GPU to rehearse on; --list shows all [default: from memviz.toml, else h100-80gb]
     ///
-    /// The start of its name is enough.
+    /// A prefix of the name is enough.
     #[arg(long, value_name = "NAME")]
     gpu: Option<String>,
     /// Memory of the device [default: that of the GPU]
     ///
     /// PyTorch's OOM message names it as the total capacity.
-    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_capacity)]
     memory: Option<Bytes>,
     /// Memory that CUDA itself uses
     #[arg(long, value_name = "SIZE", default_value = "500MiB", value_parser = Bytes::of_device)]
@@ -59,7 +59,7 @@ pub struct Rehearse {
     /// Which driver's placement of segments to follow
     #[arg(long, value_enum, default_value_t = Placement::Linux)]
     placement: Placement,
-    /// Rehearse although this machine has a GPU, which is not used
+    /// Rehearse even if this machine has a GPU; the GPU is not used
     #[arg(long)]
     despite_gpu: bool,
     /// Build models of transformers from their configuration, without weights

@@ -56,7 +56,7 @@ impl Settings {
             let wanted = format!("a command after --, or one in [rehearse] of {CONFIG}");
             return Err(Failure::Message(format!("expected {wanted}, found neither")));
         }
-        let memory = table.memory.map(|text| Bytes::of_device(&text).map_err(wrong)).transpose()?;
+        let memory = table.memory.map(|text| Bytes::of_capacity(&text).map_err(wrong)).transpose()?;
         let gpu = typed.gpu.as_deref().or(table.gpu.as_deref()).unwrap_or(GPU);
         let options = typed.options(
             gpu,

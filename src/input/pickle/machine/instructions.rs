@@ -39,7 +39,7 @@ impl<R: Read> Machine<R> {
                 return Ok(());
             }
             op::POP => {
-                // Python's POP takes a mark off when nothing lies above it.
+                // Python's POP takes a mark off when nothing is above it.
                 if self.marks.last() == Some(&self.stack.len()) {
                     self.marks.pop();
                 } else {

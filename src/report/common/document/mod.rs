@@ -166,7 +166,7 @@ impl Document {
 
     /// Says that nothing was allocated.
     pub(crate) fn nothing(&mut self, source: Source<'_>) {
-        self.paragraph(format!("{}: no memory was allocated on any device while recording", source.path));
+        self.paragraph(format!("{}: no GPU memory was allocated while recording", source.path));
     }
 
     fn words(&mut self, role: Role, indent: usize, tone: Tone, text: impl Into<String>) {

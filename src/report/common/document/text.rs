@@ -66,7 +66,7 @@ impl TextStyle {
                 if advice.code.is_empty() {
                     return self.lines(0, &advice.missing, Tone::Dim, out);
                 }
-                self.lines(0, &format!("{}; to record one:", advice.missing), Tone::Bold, out)?;
+                self.lines(0, &format!("{}; record again with:", advice.missing), Tone::Bold, out)?;
                 advice.code.iter().try_for_each(|line| writeln!(out, "    {line}"))
             }
             Block::Suggestions(lines) if self.advice && !lines.is_empty() => self.commands(lines, out),

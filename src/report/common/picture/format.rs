@@ -8,9 +8,9 @@ use std::io::{self, Write};
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[non_exhaustive]
 pub enum PictureFormat {
-    /// A picture for a page or an issue
+    /// A vector picture, for a web page or an issue
     Svg,
-    /// A picture for a chat, if memviz is built with PNG support
+    /// A bitmap, for a chat, if memviz is built with PNG support
     Png,
 }
 

@@ -103,7 +103,7 @@ pub(crate) fn panels<D>(devices: &[D], notes: bool, panel: impl Fn(&D, Room) -> 
         panels.push(remark(&format!("{} not drawn; --device picks them", count(more as u64, "more device"))));
     }
     if devices.is_empty() {
-        panels.push(remark("no memory was allocated on any device while recording"));
+        panels.push(remark("no GPU memory was allocated while recording"));
     }
     panels
 }

@@ -1,4 +1,4 @@
-//! The plot that pictures of memory over time have in common: where it lies, labels above it and the legend below.
+//! The plot that all pictures of memory over time share: its position, the labels above it and the legend below.
 
 use super::palette::Color;
 use super::shape::{Anchor, px, text};
