@@ -70,7 +70,7 @@ fn problems(file: &str) -> Vec<String> {
         let next = recommended(&answer.stdout);
         let leads_on =
             next.iter().any(|typed| !typed.starts_with("memviz report") && !typed.starts_with("memviz flame"));
-        let is_empty = answer.stdout.contains("no memory was allocated");
+        let is_empty = answer.stdout.contains("no GPU memory was allocated");
         if command == ["triage"] && !leads_on && !is_empty && !ENDS.iter().any(|end| answer.stdout.contains(end)) {
             problems.push(format!("{file}: the first screen ends without a cure, a better recording or a reason"));
         }
