@@ -841,7 +841,7 @@ fn checkpoint_without_a_training_step_says_why() {
         ("tiny", "no forward pass of a module"),
         ("state_only", "no forward pass of a module"),
         ("no_history", "without a history"),
-        ("empty", "no GPU memory was allocated"),
+        ("empty", "no gpu memory was allocated"),
         ("oom", "does not finish"),
         ("gpt_train_ckpt", "is already checkpointed"),
     ] {
