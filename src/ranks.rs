@@ -109,7 +109,7 @@ impl RankInputs {
         self.inputs.is_empty()
     }
 
-    /// Summarises every input and gives the lines to `each`, in order. An input that cannot be analyzed gives a line that
+    /// Summarizes every input and gives the lines to `each`, in order. An input that cannot be analyzed gives a line that
     /// says so.
     ///
     /// # Errors

@@ -33,14 +33,14 @@ pub(super) enum State {
     Gone,
 }
 
-/// A piece of a segment, or of the range of an expandable one. Neighbours are linked; no two free ones touch.
+/// A piece of a segment, or of the range of an expandable one. Neighbors are linked; no two free ones touch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub addr: u64,
     pub size: u64,
     /// What its last owner asked for, in bytes.
     pub requested: u64,
-    /// Neighbours within the segment.
+    /// Neighbors within the segment.
     pub previous: u32,
     pub next: u32,
     pub pool: u32,

@@ -70,9 +70,9 @@ pub(super) struct Range {
 
 /// The caching allocator of one device: `DeviceCachingAllocator` of PyTorch, without the memory.
 ///
-/// Blocks are rows of one table and neighbours name each other by index, so that a request allocates nothing on the heap
+/// Blocks are rows of one table and neighbors name each other by index, so that a request allocates nothing on the heap
 /// but the nodes of its pool's order. The invariants, checked by `invariants`: blocks of a segment are linked in address order
-/// and tile it; no two neighbours are both free, or both unmapped; exactly the free blocks are in their pool's order, and
+/// and tile it; no two neighbors are both free, or both unmapped; exactly the free blocks are in their pool's order, and
 /// exactly the unmapped ones in its list of those; the counters are the sums over blocks.
 #[derive(Clone, Debug)]
 pub struct Allocator {
@@ -375,14 +375,14 @@ impl Allocator {
         self.events.push(SegmentEvent { action, addr, size });
     }
 
-    /// Makes a block free, together with its free neighbours.
+    /// Makes a block free, together with its free neighbors.
     pub(super) fn add_free(&mut self, index: u32) {
         self.blocks[index as usize].state = State::Free;
         self.merge(index, State::Free);
         self.enlist(index);
     }
 
-    /// Merges the neighbours that are in a state into a block, which is not in its pool's lists.
+    /// Merges the neighbors that are in a state into a block, which is not in its pool's lists.
     pub(super) fn merge(&mut self, index: u32, state: State) {
         let mut block = self.blocks[index as usize];
         for neighbour in [block.previous, block.next] {

@@ -1,4 +1,4 @@
-//! Compressed input: recognised by content.
+//! Compressed input: recognized by content.
 
 use super::window::unwrap_io;
 use crate::error::Result;
@@ -19,7 +19,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Recognises a container by its first bytes.
+    /// Recognizes a container by its first bytes.
     pub fn detect(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,

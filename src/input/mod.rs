@@ -191,7 +191,7 @@ fn decompress(reader: Box<dyn Read + Send>, compression: Compression, _: Limits)
     }
 }
 
-/// An input whose compression was recognised and whose beginning is known, but which was not read yet.
+/// An input whose compression was recognized and whose beginning is known, but which was not read yet.
 pub struct Unpacked {
     /// White space and the first bytes behind it, after decompression.
     begin: Vec<u8>,
@@ -267,7 +267,7 @@ impl Unpacked {
     }
 }
 
-/// White space that may stand before JSON, and a few bytes behind it: enough to recognise a first key.
+/// White space that may stand before JSON, and a few bytes behind it: enough to recognize a first key.
 fn first_bytes(reader: &mut impl Read) -> Result<Vec<u8>> {
     const BLANKS: usize = 1024;
     const KEY: u64 = 64;

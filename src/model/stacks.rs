@@ -1,7 +1,7 @@
 //! Interned stack frames and stacks.
 //!
 //! A million trace entries refer to a few hundred stacks of a few hundred frames, so both are stored once. A stack is
-//! one flat row of frame ids, innermost first as PyTorch records it: analyses walk it in exactly that order.
+//! one flat row of frame ids, innermost first as PyTorch records it: analyzes walk it in exactly that order.
 
 use super::StrId;
 use foldhash::fast::RandomState;

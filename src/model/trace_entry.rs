@@ -97,7 +97,7 @@ pub struct ContextId(pub(crate) u32);
 #[derive(Clone, Debug, Default)]
 pub struct Contexts {
     set: IndexSet<EntryContext, RandomState>,
-    /// The last answer: neighbours nearly always agree, and this spares the hash.
+    /// The last answer: neighbors nearly always agree, and this spares the hash.
     last: Option<(EntryContext, ContextId)>,
 }
 

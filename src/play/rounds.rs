@@ -13,7 +13,7 @@ struct Earlier {
     owners: Vec<u32>,
     /// Steps that were done then.
     done: usize,
-    /// Number of the first allocation made afterwards.
+    /// Number of the first allocation made afterward.
     next: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The finished history of one device: immutable, and all that analyses see.
+//! The finished history of one device: immutable, and all that analyzes see.
 
 use super::allocation::{Allocation, Instant};
 use super::anomaly::Anomalies;

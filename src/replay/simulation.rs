@@ -1,7 +1,7 @@
 //! The allocator, driven by a trace: applies one entry after the other.
 //!
 //! What is kept is small: the blocks in use by address, in the large pool also in address order, and the reserved
-//! ranges. Free blocks need no book of their own: the allocator merges neighbours at once, so a free block is the gap
+//! ranges. Free blocks need no book of their own: the allocator merges neighbors at once, so a free block is the gap
 //! between two used ones, and the gap behind a new block is what decides its size.
 
 use super::address_map::AddressMap;

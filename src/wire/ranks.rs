@@ -38,7 +38,7 @@ impl RankLine {
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RankSummary {
-    /// The recording, as it was named where it was summarised.
+    /// The recording, as it was named where it was summarized.
     pub path: String,
     /// Number of the rank.
     pub rank: u64,

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 const REQUIRE: &str = "MEMVIZ_REQUIRE_BROWSER";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Colours that both themes must show: those of background, text, and the band of activations.
+/// Colors that both themes must show: those of background, text, and the band of activations.
 const LIGHT: [[u8; 3]; 3] = [[0xff, 0xff, 0xff], [0x1f, 0x23, 0x28], [0xb7, 0x7c, 0xd6]];
 const DARK: [[u8; 3]; 3] = [[0x0d, 0x11, 0x17], [0xe6, 0xed, 0xf3], [0xa9, 0x32, 0xbd]];
 

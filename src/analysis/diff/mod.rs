@@ -40,7 +40,7 @@ pub struct DeviceDiff {
     pub rows: Vec<DiffRow>,
     /// The rows that did not.
     pub unchanged: Unchanged,
-    /// Number of rows summed up in one labelled `(other)`.
+    /// Number of rows summed up in one labeled `(other)`.
     pub left_out: usize,
     /// What became of all blocks, where both sides are instants of one recording.
     pub lives: Option<Lives>,

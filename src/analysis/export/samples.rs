@@ -54,7 +54,7 @@ pub struct DeviceSamples {
     pub steps: Option<StepSource>,
 }
 
-/// What blocks are labelled with.
+/// What blocks are labeled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Label {

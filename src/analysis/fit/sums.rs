@@ -188,7 +188,7 @@ fn sums(requests: &[Request], place: usize, is_staged: bool, live: &Live) -> Vec
         }
         return sums;
     }
-    // What follows what it sums. Two of a kind are what a normalisation has for its weight and its bias.
+    // What follows what it sums. Two of a kind are what a normalization has for its weight and its bias.
     let is_twice = requests.get(place + 1).is_some_and(|next| next.bytes == output);
     let summed = [before(1), before(2)].into_iter().flatten().filter_map(|it| rows_of(it.bytes)).max();
     if let Some(rows) = summed.filter(|_| !is_twice) {

@@ -48,7 +48,7 @@ impl SegmentMapReport {
     /// Lays out every device at the instant that `options` ask for.
     ///
     /// # Errors
-    /// As [`PeakReport::of`]; when groups overlap, so that a block has no one colour; and when the recording has no
+    /// As [`PeakReport::of`]; when groups overlap, so that a block has no one color; and when the recording has no
     /// segments.
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         require_segments(recording.snapshot())?;

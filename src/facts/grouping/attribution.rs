@@ -174,7 +174,7 @@ impl Attribution {
         Self { by, total_bytes: row.bytes, rows, ..Self::default() }
     }
 
-    /// Keeps the `top` largest rows and sums up the rest in one labelled [`OTHER`]. Inclusive rows overlap, so there
+    /// Keeps the `top` largest rows and sums up the rest in one labeled [`OTHER`]. Inclusive rows overlap, so there
     /// the rest is dropped.
     pub fn keep_top(&mut self, top: usize) {
         if self.rows.len() <= top {

@@ -83,7 +83,7 @@ impl<'a> Training<'a> {
 }
 
 impl<'a> Grouper<'a> {
-    /// Groups of a device's blocks by code, labelled as `sites` does, or by anything else.
+    /// Groups of a device's blocks by code, labeled as `sites` does, or by anything else.
     pub(crate) fn new(device: &'a Device<'_>, sites: &'a Sites<'a>, filter: &'a Filter, by: GroupBy) -> Self {
         let track = device.track;
         let Track { snapshot, history } = track;

@@ -98,7 +98,7 @@ impl Layout {
         layout
     }
 
-    /// The layout as it would be without some of the blocks in it: free blocks merge with their free neighbours.
+    /// The layout as it would be without some of the blocks in it: free blocks merge with their free neighbors.
     #[must_use]
     pub fn without(&self, gone: impl Fn(usize) -> bool) -> Self {
         let mut layout = Self { stray: self.stray.clone(), ..Self::default() };

@@ -24,7 +24,7 @@ struct Share {
 }
 
 impl Share {
-    /// Parameters dealt out as `ZeroRedundancyOptimizer` does: the largest first, each to the rank that has least. Of the
+    /// Parameters assigned as `ZeroRedundancyOptimizer` does: the largest first, each to the rank that has least. Of the
     /// ranks the one with most.
     fn of(sizes: &[u64], ranks: u32) -> Self {
         let mut loads = vec![0u64; ranks as usize];
@@ -89,8 +89,8 @@ pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others
         }
     };
     format!(
-        "the rank with most of {ranks}, {} of {} of trained parameters, dealt out whole and the largest first, as \
-         ZeroRedundancyOptimizer does; {gradients}",
+        "the rank that holds the most of {ranks}: {} of {} of trained parameters, assigned whole, largest first, as by \
+         ZeroRedundancyOptimizer; {gradients}",
         Bytes(share.bytes),
         Bytes(trained.bytes()),
     )

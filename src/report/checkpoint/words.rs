@@ -163,8 +163,8 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             let left = if device.checkpointed.is_empty() { "" } else { " besides what is already checkpointed" };
             let phase = device.phase.name();
             format!(
-                "nothing to checkpoint{left}: no function that a forward pass calls more than once would lower the \
-                 peak, which is in the {phase} phase"
+                "nothing to checkpoint{left}: the peak is in the {phase} phase, and checkpointing a function that a \
+                 forward pass calls more than once would not lower it"
             )
         }
     };

@@ -70,7 +70,7 @@ pub struct DiffDevice {
     pub rows: Vec<DiffRow>,
     /// Rows that did not change.
     pub unchanged: Unchanged,
-    /// Rows that `--top` summed up in one labelled `(other)`; inclusive ones are left out.
+    /// Rows that `--top` summed up in one labeled `(other)`; inclusive ones are left out.
     pub left_out: usize,
     /// What became of all blocks. Left out unless both sides are instants of one recording.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -78,7 +78,7 @@ pub fn parting(parting: &Parting) -> String {
         }
     };
     let [base, new] = parting.sides().map(asked);
-    format!("they diverge after {} in common: {base}, {new}", count(parting.alike as u64, "request"))
+    format!("the first {} are the same; then {base}, {new}", count(parting.alike as u64, "request"))
 }
 
 /// What both devices' histories lack, a line each; what both lack alike is said once.

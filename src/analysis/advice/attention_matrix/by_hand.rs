@@ -20,7 +20,7 @@ const LEAST_CHANNELS: u64 = 8;
 const LEAST_COLUMNS: u64 = 16;
 /// What feeds forward in a transformer is no more times larger than what goes in.
 const FEED_FORWARD: u64 = 8;
-/// Neither is what a normalisation makes in double precision.
+/// Neither is what a normalization makes in double precision.
 const PRECISION: u64 = 2;
 /// Scores, the scaled and the masked ones: of these backward needs none, and what feeds forward has fewer such blocks.
 const LEAST_DROPPED: usize = 3;
