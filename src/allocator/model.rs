@@ -18,7 +18,7 @@ pub struct Request {
     pub requested: u64,
     /// Whether a graph is being captured: then nothing cached may be given back for it.
     pub is_capturing: bool,
-    /// Address at which the driver puts what it is asked for, where that is known and free.
+    /// Address at which the driver places the next segment, if that is known and free.
     pub address: Option<u64>,
 }
 
@@ -164,7 +164,7 @@ impl Allocator {
         PoolIndex(index)
     }
 
-    /// Says that nobody needs a private pool any more: what is cached in it may be given back.
+    /// Marks a private pool as no longer needed: its cached memory may be released.
     pub fn release_pool(&mut self, private: PoolId) {
         for (_, &pool) in self.release_order.range(PoolKey::all_of(private)) {
             self.pools[pool as usize].is_released = true;
@@ -350,7 +350,7 @@ impl Allocator {
         }
     }
 
-    /// A block in use, which is not allocated any more, becomes free.
+    /// A block that is in use but no longer allocated becomes free.
     pub(super) fn complete_free(&mut self, index: u32) {
         let block = &self.blocks[index as usize];
         self.stats.active -= block.size;

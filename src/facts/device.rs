@@ -205,7 +205,7 @@ impl<'a> Device<'a> {
         self.own.categories.get_or_init(|| Categories::of(self.track, self.phases(), self.roles(), self.sites()))
     }
 
-    /// The forward lines of allocations by backward, each pass inferred when it is first asked for.
+    /// The forward lines of allocations by backward, each pass inferred when it is first requested.
     pub fn backward(&self) -> &BackwardSites {
         self.own.backward.get_or_init(|| BackwardSites::of(self.track, self.roles()))
     }

@@ -67,13 +67,13 @@ pub struct ChunkSender {
 }
 
 impl ChunkSender {
-    /// Sends one thing. Nobody listens any more when the reader was dropped; then there is nobody to tell.
+    /// Sends one thing. If the reader was dropped, nobody receives it, and the error does not matter.
     #[cfg(all(feature = "compressed", not(target_family = "wasm")))]
     pub fn send(&self, chunk: Result<Vec<u8>>) {
         let _ = self.sender.send(chunk);
     }
 
-    /// Sends what `reader` has until it ends or fails, or nobody listens any more.
+    /// Sends what `reader` has until it ends or fails, or the receiver is gone.
     pub fn send_all(&self, mut reader: impl Read) {
         loop {
             let mut chunk = self.used.try_recv().unwrap_or_default();

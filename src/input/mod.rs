@@ -376,7 +376,7 @@ fn decode_alone<O: EntryObserver + 'static>(
     (decoded, columns.ok_or_else(|| Error::Request("the columns are still in use".to_owned())))
 }
 
-/// Decodes, and lets go of where the rows went.
+/// Decodes, and drops the positions of the rows.
 fn decode_rows(reader: &mut impl Read, options: &ReadOptions, rows: Rows) -> Result<DecodedPickle> {
     let options = DecodeOptions { limits: options.limits, recognise: true, allow_truncated: options.allow_truncated };
     decode(reader, options, rows).map(|mut decoded| {

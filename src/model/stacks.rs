@@ -58,7 +58,7 @@ pub struct FxNode {
     pub original_trace: StrId,
 }
 
-/// Files that stand for no file: what a profiler trace has on its stacks beside Python functions.
+/// Files that represent no file: what a profiler trace has on its stacks beside Python functions.
 pub mod special {
     /// An operator or autograd node, named by [`super::Frame::name`].
     pub const OPERATOR: &str = "[operator]";

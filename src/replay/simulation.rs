@@ -42,7 +42,7 @@ pub struct Simulation {
     pub anomalies: Anomalies,
     /// Number of entries that request a free.
     pub free_requests: u64,
-    /// Baseline blocks of the large pool whose size is known only to be at least what was asked for.
+    /// Baseline blocks of the large pool whose size is known only to be at least what was requested.
     pub unsettled: HashSet<u32, RandomState>,
     /// The counters along the trace. Counted on the way where the size of every block is known when it is met, which
     /// spares a second walk over all entries.
@@ -198,7 +198,7 @@ impl Simulation {
             self.anomaly(AnomalyKind::OverlappingAlloc, addr);
             rounded
         } else if range.expandable {
-            // Remainders of 512 bytes are split off, so a block is what was asked for, rounded.
+            // Remainders of 512 bytes are split off, so a block is what was requested, rounded.
             rounded
         } else {
             let size = self.rules.large_block(rounded, free);

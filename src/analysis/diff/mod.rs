@@ -86,7 +86,7 @@ impl DeviceDiff {
         self.new.peak.metric
     }
 
-    /// What rows stand for.
+    /// What rows represent.
     pub fn by(&self) -> GroupBy {
         self.new.peak.attribution.by
     }

@@ -21,7 +21,7 @@ pub struct PinningRow {
     pub label: String,
     /// Bytes of its blocks that pin something.
     pub bytes: u64,
-    /// Number of those blocks.
+    /// Number of these blocks.
     pub blocks: u64,
     /// Free bytes charged to the group. Where several blocks pin the same unit, each is charged an equal part of it,
     /// since each alone would be enough to keep it.

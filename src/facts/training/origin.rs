@@ -16,7 +16,7 @@ pub(crate) enum Origin {
     Elsewhere,
     /// The category that a memory timeline gives it.
     Timeline(Category),
-    /// `nn.Module._apply`, at the line of parameters, gradients or buffers; `None` where the line does not tell.
+    /// `nn.Module._apply`, at the line of parameters, gradients or buffers; `None` if the line does not show which.
     Moved(Option<Category>),
     /// The constructor of a module of `torch.nn`: a parameter, or a buffer of a normalization.
     Constructed(Category),

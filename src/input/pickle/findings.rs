@@ -65,7 +65,7 @@ known_names! {
     ANNOTATE "annotate"
 }
 
-/// The action a name stands for.
+/// The action a name represents.
 pub fn action(id: StrId) -> Action {
     match id {
         name::ALLOC => Action::Alloc,

@@ -110,7 +110,7 @@ impl Lists {
         Some(Found { id, length, stack })
     }
 
-    /// The stack that `items` stand for, if each of them is a frame.
+    /// The stack that `items` represent, if each of them is a frame.
     fn decode(&mut self, items: &[u8], tables: &mut Tables<'_>) -> Option<StackId> {
         self.frames.clear();
         let mut at = usize::from(items.first() == Some(&op::MARK));

@@ -231,7 +231,7 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
     for &allocation in of_forward.iter().chain(&of_backward) {
         emit.patch.remove(allocation);
     }
-    // Forward: nothing of a piece stays.
+    // Forward: a piece leaves nothing behind.
     let start = loss.forward.start;
     emit.entry = steps.get(start).map_or(0, |step| step.entry);
     for _ in 0..pieces {

@@ -159,7 +159,7 @@ impl<'s> Nodes<'s> {
     }
 
     /// The place at which the node is done that made a gradient, and has added it to an earlier one: it makes what it
-    /// returns, lets go of what it was given and of what it saved, and then of what was added. The next one begins with a
+    /// returns, releases what it was given and of what it saved, and then of what was added. The next one begins with a
     /// request.
     pub fn end_of(&self, gradient: u32) -> usize {
         let made = self.made.get(&gradient).copied().unwrap_or(self.steps.len());

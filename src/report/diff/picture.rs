@@ -100,7 +100,7 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     Picture { height, body: body.add(plot) }
 }
 
-/// The instant looked at on one side: its peak, unless another one was asked for.
+/// The instant looked at on one side: its peak, unless another one was requested.
 fn mark(
     plot: Group,
     labels: &mut Labels,

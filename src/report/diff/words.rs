@@ -68,7 +68,7 @@ pub fn lives(lives: &Lives) -> String {
     format!("{born} allocated in between and still live, {freed} freed, {survived} live at both")
 }
 
-/// Where two recordings part, and what was asked for there.
+/// Where two recordings part, and what was requested there.
 pub fn parting(parting: &Parting) -> String {
     let asked = |(name, asked): (&str, Option<&Asked>)| match asked {
         None => format!("{name} ends"),

@@ -47,7 +47,7 @@ impl<'a> Colors<'a> {
         }
     }
 
-    /// What the colors stand for, the largest first.
+    /// What the colors represent, the largest first.
     pub(crate) fn legend(&self, nodes: &[FlameNode]) -> Vec<(String, Color)> {
         match self {
             Self::Categories(categories) => {

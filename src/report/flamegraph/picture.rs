@@ -102,7 +102,7 @@ fn label(node: &FlameNode, width: usize) -> Option<String> {
     }
 }
 
-/// What the colors stand for, and how much was too narrow.
+/// What the colors represent, and how much was too narrow.
 fn legend(mut body: Group, colors: &[(String, Color)], y: f64, hidden: usize) -> Group {
     let entries = colors.iter().take(LEGEND).map(|(name, color)| (shorten_end(&safe(name), 24), *color));
     let mut x = MARGIN;

@@ -17,7 +17,7 @@ use crate::report::{Source, percent};
 use std::cmp::Reverse;
 use svg::node::element::{Group, Path};
 
-/// What the color of a block stands for.
+/// What the color of a block represents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockColor {
     /// Allocated or pending free.
@@ -48,7 +48,7 @@ const MAX_TITLED: usize = 500;
 const HOLE_FROM: f64 = 84.0;
 /// Lines of the request that failed, at most.
 const REQUEST_LINES: u64 = 8;
-/// The least that a full line may stand for.
+/// The least that a full line may represent.
 const FINEST: u64 = 16 << 20;
 
 /// All devices below each other.
@@ -143,7 +143,7 @@ fn sum(segments: &[Segment<'_>]) -> Figures {
     Figures::sum(segments.iter().map(|(_, figures)| *figures))
 }
 
-/// Bytes that a full line stands for, the same for all segments: as few as there is room for lines, so that a segment goes
+/// Bytes that a full line represents, the same for all segments: as few as there is room for lines, so that a segment goes
 /// over several of them, and its holes can be seen.
 fn scale(segments: &[Segment<'_>], lines: usize) -> u64 {
     let largest = segments.iter().map(|(segment, _)| segment.size).max().unwrap_or(FINEST);
@@ -177,9 +177,9 @@ fn totals(device: &DeviceSegmentMap) -> String {
 
 /// Colors of blocks.
 struct Paint {
-    /// One per row of the attribution; empty where colors stand for states.
+    /// One per row of the attribution; empty where colors represent states.
     rows: Vec<Color>,
-    /// What the colors stand for, for the legend.
+    /// What the colors represent, for the legend.
     legend: Vec<(String, Color)>,
     /// Whether some of that is inferred.
     inferred: bool,

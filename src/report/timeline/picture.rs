@@ -23,7 +23,7 @@ pub fn draw(source: Source<'_>, report: &TimelineReport) -> Picture {
     stacked(parts)
 }
 
-/// One device, by what was asked for.
+/// One device, by what was requested.
 pub fn panel(device: &DeviceTimeline, colors: &Colors<'_>, room: Room) -> Picture {
     plot(device, &Stack::of(device, colors), room)
 }

@@ -16,7 +16,7 @@ use crate::report::common::words::{count, starred};
 use crate::report::percent;
 use svg::node::element::{Group, Path};
 
-/// Height of the bar that stands for a single instant.
+/// Height of the bar that represents a single instant.
 pub(super) const BAR: f64 = 34.0;
 
 /// What a band is called.

@@ -26,7 +26,7 @@ const PRECISION: u64 = 2;
 const LEAST_DROPPED: usize = 3;
 /// Bytes of the seed and offset of a kernel's random numbers.
 const RANDOM_STATE: u64 = 16;
-/// Behind the result nothing of the matrix is made for so many allocations.
+/// For this many allocations after the result, none belongs to the matrix.
 const BEHIND: usize = 2;
 
 /// The matrices of all calls.

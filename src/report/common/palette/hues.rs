@@ -7,7 +7,7 @@ use crate::facts::training::Category;
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "plot"), expect(dead_code, reason = "only pictures have colours of two themes"))]
 pub(crate) struct Hue {
-    /// What stands for all of a category.
+    /// What represents all of a category.
     pub base: Color,
     /// The step that stands out most: that of the largest site of several.
     pub strongest: Color,

@@ -1,4 +1,4 @@
-//! The colors measured: contrast, kinds of vision, and that none stands for two things.
+//! The colors measured: contrast, kinds of vision, and that none represents two things.
 
 #[cfg(feature = "plot")]
 use super::picture::*;

@@ -148,7 +148,7 @@ pub(crate) fn caption(content: &str) -> Picture {
     Picture { height: y - 11.0, body }
 }
 
-/// Adds what a reader must know below `y`, a line each or more, and tells where it ends.
+/// Adds what a reader must know below `y`, a line each or more, and returns where it ends.
 pub(crate) fn warnings(body: Group, y: f64, notes: &[String]) -> (Group, f64) {
     let notes: Vec<String> = notes.iter().map(|note| format!("! {note}")).collect();
     lines(body, y, &notes, palette::TEXT)
