@@ -78,7 +78,12 @@ pub fn parting(parting: &Parting) -> String {
         }
     };
     let [base, new] = parting.sides().map(asked);
-    format!("the first {} are the same; then {base}, {new}", count(parting.alike as u64, "request"))
+    let alike = match parting.alike {
+        0 => "the first requests differ:".to_owned(),
+        1 => "the first request is the same; then".to_owned(),
+        alike => format!("the first {alike} requests are the same; then"),
+    };
+    format!("{alike} {base}, {new}")
 }
 
 /// What both devices' histories lack, a line each; what both lack alike is said once.

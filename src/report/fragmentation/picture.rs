@@ -159,7 +159,8 @@ fn totals(device: &DeviceSegmentMap) -> String {
     let all = Figures::sum(&device.figures);
     let segments = count(all.segments, "segment");
     let chosen = if device.is_most_inactive { "the most inactive memory is here: " } else { "" };
-    let mut line = format!("{chosen}{} reserved in {segments}, {} allocated", Bytes(all.reserved), Bytes(all.allocated));
+    let mut line =
+        format!("{chosen}{} reserved in {segments}, {} allocated", Bytes(all.reserved), Bytes(all.allocated));
     if all.pending_free > 0 {
         line += &format!(", {} pending free", Bytes(all.pending_free));
     }

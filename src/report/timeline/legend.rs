@@ -124,7 +124,8 @@ fn absent(stack: &Stack<'_>) -> Vec<(String, Color)> {
     absent.retain(|(band, _)| band.bytes_there == 0);
     absent.sort_by_key(|(band, _)| Reverse(highest(band)));
     let mut names = HashSet::new();
-    let present: HashSet<_> = stack.bands.iter().filter(|band| band.bytes_there > 0).map(|band| band.category).collect();
+    let present: HashSet<_> =
+        stack.bands.iter().filter(|band| band.bytes_there > 0).map(|band| band.category).collect();
     let named = |(band, color): (&Band, Color)| {
         let category = |category| {
             let other = if present.contains(&Some(category)) { "other " } else { "" };
