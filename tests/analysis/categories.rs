@@ -1,4 +1,4 @@
-//! Categories and phases, held against what PyTorch's own objects say.
+//! Categories and phases, compared with PyTorch's own objects.
 #![cfg(feature = "cli")]
 
 use crate::support::{
