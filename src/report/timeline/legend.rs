@@ -128,7 +128,8 @@ fn absent(stack: &Stack<'_>) -> Vec<(String, Color)> {
         stack.bands.iter().filter(|band| band.bytes_there > 0).map(|band| band.category).collect();
     let named = |(band, color): (&Band, Color)| {
         let category = |category| {
-            let other = if present.contains(&Some(category)) { "other " } else { "" };
+            let is_known = !matches!(category, Category::Unknown | Category::BeforeRecording);
+            let other = if is_known && present.contains(&Some(category)) { "other " } else { "" };
             format!("{other}{}", category_name(category))
         };
         (band.category.map_or_else(|| name(band), category), color)
