@@ -27,7 +27,7 @@ pub enum Error {
          with_stack=True the lines of code"
     )]
     NoMemoryEvents,
-    /// The file is something else that memviz recognises: what it is, and what to do.
+    /// The file is something else that memviz recognizes: what it is, and what to do.
     #[error("{0}")]
     Foreign(String),
     /// The JSON is something else altogether.

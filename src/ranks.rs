@@ -1,6 +1,6 @@
 //! Many recordings to their summaries, side by side.
 //!
-//! Each thread reads a file, reduces it to its summary and lets go of it before it takes the next one, so that there are
+//! Each thread reads a file, reduces it to its summary and releases it before it takes the next one, so that there are
 //! never more recordings in memory than threads. Summaries come out in the order of the inputs, each as soon as all
 //! before it are done, whatever the number of threads.
 
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// Most threads that are started, whatever is asked for: each takes memory of its own before it does anything.
+/// Most threads that are started, whatever is requested: each takes memory of its own before it does anything.
 pub const MAX_THREADS: usize = 256;
 
 /// How to read many inputs.
@@ -69,7 +69,7 @@ impl Input {
 }
 
 impl RankInputs {
-    /// The files that `paths` stand for: see [`collect`]. `-` is standard input.
+    /// The files that `paths` name: see [`collect`]. `-` is standard input.
     pub fn of(paths: &[PathBuf], options: &RanksOptions) -> Self {
         let files = collect(paths);
         let name = |path: &Path| match (path.as_os_str() == "-", &options.stdin_name) {
@@ -109,7 +109,7 @@ impl RankInputs {
         self.inputs.is_empty()
     }
 
-    /// Summarises every input and gives the lines to `each`, in order. An input that cannot be analyzed gives a line that
+    /// Summarizes every input and gives the lines to `each`, in order. An input that cannot be analyzed gives a line that
     /// says so.
     ///
     /// # Errors

@@ -149,7 +149,7 @@ impl Recording {
         TracksReport::of(&self.devices(), options)
     }
 
-    /// Every segment at an instant, and whose blocks are in it; where no instant is asked for, at the first failed request, or
+    /// Every segment at an instant, and whose blocks are in it; where no instant is requested, at the first failed request, or
     /// else where most is inactive.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
-//! Whole answers, compared with the files in `tests/golden`.
+//! Complete outputs, compared with the files in `tests/golden`.
 //!
-//! `MEMVIZ_BLESS=1 cargo test --test golden` writes the files anew; look at the difference before committing it.
+//! `MEMVIZ_BLESS=1 cargo test --test golden` rewrites the files; read the diff before committing it.
 #![cfg(feature = "cli")]
 
 mod support;
@@ -416,11 +416,11 @@ const CHECKS: &[(&str, i32, &str, &[&str])] = &[
     ("multi_gpu.check.junit.xml", 2, "junit", &["multi_gpu", "ring"]),
     ("multi_gpu.check.github.txt", 2, "github", &["multi_gpu", "ring"]),
 ];
-/// What they are.
+/// Their budgets.
 const BUDGETS: [&str; 8] =
     ["--max-peak", "4GiB", "--max-reserved", "5GB", "--max-fragmentation", "30%", "--max-site", r"minigpt\.py=1GiB"];
 
-/// Text as wide as a terminal: stem of the golden file, fixture, what is asked.
+/// Text as wide as a terminal: stem of the golden file, fixture, question.
 const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("gpt_train.site", "gpt_train", Question::Peak(GroupBy::Site)),
     ("gpt_train.stack", "gpt_train", Question::Peak(GroupBy::Stack)),
@@ -459,13 +459,13 @@ const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("fragmented.site", "fragmented", Question::Peak(GroupBy::Site)),
 ];
 
-/// Columns of those terminals.
+/// Columns of these terminals.
 const WIDTHS: [usize; 2] = [50, 120];
 
 #[derive(Clone, Copy, Debug)]
 enum Question {
     Peak(GroupBy),
-    /// With so many rows of each range.
+    /// With this many rows of each range.
     Each(&'static str, usize),
     Info,
     Fragmentation(GroupBy),

@@ -33,14 +33,14 @@ pub(super) enum State {
     Gone,
 }
 
-/// A piece of a segment, or of the range of an expandable one. Neighbours are linked; no two free ones touch.
+/// A piece of a segment, or of the range of an expandable one. Neighbors are linked; no two free ones touch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub addr: u64,
     pub size: u64,
-    /// What its last owner asked for, in bytes.
+    /// What its last owner requested, in bytes.
     pub requested: u64,
-    /// Neighbours within the segment.
+    /// Neighbors within the segment.
     pub previous: u32,
     pub next: u32,
     pub pool: u32,
@@ -72,7 +72,7 @@ impl Block {
 pub(super) struct Pool {
     pub is_private: bool,
     pub is_small: bool,
-    /// Whether nobody needs the private pool any more, so that its memory may be given back.
+    /// Whether the private pool is no longer needed, so that its memory may be released.
     pub is_released: bool,
     /// Whether its segments are plain ones whatever the settings say.
     pub is_plain: bool,
@@ -90,7 +90,7 @@ pub(super) struct Pool {
 pub(super) const DEFAULT_POOL: PoolId = (0, 0);
 
 /// What a pool is, in the order in which what is cached in pools is given back: default before private ones, large before
-/// small, and by stream. Those of graphs that nobody needs any more give back small blocks first.
+/// small, and by stream. Those of graphs that are no longer needed release small blocks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PoolKey {
     pub is_private: bool,

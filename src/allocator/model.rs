@@ -18,7 +18,7 @@ pub struct Request {
     pub requested: u64,
     /// Whether a graph is being captured: then nothing cached may be given back for it.
     pub is_capturing: bool,
-    /// Address at which the driver puts what it is asked for, where that is known and free.
+    /// Address at which the driver places the next segment, if that is known and free.
     pub address: Option<u64>,
 }
 
@@ -70,9 +70,9 @@ pub(super) struct Range {
 
 /// The caching allocator of one device: `DeviceCachingAllocator` of PyTorch, without the memory.
 ///
-/// Blocks are rows of one table and neighbours name each other by index, so that a request allocates nothing on the heap
+/// Blocks are rows of one table and neighbors name each other by index, so that a request allocates nothing on the heap
 /// but the nodes of its pool's order. The invariants, checked by `invariants`: blocks of a segment are linked in address order
-/// and tile it; no two neighbours are both free, or both unmapped; exactly the free blocks are in their pool's order, and
+/// and tile it; no two neighbors are both free, or both unmapped; exactly the free blocks are in their pool's order, and
 /// exactly the unmapped ones in its list of those; the counters are the sums over blocks.
 #[derive(Clone, Debug)]
 pub struct Allocator {
@@ -164,7 +164,7 @@ impl Allocator {
         PoolIndex(index)
     }
 
-    /// Says that nobody needs a private pool any more: what is cached in it may be given back.
+    /// Marks a private pool as no longer needed: its cached memory may be released.
     pub fn release_pool(&mut self, private: PoolId) {
         for (_, &pool) in self.release_order.range(PoolKey::all_of(private)) {
             self.pools[pool as usize].is_released = true;
@@ -350,7 +350,7 @@ impl Allocator {
         }
     }
 
-    /// A block in use, which is not allocated any more, becomes free.
+    /// A block that is in use but no longer allocated becomes free.
     pub(super) fn complete_free(&mut self, index: u32) {
         let block = &self.blocks[index as usize];
         self.stats.active -= block.size;
@@ -375,14 +375,14 @@ impl Allocator {
         self.events.push(SegmentEvent { action, addr, size });
     }
 
-    /// Makes a block free, together with its free neighbours.
+    /// Makes a block free, together with its free neighbors.
     pub(super) fn add_free(&mut self, index: u32) {
         self.blocks[index as usize].state = State::Free;
         self.merge(index, State::Free);
         self.enlist(index);
     }
 
-    /// Merges the neighbours that are in a state into a block, which is not in its pool's lists.
+    /// Merges the neighbors that are in a state into a block, which is not in its pool's lists.
     pub(super) fn merge(&mut self, index: u32, state: State) {
         let mut block = self.blocks[index as usize];
         for neighbour in [block.previous, block.next] {

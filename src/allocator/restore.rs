@@ -18,7 +18,7 @@ pub struct Restored {
 }
 
 impl Allocator {
-    /// Enters a segment and its blocks, which tile it: bytes, bytes asked for, and state. Segments come in address order.
+    /// Enters a segment and its blocks, which tile it: bytes, requested bytes, and state. Segments come in address order.
     /// `entered` gets the number of each block that is in use, counted within `blocks`, with its handle.
     pub fn restore(
         &mut self,
@@ -65,7 +65,7 @@ impl Allocator {
     }
 
     /// Takes the pages of a segment out of the unmapped part of its range, which begins with the first segment of its
-    /// pool. The block that stands for them.
+    /// pool. The block that represents them.
     fn restore_pages(&mut self, segment: &Restored) -> u32 {
         let pool = segment.pool.0;
         let page = self.page_of(pool);

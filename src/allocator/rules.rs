@@ -1,4 +1,4 @@
-//! From what a caller asked for to the block the allocator hands out.
+//! From what a caller requested to the block the allocator hands out.
 //!
 //! Trace entries record requested sizes, the counters count blocks, so the rules between the two are mirrored here:
 //! `round_size`, `get_allocation_size`'s pools and `should_split` of PyTorch's `CUDACachingAllocator`.

@@ -1,4 +1,4 @@
-//! How an allocator stands, to tell whether what follows must repeat what was before.
+//! The state of an allocator, to detect that what follows must repeat what came before.
 
 use super::addresses::Addresses;
 use super::blocks::{BlockId, NONE, State};

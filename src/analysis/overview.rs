@@ -20,12 +20,12 @@ const STEPS_OF_SETTINGS: u64 = 8_000_000;
 /// They are played where more than 1/N of what is reserved is never asked for at once.
 const ROOM_OF_SETTINGS: i64 = 25;
 
-/// The answers that belong into one report. Unless another instant is asked for, each device is looked at where its first
+/// The answers that belong into one report. Unless another instant is requested, each device is looked at where its first
 /// request failed, or at its peak.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Overview {
-    /// Number of rows asked for.
+    /// Number of rows requested.
     pub top: Option<usize>,
     /// The verdict.
     pub triage: TriageReport,

@@ -202,7 +202,7 @@ impl SharedArgs {
         ReadOptions { limits, allow_truncated: self.allow_truncated, view, ..ReadOptions::default() }
     }
 
-    /// Devices asked for; empty for all.
+    /// The selected devices; empty for all.
     pub fn devices(&self) -> Vec<i32> {
         let one = |device: &DeviceArg| match device {
             DeviceArg::One(device) => Some(*device),

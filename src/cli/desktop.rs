@@ -57,7 +57,7 @@ pub fn browse(page: &Path) -> io::Result<()> {
     }
 }
 
-/// What stands for the page in a command of `$BROWSER`.
+/// What represents the page in a command of `$BROWSER`.
 const PLACE: &str = "%s";
 
 /// Whether somebody sits in front of what this process can draw on: over SSH nobody does, unless it forwards windows.

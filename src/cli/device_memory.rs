@@ -61,7 +61,7 @@ impl DeviceMemoryArgs {
         self.capacity.map(|capacity| capacity.0).or(self.gpu.map(|gpu| gpu.memory))
     }
 
-    /// Whether another device is asked for than the one that a recording was rehearsed as.
+    /// Whether another device is requested than the one that a recording was rehearsed as.
     pub fn is_elsewhere(&self, rehearsal: &Rehearsal) -> bool {
         match (self.gpu.and_then(|gpu| gpu.name), self.capacity) {
             (Some(name), _) => !Gpu::named(&rehearsal.gpu).is_ok_and(|gpu| gpu.name == name),

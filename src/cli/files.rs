@@ -70,7 +70,7 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // It is not there any more when it has got its name.
+        // It no longer exists once it has its final name.
         let _ = fs::remove_file(&self.temporary);
     }
 }

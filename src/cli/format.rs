@@ -1,4 +1,4 @@
-//! Which format an answer is written in: the one asked for, or the one that the output file's name stands for.
+//! Which format an answer is written in: the one requested, or the one that the output file's name represents.
 
 use crate::cli::outcome::Failure;
 use crate::report::page::PageFormat;
@@ -42,7 +42,7 @@ const PPROF: &[&str] = &["pb.gz"];
 const PERFETTO: &[&str] = &["perfetto-trace", "pftrace"];
 const SPEEDSCOPE: &[&str] = &["speedscope.json"];
 const PROMETHEUS: &[&str] = &["prom"];
-/// Ends that stand for a format of some command: a file of this name holds nothing else.
+/// Ends that represent a format of some command: a file of this name holds nothing else.
 const KNOWN: &[&[&str]] = &[TEXT, JSON, CSV, MARKDOWN, SVG, PNG, HTML, FOLDED, XML, PPROF, PERFETTO, PROMETHEUS];
 
 impl Format for AnswerFormat {
@@ -252,7 +252,7 @@ impl Format for ExportFormat {
     }
 }
 
-/// The format asked for, or the one that the name of the file stands for; the usual one where neither says.
+/// The requested format, or the one that the name of the file represents; the usual one where neither says.
 ///
 /// # Errors
 /// When they contradict each other, or nothing fits.
@@ -264,7 +264,7 @@ pub fn resolve<F: Format>(asked: Option<F>, output: Option<&Path>) -> Result<F, 
         let fitting = F::value_variants().iter().find(|format| is_named(*format, path));
         return fitting.cloned().ok_or_else(|| expected::<F>(&shown(output)));
     };
-    // A name that stands for nothing contradicts nothing.
+    // A name that represents nothing contradicts nothing.
     if is_named(&asked, path) || !KNOWN.iter().any(|ends| ends_in(path, ends)) {
         return Ok(asked);
     }

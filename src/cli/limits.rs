@@ -8,7 +8,7 @@ use crate::model::bytes::Bytes;
 
 /// Memory of a run, unless `--max-memory` says otherwise.
 pub const MEMORY: &str = "4GiB";
-/// The least that may be asked for: threads and tables take some before anything is read.
+/// The least that may be requested: threads and tables take some before anything is read.
 const LEAST_MEMORY: u64 = 64 << 20;
 
 /// Reads the value of `--max-memory`.
@@ -62,7 +62,7 @@ mod system {
                 Outcome::Failed as i32,
                 Arc::new(AtomicBool::new(true)),
             );
-            // What is asked for is touched bit by bit, so that the watch, which counts what is touched, mostly comes first.
+            // What is requested is touched bit by bit, so that the watch, which counts what is touched, mostly comes first.
             lower(Resource::Data, self.memory.saturating_add(self.memory / 2));
             MEMORY_LIMIT.store(self.memory, Ordering::Relaxed);
             if watch().is_ok() && self.work {
@@ -122,7 +122,7 @@ mod system {
         std::process::exit(Outcome::Failed as i32)
     }
 
-    /// Bytes of memory that the process has touched; `None` where the system does not tell.
+    /// Bytes of memory that the process has touched; `None` if the system does not report it.
     fn in_use() -> Option<u64> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -69,7 +69,7 @@ fn with_metadata_key(arguments: Vec<OsString>) -> Vec<OsString> {
     expanded
 }
 
-/// What was typed, with the command that a file in its place stands for: `memviz FILE` asks for a triage, `memviz FILE --open`
+/// What was typed, with the command that a file in its place represents: `memviz FILE` asks for a triage, `memviz FILE --open`
 /// for the page, and several files, a folder of them or a pattern for their ranks. The name of a command is that command, and a word that is neither is
 /// left for clap to wonder about.
 fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
@@ -130,7 +130,7 @@ fn run_within(arguments: impl IntoIterator<Item = OsString>, enforce: fn(Limits)
     }
 }
 
-/// Says why there is nothing to run: on one line, unless it is help that was asked for, or that there is no command.
+/// Says why there is nothing to run: on one line, unless it is help that was requested, or that there is no command.
 fn refuse(error: &clap::Error, command: Option<&OsString>) -> Outcome {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         // Help and version are no errors, and clap prints them to standard output.

@@ -47,6 +47,6 @@ impl From<io::Error> for Failure {
 
 /// Writes one line to standard error. Messages can quote names from a file, which must not reach a terminal as they are.
 pub(crate) fn complain(message: &str) {
-    // There is nobody left to tell when standard error is closed.
+    // When standard error is closed, nobody can be told.
     let _ = writeln!(io::stderr(), "memviz: {}", safe(message));
 }

@@ -28,7 +28,7 @@ fn terminal_width() -> Option<usize> {
     variable.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
 }
 
-/// The format that an answer is to be written in, by what was asked for and where it goes: see [`format::resolve`].
+/// The format that an answer is to be written in, by what was requested and where it goes: see [`format::resolve`].
 ///
 /// # Errors
 /// When they contradict each other, or nobody could see the answer there: before any work is done for it.
@@ -75,7 +75,7 @@ pub fn write(args: &SharedArgs, render: impl FnOnce(&mut dyn Write) -> io::Resul
     })?;
     if !args.quiet {
         let bytes = path.metadata().map_err(about)?.len();
-        // There is nobody left to tell when standard error is closed.
+        // When standard error is closed, nobody can be told.
         let _ = writeln!(io::stderr(), "wrote {}, {}", safe(&path.display().to_string()), size(bytes));
     }
     if args.open { desktop::open(path).map_err(about) } else { Ok(()) }
@@ -97,7 +97,7 @@ pub fn forget_old(args: &SharedArgs) -> Result<(), Failure> {
     fs::remove_file(path).map_err(|error| Failure::Message(format!("{}: {error}", path.display())))
 }
 
-/// The file asked for; `None` for standard output.
+/// The requested file; `None` for standard output.
 fn target(args: &SharedArgs) -> Option<&Path> {
     args.output.as_deref().filter(|path| path.as_os_str() != "-")
 }

@@ -76,7 +76,7 @@ pub fn with_folded(
     Ok(Outcome::Done)
 }
 
-/// Sets the number of threads that was asked for, by flag or by `RAYON_NUM_THREADS`, up to [`MAX_THREADS`]: nothing but
+/// Sets the number of threads that was requested, by flag or by `RAYON_NUM_THREADS`, up to [`MAX_THREADS`]: nothing but
 /// the time depends on it.
 pub fn use_threads(args: &SharedArgs) {
     let variable = || std::env::var("RAYON_NUM_THREADS").ok()?.parse().ok();

@@ -115,7 +115,7 @@ struct Until<'s> {
 impl Read for Until<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.end.saturating_duration_since(Instant::now());
-        // No time at all stands for as long as it takes.
+        // The standard library rejects a timeout of zero.
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }

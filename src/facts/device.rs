@@ -1,4 +1,4 @@
-//! The devices of a recording, with the facts that analyses need. Each fact is computed once, on first use.
+//! The devices of a recording, with the facts that analyzes need. Each fact is computed once, on first use.
 
 use super::code::sites::Sites;
 use super::time::annotations::Annotations;
@@ -13,7 +13,7 @@ use indexmap::IndexSet;
 use rayon::prelude::*;
 use std::sync::{Arc, OnceLock};
 
-/// All devices of a recording. They share the facts that several analyses need, so a report with all analyses computes
+/// All devices of a recording. They share the facts that several analyzes need, so a report with all analyzes computes
 /// each fact once.
 #[derive(Clone, Debug)]
 pub struct Devices<'a> {
@@ -159,7 +159,7 @@ impl<'a> Device<'a> {
         self.shared.sites()
     }
 
-    /// The same for analyses of this recording alone, in which sites may be lines of a library, as
+    /// The same for analyzes of this recording alone, in which sites may be lines of a library, as
     /// [`crate::model::View::library_lines`] asks.
     pub fn deep_sites(&self) -> &Sites<'a> {
         self.shared.deep_sites()
@@ -205,7 +205,7 @@ impl<'a> Device<'a> {
         self.own.categories.get_or_init(|| Categories::of(self.track, self.phases(), self.roles(), self.sites()))
     }
 
-    /// The forward lines of allocations by backward, each pass inferred when it is first asked for.
+    /// The forward lines of allocations by backward, each pass inferred when it is first requested.
     pub fn backward(&self) -> &BackwardSites {
         self.own.backward.get_or_init(|| BackwardSites::of(self.track, self.roles()))
     }

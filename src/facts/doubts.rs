@@ -310,7 +310,7 @@ fn lacks_segments(track: Track<'_>) -> bool {
     let mut spans: Vec<(u64, u64, bool)> =
         history.segments.iter().filter(|span| span.born == 0).map(|it| (it.addr, it.end(), it.expandable)).collect();
     spans.sort_unstable();
-    // Neighbouring ranges of expandable segments are one; a block never is in two segments.
+    // Neighboring ranges of expandable segments are one; a block never is in two segments.
     let mut known: Vec<(u64, u64, bool)> = Vec::new();
     for (start, end, expandable) in spans {
         match known.last_mut() {

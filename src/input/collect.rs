@@ -1,8 +1,8 @@
 //! Files, directories and globs to a list of files.
 //!
-//! A directory stands for the recordings and summaries in it, by their extension, not for those in folders below it. A
-//! glob stands for whatever it matches. What was found that way may turn out to be something else (a JSON file beside
-//! the recordings); what was named is expected to be what was asked for.
+//! A directory represents the recordings and summaries in it, by their extension, not for those in folders below it. A
+//! glob represents whatever it matches. What was found that way may turn out to be something else (a JSON file beside
+//! the recordings); what was named is expected to be what was requested.
 
 use super::paths::{is_pattern, matching, no_file};
 use std::cmp::Ordering;
@@ -27,7 +27,7 @@ const PICKLES: usize = 2;
 /// Extensions of compressed files.
 const COMPRESSED: [&str; 4] = ["gz", "zst", "zstd", "zip"];
 
-/// The files that `inputs` stand for: those of one input in the order of their names, numbers within names by their
+/// The files that `inputs` represent: those of one input in the order of their names, numbers within names by their
 /// value, and each path once.
 pub fn collect(inputs: &[PathBuf]) -> Vec<Found> {
     let mut seen = HashSet::new();
@@ -116,7 +116,7 @@ fn natural(a: &str, b: &str) -> Ordering {
         }
         (left, right) = (left_rest, right_rest);
     }
-    // Only numbers with leading zeros are left to tell apart.
+    // Only numbers with leading zeros remain to be distinguished.
     left.len().cmp(&right.len()).then_with(|| a.cmp(b))
 }
 

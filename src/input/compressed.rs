@@ -1,4 +1,4 @@
-//! Compressed input: recognised by content.
+//! Compressed input: recognized by content.
 
 use super::window::unwrap_io;
 use crate::error::Result;
@@ -19,7 +19,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Recognises a container by its first bytes.
+    /// Recognizes a container by its first bytes.
     pub fn detect(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,
@@ -67,13 +67,13 @@ pub struct ChunkSender {
 }
 
 impl ChunkSender {
-    /// Sends one thing. Nobody listens any more when the reader was dropped; then there is nobody to tell.
+    /// Sends one thing. If the reader was dropped, nobody receives it, and the error does not matter.
     #[cfg(all(feature = "compressed", not(target_family = "wasm")))]
     pub fn send(&self, chunk: Result<Vec<u8>>) {
         let _ = self.sender.send(chunk);
     }
 
-    /// Sends what `reader` has until it ends or fails, or nobody listens any more.
+    /// Sends what `reader` has until it ends or fails, or the receiver is gone.
     pub fn send_all(&self, mut reader: impl Read) {
         loop {
             let mut chunk = self.used.try_recv().unwrap_or_default();

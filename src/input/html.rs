@@ -22,7 +22,7 @@ const LENGTH: usize = 64;
 /// How a picture in a page begins.
 const PICTURE: &[u8] = b"data:image/png;base64";
 
-/// What each byte of base64 stands for.
+/// What each byte of base64 represents.
 const SIX_BITS: [u8; 256] = six_bits();
 /// A byte that is not part of base64.
 const NONE: u8 = 0xff;

@@ -191,7 +191,7 @@ fn decompress(reader: Box<dyn Read + Send>, compression: Compression, _: Limits)
     }
 }
 
-/// An input whose compression was recognised and whose beginning is known, but which was not read yet.
+/// An input whose compression was recognized and whose beginning is known, but which was not read yet.
 pub struct Unpacked {
     /// White space and the first bytes behind it, after decompression.
     begin: Vec<u8>,
@@ -267,7 +267,7 @@ impl Unpacked {
     }
 }
 
-/// White space that may stand before JSON, and a few bytes behind it: enough to recognise a first key.
+/// White space that may stand before JSON, and a few bytes behind it: enough to recognize a first key.
 fn first_bytes(reader: &mut impl Read) -> Result<Vec<u8>> {
     const BLANKS: usize = 1024;
     const KEY: u64 = 64;
@@ -376,7 +376,7 @@ fn decode_alone<O: EntryObserver + 'static>(
     (decoded, columns.ok_or_else(|| Error::Request("the columns are still in use".to_owned())))
 }
 
-/// Decodes, and lets go of where the rows went.
+/// Decodes, and drops the positions of the rows.
 fn decode_rows(reader: &mut impl Read, options: &ReadOptions, rows: Rows) -> Result<DecodedPickle> {
     let options = DecodeOptions { limits: options.limits, recognise: true, allow_truncated: options.allow_truncated };
     decode(reader, options, rows).map(|mut decoded| {

@@ -1,6 +1,6 @@
 //! Globs to files.
 //!
-//! `**` stands for folders at any depth, but does not go through links: a link to a folder above would make them endless.
+//! `**` represents folders at any depth, but does not go through links: a link to a folder above would make them endless.
 
 use glob::Pattern;
 use std::ffi::OsStr;

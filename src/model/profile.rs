@@ -29,7 +29,7 @@ pub struct ProfileThread {
     pub spans: Vec<Span>,
 }
 
-/// What a span stands for.
+/// What a span represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
     /// A Python function or a call of an `nn.Module` (`python_function`).
@@ -143,7 +143,7 @@ pub struct MemoryEvent {
     pub device: DeviceId,
     /// Address; 0 where the trace has none ([`SourceNotes::no_addresses`]).
     pub addr: u64,
-    /// Size of the block, negative for a free. A failed request states what was asked for.
+    /// Size of the block, negative for a free. A failed request states what was requested.
     pub bytes: i64,
     /// The allocator's counter after the event; 0 where the trace has none ([`SourceNotes::no_totals`]).
     pub allocated: i64,

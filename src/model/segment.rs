@@ -42,7 +42,7 @@ pub struct Segment {
     pub allocated_size: u64,
     /// Bytes in blocks in use or pending free.
     pub active_size: u64,
-    /// Bytes callers asked for in active blocks; absent in the oldest files.
+    /// Bytes callers requested in active blocks; absent in the oldest files.
     pub requested_size: Option<u64>,
     /// CUDA stream, 0 for the default one.
     pub stream: u64,
@@ -65,7 +65,7 @@ pub struct Block {
     pub address: u64,
     /// Length in bytes.
     pub size: u64,
-    /// What the caller asked for; stale in inactive blocks, where it must be ignored.
+    /// What the caller requested; stale in inactive blocks, where it must be ignored.
     pub requested_size: u64,
     /// State at the dump.
     pub state: BlockState,

@@ -128,10 +128,10 @@ pub struct SourceNotes {
     pub unknown_actions: IndexMap<String, u64>,
     /// Events of a profiler trace that were left out, by reason, with the number of each.
     pub left_out: IndexMap<String, u64>,
-    /// How many of them tell of memory.
+    /// How many of them concern memory.
     pub memory_left_out: u64,
     /// Whether the times of a profiler trace are whole microseconds, as before PyTorch 2.4: what happened at the border
-    /// of two operators may then be charged to its neighbour.
+    /// of two operators may then be charged to its neighbor.
     pub coarse_times: bool,
     /// Whether the memory events of a profiler trace have no running totals, as before PyTorch 1.11: what was there before
     /// the trace is then unknown, and so is what was reserved.

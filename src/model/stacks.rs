@@ -1,7 +1,7 @@
 //! Interned stack frames and stacks.
 //!
 //! A million trace entries refer to a few hundred stacks of a few hundred frames, so both are stored once. A stack is
-//! one flat row of frame ids, innermost first as PyTorch records it: analyses walk it in exactly that order.
+//! one flat row of frame ids, innermost first as PyTorch records it: analyzes walk it in exactly that order.
 
 use super::StrId;
 use foldhash::fast::RandomState;
@@ -58,7 +58,7 @@ pub struct FxNode {
     pub original_trace: StrId,
 }
 
-/// Files that stand for no file: what a profiler trace has on its stacks beside Python functions.
+/// Files that represent no file: what a profiler trace has on its stacks beside Python functions.
 pub mod special {
     /// An operator or autograd node, named by [`super::Frame::name`].
     pub const OPERATOR: &str = "[operator]";

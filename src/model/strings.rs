@@ -19,7 +19,7 @@ impl StrId {
 
 /// Every distinct string of a recording, stored once.
 ///
-/// The keeper of the table may reserve the first ids for names it wants to recognise by id (see
+/// The keeper of the table may reserve the first ids for names it wants to recognize by id (see
 /// [`Strings::with_known`]).
 #[derive(Clone, Debug)]
 pub struct Strings {

@@ -13,7 +13,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Action {
-    /// A block was handed out. `size` is what the caller asked for.
+    /// A block was handed out. `size` is what the caller requested.
     Alloc,
     /// The program freed a block; another stream may still use it.
     FreeRequested,
@@ -97,7 +97,7 @@ pub struct ContextId(pub(crate) u32);
 #[derive(Clone, Debug, Default)]
 pub struct Contexts {
     set: IndexSet<EntryContext, RandomState>,
-    /// The last answer: neighbours nearly always agree, and this spares the hash.
+    /// The last answer: neighbors nearly always agree, and this spares the hash.
     last: Option<(EntryContext, ContextId)>,
 }
 

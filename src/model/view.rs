@@ -15,7 +15,7 @@ pub struct View {
     /// Whether stacks leave out C++ frames beside Python ones, and everywhere those of allocator, dispatcher and
     /// interpreter.
     pub fold: bool,
-    /// The key of `user_metadata` that groups of metadata stand for; `None` for all of its text.
+    /// The key of `user_metadata` that groups of metadata represent; `None` for all of its text.
     pub metadata_key: Option<String>,
 }
 

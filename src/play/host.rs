@@ -2,7 +2,7 @@
 //!
 //! A request is rounded up to a power of two, and its block is kept for good and given to later requests of that power.
 //! Beyond `pinned_max_cached_size_mb` requests are not rounded, and blocks are not kept. Recordings hold blocks, not what
-//! was asked for: of a block that was rounded it is known only that more than half of it was wanted. So what becomes of it
+//! was requested: of a block that was rounded it is known only that more than half of it was wanted. So what becomes of it
 //! under settings that do not round is a range, whose ends are played.
 
 use super::capacity::Capacities;

@@ -1,7 +1,7 @@
 //! "What if", once: what a program would need under other settings, on another device, or with changes, played through the
 //! allocator's rules.
 //!
-//! `program` reads from a recording what its program asked for; `player` has the [`crate::allocator`] serve it; `recorded` compares
+//! `program` reads from a recording what its program requested; `player` has the [`crate::allocator`] serve it; `recorded` compares
 //! a play of the recorded settings with the recording, which shows how far plays are to be trusted; `capacity` finds the smallest
 //! device. [`changes`] turns a program into that of a changed one. `testbed` has a device's program ready for plays of any
 //! settings and changes; `better_settings` plays a few settings for a line of advice; [`plans`] searches for what makes a program

@@ -67,7 +67,7 @@ pub struct Outcome {
     pub max_allocated: u64,
     /// The most bytes in blocks that were not free.
     pub max_active: u64,
-    /// The most bytes that callers had asked for.
+    /// The most bytes that callers had requested.
     pub max_requested: u64,
     /// `max_memory_reserved()`.
     pub max_reserved: u64,
@@ -302,7 +302,7 @@ pub(crate) struct Highest {
 /// Simulates a program until it has allocated this many bytes, its maximum.
 pub(crate) fn blocks_at_peak(program: &Program, setup: &Setup, most: u64) -> Highest {
     let mut player = Player::new(program, setup);
-    // Blocks that another stream may still use are not allocated any more.
+    // Blocks that another stream may still use are no longer allocated.
     let mut is_pending = vec![false; program.allocations];
     let mut reached = None;
     for (place, step) in program.steps.iter().enumerate() {

@@ -24,7 +24,7 @@ pub(crate) struct Step {
     pub allocation: u32,
     /// The entry it was recorded by, counted within the trace.
     pub entry: u32,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub bytes: u64,
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum StepKind {
     CompleteFree,
     /// `torch.cuda.empty_cache()`.
     EmptyCache,
-    /// Nobody needs a private pool any more: its memory may be given back.
+    /// A private pool is no longer needed: its memory may be released.
     ReleasePool,
 }
 

@@ -13,14 +13,14 @@ struct Earlier {
     owners: Vec<u32>,
     /// Steps that were done then.
     done: usize,
-    /// Number of the first allocation made afterwards.
+    /// Number of the first allocation made afterward.
     next: u32,
 }
 
 /// The data with which a simulation detects that it repeats.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
-    /// The step at which a round begins next; `None` where nothing repeats itself any more.
+    /// The step at which a round begins next; `None` where nothing repeats anymore.
     next: Option<usize>,
     /// Allocation by row of the allocator's table.
     owners: Vec<u32>,
@@ -102,7 +102,7 @@ impl Player {
 
 impl Earlier {
     /// Whether all that follows repeats what came after this: the allocator stands alike, and each block belongs to the
-    /// allocation that stands for the same one this many rounds later, or to one that outlives all rounds.
+    /// allocation that represents the same one this many rounds later, or to one that outlives all rounds.
     fn is_repeated(&self, repetition: &Repetition, state: &AllocatorState, owners: &[u32], done: usize) -> bool {
         let higher = ((done - self.done) / repetition.period) as u64 * u64::from(repetition.made);
         let is_same = |(&then, &now): (&u32, &u32)| {

@@ -16,7 +16,7 @@ pub(crate) const NO_ALLOCATION: u32 = u32::MAX;
 pub struct Allocation {
     /// Address.
     pub addr: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: u64,
     /// Bytes of the block.
     pub size: u64,

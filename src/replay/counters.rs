@@ -15,7 +15,7 @@ pub enum Metric {
     Allocated,
     /// Blocks in use until their free completes.
     Active,
-    /// What callers asked for, until the free completes.
+    /// What callers requested, until the free completes.
     Requested,
     /// Segments.
     Reserved,

@@ -196,7 +196,7 @@ fn first_allocations(discovery: &Simulation, segments: &[Segment]) -> HashMap<u6
     first
 }
 
-/// Sizes of blocks that are known only by their free entries, which record what was asked for.
+/// Sizes of blocks that are known only by their free entries, which record what was requested.
 ///
 /// In the large pool no free block is as small as 1 MiB, so a gap of up to 1 MiB behind a block belongs to it, and a
 /// block that is never split takes its gap whole. A wider gap may begin with up to 1 MiB of the block; the block then

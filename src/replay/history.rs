@@ -1,4 +1,4 @@
-//! The finished history of one device: immutable, and all that analyses see.
+//! The finished history of one device: immutable, and all that analyzes see.
 
 use super::allocation::{Allocation, Instant};
 use super::anomaly::Anomalies;
@@ -42,7 +42,7 @@ impl SegmentSpan {
     }
 }
 
-/// Where a baseline allocation was made, as far as the final segments tell.
+/// Where a baseline allocation was made, as far as the final segments show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BaselineOrigin {
@@ -183,7 +183,7 @@ pub struct History {
     pub anomalies: Anomalies,
     /// What is missing.
     pub completeness: Completeness,
-    /// What operators used, where the recording tells: profiler traces do.
+    /// What operators used, if the recording shows it: profiler traces do.
     pub operators: Vec<OperatorUsage>,
     /// Allocation of each entry.
     pub(crate) links: Vec<u32>,

@@ -4,7 +4,7 @@
 //! true block size and lifetime, every reserved range, the four counters of `torch.cuda.memory_stats()` with their
 //! maxima, and whatever contradicts itself. A [`Track`] shows a device's entries beside its history.
 //!
-//! The trace records what callers asked for; what the counters count are blocks. Block sizes follow from the rules of
+//! The trace records what callers requested; what the counters count are blocks. Block sizes follow from the rules of
 //! the [`crate::allocator`] once its layout is known, so the replay drives a small model of it (`simulation`). A first run
 //! starts from an empty allocator. When the recording did not start there, that run discovers what was there before
 //! (`discovery`), and a second one starts from that.

@@ -1,4 +1,4 @@
-//! What operators allocated and freed, where the recording tells.
+//! What operators allocated and freed, if the recording shows it.
 
 /// Label of what was allocated or freed outside of every operator.
 pub const NO_OPERATOR: &str = "(no operator)";

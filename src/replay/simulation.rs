@@ -1,7 +1,7 @@
 //! The allocator, driven by a trace: applies one entry after the other.
 //!
 //! What is kept is small: the blocks in use by address, in the large pool also in address order, and the reserved
-//! ranges. Free blocks need no book of their own: the allocator merges neighbours at once, so a free block is the gap
+//! ranges. Free blocks need no book of their own: the allocator merges neighbors at once, so a free block is the gap
 //! between two used ones, and the gap behind a new block is what decides its size.
 
 use super::address_map::AddressMap;
@@ -42,7 +42,7 @@ pub struct Simulation {
     pub anomalies: Anomalies,
     /// Number of entries that request a free.
     pub free_requests: u64,
-    /// Baseline blocks of the large pool whose size is known only to be at least what was asked for.
+    /// Baseline blocks of the large pool whose size is known only to be at least what was requested.
     pub unsettled: HashSet<u32, RandomState>,
     /// The counters along the trace. Counted on the way where the size of every block is known when it is met, which
     /// spares a second walk over all entries.
@@ -198,7 +198,7 @@ impl Simulation {
             self.anomaly(AnomalyKind::OverlappingAlloc, addr);
             rounded
         } else if range.expandable {
-            // Remainders of 512 bytes are split off, so a block is what was asked for, rounded.
+            // Remainders of 512 bytes are split off, so a block is what was requested, rounded.
             rounded
         } else {
             let size = self.rules.large_block(rounded, free);

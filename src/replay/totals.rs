@@ -22,7 +22,7 @@ pub fn require_plausible(snapshot: &Snapshot, histories: &[History]) -> Result<(
         sum = 0;
         for (&action, &size) in snapshot.entries.actions().iter().zip(sizes) {
             match action {
-                // What failed is asked for again and again, and nothing sums it.
+                // What failed is requested again and again, and nothing sums it.
                 Action::Oom | Action::Snapshot | Action::Annotate | Action::Unknown => require(size.into(), snapshot)?,
                 _ => sum += u128::from(size),
             }

@@ -117,7 +117,7 @@ impl<'a> Track<'a> {
     /// Counters at one instant.
     pub fn counters_at(self, instant: Instant) -> Counters {
         let history = self.history;
-        // The peak is what is asked for most, and this spares a walk over all entries.
+        // The peak is what is requested most, and this spares a walk over all entries.
         if let Some(at_maxima) = &history.at_maxima
             && let Some(metric) = history.maxima.iter().position(|maximum| maximum.instant == instant)
         {

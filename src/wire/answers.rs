@@ -128,7 +128,7 @@ struct Row {
     bytes: u64,
 }
 
-/// Labels of rows that stand for several sites: with one, a site that is not named is not known to hold nothing.
+/// Labels of rows that represent several sites: with one, a site that is not named is not known to hold nothing.
 const SEVERAL: [&str; 2] = ["(other)", "(filtered out)"];
 
 impl Device {

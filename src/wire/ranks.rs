@@ -38,13 +38,13 @@ impl RankLine {
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RankSummary {
-    /// The recording, as it was named where it was summarised.
+    /// The recording, as it was named where it was summarized.
     pub path: String,
     /// Number of the rank.
     pub rank: u64,
     /// Where that number is from.
     pub rank_source: RankSource,
-    /// Number of ranks in the run, where the recording tells.
+    /// Number of ranks in the run, if the recording shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world_size: Option<u64>,
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.

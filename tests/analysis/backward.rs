@@ -1,4 +1,4 @@
-//! Inferred lines of forward against what autograd and the profiler know.
+//! Inferred forward lines, compared with the records of autograd and the profiler.
 
 use crate::support::{self, FIXTURES, corpus, open, read_unpacked};
 use memviz::Recording;

@@ -1,4 +1,4 @@
-//! Categories and phases, held against what PyTorch's own objects say.
+//! Categories and phases, compared with PyTorch's own objects.
 #![cfg(feature = "cli")]
 
 use crate::support::{
@@ -198,7 +198,7 @@ fn every_release_shows_what_the_gpt_owns() {
     }
 }
 
-/// `resnet_train`: SGD with momentum, batch normalisation. Sizes of gradients, states and parameters mirror each other.
+/// `resnet_train`: SGD with momentum, batch normalization. Sizes of gradients, states and parameters mirror each other.
 #[test]
 fn gradients_and_momentum_mirror_parameters() {
     let attribution = at_end(&fixture("resnet_train"));

@@ -1,4 +1,4 @@
-//! What is found to change, on recordings of which the answer is known: what is there is found, and nothing else.
+//! Recommended changes, on recordings with a known answer: memviz finds every mistake, and nothing else.
 
 use crate::support::{REQUIRE_CORPUS, fixture, open, skipped};
 use memviz::analysis::advice::{Advice, Plays, Saving, Story};

@@ -1,4 +1,4 @@
-//! What each analysis says: on recordings of which the answer is known, and on programs made up for a test.
+//! Analyses, on recordings with a known answer and on programs written for a test.
 
 mod backward;
 mod categories;

@@ -1,4 +1,4 @@
-//! Failed requests: figures equal what PyTorch said in its message, and the cause is the true one.
+//! Failed requests: figures equal those in PyTorch's message, and the cause is correct.
 
 use crate::support::allocator_model::{Config, Expandable, MIB, Op};
 use crate::support::programs::{Program, programs};

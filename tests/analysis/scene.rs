@@ -1,4 +1,4 @@
-//! What is drawn of any part of a history, against a plain look at every instant of it.
+//! Data for drawing any part of a history, compared with a simple scan of every instant.
 
 use crate::support::{fixture, open};
 use memviz::Recording;

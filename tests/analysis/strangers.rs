@@ -1,4 +1,4 @@
-//! What memory is for in recordings of strangers, as far as their READMEs and sources say.
+//! Categories in recordings of strangers, compared with their READMEs and sources.
 #![cfg(feature = "cli")]
 
 use crate::support::{open, stranger};

@@ -1,4 +1,4 @@
-//! Cures tried over time, against the figures of the list and against the recording.
+//! Fixes simulated over time, compared with the figures of the list and with the recording.
 
 use crate::support::{fixture, open};
 use memviz::analysis::advice::{Plays, Saving, WhatIf, advice};

@@ -888,6 +888,8 @@ fn help_and_manual_mention_every_command_and_flag() {
         assert!(man.contains(&format!(".TH memviz-{command} 1")), "the manual lacks {command}");
         let own = memviz(&[command, "--help"]);
         own.expect(0);
+        let short = memviz(&[command, "-h"]);
+        assert!(short.expect(0).stdout.lines().count() < 40, "{command} -h does not fit a screen");
         let flags: Vec<&str> =
             own.stdout.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 2).collect();
         for flag in flags {

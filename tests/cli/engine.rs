@@ -1,6 +1,6 @@
-//! The engine of the page, in Node, against the same library here: what it says is what commands say.
+//! The engine of the page, in Node, compared with the library: it gives the same answers as the commands.
 //!
-//! It is there once `viewer/build` was run. Without it, or without Node, nothing is compared.
+//! The engine exists once `viewer/build` has run. Without it, or without Node, nothing is compared.
 
 use crate::support::{FIXTURES, MALFORMED, cases, corpus_cases, memviz, names, skipped};
 use memviz::Recording;

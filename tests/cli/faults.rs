@@ -1,4 +1,4 @@
-//! What an answer's file is when the disk is full, the folder takes no files, or the run is killed: the old one or the new one.
+//! Output files when the disk is full, the folder is read-only, or the run is killed: either the old file or the new one.
 
 use crate::support::{Run, fixture, names, skipped};
 use std::fs;

@@ -1,4 +1,4 @@
-//! `memviz fit`: what can be typed, and what comes of it.
+//! `memviz fit`: its arguments and their effects.
 #![cfg(feature = "cli")]
 
 use crate::support::{fixture, memviz};

@@ -1,4 +1,4 @@
-//! `memviz ledger`: rows that add up to what the driver says is in use, and what is said where they do not tell.
+//! `memviz ledger`: rows add up to what the driver reports as used, and the answer says what is unknown.
 
 use crate::support::{fixture, memviz};
 use serde_json::{Value, json};

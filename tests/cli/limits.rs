@@ -1,4 +1,4 @@
-//! What a run may cost: where a limit is reached it ends with one line and exit code 2, whatever it was at.
+//! Limits of a run: when it reaches one, it ends with one line and exit code 2 at any stage.
 
 use crate::support::{self, memviz};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What people get wrong: each is one line, exit code 2, and names what to do.
+//! Mistakes of users: each results in one line, exit code 2, and advice.
 
 use crate::support::{fixture, memviz};
 use std::fs;

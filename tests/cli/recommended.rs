@@ -1,4 +1,4 @@
-//! Commands that an answer ends with: each of them must answer, for every recording, and no first screen may end without a way on.
+//! Commands that answers recommend: each must work, for every recording, and every first screen recommends a next step.
 
 use crate::support::{REQUIRE_CORPUS, assert_none, memviz, names, skipped};
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! `memviz rehearse`, with a script in the place of Python: what it asks for, and what it makes of what it gets.
+//! `memviz rehearse`, with a script instead of Python: what it runs, and how it handles the result.
 #![cfg(all(feature = "cli", unix))]
 
 use crate::support::{self, Run, fixture, memviz};

@@ -1,4 +1,4 @@
-//! What answers about one recording say together: recordings of strangers, all commands side by side.
+//! Consistency of all answers about one recording, on recordings of strangers.
 
 use crate::support::{assert_none, memviz, names, stranger};
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! Recordings that grow in one way each, where a program that is careless takes the square of the time.
+//! Recordings that each grow in one way, in which careless code would take quadratic time.
 
 use serde_json::{Value, json};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Files that mean harm, as earlier attacks made them: what comes out of each, and what it costs.
+//! Malicious files from earlier attacks: the output for each, and its cost.
 #![cfg(feature = "cli")]
 
 mod attacks;

@@ -1,4 +1,4 @@
-//! What is derived of a recording is bounded, whatever is in the recording, and what a bound leaves out is said.
+//! Derived data is bounded for every recording, and the output says what a bound leaves out.
 #![cfg(feature = "cli")]
 
 use crate::support::{self, memviz};

@@ -1,4 +1,4 @@
-//! Files that are broken, or that mean harm: what memviz says, that it runs nothing, and that it stays small.
+//! Broken and malicious files: the message, that memviz runs nothing, and that its memory stays small.
 //!
 //! `fixtures/README.md` lists the files and `fixtures/generate_malformed.py` makes them; [`EXPECTED`] says what becomes
 //! of each.

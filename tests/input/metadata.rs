@@ -1,4 +1,4 @@
-//! What users attach to allocations: texts, dictionaries, and whatever else Python has.
+//! Metadata that users attach to allocations: texts, dictionaries, and other Python objects.
 
 use crate::support::pickle_writer::{self, Integers, Memo, Node, Strings, Style};
 use crate::{error, notes, read};

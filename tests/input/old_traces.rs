@@ -1,4 +1,4 @@
-//! Traces of PyTorch 1.8 to 1.12, which say less than those of today.
+//! Traces of PyTorch 1.8 to 1.12, which contain less than current ones.
 
 use crate::read;
 use crate::support::{open, read_unpacked};

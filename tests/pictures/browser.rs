@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 const REQUIRE: &str = "MEMVIZ_REQUIRE_BROWSER";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Colours that both themes must show: those of background, text, and the band of activations.
+/// Colors that both themes must show: those of background, text, and the band of activations.
 const LIGHT: [[u8; 3]; 3] = [[0xff, 0xff, 0xff], [0x1f, 0x23, 0x28], [0xb7, 0x7c, 0xd6]];
 const DARK: [[u8; 3]; 3] = [[0x0d, 0x11, 0x17], [0xe6, 0xed, 0xf3], [0xa9, 0x32, 0xbd]];
 
@@ -35,6 +35,27 @@ fn a_browser_draws_a_report_in_both_themes() {
     }
 }
 
+/// The width that a report takes in a window of a phone, and in that of a desktop, with everything unfolded.
+#[test]
+fn a_report_needs_no_scrolling_sideways() {
+    let Some(browser) = browser() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["gpt_train", "oom", "multi_gpu", "fragmented"] {
+        let report = folder.path().join("report.html");
+        memviz(&["report", "--force", &fixture(name), "-o", report.to_str().unwrap()]).expect(0);
+        let html = fs::read_to_string(&report).unwrap().replace("<details", "<details open");
+        let html = html.replace('&', "&amp;").replace('"', "&quot;");
+        let frames =
+            [420, 1200].map(|width| format!("<iframe style='width:{width}px;border:0' srcdoc=\"{html}\"></iframe>"));
+        let script = "onload = () => { document.body.textContent = 'widths ' + [...document.querySelectorAll('iframe')]\
+                      .map((frame) => frame.contentDocument.documentElement.scrollWidth).join(' ') + ' end' }";
+        let page = folder.path().join("frames.html");
+        fs::write(&page, format!("<body>{}<script>{script}</script>", frames.concat())).unwrap();
+        let dom = run(browser, &page, &["--dump-dom"]);
+        assert!(dom.contains("widths 420 1200 end"), "{name}: {}", &dom[dom.len().saturating_sub(200)..]);
+    }
+}
+
 fn browser() -> Option<&'static str> {
     let runs = |name: &&str| {
         let version = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -50,19 +71,27 @@ fn browser() -> Option<&'static str> {
 }
 
 fn shoot(browser: &str, page: &Path, image: &Path, theme: &str) {
-    let profile = tempfile::tempdir().unwrap();
     let scheme = if theme == "dark" { "0" } else { "1" };
+    let scheme = format!("--blink-settings=preferredColorScheme={scheme}");
+    let screenshot = format!("--screenshot={}", image.display());
+    run(browser, page, &[&scheme, &screenshot]);
+    assert!(image.exists(), "no screenshot");
+}
+
+/// What the browser prints about a page.
+fn run(browser: &str, page: &Path, args: &[&str]) -> String {
+    let profile = tempfile::tempdir().unwrap();
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"])
         .args(["--disable-background-networking", "--disable-component-update", "--hide-scrollbars"])
         .args(["--force-device-scale-factor=1", "--window-size=1200,1800"])
-        .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
+        .args(args)
         .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(format!("--screenshot={}", image.display()))
         .arg(format!("file://{}", page.display()))
         .output()
         .unwrap();
-    assert!(image.exists(), "no screenshot: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn pixels(image: &Path) -> Vec<[u8; 3]> {

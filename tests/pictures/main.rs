@@ -371,7 +371,7 @@ fn what_stays_lies_below() {
     assert!(places.is_sorted() && order.len() < 12, "{order:?}");
 }
 
-/// Elements of a picture with what they stand for and their colour.
+/// Elements of a picture with what they stand for and their color.
 fn painted(svg: &str) -> Vec<((String, String), String)> {
     let document = Document::parse(svg).unwrap();
     let text = |node: &roxmltree::Node<'_, '_>, name: &str| node.attribute(name).unwrap_or_default().to_owned();
@@ -411,7 +411,7 @@ fn each_colour_of_a_picture_means_one_thing() {
     assert_none(&problems);
 }
 
-/// The picture by category has one colour for a category, whatever the recording.
+/// The picture by category has one color for a category, whatever the recording.
 #[test]
 fn a_category_has_one_colour_in_all_pictures() {
     let mut colors: BTreeMap<String, String> = BTreeMap::new();

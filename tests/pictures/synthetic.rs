@@ -1,4 +1,4 @@
-//! Recordings made up of what pictures find hard.
+//! Synthetic recordings that are hard to draw.
 
 use memviz::Recording;
 use memviz::input::Compression;

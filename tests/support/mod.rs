@@ -1,4 +1,4 @@
-//! What several test files share: where the recordings lie, what PyTorch counted, and how to run the real binary.
+//! Code that test files share: paths of recordings, PyTorch's counters, and running the real binary.
 //!
 //! Tests run in the package's root, and paths stay relative to it, so that output with a path in it is the same
 //! everywhere.

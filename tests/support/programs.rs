@@ -53,7 +53,7 @@ fn refilling(checksums: bool) -> impl Strategy<Value = Vec<Op>> {
     (vec(0..=MIB, 1..8), vec(last, 0..16)).prop_map(move |(less, last)| {
         let mut ops = vec![alloc(64 * MIB), Op::Free { pick: 0 }];
         ops.extend(vec![alloc(4 * MIB); 2 * less.len()]);
-        // Picks go by address: what was freed before has moved the next one to the place of its neighbour.
+        // Picks go by address: what was freed before has moved the next one to the place of its neighbor.
         ops.extend((0..less.len()).map(|pick| Op::Free { pick }));
         ops.extend(less.into_iter().map(|less| alloc(4 * MIB - less)));
         ops.extend(last);
@@ -184,7 +184,7 @@ impl Recording {
     }
 }
 
-/// Time of the entry with this index: some neighbours are equal, as in real recordings.
+/// Time of the entry with this index: some neighbors are equal, as in real recordings.
 pub fn time(index: usize) -> i64 {
     EPOCH + 3 * (index as i64 / 2)
 }

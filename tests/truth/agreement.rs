@@ -1,4 +1,4 @@
-//! One question has one answer, whichever command is asked: what calls need that are checkpointed.
+//! All commands give the same answer for the memory of checkpointed calls.
 
 use crate::support::{FIXTURES, assert_none};
 use memviz::Recording;

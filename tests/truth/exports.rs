@@ -1,4 +1,4 @@
-//! What files for other programs sum to: what memviz answers, and what PyTorch counted.
+//! Exported files sum to memviz's answers and to PyTorch's counters.
 #![cfg(feature = "export")]
 
 use crate::support::protobuf::Fields;

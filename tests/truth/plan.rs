@@ -1,4 +1,4 @@
-//! What makes programs fit, against those programs, changed by hand and run.
+//! Plans of `fit`, compared with programs that were changed by hand and run.
 
 use crate::support::{assert_none, corpus, open, read_text};
 use memviz::Recording;

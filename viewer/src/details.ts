@@ -92,7 +92,7 @@ export class Details {
     /** A way to the callers and callees of a function. */
     #around(called: string): HTMLElement {
         const { store } = this.lanes[0];
-        return button('Callers and callees', 'Show this function with all that calls it and all that it calls', () =>
+        return button('Callers and callees', 'Show this function with its callers and callees', () =>
             store.set({ around: called, tab: 'flame' }),
         );
     }

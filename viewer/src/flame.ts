@@ -71,7 +71,7 @@ export class FlameView implements View {
             made.setAttribute('aria-pressed', String(choice === of));
             return made;
         });
-        const group = element('span', { class: 'group', role: 'group', 'aria-label': 'What the flame graph is of' }, ...buttons);
+        const group = element('span', { class: 'group', role: 'group', 'aria-label': 'What the flame graph shows' }, ...buttons);
         this.#tools.replaceChildren(
             ...(choices.length > 1 ? [group] : []),
             ...(of === 'difference' ? [this.#key()] : []),

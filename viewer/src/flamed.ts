@@ -13,7 +13,7 @@ interface Words {
 export const OF: Record<FlameOf, Words> = {
     allocated: {
         button: 'allocated in it',
-        title: 'All that was allocated in the range',
+        title: 'Everything that was allocated in the range',
         words: 'allocated in the range',
         none: 'Nothing is allocated in this range.',
     },
@@ -25,15 +25,15 @@ export const OF: Record<FlameOf, Words> = {
     },
     freed: {
         button: 'freed in it',
-        title: 'All that was freed in the range, by the stacks that allocated it',
+        title: 'Everything that was freed in the range, by the stacks that allocated it',
         words: 'freed in the range',
         none: 'Nothing is freed in this range.',
     },
     difference: {
         button: 'difference',
-        title: 'What became more and what less',
+        title: 'What grew and what shrank',
         words: 'in one of both',
-        none: 'Nothing is allocated in either.',
+        none: 'Nothing is allocated in either of them.',
     },
     live: { button: 'at the cursor', title: 'What is live at the cursor', words: 'live', none: 'Nothing is allocated here.' },
 };

@@ -58,7 +58,7 @@ class AcrossGroup:
     """Figures that at least one rank has."""
 
     median_rank: RankName | None
-    """The rank that stands for the median."""
+    """The rank that represents the median."""
 
     memory: str
     """`device`, `pinned_host` or `cpu`."""
@@ -158,7 +158,7 @@ class AnnotationCount:
     """Those without."""
 
     total_us: int
-    """Time of those with both ends."""
+    """Total time of the ranges with both ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +192,7 @@ class AttributionRow:
     """The stack with most bytes in the group, innermost frame first."""
 
     evidence: tuple[EvidenceRow, ...] | None = None
-    """What put blocks into the group, most bytes first. Left out unless rows stand for categories."""
+    """What put blocks into the group, most bytes first. Left out unless rows represent categories."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +200,7 @@ class AttributionRows:
     """Rows of an attribution."""
 
     by: GroupBy
-    """What rows stand for."""
+    """What rows represent."""
 
     inclusive: bool
     """Whether rows overlap."""
@@ -212,12 +212,12 @@ class AttributionRows:
     """Bytes of the metric at the instant. Rows sum to it, unless they are inclusive."""
 
     library_below: tuple[str, ...] | None = None
-    """Lines of the user's own that rows stand for which are lines of a library, since its model runs below them
+    """Lines of the user's own that rows represent which are lines of a library, since its model runs below them
     and holds most there. Left out where there are none.
     """
 
     private_pools: tuple[PrivatePoolFacts, ...] | None = None
-    """The private pools of the device. Left out unless rows stand for pools, and where there are none."""
+    """The private pools of the device. Left out unless rows represent pools, and where there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +245,7 @@ class BlockLives:
     """Bytes that are there at both."""
 
 
-#: On which side of a number that is not exact the true one lies.
+#: On which side of a number that is not exact the true one is.
 Bound = Literal[
     # The true number is this or more.
     "lower",
@@ -265,7 +265,7 @@ Cause = Literal[
     "other_process",
     # The device had enough free, but the settings limit the process to a part of it.
     "limit",
-    # The recording does not tell.
+    # The recording does not show it.
     "unknown",
 ]
 
@@ -533,7 +533,7 @@ class CheckpointDevice:
     """Whether no backward pass follows these: then the new peak is that of forward alone."""
 
     fit: FitSearch | None = None
-    """The cheapest calls with which allocated memory stays below what `--fit` asked for; left out where it did
+    """The cheapest calls with which allocated memory stays below what `--fit` requested; left out where it did
     not.
     """
 
@@ -644,7 +644,7 @@ class CounterBytes:
     """Blocks in use until their free is requested."""
 
     requested_bytes: int
-    """What callers asked for, until the free completes."""
+    """What callers requested, until the free completes."""
 
     reserved_bytes: int
     """Segments."""
@@ -676,7 +676,7 @@ class DeviceComparison:
     """
 
     by: GroupBy
-    """What rows stand for."""
+    """What rows represent."""
 
     emptiest: int
     """The device that holds least."""
@@ -739,7 +739,7 @@ class DiffDevice:
     """Device in the base: another one where each file has a single GPU."""
 
     by: GroupBy
-    """What rows stand for."""
+    """What rows represent."""
 
     delta_bytes: int
     """Growth of the counter from the one instant looked at to the other."""
@@ -751,7 +751,7 @@ class DiffDevice:
     """Whether rows overlap, so that they do not sum to the delta."""
 
     left_out: int
-    """Rows that `--top` summed up in one labelled `(other)`; inclusive ones are left out."""
+    """Rows that `--top` summed up in one labeled `(other)`; inclusive ones are left out."""
 
     metric: Metric
     """The counter compared."""
@@ -789,7 +789,7 @@ class DiffFigures:
     """Free bytes that `empty_cache` gives back."""
 
     rounding_bytes: int
-    """Bytes of blocks in use that nobody asked for."""
+    """Bytes of blocks in use that nobody requested."""
 
     segments: int
     """Number of segments."""
@@ -906,7 +906,7 @@ class EachRange:
     """Where steps are from; null for other ranges."""
 
     left_out_bytes: int | None = None
-    """The highest peak of those that are not listed."""
+    """The highest peak of the ranges that are not listed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -991,7 +991,7 @@ class FailedRequest2:
     """A failed request. Figures are those after the allocator gave back what it could and tried again."""
 
     advice: tuple[Said, ...]
-    """What would have helped, as far as the recording tells."""
+    """What would have helped, as far as the recording shows."""
 
     allocated_bytes: int
     """Bytes of blocks in use."""
@@ -1039,7 +1039,7 @@ class FailedRequest2:
     """Who made the request."""
 
     requested_bytes: int
-    """Bytes of the block that was wanted: what was asked for, rounded up."""
+    """Bytes of the block that was wanted: what was requested, rounded up."""
 
     reserved_bytes: int
     """Bytes of all segments."""
@@ -1152,7 +1152,7 @@ class FindingRow:
     """The bytes it is about; per step for leaks and growth."""
 
     command: str
-    """The command that tells more."""
+    """The command that shows more."""
 
     kind: FindingKind
     """What it is."""
@@ -1247,7 +1247,7 @@ class FitDevice:
     """Bytes beside these that CUDA keeps of the device; null where none was named."""
 
     cures: tuple[FitCureRow, ...]
-    """Cures of known mistakes in the program of a single recording that does not fit as it is."""
+    """Cures of known mistakes in the program of a single recording that does not fit unchanged."""
 
     cures_together: FitTogetherRow | None
     """Several of the first cures at once; null where fewer than two of them were played."""
@@ -1259,7 +1259,7 @@ class FitDevice:
     """What must be said, in words."""
 
     peak: FitPeak | None
-    """What holds memory at the peak, at the number asked for or the largest that fits; null where neither is."""
+    """What holds memory at the peak, at the number requested or the largest that fits; null where neither is."""
 
     refused: str | None
     """Why nothing is predicted; null where something is."""
@@ -1470,7 +1470,7 @@ class FitScaling:
     """What was recorded at them."""
 
     tokens: int | None
-    """Tokens in a growing cache up to which the largest number is served; null where none were asked for."""
+    """Tokens in a growing cache up to which the largest number is served; null where none were requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1478,13 +1478,13 @@ class FitSearch:
     """What makes a program fit a device."""
 
     as_it_is: FitPlan | None
-    """The program as it is; null where nothing is played."""
+    """The unchanged program; null where nothing is played."""
 
     cut: bool
     """Whether there are more, for which the recording is too long."""
 
     fits: bool
-    """Whether it fits as it is."""
+    """Whether it fits unchanged."""
 
     forward_us: int | None
     """Mean time of a forward pass in microseconds, as the CPU took it; null where that is not known."""
@@ -1507,7 +1507,7 @@ class FitSearch:
     """Changes that the recording does not allow to play."""
 
     plans: tuple[FitPlan, ...]
-    """What makes it fit, the least trouble first; empty where it fits as it is, or nothing does."""
+    """What makes it fit, the least trouble first; empty where it fits unchanged, or nothing does."""
 
     played_to_entry: int | None
     """Where the recording runs out of memory, the entry up to which it is played; else null."""
@@ -1599,7 +1599,7 @@ class FragmentationDevice:
     """Number of blocks in use and pending free."""
 
     by: GroupBy
-    """What rows of `pinning` stand for."""
+    """What rows of `pinning` represent."""
 
     complete_history: bool
     """Whether this device's history is complete."""
@@ -1652,7 +1652,7 @@ class FragmentationDevice:
     """Free bytes in segments, or pages of expandable ones, without a live block."""
 
     requested_bytes: int
-    """Bytes asked for in active blocks."""
+    """Requested bytes in active blocks."""
 
     reserved_bytes: int
     """Bytes of the segments: `allocated + pending_free + inactive`."""
@@ -1683,7 +1683,7 @@ class FragmentationDevice:
     """
 
     over_time: tuple[OverTime, ...] | None = None
-    """Rows over time; only when asked for."""
+    """Rows over time; only when requested."""
 
     settings: OtherSettings | None = None
     """What other allocator settings would hold reserved at the instant, played; left out where little is pinned,
@@ -1728,7 +1728,7 @@ class FunctionToCheckpoint:
     """The function, by its file, first line and name."""
 
 
-#: What rows and bands stand for.
+#: What rows and bands represent.
 GroupBy = Literal[
     # The line of your own code.
     "site",
@@ -1957,7 +1957,7 @@ class Leak:
     """Blocks live at the end of the last step."""
 
     live_bytes: int
-    """Bytes asked for that are live at the end of the last step."""
+    """Requested bytes that are live at the end of the last step."""
 
     oldest: Oldest | None
     """The oldest block of `stack` that is live at the end of the last step; null when none is."""
@@ -1999,7 +1999,7 @@ class LeaksDevice:
     """What to change in the program, what saves most first."""
 
     by: GroupBy
-    """What rows stand for."""
+    """What rows represent."""
 
     complete_history: bool
     """Whether this device's history is complete."""
@@ -2189,7 +2189,7 @@ class MeasuredDevice:
 
     operators: tuple[OperatorRow, ...] | None = None
     """What passed through each operator over the whole recording, those that allocated most by themselves first.
-    Left out unless rows stand for operators and the recording tells.
+    Left out unless rows are operators and the recording shows them.
     """
 
     ranges: tuple[RangeRow, ...] | None = None
@@ -2207,7 +2207,7 @@ Metric = Literal[
     "allocated",
     # Blocks in use until their free completes.
     "active",
-    # What callers asked for, until the free completes.
+    # What callers requested, until the free completes.
     "requested",
     # Segments.
     "reserved",
@@ -2246,18 +2246,18 @@ NoCandidates = Literal[
     # Stacks were not recorded, or without Python frames.
     "no_stacks",
     # A profiler trace: its frames have the line at which a function begins, not the one it is at, so that calls
-    # cannot be told apart.
+    # cannot be distinguished.
     "no_lines",
     # The kept history has neither a forward nor a backward pass.
     "no_forward",
     # No forward is followed by a backward, and none keeps what one would need.
     "no_training_step",
-    # The pass that the peak lies in runs out of memory, or the file was cut off in it: what its backward would have
+    # The pass that the peak is in runs out of memory, or the file was cut off in it: what its backward would have
     # freed is not known.
     "unfinished",
-    # The peak lies in a forward pass that no backward follows.
+    # The peak is in a forward pass that no backward follows.
     "no_backward",
-    # The peak lies in the optimizer's step, when nothing of what forward keeps for backward is left.
+    # The peak is in the optimizer's step, when nothing of what forward keeps for backward is left.
     "peak_in_optimizer",
     # No function that is called more than once in a forward pass would lower the peak.
     "nothing_saves",
@@ -2337,7 +2337,7 @@ class OomDevice:
     """What is missing, in words."""
 
     ooms: tuple[FailedRequest2, ...]
-    """Failed requests, in order: all of them, unless there are so many that the last are counted only."""
+    """Failed requests, in order: all of them, unless there are too many; the last ones are then only counted."""
 
     plans: FitSearch | None
     """Changes of the program that would have made room for what failed; null where that cannot be told, or other
@@ -2392,8 +2392,8 @@ class OtherSettings:
     """Other allocator settings, played up to an instant."""
 
     alloc_conf: str | None
-    """The plainest of those that reserve least at the instant, or hardly more, as `PYTORCH_CUDA_ALLOC_CONF` takes
-    them; null where none reserves notably less.
+    """The simplest of the settings that reserve least at the instant, or hardly more, as `PYTORCH_CUDA_ALLOC_CONF`
+    takes them; null where none reserves notably less.
     """
 
     reserved_bytes: int | None
@@ -2470,7 +2470,7 @@ class OverTime:
     """Free bytes in segments, or pages of expandable ones, without a live block."""
 
     requested_bytes: int
-    """Bytes asked for in active blocks."""
+    """Requested bytes in active blocks."""
 
     reserved_bytes: int
     """Bytes of the segments: `allocated + pending_free + inactive`."""
@@ -2548,7 +2548,7 @@ class PeakDevice:
 
     operators: tuple[OperatorRow, ...] | None = None
     """What passed through each operator over the whole recording, those that allocated most by themselves first.
-    Left out unless rows stand for operators and the recording tells.
+    Left out unless rows are operators and the recording shows them.
     """
 
     ranges: tuple[RangeRow, ...] | None = None
@@ -2605,7 +2605,7 @@ class PeakInstant:
     """Entry that leads to it, counted within the device's trace; null before the first entry."""
 
     requested_bytes: int
-    """What callers asked for, until the free completes."""
+    """What callers requested, until the free completes."""
 
     reserved_bytes: int
     """Segments."""
@@ -2674,7 +2674,7 @@ class PinningGroup:
     """Free bytes in segments (or pages) that only this group's blocks pin. In the row `(other)` a lower bound."""
 
     blocks: int
-    """Number of those blocks."""
+    """Number of these blocks."""
 
     bytes: int
     """Bytes of its blocks that pin something."""
@@ -2736,13 +2736,13 @@ class Pool:
     """Free bytes that live blocks keep from being released."""
 
     pool_id: tuple[int, int] | None
-    """Pool id, (0, 0) for the default one; null when the file does not tell."""
+    """Pool id, (0, 0) for the default one; null if the file does not record it."""
 
     releasable_bytes: int
     """Free bytes in segments, or pages of expandable ones, without a live block."""
 
     requested_bytes: int
-    """Bytes asked for in active blocks."""
+    """Requested bytes in active blocks."""
 
     reserved_bytes: int
     """Bytes of the segments: `allocated + pending_free + inactive`."""
@@ -2757,7 +2757,7 @@ class Pool:
     """`small` for blocks of up to 1 MiB, else `large`."""
 
     stream: int | None
-    """CUDA stream; null when the file does not tell."""
+    """CUDA stream; null if the file does not record it."""
 
     private: PrivatePoolFacts | None = None
     """What is known of a private pool. Left out of others."""
@@ -2796,7 +2796,7 @@ class PrivatePoolFacts:
     """What tells that."""
 
     first_used: str | None
-    """The line of the first recorded request that it served; null where no stack tells."""
+    """The line of the first recorded request that it served; null if no stack shows it."""
 
     kind: PoolKind
     """What it is for."""
@@ -2976,7 +2976,7 @@ class RankSummary(Answer):
     """Requests that failed."""
 
     path: str
-    """The recording, as it was named where it was summarised."""
+    """The recording, as it was named where it was summarized."""
 
     peak: Counters
     """The counters at that peak."""
@@ -3003,7 +3003,7 @@ class RankSummary(Answer):
     """Times of the first and the last entry in microseconds since the epoch, where the recording has times."""
 
     world_size: int | None = None
-    """Number of ranks in the run, where the recording tells."""
+    """Number of ranks in the run, if the recording shows it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3145,7 +3145,7 @@ class RoundingLoss:
     """Smallest size in the class, a power of two."""
 
     requested_bytes: int
-    """What was asked for in them."""
+    """What was requested in them."""
 
     rounding_bytes: int
     """`bytes - requested_bytes`."""
@@ -3239,13 +3239,13 @@ class Segment:
     """Free bytes that live blocks keep from being released."""
 
     pool_id: tuple[int, int] | None
-    """Pool id; null when the file does not tell."""
+    """Pool id; null if the file does not record it."""
 
     releasable_bytes: int
     """Free bytes in segments, or pages of expandable ones, without a live block."""
 
     requested_bytes: int
-    """Bytes asked for in active blocks."""
+    """Requested bytes in active blocks."""
 
     reserved_bytes: int
     """Bytes of the segments: `allocated + pending_free + inactive`."""
@@ -3260,7 +3260,7 @@ class Segment:
     """`small` or `large`."""
 
     stream: int | None
-    """CUDA stream; null when the file does not tell."""
+    """CUDA stream; null if the file does not record it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3310,7 +3310,7 @@ class ServingPool:
     """Free bytes in segments, or pages of expandable ones, without a live block."""
 
     requested_bytes: int
-    """Bytes asked for in active blocks."""
+    """Requested bytes in active blocks."""
 
     reserved_bytes: int
     """Bytes of the segments: `allocated + pending_free + inactive`."""
@@ -3460,8 +3460,8 @@ class SimulatedRun:
     """Bytes that the allocator can use; null for a device without end."""
 
     changes: tuple[str, ...]
-    """Changes of the program, such as `checkpoint:model.py:53 forward` or `optimizer:sgd`; empty for the program
-    as it is.
+    """Changes of the program, such as `checkpoint:model.py:53 forward` or `optimizer:sgd`; empty for the unchanged
+    program.
     """
 
     device_allocs: int | None
@@ -3546,7 +3546,7 @@ class StrandedMemory:
     """Free memory that only one stream or pool can use."""
 
     first_used: str | None
-    """The line of its first recorded request; null where no stack tells."""
+    """The line of its first recorded request; null if no stack shows it."""
 
     free_bytes: int
     """The free bytes."""

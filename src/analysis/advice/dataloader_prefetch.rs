@@ -63,7 +63,7 @@ fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     if !is_in_order || !left.iter().all(is_left) || batches.len() < LEAST_AHEAD || at_first <= LEAST_AHEAD {
         return None;
     }
-    // A batch is used from where the one before it is let go of.
+    // A batch is used from where the one before it is released.
     let mut lives = Lives::default();
     let next = left.chunks(tensors).next();
     for (gone, batch) in batches.iter().map(|batch| freed(batch)).zip(batches[1..].iter().copied().chain(next)) {

@@ -18,7 +18,7 @@ const SCALAR: u64 = 512;
 const LEAST_PAIRS: usize = 4;
 /// Ranks that are looked for. The two vectors of a norm look like rank 2 behind a weight that is four times as high as wide.
 const RANKS: std::ops::RangeInclusive<u64> = 4..=256;
-/// A low-rank weight has at most one part in so many of the bytes of the weight that it stands for.
+/// A low-rank weight has at most this fraction (1/N) of the bytes of the weight that it adapts.
 const SMALLER: u64 = 4;
 
 /// Steps of the optimizer, at least, behind which weights without a state are taken for weights that it does not update.
@@ -106,7 +106,7 @@ fn without_states(device: &Device<'_>) -> Option<Finding> {
     })
 }
 
-/// Weights that low-rank ones stand for.
+/// Weights that low-rank ones represent.
 fn low_rank(device: &Device<'_>) -> Option<Finding> {
     let category = |index: u32| device.categories().get(index as usize).category;
     let all = || (0u32..).zip(&device.history().allocations);
@@ -187,7 +187,7 @@ fn low_rank(device: &Device<'_>) -> Option<Finding> {
     })
 }
 
-/// The rank of two weights that stand for a third, from the bytes of all three; `None` where they do not.
+/// The rank of two weights that represent a third, from the bytes of all three; `None` where they do not.
 fn rank(weight: u64, one: u64, other: u64) -> Option<u64> {
     if weight == 0 || one.min(other) == 0 || one.max(other) > weight / SMALLER {
         return None;

@@ -10,7 +10,7 @@ use crate::model::StackId;
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 
-/// It makes up one part in so many of the peak at least.
+/// It is at least this fraction (1/N) of the peak.
 const PART_OF_PEAK: u64 = 5;
 
 /// A library, where in it the cache is made, and the setting that decides on it.

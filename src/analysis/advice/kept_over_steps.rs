@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Blocks of a call are worth mentioning from 1/N of the peak on.
 const NOTABLE_PART: u64 = 200;
-/// A block is small beside another if it has one part in so many of its bytes.
+/// A block is small compared with another if it has at most this fraction (1/N) of its bytes.
 const SMALL: u64 = 16;
 /// Blocks of one line that are there at once, at least, where they are collected.
 const LEAST_COLLECTED: usize = 4;

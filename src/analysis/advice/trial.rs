@@ -8,7 +8,7 @@ use crate::play::changes::{Edited, Editor, Lives};
 use crate::play::{Outcome, Program, Testbed, Trust, play, program};
 use crate::replay::Metric;
 
-/// A saving below one part in so many of the peak, or of fewer bytes, is not worth a word.
+/// A saving below this fraction (1/N) of the peak, or of fewer bytes, is not reported.
 const NOTABLE_PART: u64 = 100;
 const NOTABLE_BYTES: u64 = 8 << 20;
 /// Emptying the cache costs time: it is worthwhile only if it saves 1/N of reserved memory.

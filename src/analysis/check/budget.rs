@@ -31,7 +31,7 @@ pub struct Budgets {
     pub max_sites: Vec<SiteLimit>,
     /// The most that may be allocated between two instants and still be there at the second one.
     pub max_residues: Vec<ResidueLimit>,
-    /// Annotations that stand for steps; `None` to find steps in the recording.
+    /// Annotations that represent steps; `None` to find steps in the recording.
     pub steps: Option<Regex>,
     /// What the peaks of allocated and reserved bytes must not grow beyond.
     pub baseline: Option<EarlierRun>,

@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(budgets.steps.as_ref().map(Regex::as_str), Some("^step_"));
         assert_eq!((first.baseline.clone(), budgets.tolerance.above(100)), (Some("base.json".into()), 102));
         assert_eq!((second.budgets.name.as_deref(), second.budgets.max_peak), (Some("*"), Some(5)));
-        // What was asked for on the command line is the capacity of all.
+        // What was requested on the command line is the capacity of all.
         let [first, second] = &read(text, Some(Bytes(1000))).unwrap()[..] else { panic!() };
         assert_eq!((first.budgets.max_peak, second.budgets.max_peak), (Some(900), Some(500)));
     }

@@ -76,7 +76,7 @@ struct Case<'d, 'a> {
 
 impl<'d, 'a> Judge<'d, 'a> {
     pub(super) fn new(recording: &'d Devices<'a>) -> Self {
-        // The only error is a device that does not exist, and none is asked for.
+        // The only error is a device that does not exist, and none is requested.
         let peaks = PeakReport::of(recording, &PeakOptions::default()).unwrap_or_default().devices;
         Self { recording, peaks }
     }

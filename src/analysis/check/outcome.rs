@@ -85,7 +85,7 @@ pub enum CheckVerdict {
     Passed,
     /// It is not.
     Failed,
-    /// The recording does not tell.
+    /// The recording does not show it.
     Unknown,
 }
 

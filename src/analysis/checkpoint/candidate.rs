@@ -27,7 +27,7 @@ pub struct Candidate {
     pub predicted_peak_bytes: i64,
     /// The recorded peak less that.
     pub saved_bytes: i64,
-    /// Every call checkpointed, every second, every third...; empty where that was not asked for.
+    /// Every call checkpointed, every second, every third...; empty where that was not requested.
     pub plan: Vec<EveryNth>,
     /// What is in the way of a lower peak.
     pub limit: RemainingPeak,

@@ -95,7 +95,7 @@ impl AllocatedCurve {
                 changes.push((recompute.resume, CurveChange::Rerun(call)));
             }
             for gap in &recompute.gaps {
-                // At its first instant the operator that lets go of it has what it made itself, too.
+                // At its first instant the operator that releases it has what it made itself, too.
                 if gap.from < gap.to {
                     changes.push((gap.from + 1, CurveChange::Drop(gap.bytes as i64)));
                     changes.push((gap.to, CurveChange::Return(gap.bytes as i64)));

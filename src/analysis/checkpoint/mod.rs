@@ -110,13 +110,13 @@ pub struct DeviceCheckpoint {
     pub candidates: Vec<Candidate>,
     /// Candidates that `top` left out.
     pub left_out: usize,
-    /// Functions that were not tried, because there are so many; they hold less at the peak than those that were.
+    /// Functions that were not tried, because there are too many; they hold less at the peak than the tried ones.
     pub untried: usize,
     /// Why there are none.
     pub none: Option<NoCandidates>,
-    /// Memory as recorded and with the best candidate checkpointed, where there is one and it was asked for.
+    /// Memory as recorded and with the best candidate checkpointed, where there is one and it was requested.
     pub curves: Option<DeviceOverlay>,
-    /// The cheapest calls with which allocated memory stays below what was asked for.
+    /// The cheapest calls with which allocated memory stays below what was requested.
     pub fit: Option<DevicePlans>,
     /// Counters before the first kept entry.
     pub baseline: Counters,
@@ -130,7 +130,7 @@ pub struct DeviceCheckpoint {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckpointReport {
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DeviceCheckpoint>,
 }
 

@@ -80,7 +80,7 @@ pub enum Growth {
 }
 
 impl DeviceDiff {
-    /// Compares the growth with a limit. Numbers that are bounds are taken for all that they may stand for, so that the
+    /// Compares the growth with a limit. Numbers that are bounds are taken for all that they may represent, so that the
     /// answer is certain, or [`Growth::Unknown`].
     pub fn growth(&self, limit: GrowthLimit) -> Growth {
         // What means nothing is neither more nor less than anything.

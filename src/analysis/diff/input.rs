@@ -21,9 +21,9 @@ pub struct DiffInput {
     pub format: Format,
     /// Allocator settings.
     pub settings: AllocatorSettings,
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DiffInputDevice>,
-    /// Devices that the instant asked for does not exist on, each with the reason.
+    /// Devices without the requested instant, each with the reason.
     pub skipped: Vec<String>,
 }
 

@@ -80,7 +80,7 @@ pub struct CodePlace<'a> {
     pub line: u64,
     /// The function; empty for a whole file.
     pub function: &'a str,
-    /// Whether it stands for the memory of its backward pass.
+    /// Whether it represents the memory of its backward pass.
     pub backward: bool,
 }
 

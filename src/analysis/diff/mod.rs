@@ -40,7 +40,7 @@ pub struct DeviceDiff {
     pub rows: Vec<DiffRow>,
     /// The rows that did not.
     pub unchanged: Unchanged,
-    /// Number of rows summed up in one labelled `(other)`.
+    /// Number of rows summed up in one labeled `(other)`.
     pub left_out: usize,
     /// What became of all blocks, where both sides are instants of one recording.
     pub lives: Option<Lives>,
@@ -86,7 +86,7 @@ impl DeviceDiff {
         self.new.peak.metric
     }
 
-    /// What rows stand for.
+    /// What rows represent.
     pub fn by(&self) -> GroupBy {
         self.new.peak.attribution.by
     }

@@ -60,7 +60,7 @@ pub struct Curve {
 }
 
 impl Overlay {
-    /// Samples both sides of every device. Where nothing is asked for, devices whose steps both recordings know are aligned
+    /// Samples both sides of every device. Where nothing is requested, devices whose steps both recordings know are aligned
     /// by step, so that start-up takes no more than another step does; all others by time.
     ///
     /// # Errors

@@ -128,7 +128,7 @@ fn names(rows: &[SideRow]) -> Vec<Name<'_>> {
     rows.iter().map(|row| Name { label: &row.label, stack: &row.stack }).collect()
 }
 
-/// Keeps the first rows and sums up the rest in one labelled [`OTHER`], which inclusive rows do not sum to; tells how
+/// Keeps the first rows and sums up the rest in one labeled [`OTHER`], which inclusive rows do not sum to; tells how
 /// many these are.
 pub(super) fn keep_top(rows: &mut Vec<DiffRow>, top: Option<usize>, inclusive: bool) -> usize {
     let Some(top) = top.filter(|&top| top < rows.len()) else { return 0 };

@@ -30,9 +30,9 @@ setters!(SamplesOptions { peak: PeakOptions, all_frames: bool });
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SamplesReport {
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DeviceSamples>,
-    /// Devices that the instant or window asked for does not exist on, each with the reason.
+    /// Devices without the requested instant or window, each with the reason.
     pub skipped: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct DeviceSamples {
     pub places: Vec<Place>,
     /// Stacks of places, innermost first, to which samples refer.
     pub stacks: Vec<Vec<u32>>,
-    /// Values of labels, to which samples refer: those of each kind that the recording tells.
+    /// Values of labels, to which samples refer: those of each kind that the recording shows.
     pub labels: Vec<(Label, Vec<String>)>,
     /// Blocks that differ in nothing of this are one sample.
     pub samples: Vec<Sample>,
@@ -54,7 +54,7 @@ pub struct DeviceSamples {
     pub steps: Option<StepSource>,
 }
 
-/// What blocks are labelled with.
+/// What blocks are labeled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Label {
@@ -195,7 +195,7 @@ impl DeviceSamples {
         Self { peak, places: places.into_places(), stacks, labels, samples, steps }
     }
 
-    /// Whether the recording tells what was allocated, rather than what is there at one instant alone.
+    /// Whether the recording shows what was allocated, rather than what is there at one instant alone.
     pub fn has_history(&self) -> bool {
         !self.peak.completeness.no_entries
     }

@@ -31,7 +31,7 @@ setters!(TracksOptions { from: Option<When>, to: Option<When>, devices: Vec<Devi
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TracksReport {
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DeviceTracks>,
     /// The `record_function` ranges that have something of the devices' windows in them, in the order of their starts,
     /// enclosing ones first.
@@ -48,7 +48,7 @@ pub struct TracksReport {
 pub struct DeviceTracks {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,
-    /// The counters that the recording tells, of [`COUNTERS`].
+    /// The counters that the recording shows, of [`COUNTERS`].
     pub metrics: Vec<Metric>,
     /// Counters at the start of the window, and wherever one of them changes in it.
     pub points: Vec<Point>,
@@ -108,7 +108,7 @@ pub struct Slice {
 pub struct FailedRequest {
     /// When.
     pub time_us: i64,
-    /// Bytes asked for, rounded as the allocator does.
+    /// Requested bytes, rounded as the allocator does.
     pub bytes: u64,
     /// Bytes that the device had free.
     pub device_free_bytes: u64,

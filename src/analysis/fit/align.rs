@@ -29,7 +29,7 @@ pub struct Request {
     pub may_be_product: bool,
     /// Number of its stream and pool, in the order of their first use.
     pub pool: u16,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub bytes: u64,
 }
 
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_not_taken_for_the_request_beside_it() {
-        // The second run takes a buffer of four times the size that the first asked for.
+        // The second run takes a buffer of four times the size that the first requested.
         let first = requests(&[(0, 10), (0, 7)]);
         let second = requests(&[(0, 20), (0, 40), (0, 7)]);
         assert_eq!(align(&first, &second, DOUBLED), [(0, 0), (1, 2)]);

@@ -11,7 +11,7 @@ use crate::play::plans::{DevicePlans, Goal, PlanOptions, PlanReport};
 pub struct FitPlans {
     /// Settings and changes, for each device.
     pub plans: PlanReport,
-    /// Cures of known mistakes, for the same devices: none where the program fits as it is.
+    /// Cures of known mistakes, for the same devices: none where the program fits unchanged.
     pub cures: Vec<Vec<FitCure>>,
     /// What several of the first cures do at once, for the same devices.
     pub together: Vec<Option<FitTogether>>,

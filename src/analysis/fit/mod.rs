@@ -37,7 +37,7 @@ use scaling::Scaling;
 /// Share of requests, in percent, that must be in both of two runs: below they are runs of two programs, or of one that asks
 /// for more and more, as a loop over a batch does.
 const LEAST_MATCHED: u64 = 75;
-/// Numbers beyond those recorded that a table shows where none is asked for: this many times the largest.
+/// Numbers beyond those recorded that a table shows where none is requested: this many times the largest.
 const MULTIPLES: [u64; 2] = [2, 4];
 /// The largest number that is looked at.
 const LARGEST: u64 = 1 << 32;
@@ -135,7 +135,7 @@ pub enum Refusal {
     NoDevice(u64),
     /// They have too little in common.
     Differ(Box<Mismatch>),
-    /// The settings that were asked for cannot be played.
+    /// The settings that were requested cannot be played.
     Settings(&'static str),
     /// A change of the program cannot be made: its name, and why not.
     Change(String, String),
@@ -173,11 +173,11 @@ pub struct DeviceFit {
     pub check: Option<Check>,
     /// Recorded numbers and predicted ones, ascending.
     pub predictions: Vec<Prediction>,
-    /// Tokens in the cache for which the largest number was asked for.
+    /// Tokens in the cache for which the largest number was requested.
     pub tokens: Option<u64>,
     /// The largest number that fits, where a device was named.
     pub largest: Option<Largest>,
-    /// What holds memory at the peak, at the number asked for, or the largest that fits.
+    /// What holds memory at the peak, at the number requested, or the largest that fits.
     pub peak: Option<(u64, Attribution)>,
 }
 
@@ -194,7 +194,7 @@ impl DeviceFit {
 pub struct FitReport {
     /// What the number is called.
     pub parameter: String,
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DeviceFit>,
 }
 

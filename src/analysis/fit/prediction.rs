@@ -79,7 +79,7 @@ pub enum Doubt {
     PerhapsSums,
     /// There is one recording: what grows with the number is not known, only what each allocation is for.
     OneRecording,
-    /// Kernels asked for other buffers in one of the recordings, and reserved memory depends on which.
+    /// Kernels requested other buffers in one of the recordings, and reserved memory depends on which.
     OtherOrder,
 }
 

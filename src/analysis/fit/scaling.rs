@@ -20,7 +20,7 @@ const LIKELY: usize = 5;
 pub struct Run {
     /// The number, such as the batch size.
     pub value: u64,
-    /// What was asked for.
+    /// What was requested.
     pub program: Program,
     /// The requests of it, without the buffers of sums.
     pub requests: Vec<Request>,
@@ -74,7 +74,7 @@ pub struct Scaled {
     pub weak_bytes: u64,
     /// Whether these requests are many.
     pub are_weak: bool,
-    /// Buffers of sums that the run which gave the order does not have, or that are not needed any more.
+    /// Buffers of sums that the run with the order does not have, or that are no longer needed.
     pub staged: Staged,
     /// Buffers that may be needed beside, of what looks like a sum.
     pub perhaps: Staged,

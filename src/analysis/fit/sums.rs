@@ -188,7 +188,7 @@ fn sums(requests: &[Request], place: usize, is_staged: bool, live: &Live) -> Vec
         }
         return sums;
     }
-    // What follows what it sums. Two of a kind are what a normalisation has for its weight and its bias.
+    // What follows what it sums. Two of a kind are what a normalization has for its weight and its bias.
     let is_twice = requests.get(place + 1).is_some_and(|next| next.bytes == output);
     let summed = [before(1), before(2)].into_iter().flatten().filter_map(|it| rows_of(it.bytes)).max();
     if let Some(rows) = summed.filter(|_| !is_twice) {
@@ -200,7 +200,7 @@ fn sums(requests: &[Request], place: usize, is_staged: bool, live: &Live) -> Vec
 /// Blocks in use.
 #[derive(Default)]
 struct Live {
-    /// In the order in which they were asked for.
+    /// In the order in which they were requested.
     blocks: Vec<(u32, u64)>,
     sizes: HashMap<u64, u32>,
 }
@@ -240,7 +240,7 @@ mod tests {
         Sum { output: 4 * outputs, element: 4, rows, weight: 0, has_product: false }.staging(A100)
     }
 
-    /// What a vision transformer with 768 features asked for.
+    /// What a vision transformer with 768 features requested.
     #[test]
     fn buffers_are_what_pytorch_asks_for() {
         for rows in [3200, 6272, 12544_u64] {

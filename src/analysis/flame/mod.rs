@@ -35,9 +35,9 @@ setters!(FlameOptions { peak: PeakOptions, all_frames: bool, split: Option<Group
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FlameReport {
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DeviceFlame>,
-    /// Devices that the instant asked for does not exist on, each with the reason.
+    /// Devices without the requested instant, each with the reason.
     pub skipped: Vec<String>,
 }
 

@@ -29,7 +29,7 @@ pub use stranded::Stranded;
 pub struct FragmentationOptions {
     /// The instant; the peak of allocated bytes when absent.
     pub at: Option<When>,
-    /// What rows of the pinning stand for.
+    /// What rows of the pinning represent.
     pub by: GroupBy,
     /// Number of those rows kept; the rest is one row.
     pub top: Option<usize>,
@@ -62,9 +62,9 @@ setters!(FragmentationOptions {
 pub struct PoolFragmentation {
     /// Blocks of up to 1 MiB, or larger ones.
     pub segment_type: SegmentType,
-    /// CUDA stream; `None` when the file does not tell.
+    /// CUDA stream; `None` if the file does not record it.
     pub stream: Option<u64>,
-    /// Default or private pool; `None` when the file does not tell.
+    /// Default or private pool; `None` if the file does not record it.
     pub pool: Option<PoolId>,
     /// What a private pool is for.
     pub private: Option<PrivatePool>,
@@ -118,12 +118,12 @@ pub struct DeviceFragmentation {
     pub segments: Vec<SegmentFragmentation>,
     /// Where in the whole history most is inactive.
     pub most_inactive: MostInactive,
-    /// Rows over time, when asked for.
+    /// Rows over time, when requested.
     pub over_time: Option<Vec<OverTimeRow>>,
     /// What other settings would hold reserved at the instant, played; `None` where that was not wanted, where little is
     /// pinned, or where it cannot be told.
     pub settings: Option<SettingsAdvice>,
-    /// Number of points, where what was asked for takes too long with so many segments and blocks.
+    /// Number of points, if the requested number takes too long with this many segments and blocks.
     pub fewer_points: Option<u32>,
     /// Counters at the instant. They differ from the figures only where the recording contradicts itself.
     pub counters: Counters,
@@ -141,9 +141,9 @@ pub struct DeviceFragmentation {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FragmentationReport {
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DeviceFragmentation>,
-    /// Devices that the instant asked for does not exist on, each with the reason.
+    /// Devices without the requested instant, each with the reason.
     pub skipped: Vec<String>,
 }
 
@@ -151,7 +151,7 @@ impl FragmentationReport {
     /// Works out each device's fragmentation.
     ///
     /// # Errors
-    /// When the recording has no segments or tells nothing to group by, a device does not exist, or the instant asked for exists on none.
+    /// When the recording has no segments or does not show the groups, a device does not exist, or none has the requested instant.
     pub fn of(recording: &Devices<'_>, options: &FragmentationOptions) -> Result<Self> {
         require_segments(recording.snapshot())?;
         options.by.require_told(recording)?;

@@ -19,9 +19,9 @@ use std::collections::HashMap;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SegmentMapReport {
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DeviceSegmentMap>,
-    /// Devices that the instant asked for does not exist on, each with the reason.
+    /// Devices without the requested instant, each with the reason.
     pub skipped: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl SegmentMapReport {
     /// Lays out every device at the instant that `options` ask for.
     ///
     /// # Errors
-    /// As [`PeakReport::of`]; when groups overlap, so that a block has no one colour; and when the recording has no
+    /// As [`PeakReport::of`]; when groups overlap, so that a block has no one color; and when the recording has no
     /// segments.
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         require_segments(recording.snapshot())?;
@@ -56,7 +56,7 @@ impl SegmentMapReport {
         Self::around(recording, PeakReport::of(recording, &all_rows)?, options)
     }
 
-    /// As [`SegmentMapReport::of`]; where no instant is asked for, at each device's first failed request, or else where most
+    /// As [`SegmentMapReport::of`]; where no instant is requested, at each device's first failed request, or else where most
     /// is inactive.
     ///
     /// # Errors

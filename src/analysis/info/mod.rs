@@ -106,7 +106,7 @@ pub struct InfoReport {
 }
 
 impl InfoReport {
-    /// Summarises a recording. `devices` are those wanted, all when empty.
+    /// Summarizes a recording. `devices` are those wanted, all when empty.
     ///
     /// # Errors
     /// When a device is named that the recording does not have.

@@ -72,7 +72,7 @@ pub struct Rate {
 /// Totals of a group of blocks, a value per step; wide enough for sums of any sizes a file can hold.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals {
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: Vec<i128>,
     /// Bytes of the blocks.
     pub allocated: Vec<i128>,
@@ -87,7 +87,7 @@ pub(super) struct Series {
     pub live: Totals,
     /// Of these, what was there when the step began: what a step needs for itself is not in it.
     pub old: Totals,
-    /// Bytes asked for in each step and still live at the end of the recording.
+    /// Requested bytes in each step and still live at the end of the recording.
     pub kept: Vec<i128>,
 }
 
@@ -145,7 +145,7 @@ impl Totals {
 /// A block that outlives a step.
 #[derive(Clone, Debug)]
 pub(super) struct Survivor {
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: u64,
     /// Bytes of the block.
     pub allocated: u64,

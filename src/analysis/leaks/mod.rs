@@ -27,9 +27,9 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LeakOptions {
-    /// What rows stand for: site, stack, file or module. Others do not give each block one group.
+    /// What rows represent: site, stack, file or module. Others do not give each block one group.
     pub by: GroupBy,
-    /// Annotations that stand for steps; `None` to find steps in the recording.
+    /// Annotations that represent steps; `None` to find steps in the recording.
     pub steps: Option<Regex>,
     /// Bytes of the device; `None` to take them from an oom entry.
     pub capacity: Option<u64>,
@@ -77,7 +77,7 @@ pub struct LeakRow {
     pub verdict: Verdict,
     /// What it adds per step; nothing for [`Verdict::Cache`].
     pub rate: Rate,
-    /// Bytes asked for that are live at the end of the last step. What the last step allocated itself is no part of a
+    /// Requested bytes that are live at the end of the last step. What the last step allocated itself is no part of a
     /// [`Verdict::Cache`].
     pub live_bytes: u64,
     /// Blocks behind them.
@@ -134,7 +134,7 @@ pub struct Projection {
 pub struct DeviceLeaks {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
-    /// What rows stand for.
+    /// What rows represent.
     pub by: GroupBy,
     /// Its steps, or why there are none.
     pub steps: std::result::Result<Steps, NoSteps>,
@@ -168,7 +168,7 @@ pub struct DeviceLeaks {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LeakReport {
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DeviceLeaks>,
 }
 

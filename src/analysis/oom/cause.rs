@@ -22,7 +22,7 @@ pub enum Cause {
     OtherProcess,
     /// The device had enough free, but the settings limit the process to a part of it.
     Limit,
-    /// The recording does not tell.
+    /// The recording does not show it.
     Unknown,
 }
 
@@ -71,7 +71,7 @@ pub enum Symptom {
     Pinned {
         /// The bytes.
         bytes: u64,
-        /// Number of those blocks.
+        /// Number of these blocks.
         blocks: u64,
         /// The group that is charged most, and what it is charged.
         top: Option<(String, u64)>,

@@ -1,4 +1,4 @@
-//! Requests that failed: what was asked for, what was there, why it did not fit, and what would have helped.
+//! Requests that failed: what was requested, what was there, why it did not fit, and what would have helped.
 
 mod advice;
 mod cause;
@@ -50,7 +50,7 @@ const MOST_LOOKED_AT: usize = 20_000_000;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OomOptions {
-    /// What rows stand for.
+    /// What rows represent.
     pub by: GroupBy,
     /// Number of rows kept; the rest is one row.
     pub top: Option<usize>,
@@ -85,7 +85,7 @@ setters!(OomOptions {
 pub struct Oom {
     /// Where it happened.
     pub moment: Moment,
-    /// What was asked for, and by whom.
+    /// What was requested, and by whom.
     pub request: Request,
     /// What the device had free, as the driver said after the retry.
     pub device_free: u64,
@@ -99,7 +99,7 @@ pub struct Oom {
     pub cause: Cause,
     /// What shows it.
     pub evidence: Vec<Symptom>,
-    /// What would have helped, as far as the recording tells.
+    /// What would have helped, as far as the recording shows.
     pub advice: Vec<Advice>,
     /// Who holds the allocated bytes.
     pub attribution: Attribution,
@@ -122,7 +122,7 @@ pub struct DeviceOoms {
     /// Those that are explained, the first ones, in order. After the first [`IN_FULL`] they have [`ROWS_LATER`] rows at most,
     /// without stacks.
     pub ooms: Vec<Oom>,
-    /// How many of them are attributed to nobody, because there are so many: the last ones.
+    /// How many of them are not attributed, because there are too many: the last ones.
     pub unattributed: usize,
     /// Its peak of allocated bytes instead, when no device of the recording has a failed request.
     pub peak: Option<DevicePeak>,
@@ -148,9 +148,9 @@ pub struct DeviceOoms {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OomReport {
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DeviceOoms>,
-    /// Failed requests of devices that were not asked for.
+    /// Failed requests of devices that were not requested.
     pub elsewhere: usize,
     /// How CUDA devices compare, each at its own peak of allocated bytes; `None` where they hardly differ.
     pub comparison: Option<Comparison>,
@@ -160,7 +160,7 @@ impl OomReport {
     /// Explains every failed request.
     ///
     /// # Errors
-    /// When a device does not exist, or the recording tells nothing to group by.
+    /// When a device does not exist, or the recording does not show the groups.
     pub fn of(recording: &Devices<'_>, options: &OomOptions) -> Result<Self> {
         options.by.require_told(recording)?;
         let wanted = recording.wanted(&options.devices)?;

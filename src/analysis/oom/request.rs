@@ -1,4 +1,4 @@
-//! What was asked for and what could have served it.
+//! What was requested and what could have served it.
 
 use crate::allocator::{SMALL_SIZE, SizeRules};
 use crate::facts::code::sites::{CodeOrigin, LONGEST_STACK, Sites, backward_of};
@@ -16,7 +16,7 @@ const SAME_SIZE_SITES: usize = 3;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {
-    /// Bytes of the block that was wanted: what the caller asked for, rounded up.
+    /// Bytes of the block that was wanted: what the caller requested, rounded up.
     pub bytes: u64,
     /// Bytes that the driver would have had to supply for it: a whole segment, or whole pages.
     pub driver_bytes: u64,

@@ -46,7 +46,7 @@ pub struct GroupShares {
 pub struct Comparison {
     /// The counter that is compared.
     pub metric: Metric,
-    /// What rows stand for.
+    /// What rows represent.
     pub by: GroupBy,
     /// The devices that hold something, in order.
     pub devices: Vec<DeviceShare>,

@@ -19,7 +19,7 @@ use indexmap::IndexMap;
 pub struct PeakOptions {
     /// The counter whose peak is wanted and whose bytes are attributed.
     pub metric: Metric,
-    /// What rows stand for.
+    /// What rows represent.
     pub by: GroupBy,
     /// Another instant than the peak.
     pub at: Option<When>,
@@ -67,7 +67,7 @@ pub struct DevicePeak {
     pub window: Option<(Instant, Instant)>,
     /// The counter looked at.
     pub metric: Metric,
-    /// The instant looked at: the peak, or what was asked for instead.
+    /// The instant looked at: the peak, or what was requested instead.
     pub instant: Instant,
     /// The entry that leads to it, counted within the device's trace; `None` before the first entry.
     pub entry: Option<u32>,
@@ -87,7 +87,7 @@ pub struct DevicePeak {
     pub entries: u32,
     /// Who holds the memory.
     pub attribution: Attribution,
-    /// The peaks of the ranges asked for.
+    /// The peaks of the ranges requested.
     pub ranges: Option<RangePeaks>,
     /// What each operator allocated and freed over the whole recording, under [`GroupBy::Operator`] where it tells.
     pub operators: Vec<OperatorUsage>,

@@ -15,11 +15,11 @@ use comparison::Comparison;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PeakReport {
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DevicePeak>,
     /// How CUDA devices compare, each at its own peak; `None` where they hardly differ.
     pub comparison: Option<Comparison>,
-    /// Devices that the instant asked for does not exist on, each with the reason.
+    /// Devices without the requested instant, each with the reason.
     pub skipped: Vec<String>,
 }
 
@@ -27,15 +27,15 @@ impl PeakReport {
     /// Finds each device's peak and attributes it.
     ///
     /// # Errors
-    /// When a device does not exist, the instant asked for exists on none, or the counter or the recording
+    /// When a device does not exist, no device has the requested instant, or the counter or the recording
     /// cannot be grouped as asked.
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         options.by.require_told(recording)?;
         Self::of_told_or_not(recording, options)
     }
 
-    /// The same where the recording may tell nothing of the groups, which no one has asked for: another one that it is compared
-    /// with may tell.
+    /// The same for a recording that may not show the groups, since the user did not request them: the one that it is compared
+    /// with may show them.
     pub(crate) fn of_told_or_not(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         options.by.require(options.metric)?;
         let wanted = recording.wanted(&options.devices)?;

@@ -85,7 +85,7 @@ impl Figure {
         }
     }
 
-    /// Its value for a rank; `None` where the recording does not tell.
+    /// Its value for a rank; `None` if the recording does not show it.
     pub fn of(self, rank: &RankSummary) -> Option<i64> {
         match self {
             Self::Maximum(metric) => (rank.bound(metric) != Some(Bound::Unknown)).then(|| rank.maxima.get(metric)),
@@ -263,7 +263,7 @@ fn duplicates(lines: &[RankLine]) -> Vec<Duplicate> {
     duplicates
 }
 
-/// Gaps in the numbers of ranks. Numbers that stand for the order of the inputs have none that mean anything.
+/// Gaps in the numbers of ranks. Numbers that represent the order of the inputs have none that mean anything.
 fn missing(lines: &[RankLine]) -> Vec<(u64, u64)> {
     let numbered = |rank: &&RankSummary| rank.rank_source != RankSource::Order;
     let mut present: Vec<u64> = ranks(lines).map(|(_, rank)| rank).filter(numbered).map(|rank| rank.rank).collect();

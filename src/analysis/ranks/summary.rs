@@ -9,7 +9,7 @@ use crate::model::{Action, DeviceId};
 use crate::replay::{Metric, Track};
 use crate::wire::ranks::{CodeSample, EmptyRank, RankLine, RankSource, RankSummary, TopRow};
 
-/// Rows of a summary when nothing else is asked for.
+/// Rows of a summary when nothing else is requested.
 pub const TOP: usize = 20;
 /// Bytes that the labels of a summary may have together. Sites that do not fit are among the other ones.
 const LABELS: usize = 2048;
@@ -47,7 +47,7 @@ impl RankSummary {
 /// another.
 ///
 /// # Errors
-/// When a device is asked for that the recording does not have.
+/// When a device is requested that the recording does not have.
 pub fn summarise(
     path: &str,
     number: RankNumber,

@@ -2,7 +2,7 @@
 //! are pixels.
 //!
 //! A program draws again with every turn of the wheel, so what a part costs depends on that part, and on all of the history
-//! only where all of it is asked for. What is shown stays exact: each column stands for the instant at which memory is
+//! only where all of it is requested. What is shown stays exact: each column represents the instant at which memory is
 //! highest within it, so that no peak is lost.
 
 mod bands;

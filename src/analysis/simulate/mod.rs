@@ -24,7 +24,7 @@ const MOST_PLAYS: u64 = 300;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SimulateOptions {
-    /// Changes of the program: played under the recorded settings and all others, beside the program as it is.
+    /// Changes of the program: played under the recorded settings and all others, beside the unchanged program.
     pub changes: Vec<Change>,
     /// Settings, each with its string as name. The recorded ones are played in any case.
     pub settings: Vec<AllocatorSettings>,
@@ -67,10 +67,10 @@ pub struct DeviceSimulation {
     pub is_full_device: bool,
     /// Bytes beside these that CUDA keeps of the device, where one was named.
     pub context: Option<u64>,
-    /// Whether the recorded settings, played on the device of which the recording tells, serve what was refused: then
+    /// Whether the recorded settings, simulated on the recorded device, serve the request that failed: then
     /// something that is not recorded refused it, such as a memory fraction.
     pub refused_otherwise: bool,
-    /// The recorded settings first, then those asked for; in a sweep those that need least first behind it.
+    /// The recorded settings first, then those requested; in a sweep those that need least first behind it.
     pub runs: Vec<Run>,
     /// Bytes of the blocks in use at their most: no allocator does with less. `None` where nothing is played.
     pub live_bytes: Option<u64>,
@@ -108,7 +108,7 @@ impl DeviceSimulation {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SimulateReport {
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DeviceSimulation>,
     /// Whether settings were tried that nobody named.
     pub sweep: bool,

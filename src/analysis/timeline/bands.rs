@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Bands at most, whatever is asked for.
+/// Bands at most, whatever is requested.
 const MOST: usize = 40;
 
 /// Categories from the bottom of the stack up: what stays first, what comes and goes above it.

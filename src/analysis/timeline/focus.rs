@@ -52,7 +52,7 @@ impl StepSpan {
     }
 }
 
-/// The peak of each device, or its first failed request where there is one in the window and nothing else is asked for.
+/// The peak of each device, or its first failed request where there is one in the window and nothing else is requested.
 pub(crate) fn peaks_or_failures(recording: &Devices<'_>, options: &PeakOptions) -> Result<PeakReport> {
     let mut report = PeakReport::of(recording, options)?;
     if options.at.is_some() {

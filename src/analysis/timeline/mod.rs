@@ -2,7 +2,7 @@
 //!
 //! A device is shown around the instant that matters: its first failed request, or its peak. Where the program runs in
 //! steps, that is the step around it, with the whole run beside it; where memory grows from step to step, or where a
-//! part of the history is asked for, it is all of that.
+//! part of the history is requested, it is all of that.
 
 mod axis;
 mod bands;
@@ -28,7 +28,7 @@ use focus::StepSpan;
 use rayon::prelude::*;
 use sample::{Sampled, Scale};
 
-/// Samples when nothing else is asked for: about as many as a wide picture has columns.
+/// Samples when nothing else is requested: about as many as a wide picture has columns.
 pub(crate) const COLUMNS: usize = 1000;
 
 /// What has grown over the steps matters more than a single step from one part of all memory in this many on.
@@ -62,9 +62,9 @@ setters!(TimelineOptions { peak: PeakOptions, axis: XAxis, columns: usize, inact
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TimelineReport {
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DeviceTimeline>,
-    /// Devices that the window asked for does not exist on, each with the reason.
+    /// Devices without the requested window, each with the reason.
     pub skipped: Vec<String>,
 }
 
@@ -172,7 +172,7 @@ impl TimelineOptions {
 struct Asked<'d, 'a> {
     device: &'d Device<'a>,
     peak: DevicePeak,
-    /// First and last instant of what is asked for.
+    /// First and last instant of what is requested.
     window: (Instant, Instant),
     /// All of that.
     whole: Scale,

@@ -67,7 +67,7 @@ pub struct OomMark {
     pub x: i64,
     /// The entry, counted within the device's trace.
     pub entry: u32,
-    /// Bytes asked for, rounded as the allocator does.
+    /// Requested bytes, rounded as the allocator does.
     pub requested: u64,
     /// Bytes the device had free; profiler traces do not tell.
     pub device_free: Option<u64>,

@@ -44,7 +44,7 @@ setters!(TriageOptions { inference: Inference, devices: Vec<DeviceId>, plays: Pl
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TriageReport {
-    /// The devices asked for, in order, each at its first failed request or at its peak of allocated bytes.
+    /// The selected devices, in order, each at its first failed request or at its peak of allocated bytes.
     pub devices: Vec<DeviceTriage>,
     /// The one to look at first, as an index into them: one that ran out of memory, else the one that holds most.
     pub first: usize,
@@ -64,7 +64,7 @@ pub struct DeviceTriage {
     pub failure: Option<Failure>,
     /// Who used the device when a request failed, if it was sampled then.
     pub ledger: Option<Ledger>,
-    /// What the program was doing, as far as the recording tells.
+    /// What the program was doing, as far as the recording shows.
     pub during: During,
     /// What deserves a closer look, in the order in which it should be looked at.
     pub findings: Vec<Finding>,

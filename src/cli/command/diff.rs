@@ -165,7 +165,7 @@ fn read_one(args: &Diff, file: &Path) -> crate::Result<Recording> {
     open(file, &args.common, args.common.view_of_one(), progress.bytes.first())
 }
 
-/// Reads both at once, unless a single thread is asked for.
+/// Reads both at once, unless a single thread is requested.
 fn read(
     args: &Diff,
     base: &AtInstant,

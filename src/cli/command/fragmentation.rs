@@ -58,7 +58,7 @@ pub struct Fragmentation {
 
 /// Rows of the pinning for people; machines get all.
 const DEFAULT_TOP: usize = 20;
-/// Colours of the picture.
+/// Colors of the picture.
 const DEFAULT_COLORS: usize = 10;
 /// Rows over time for people.
 const POINTS_TO_READ: u32 = 24;

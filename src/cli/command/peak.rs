@@ -77,7 +77,7 @@ impl Run for Peak {
             inference: (&self.stacks.infer).into(),
             devices: self.common.devices(),
             each: self.each.clone().map(|each| EachOptions { each, top: self.top.unwrap_or(each_top) }),
-            // Their bars have its colour.
+            // Their bars have its color.
             categories: for_people && style.color,
         };
         with_folded(&self.common, self.stacks.frames.fold(for_people), |recording| {

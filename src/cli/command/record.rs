@@ -13,7 +13,7 @@ pub struct Record {
     snippet: bool,
 }
 
-/// A program that runs as it is.
+/// A complete program.
 const SNIPPET: &str = include_str!("record.py");
 
 impl Run for Record {

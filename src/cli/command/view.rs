@@ -144,7 +144,7 @@ impl View {
         Ok(Input { name, content: Content::Part(part), options, show: String::new(), anomalies })
     }
 
-    /// What is asked for of each device: of those that have such instants.
+    /// What is requested of each device: of those that have such instants.
     fn windows(&self, devices: &Devices<'_>) -> crate::Result<Vec<Window>> {
         let mut windows = Vec::new();
         let mut failed = None;

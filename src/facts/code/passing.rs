@@ -1,6 +1,6 @@
 //! Frames that calls only pass through: between a module and the one it calls, or under every allocation alike.
 //!
-//! They double the height of a flame graph and tell nothing that their neighbours do not. What a library does of its own
+//! They double the height of a flame graph and tell nothing that their neighbors do not. What a library does of its own
 //! stays: only what hands a call on is left out.
 
 use super::frames::{FrameKind, installed_path, short_native_name};

@@ -73,7 +73,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// What stands for something other than code.
+    /// What represents something other than code.
     pub(crate) fn marker(label: &str) -> Self {
         Self { function: label.to_owned(), name: label.to_owned(), ..Self::default() }
     }
@@ -87,13 +87,13 @@ pub struct Sites<'s> {
     /// Whether the code of each frame is the user's own.
     own: Vec<bool>,
     library: LibraryLines,
-    /// The labels that were asked for: answers ask for those of few frames, and for these again and again.
+    /// The labels that were requested: answers ask for those of few frames, and for these again and again.
     labels: Vec<OnceLock<String>>,
-    /// The path of each frame's file inside the installed package, where it was asked for.
+    /// The path of each frame's file inside the installed package, where it was requested.
     installed: Vec<OnceLock<String>>,
 }
 
-/// Where lines of a library stand for those of the user's own: nowhere, unless something says so.
+/// Where lines of a library represent those of the user's own: nowhere, unless something says so.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LibraryLines {
     /// The lines of the user's own.
@@ -121,7 +121,7 @@ impl<'s> Sites<'s> {
         Self { snapshot, kinds, own, library: LibraryLines::default(), labels, installed }
     }
 
-    /// The same with lines of a library that stand for those of the user's own.
+    /// The same with lines of a library that represent those of the user's own.
     pub(crate) fn going_down(self, library: LibraryLines) -> Self {
         Self { library, ..self }
     }
@@ -145,7 +145,7 @@ impl<'s> Sites<'s> {
         self.installed.get(frame.index()).map_or("", |known| known.get_or_init(path))
     }
 
-    /// Lines of the user's own that lines of a library stand for, as labels in order.
+    /// Lines of the user's own that lines of a library represent, as labels in order.
     pub fn library_below(&self) -> Vec<String> {
         let mut labels: Vec<String> = self.library.above.iter().map(|&frame| self.label(frame)).collect();
         labels.sort_unstable();
@@ -321,7 +321,7 @@ impl<'s> Sites<'s> {
         labels
     }
 
-    /// A frame as programs name code: its function, file and line. Generated code stands for the user's line behind it,
+    /// A frame as programs name code: its function, file and line. Generated code represents the user's line behind it,
     /// where the recording has that.
     pub(crate) fn place(&self, id: FrameId) -> Place {
         let Some(frame) = self.snapshot.stacks.frame(id) else { return Place::default() };
@@ -384,7 +384,7 @@ impl<'s> Sites<'s> {
         self.snapshot.stacks.frame(frame).map_or("", |frame| package(self.snapshot.strings.get(frame.filename)))
     }
 
-    /// What stands for the file of a stack without Python.
+    /// What represents the file of a stack without Python.
     fn elsewhere(&self, stack: StackId) -> &'static str {
         let is_native = |&frame: &FrameId| matches!(self.kind(frame), FrameKind::Native | FrameKind::Plumbing);
         if self.snapshot.stacks.frame_ids(stack).iter().any(is_native) { "(C++)" } else { NO_PYTHON }

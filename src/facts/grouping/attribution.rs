@@ -53,9 +53,9 @@ pub struct Attribution {
     pub total_bytes: u64,
     /// Groups, largest first.
     pub rows: Vec<Row>,
-    /// Lines of the user's own that rows of a library's lines stand for: see [`crate::facts::device::Device::deep_sites`].
+    /// Lines of the user's own that rows of a library's lines represent: see [`crate::facts::device::Device::deep_sites`].
     pub library_below: Vec<String>,
-    /// The private pools of the device, where rows stand for pools.
+    /// The private pools of the device, where rows represent pools.
     pub private_pools: Vec<PrivatePool>,
 }
 
@@ -174,7 +174,7 @@ impl Attribution {
         Self { by, total_bytes: row.bytes, rows, ..Self::default() }
     }
 
-    /// Keeps the `top` largest rows and sums up the rest in one labelled [`OTHER`]. Inclusive rows overlap, so there
+    /// Keeps the `top` largest rows and sums up the rest in one labeled [`OTHER`]. Inclusive rows overlap, so there
     /// the rest is dropped.
     pub fn keep_top(&mut self, top: usize) {
         if self.rows.len() <= top {

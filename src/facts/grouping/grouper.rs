@@ -55,7 +55,7 @@ pub(crate) enum Shared {
     Category(Category),
     /// `None` before the recording.
     Phase(Option<Phase>),
-    /// `None` where the file does not tell.
+    /// `None` if the file does not record it.
     Stream(Option<u64>),
     Pool(Option<PoolId>),
 }
@@ -83,7 +83,7 @@ impl<'a> Training<'a> {
 }
 
 impl<'a> Grouper<'a> {
-    /// Groups of a device's blocks by code, labelled as `sites` does, or by anything else.
+    /// Groups of a device's blocks by code, labeled as `sites` does, or by anything else.
     pub(crate) fn new(device: &'a Device<'_>, sites: &'a Sites<'a>, filter: &'a Filter, by: GroupBy) -> Self {
         let track = device.track;
         let Track { snapshot, history } = track;
@@ -129,7 +129,7 @@ impl<'a> Grouper<'a> {
         self
     }
 
-    /// Lines of the user's own that groups of a library's lines stand for.
+    /// Lines of the user's own that groups of a library's lines represent.
     pub(crate) fn library_below(&self) -> Vec<String> {
         if matches!(self.by, GroupBy::Site | GroupBy::Stack | GroupBy::File) {
             self.sites.library_below()
@@ -263,14 +263,14 @@ impl<'a> Grouper<'a> {
         categories.map(|categories| categories.get(holder.index).category)
     }
 
-    /// The stream that a holder was made on, where the recording tells.
+    /// The stream that a holder was made on, if the recording shows it.
     fn stream(&self, holder: &Holder) -> Option<u64> {
         let (context, origin) = self.made(holder);
         let recorded = context.map(|context| context.stream).or(origin.map(|origin| origin.stream));
         recorded.or_else(|| Some(self.pools.at(holder)?.stream))
     }
 
-    /// The pool that a holder is in, where the recording tells.
+    /// The pool that a holder is in, if the recording shows it.
     fn pool(&self, holder: &Holder) -> Option<PoolId> {
         let (context, origin) = self.made(holder);
         let recorded = context.and_then(|context| context.pool).or(origin.and_then(|origin| origin.pool));

@@ -17,7 +17,7 @@ pub(crate) struct Holder {
     pub(super) addr: u64,
     /// First instant at which it counts.
     pub(crate) born: Instant,
-    /// First instant at which it does not count any more.
+    /// First instant at which it no longer counts.
     pub(crate) gone: Instant,
 }
 
@@ -74,7 +74,7 @@ impl Holder {
     }
 }
 
-/// First instant at which an allocation does not count for a metric any more.
+/// First instant at which an allocation no longer counts for a metric.
 #[inline]
 fn gone(allocation: &Allocation, metric: Metric) -> Instant {
     if metric == Metric::Allocated { allocation.freed } else { allocation.completed }

@@ -9,7 +9,7 @@ use crate::model::StrId;
 pub(crate) enum Key {
     /// A group of its own, such as [`BASELINE`].
     Special(&'static str),
-    /// A line of code, by the frame that stands for it.
+    /// A line of code, by the frame that represents it.
     Line { file: StrId, line: u64, name: StrId },
     /// A function of a file.
     Function { file: StrId, name: StrId },

@@ -1,4 +1,4 @@
-//! Labels of groups that stand for no code.
+//! Labels of groups that represent no code.
 
 /// Label of blocks from before the first kept entry whose stack the file does not hold.
 pub const BASELINE: &str = "(before the recording)";

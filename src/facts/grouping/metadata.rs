@@ -25,7 +25,7 @@ impl<'a> Metadata<'a> {
     }
 
     /// The text of a block: the one that was attached last, else the one that was active at its allocation. Of
-    /// dictionaries the value of [`crate::model::View::metadata_key`], where one is asked for.
+    /// dictionaries the value of [`crate::model::View::metadata_key`], where one is requested.
     pub(super) fn text(&self, holder: &Holder) -> Option<String> {
         let strings = &self.track.snapshot.strings;
         let attached = self.annotated.get(&(holder.index as u32)).into_iter().flatten().rev().copied();

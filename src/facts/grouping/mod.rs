@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::replay::Metric;
 use serde::Serialize;
 
-/// What rows and bands stand for.
+/// What rows and bands represent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]

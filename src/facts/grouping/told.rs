@@ -13,11 +13,11 @@ impl GroupBy {
         Self::ALL.into_iter().filter(|by| by.require_told(recording).is_ok())
     }
 
-    /// Whether a recording tells anything of these groups: one that does not would make a single row of all memory. Sites
-    /// are what is shown when nothing is asked for, so that nothing is known of them is said in other ways.
+    /// Whether a recording shows these groups: without them, all memory would be a single row. Sites
+    /// are the default, so a recording without them is reported in other ways.
     ///
     /// # Errors
-    /// When it tells nothing, with what would.
+    /// If it does not, with what to record.
     pub(crate) fn require_told(self, recording: &Devices<'_>) -> Result<()> {
         let snapshot = recording.snapshot();
         let is_told = match self {

@@ -23,7 +23,7 @@ pub struct Figures {
     pub allocated: u64,
     /// Bytes of blocks that the program freed and another stream may still use.
     pub pending_free: u64,
-    /// Bytes asked for in blocks in use and pending free. Wraps around in recordings that contradict themselves.
+    /// Requested bytes in blocks in use and pending free. Wraps around in recordings that contradict themselves.
     pub requested: u64,
     /// Bytes of free blocks.
     pub inactive: u64,
@@ -107,7 +107,7 @@ impl Figures {
         self.allocated + self.pending_free
     }
 
-    /// Rounding loss: what blocks have beyond what was asked for. Negative only in recordings that contradict
+    /// Rounding loss: what blocks have beyond what was requested. Negative only in recordings that contradict
     /// themselves.
     pub fn rounding(&self) -> i64 {
         self.active().wrapping_sub(self.requested) as i64
@@ -129,7 +129,7 @@ pub struct SizeClass {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What was asked for in them; 0 for free blocks.
+    /// What was requested in them; 0 for free blocks.
     pub requested: u64,
 }
 

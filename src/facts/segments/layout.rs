@@ -34,9 +34,9 @@ pub struct SegmentLayout {
     /// Small or large pool. Known for segments that are there at the end or have a block in use; the others' follows
     /// from their size.
     pub segment_type: SegmentType,
-    /// CUDA stream; `None` when the file does not tell.
+    /// CUDA stream; `None` if the file does not record it.
     pub stream: Option<u64>,
-    /// Default or private pool; `None` when the file does not tell.
+    /// Default or private pool; `None` if the file does not record it.
     pub pool: Option<PoolId>,
     /// Stack of the request that made it.
     pub stack: StackId,
@@ -98,7 +98,7 @@ impl Layout {
         layout
     }
 
-    /// The layout as it would be without some of the blocks in it: free blocks merge with their free neighbours.
+    /// The layout as it would be without some of the blocks in it: free blocks merge with their free neighbors.
     #[must_use]
     pub fn without(&self, gone: impl Fn(usize) -> bool) -> Self {
         let mut layout = Self { stray: self.stray.clone(), ..Self::default() };

@@ -21,7 +21,7 @@ pub struct PinningRow {
     pub label: String,
     /// Bytes of its blocks that pin something.
     pub bytes: u64,
-    /// Number of those blocks.
+    /// Number of these blocks.
     pub blocks: u64,
     /// Free bytes charged to the group. Where several blocks pin the same unit, each is charged an equal part of it,
     /// since each alone would be enough to keep it.
@@ -83,10 +83,10 @@ pub(crate) fn pinned_units(layout: &Layout, segment: &SegmentLayout, mut visit: 
 }
 
 impl Pinning {
-    /// The same without saying whose they are: one row, labelled [`OTHER`].
+    /// The same without saying whose they are: one row, labeled [`OTHER`].
     pub(crate) fn in_total(history: &History, layout: &Layout) -> Self {
         let mut row = PinningRow { label: OTHER.to_owned(), ..PinningRow::default() };
-        // Blocks come in the order of their addresses, each in one unit or in two neighbouring ones.
+        // Blocks come in the order of their addresses, each in one unit or in two neighboring ones.
         let mut last = None;
         for segment in &layout.segments {
             pinned_units(layout, segment, |free, blocks| {
@@ -151,7 +151,7 @@ impl Pinning {
         Self { pinned_free_bytes: total, blocks: charged.len() as u64, rows }
     }
 
-    /// Keeps the `top` first rows and sums up the rest in one labelled [`OTHER`]; drops the rest where rows overlap.
+    /// Keeps the `top` first rows and sums up the rest in one labeled [`OTHER`]; drops the rest where rows overlap.
     /// What the rest pins alone is then a lower bound: its groups may share units among themselves.
     pub fn keep_top(&mut self, top: usize, overlap: bool) {
         if self.rows.len() <= top {

@@ -98,7 +98,7 @@ impl Annotations {
         chain.into_iter().rev().filter_map(|range| self.ranges.get(range as usize))
     }
 
-    /// What there is instead of an annotation that was asked for: `found a, b, c`.
+    /// What there is instead of an annotation that was requested: `found a, b, c`.
     pub(crate) fn known_names(&self, snapshot: &Snapshot) -> String {
         let mut known: Vec<&str> = Vec::new();
         for range in &self.ranges {

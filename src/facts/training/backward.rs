@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 /// The forward stack of allocations that backward made without Python frames, as far as it can be inferred. Each backward
-/// pass is worked out when one of its allocations is first asked for.
+/// pass is worked out when one of its allocations is first requested.
 #[derive(Clone, Debug, Default)]
 pub struct BackwardSites {
     operators: ForwardOperators,

@@ -14,7 +14,7 @@ pub struct PlaceId(u32);
 
 #[cfg(test)]
 impl PlaceId {
-    /// A place that stands for any, in tests.
+    /// A place that represents any, in tests.
     pub(crate) fn numbered(number: u32) -> Self {
         Self(number)
     }

@@ -3,7 +3,7 @@
 //! `model(**batch)` with a model of `transformers` is a single line that holds all activations, and says nothing about
 //! which of the library's layers hold them. The rule: of the bytes in use at the peak of allocated that calls of
 //! `nn.Module`s made, more than half were made by a library's modules below one line of the user's own, and they are a
-//! tenth of the peak. The library's lines then stand for that one, for the memory that the library's modules made; what
+//! tenth of the peak. The library's lines then represent that one, for the memory that the library's modules made; what
 //! else the line made stays with it. At most one line of each device is such a line.
 
 use super::role::Roles;
@@ -31,7 +31,7 @@ struct StackCode {
     library: Option<FrameId>,
 }
 
-/// Where the lines of a library stand for lines of the user's own.
+/// Where the lines of a library represent lines of the user's own.
 pub(crate) fn library_lines<'a>(
     sites: &Sites<'_>,
     roles: &Roles,
@@ -50,7 +50,7 @@ pub(crate) fn library_lines<'a>(
     LibraryLines { above, below }
 }
 
-/// The lines of the user's own that the lines of a library stand for.
+/// The lines of the user's own that the lines of a library represent.
 fn lines_above<'a>(sites: &Sites<'_>, roles: &Roles, tracks: impl Iterator<Item = Track<'a>>) -> HashSet<FrameId> {
     let mut lines = HashSet::new();
     let mut known: HashMap<StackId, StackCode> = HashMap::new();

@@ -1,7 +1,7 @@
 //! The module that allocated a block: `GPT.Block[3].Attention.Linear[0]`.
 //!
 //! Profiler traces name the calls of modules, with a number for each instance of a class. Snapshots have frames alone:
-//! there the functions that `nn.Module` calls stand for modules, and the order of their calls tells which of several it
+//! there the functions that `nn.Module` calls represent modules, and the order of their calls tells which of several it
 //! is. Attributes (`self.attn`) are in neither.
 
 use super::calls::forwards;

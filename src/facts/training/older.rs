@@ -19,7 +19,7 @@ const MOST_LAYERS: usize = 512;
 const MOST_WIDTHS: usize = 16;
 /// Sizes of matrices that repeat with the layers, at least.
 const LEAST_MATRICES: usize = 2;
-/// Sizes of vectors: biases, and weights of normalisations.
+/// Sizes of vectors: biases, and weights of normalizations.
 const VECTORS: std::ops::RangeInclusive<u64> = 1 << 10..=256 << 10;
 /// Rows of a matrix at least.
 const LEAST_ROWS: u64 = 64;
@@ -189,7 +189,7 @@ fn of_layers(unknown: &BySize) -> BySize {
     };
     let total = bytes_of(&mut unknown.iter());
     let count = |bytes: u64| unknown.get(&bytes).map_or(0, Vec::len);
-    // Elements have 1 to 4 bytes, and a normalisation may have twice as many as a matrix.
+    // Elements have 1 to 4 bytes, and a normalization may have twice as many as a matrix.
     let widths: Vec<(u64, u64)> = unknown
         .range(VECTORS)
         .flat_map(|(&width, _)| [1, 2, 4, 8].map(|element| (width, element)))

@@ -16,11 +16,11 @@ pub(crate) enum Origin {
     Elsewhere,
     /// The category that a memory timeline gives it.
     Timeline(Category),
-    /// `nn.Module._apply`, at the line of parameters, gradients or buffers; `None` where the line does not tell.
+    /// `nn.Module._apply`, at the line of parameters, gradients or buffers; `None` if the line does not show which.
     Moved(Option<Category>),
-    /// The constructor of a module of `torch.nn`: a parameter, or a buffer of a normalisation.
+    /// The constructor of a module of `torch.nn`: a parameter, or a buffer of a normalization.
     Constructed(Category),
-    /// A user's constructor, an initialiser, a copy.
+    /// A user's constructor, an initializer, a copy.
     Built,
     /// A constructor in a file with the `forward` of a module.
     ModuleBuilt,
@@ -258,7 +258,7 @@ struct Lines {
     children: Option<u64>,
     /// Lines of the innermost `_apply` of any stack that call `fn`.
     apply: BTreeSet<u64>,
-    /// The first line of a normalisation's constructor that allocates.
+    /// The first line of a normalization's constructor that allocates.
     normalisation: u64,
     /// The first line of `replicate` that copies: that of the parameters.
     replicate: Option<u64>,
@@ -269,7 +269,7 @@ struct Lines {
 
 /// Farther below the call for the children than this there are no parameters.
 const PARAMETERS_WITHIN: u64 = 40;
-/// The buffers of a normalisation come this far below its weight at least, its bias nearer.
+/// The buffers of a normalization come this far below its weight at least, its bias nearer.
 const BUFFERS_FROM: u64 = 5;
 
 impl Lines {

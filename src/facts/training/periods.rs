@@ -90,7 +90,7 @@ impl Periods {
     }
 }
 
-/// Finds the period of entries that are asked for in order.
+/// Finds the period of entries that are requested in order.
 pub(super) struct Cursor<'s> {
     periods: &'s Periods,
     at: usize,

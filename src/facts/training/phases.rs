@@ -105,7 +105,7 @@ enum Hint {
     Functional,
     /// The same, giving memory back: no input is brought onto the device by that.
     Release,
-    /// `zero_grad`, which programs call anywhere in a step: it says nothing about its neighbours.
+    /// `zero_grad`, which programs call anywhere in a step: it says nothing about its neighbors.
     ZeroGrad,
     /// A `step` of the user's own. After a backward pass it is an optimizer's; elsewhere it is plain code.
     Step,

@@ -33,7 +33,7 @@ pub struct Steps {
 pub enum StepSource {
     /// By `record_function` ranges of this name, with `N` in place of numbers that differ.
     Annotations(String),
-    /// By the ranges that an expression asked for.
+    /// By the ranges that an expression requested.
     Requested(String),
     /// Inferred: iterations of the program's loop.
     Inferred {
@@ -349,7 +349,7 @@ fn likely_steps(snapshot: &Snapshot, annotations: &Annotations) -> Option<Family
     }
     let steps = families.into_values().filter_map(|(family, _, likeness)| {
         let numbered = likeness <= Likeness::Numbered;
-        // On other than the outermost level only what is numbered stands for steps.
+        // On other than the outermost level only what is numbered represents steps.
         let depth = if numbered { 0 } else { family.depth };
         (numbered || family.ranges.len() > 1).then_some(((depth, likeness, -family.duration), family))
     });

@@ -1,7 +1,7 @@
 //! The scratch memory of cuBLAS and cuBLASLt.
 //!
 //! PyTorch gives each of their handles, one for each thread and stream, a block when it is first used, and never takes it
-//! back. `CUBLAS_WORKSPACE_CONFIG` and `CUBLASLT_WORKSPACE_SIZE` change the sizes; such workspaces are not recognised
+//! back. `CUBLAS_WORKSPACE_CONFIG` and `CUBLASLT_WORKSPACE_SIZE` change the sizes; such workspaces are not recognized
 //! without C++ frames.
 
 use super::periods::{Cursor, Periods};

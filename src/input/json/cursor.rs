@@ -309,7 +309,7 @@ fn structure(bytes: &[u8], at: usize) -> Parsed<usize> {
     find(bytes, at, mark, |byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']' | b'/' | 0x0f))
 }
 
-/// The text of a string. What is no UTF-8 and what no escape stands for becomes U+FFFD.
+/// The text of a string. What is no UTF-8 and what no escape represents becomes U+FFFD.
 pub fn unescape(raw: &[u8]) -> Cow<'_, str> {
     if !raw.contains(&b'\\') {
         return String::from_utf8_lossy(raw);

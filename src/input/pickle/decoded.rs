@@ -10,7 +10,7 @@ use std::collections::HashSet;
 pub struct DecodedPickle {
     pub heap: Heap,
     pub findings: Findings,
-    /// What the pickle stands for.
+    /// What the pickle represents.
     pub root: Value,
     /// Bytes read up to the end of the pickle.
     pub bytes: u64,

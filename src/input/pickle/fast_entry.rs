@@ -7,7 +7,7 @@
 //! machine, which starts again at the first byte of the entry, so this file decides nothing about validity.
 //!
 //! While it decodes it notes where the values stand that differ from one entry to the next, so that
-//! [`super::template`] can recognise the next entry like it without decoding.
+//! [`super::template`] can recognize the next entry like it without decoding.
 
 use super::findings::{Findings, action, name, pool_id};
 use super::lists::{ListId, Lists, NO_LIST, has_items};
@@ -104,7 +104,7 @@ pub struct EntryDecoder {
     pub stopped: usize,
     /// Longest string, in bytes.
     longest_string: u64,
-    /// The last pool id and its tuple on the heap: one tuple serves all neighbours, since tuples never change.
+    /// The last pool id and its tuple on the heap: one tuple serves all neighbors, since tuples never change.
     pool: Option<(PoolId, Value)>,
 }
 

@@ -1,4 +1,4 @@
-//! Trace entries and frames, recognised while the pickle is decoded.
+//! Trace entries and frames, recognized while the pickle is decoded.
 //!
 //! A dictionary with an `action` is a trace entry and becomes a row of columns; one with `filename`, `line` and `name`
 //! is a frame and is interned. Both happen where a dictionary is put into a list, because only then it is complete in
@@ -15,7 +15,7 @@ use indexmap::IndexMap;
 /// Defines [`KNOWN`] and one [`StrId`] constant for each name, in the same order.
 macro_rules! known_names {
     ($($constant:ident $text:literal)*) => {
-        /// Names that are interned before anything else, so that recognising them is comparing ids.
+        /// Names that are interned before anything else, so that recognizing them is comparing ids.
         pub const KNOWN: &[&str] = &[$($text),*];
         #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "only used to number the constants")]
         enum Number {
@@ -65,7 +65,7 @@ known_names! {
     ANNOTATE "annotate"
 }
 
-/// The action a name stands for.
+/// The action a name represents.
 pub fn action(id: StrId) -> Action {
     match id {
         name::ALLOC => Action::Alloc,

@@ -2,7 +2,7 @@
 //!
 //! Two thirds of a large file are `frames` lists: each entry has a list of its own, made of memo references to frames
 //! that were written before. A recording has a few hundred to a few thousand different ones, so each is decoded once
-//! and recognised by its bytes from then on: first by comparing with the one that is expected, which costs little
+//! and recognized by its bytes from then on: first by comparing with the one that is expected, which costs little
 //! more than reading the bytes, then by its hash.
 //!
 //! Equal bytes mean equal stacks because memo slots never change; should a file ever change one, everything known is
@@ -110,7 +110,7 @@ impl Lists {
         Some(Found { id, length, stack })
     }
 
-    /// The stack that `items` stand for, if each of them is a frame.
+    /// The stack that `items` represent, if each of them is a frame.
     fn decode(&mut self, items: &[u8], tables: &mut Tables<'_>) -> Option<StackId> {
         self.frames.clear();
         let mut at = usize::from(items.first() == Some(&op::MARK));

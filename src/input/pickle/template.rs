@@ -1,4 +1,4 @@
-//! The hot loop, second half: an entry recognised by comparing bytes instead of decoding them.
+//! The hot loop, second half: an entry recognized by comparing bytes instead of decoding them.
 //!
 //! Training repeats itself: what follows the entry of one stack is nearly always what followed it the last time (85 to
 //! 90 % on real recordings). So entries that differ only in address, size, time and list of frames share a template:

@@ -30,11 +30,11 @@ pub enum Value {
     /// Something that only code could build: a class, an instance, a persistent or an extension object. It stands
     /// for itself and nothing is run. The text says what it was.
     Opaque(StrId),
-    /// A dictionary recognised as a trace entry: a row of the entry columns.
+    /// A dictionary recognized as a trace entry: a row of the entry columns.
     Entry(u32),
-    /// A dictionary recognised as a frame.
+    /// A dictionary recognized as a frame.
     Frame(FrameId),
-    /// A list recognised as a stack.
+    /// A list recognized as a stack.
     Stack(StackId),
 }
 
@@ -61,7 +61,7 @@ pub struct Dict {
 pub enum DictBody {
     /// Keys and values in file order. As in Python, the last of equal keys wins.
     Pairs(Vec<(Value, Value)>),
-    /// Recognised and moved elsewhere.
+    /// Recognized and moved elsewhere.
     Moved(Value),
 }
 
@@ -138,7 +138,7 @@ impl Heap {
         }
     }
 
-    /// The value itself, or what a recognised dictionary became.
+    /// The value itself, or what a recognized dictionary became.
     pub fn resolve(&self, value: Value) -> Value {
         match value {
             Value::Dict(index) => match self.dicts.get(index as usize).map(|dict| &dict.body) {

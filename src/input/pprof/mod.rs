@@ -25,7 +25,7 @@ const MAX_BUFFERS: u64 = 1 << 22;
 const SHOWN_NAME: usize = 32;
 /// Most frames of a stack.
 const MAX_DEPTH: usize = 1 << 12;
-/// Most frames of all stacks together for each byte of the file, where locations stand for several frames.
+/// Most frames of all stacks together for each byte of the file, where locations represent several frames.
 const FRAMES_PER_BYTE: usize = 4;
 
 /// Numbers of the fields of a profile that are read.

@@ -126,7 +126,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         found
     }
 
-    /// Functions worth a try at a peak, and how many are left out because there are so many.
+    /// Functions to try at a peak, and how many are left out because there are too many.
     pub(crate) fn promising(&self, peak: Instant) -> (Vec<FunctionId>, usize) {
         let mut functions = self.repeated_functions();
         let untried = self.keep_promising(&mut functions, peak);
@@ -219,7 +219,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
             if passes.iter().all(|calls| calls.len() < 2) {
                 continue;
             }
-            // Of functions that do nothing but call each other the user's own stands for all, else the outermost.
+            // Of functions that do nothing but call each other the user's own represents all, else the outermost.
             let key = passes.iter().flatten().flat_map(|call| [call.start, call.end]).collect();
             let best = by_calls.entry(key).or_insert(id);
             if self.is_users(function) && !self.choice.calls.function(*best).is_some_and(|best| self.is_users(best)) {

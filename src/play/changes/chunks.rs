@@ -140,7 +140,7 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     // Plain code that makes several blocks of one size may be anything, unless a layer makes the first.
     let role = |step: &Step| device.roles().role(device.track.stack_of(step.allocation as usize));
     if named.is_none() && role(first) != Role::Module {
-        return Err("no loss was found behind the last layer of a model".to_owned());
+        return Err("no loss was found after the last layer of a model".to_owned());
     }
     let backward = pass.end;
     // The layer's node is the last that has anything as large.
@@ -231,7 +231,7 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
     for &allocation in of_forward.iter().chain(&of_backward) {
         emit.patch.remove(allocation);
     }
-    // Forward: nothing of a piece stays.
+    // Forward: a piece leaves nothing behind.
     let start = loss.forward.start;
     emit.entry = steps.get(start).map_or(0, |step| step.entry);
     for _ in 0..pieces {

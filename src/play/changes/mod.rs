@@ -1,6 +1,6 @@
 //! Applies changes to the requests of a program: changes that people make so that it needs less memory.
 //!
-//! A [`Change`] names a change. An [`Editor`] knows what a recording tells of its program, and makes a [`Program`] into
+//! A [`Change`] names a change. An [`Editor`] knows what a recording shows of its program, and makes a [`Program`] into
 //! that of the changed one, or says why it cannot. Whether a change does any good shows when the result is played: see
 //! [`crate::play::play`].
 //!
@@ -72,7 +72,7 @@ use trained::{MOST_STATES, Trained};
 pub struct Edited {
     /// Its requests.
     pub program: Program,
-    /// The recorded allocation that each of its allocations stands for, as an index into
+    /// The recorded allocation that each of its allocations represents, as an index into
     /// [`crate::replay::History::allocations`]; `None` if no recorded allocation matches.
     pub origins: Vec<Option<u32>>,
     /// Assumptions, one sentence for each change.
@@ -126,7 +126,7 @@ impl From<String> for Assumed {
 }
 
 impl Edited {
-    /// The recorded allocation that an allocation stands for.
+    /// The recorded allocation that an allocation represents.
     pub(crate) fn origin(&self, allocation: u32) -> Option<u32> {
         self.origins.get(allocation as usize).copied().flatten()
     }

@@ -53,7 +53,7 @@ pub struct Gap {
     pub allocation: u32,
     /// The first instant at which this differs from the recording.
     pub from: Instant,
-    /// The first at which it does not, or not any more.
+    /// The first at which it does not, or no longer does.
     pub to: Instant,
     /// Its bytes.
     pub bytes: u64,
@@ -175,7 +175,7 @@ impl<'a> Recomputing<'a> {
         let (first_free, _) = self.frees(&needed)?;
         let resume = self.begin_of_node(first_free, begin);
         let mut gaps = Vec::new();
-        // An output that the call keeps, too, is there twice from then on, but its consumers have let go of the first one.
+        // An output that the call keeps, too, is there twice from then on, but its consumers have released the first one.
         gaps.extend(own.iter().map(|&index| self.gap(index, resume, resume)));
         for &index in &kept {
             let freed = self.allocation(index).freed;
@@ -348,7 +348,7 @@ impl<'a> Recomputing<'a> {
         other != NEVER && between.all(|entry| self.actions.get(entry as usize) != Some(&Action::Alloc))
     }
 
-    /// Whether the node of backward that lets go of a block is that of an activation function which keeps its result: it
+    /// Whether the node of backward that releases a block is that of an activation function which keeps its result: it
     /// makes a single gradient, of the same size.
     fn is_kept_by_activation(&self, index: u32) -> bool {
         let Allocation { freed, requested, .. } = *self.allocation(index);
@@ -401,7 +401,7 @@ impl<'a> Recomputing<'a> {
         spans.iter().find(|span| span.phase == Phase::Backward).map_or(call.end, |span| span.start).min(last_free - 1)
     }
 
-    /// When a node of backward lets go of a block that was recorded as freed at an instant, had the block been recomputed.
+    /// When a node of backward releases a block that was recorded as freed at an instant, had the block been recomputed.
     ///
     /// The engine releases what a node has saved after it has summed the node's gradients to their shapes
     /// (`validate_outputs`). A recomputed tensor belongs to the node's function, which returns before that: it does not
@@ -458,7 +458,7 @@ impl<'a> Recomputing<'a> {
 
     /// The instant before the node of backward that frees a block at an instant allocates anything.
     ///
-    /// A node allocates its gradients and then lets go of what it was given and of what it saved. What it frees between
+    /// A node allocates its gradients and then releases what it was given and of what it saved. What it frees between
     /// its allocations are buffers that it has just made. No earlier than another instant.
     pub(crate) fn begin_of_node(&self, freed: Instant, earliest: Instant) -> Instant {
         let is_alloc = |entry: u32| self.actions[entry as usize] == Action::Alloc;
@@ -487,8 +487,8 @@ impl<'a> Recomputing<'a> {
         }
     }
 
-    /// What a call is given and nobody else keeps until an instant: what its caller lets go of as soon as it returns, and what
-    /// the operator right before it has made, where the caller lets go of that later in the forward pass.
+    /// What a call is given and nobody else keeps until an instant: what its caller releases as soon as it returns, and what
+    /// the operator right before it has made, where the caller releases that later in the forward pass.
     fn inputs(&self, call: &Call, until: Instant) -> Vec<Gap> {
         let is_alloc = |entry: &u32| self.actions[*entry as usize] == Action::Alloc;
         let after = (call.end..self.track.history.entries()).take(LONGEST_NODE).take_while(|entry| !is_alloc(entry));

@@ -1,6 +1,6 @@
-//! When a program lets go of what forward makes, were nothing of it kept for backward.
+//! When a program releases what forward makes, were nothing of it kept for backward.
 //!
-//! A recording with backward passes does not show it: autograd holds on to what it has saved. Python lets go of the result
+//! A recording with backward passes does not show it: autograd holds on to what it has saved. Python releases the result
 //! of an expression once the operator that takes it has run, and of a variable once it is bound anew or its function
 //! returns. Which operator takes a block shows in backward: its nodes run in the reverse order of forward, and each lets go
 //! of what its operator has saved. So whatever is freed before a block, or by the same node, was saved by a later operator
@@ -28,7 +28,7 @@ struct Event<'a> {
 }
 
 impl<'a> Recomputing<'a> {
-    /// When a block is let go of, at the latest where it is freed; `None` where it was not made by a call of a function.
+    /// When a block is released, at the latest where it is freed; `None` where it was not made by a call of a function.
     /// `around` are the calls that it was made in, the outermost first.
     pub(crate) fn release(&self, index: u32, around: &[&Call]) -> Option<Instant> {
         let block = self.allocation(index);
@@ -69,7 +69,7 @@ impl<'a> Recomputing<'a> {
         self.outputs(call).contains(&index)
     }
 
-    /// When a block is let go of by the function of a call: one that it makes itself, or that a call which ends at an instant
+    /// When a block is released by the function of a call: one that it makes itself, or that a call which ends at an instant
     /// returns to it.
     fn release_within(&self, call: &Call, index: u32, behind: Instant) -> Instant {
         let events: Vec<Event<'_>> = self.events(call, behind).take(MOST_EVENTS).collect();

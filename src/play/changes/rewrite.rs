@@ -1,7 +1,7 @@
 //! A program while it is changed.
 //!
 //! Every step keeps the entry it was recorded by, so that changes find their places by entries, and every allocation,
-//! also one that a change adds, stands for a recorded one, so that what is known of that goes for it, too.
+//! also one that a change adds, represents a recorded one, so that what is known of that goes for it, too.
 
 use crate::model::PoolId;
 use crate::play::{Program, Step, StepKind};
@@ -19,7 +19,7 @@ const NOBODY: u32 = u32::MAX;
 pub(super) struct Rewrite {
     /// As it is now.
     pub program: Program,
-    /// The recorded allocation that each allocation stands for.
+    /// The recorded allocation that each allocation represents.
     origins: Vec<u32>,
     /// Allocations whose frees were moved from their recorded places.
     moved: AllocationSet,
@@ -95,18 +95,18 @@ impl Rewrite {
         Self { origins, program: program.clone(), moved: AllocationSet::default() }
     }
 
-    /// The number of a new allocation, which stands for a recorded one.
+    /// The number of a new allocation, which represents a recorded one.
     pub fn add(&mut self, origin: u32) -> u32 {
         self.origins.push(origin);
         self.origins.len() as u32 - 1
     }
 
-    /// The number of a new allocation that stands for none.
+    /// The number of a new allocation that represents none.
     pub fn add_nameless(&mut self) -> u32 {
         self.add(NOBODY)
     }
 
-    /// The recorded allocation that an allocation stands for, as an index into [`crate::replay::History::allocations`].
+    /// The recorded allocation that an allocation represents, as an index into [`crate::replay::History::allocations`].
     pub fn origin(&self, allocation: u32) -> Option<u32> {
         self.origins.get(allocation as usize).copied().filter(|&origin| origin != NOBODY)
     }
@@ -189,7 +189,7 @@ impl Rewrite {
         self.program.start_requested.iter().any(|&(index, _)| wanted(index as u32))
     }
 
-    /// The changed program, the recorded allocation that each of its allocations stands for, and those of its
+    /// The changed program, the recorded allocation that each of its allocations represents, and those of its
     /// allocations whose frees were moved.
     pub fn finish(self) -> (Program, Vec<Option<u32>>, AllocationSet) {
         let Self { mut program, origins, moved } = self;

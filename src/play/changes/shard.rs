@@ -24,7 +24,7 @@ struct Share {
 }
 
 impl Share {
-    /// Parameters dealt out as `ZeroRedundancyOptimizer` does: the largest first, each to the rank that has least. Of the
+    /// Parameters assigned as `ZeroRedundancyOptimizer` does: the largest first, each to the rank that has least. Of the
     /// ranks the one with most.
     fn of(sizes: &[u64], ranks: u32) -> Self {
         let mut loads = vec![0u64; ranks as usize];
@@ -89,8 +89,8 @@ pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others
         }
     };
     format!(
-        "the rank with most of {ranks}, {} of {} of trained parameters, dealt out whole and the largest first, as \
-         ZeroRedundancyOptimizer does; {gradients}",
+        "the rank that holds the most of {ranks}: {} of {} of trained parameters, assigned whole, largest first, as by \
+         ZeroRedundancyOptimizer; {gradients}",
         Bytes(share.bytes),
         Bytes(trained.bytes()),
     )
@@ -159,7 +159,7 @@ impl<'s> Nodes<'s> {
     }
 
     /// The place at which the node is done that made a gradient, and has added it to an earlier one: it makes what it
-    /// returns, lets go of what it was given and of what it saved, and then of what was added. The next one begins with a
+    /// returns, releases what it was given and of what it saved, and then of what was added. The next one begins with a
     /// request.
     pub fn end_of(&self, gradient: u32) -> usize {
         let made = self.made.get(&gradient).copied().unwrap_or(self.steps.len());

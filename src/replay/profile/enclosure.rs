@@ -97,7 +97,7 @@ type Forwards = HashMap<u64, Vec<ForwardOperator>, RandomState>;
 struct Open {
     end_ns: i64,
     span: Span,
-    /// Known once something asked for it.
+    /// Known once something requested it.
     node: Option<Node>,
     /// Frames of modules that it adds around its own, known by then, too.
     modules: usize,
@@ -216,7 +216,7 @@ impl Sweep<'_> {
 
 /// Which recorded thread each of the profiler's own thread numbers means.
 ///
-/// The file does not tell. Sequence numbers do: where only one thread ran a forward operator with a number, it is that
+/// The file does not show it. Sequence numbers do: where only one thread ran a forward operator with a number, it is that
 /// one. Numbers that several threads used are decided by those.
 #[derive(Debug, Default)]
 struct ForwardThreads {

@@ -44,7 +44,7 @@ pub struct CheckpointDevice {
     pub candidates: Vec<CheckpointCandidate>,
     /// Candidates that `--top` left out.
     pub left_out: usize,
-    /// The cheapest calls with which allocated memory stays below what `--fit` asked for; left out where it did not.
+    /// The cheapest calls with which allocated memory stays below what `--fit` requested; left out where it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fit: Option<FitSearch>,
     /// What is there at the peak, where it lies in the optimizer and no candidate would lower it; null otherwise.

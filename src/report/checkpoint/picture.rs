@@ -81,7 +81,7 @@ fn marks(plot: Group, device: &DeviceCheckpoint, best: &Candidate, curves: &Devi
     plot.add(level(high, BASE)).add(level(low, NEW)).add(titled(&words::effect(device, best)).add(arrow).add(saved))
 }
 
-/// What the colours mean, the plan, the cost and the other candidates; and where that ends.
+/// What the colors mean, the plan, the cost and the other candidates; and where that ends.
 fn legend(mut plot: Group, device: &DeviceCheckpoint, best: &Candidate) -> (Group, f64) {
     let right = f64::from(WIDTH) - 16.0;
     let room = right - LEGEND;
@@ -91,7 +91,7 @@ fn legend(mut plot: Group, device: &DeviceCheckpoint, best: &Candidate) -> (Grou
         text.set("font-family", MONO).set("font-size", MONO_SIZE)
     };
     let muted = |y: f64, content: &str| text(LEGEND, y, Anchor::Start, palette::MUTED, content);
-    for (color, name) in [(BASE, "recorded"), (NEW, "predicted, with its calls checkpointed")] {
+    for (color, name) in [(BASE, "recorded"), (NEW, "predicted with checkpointing")] {
         let line = text(LEGEND + 18.0, y, Anchor::Start, palette::TEXT, name);
         plot = plot.add(rectangle(LEGEND, y - 9.5, 11.0, 11.0, color)).add(line);
         y += LEGEND_LINE;
@@ -100,14 +100,14 @@ fn legend(mut plot: Group, device: &DeviceCheckpoint, best: &Candidate) -> (Grou
     let cost = best.recompute_us.map(|time| {
         let share = words::share_of_forward(device, best);
         let share = share.map_or(String::new(), |share| format!(" ({:.1}% of forward)", share * 100.0));
-        format!("runs again: {} on the CPU{share}", notes::duration(time))
+        format!("recomputation: {} of CPU time{share}", notes::duration(time))
     });
     if let Some(line) = cost {
         plot = plot.add(muted(y, &line));
         y += LEGEND_LINE;
     }
     let calls = count(best.calls as u64, "call");
-    plot = plot.add(muted(y, &format!("{calls} in a forward pass, of which are checkpointed")));
+    plot = plot.add(muted(y, &format!("{calls} in a forward pass; of these, checkpoint:")));
     y += LEGEND_LINE;
     plot = plot.add(text(right - PEAK_COLUMN, y, Anchor::End, palette::MUTED, "peak"));
     plot = plot.add(text(right, y, Anchor::End, palette::MUTED, "saved"));

@@ -11,7 +11,7 @@ use crate::report::common::notes::{self, duration, signed};
 use crate::report::common::words::{count, ordinal};
 use crate::report::percent;
 
-/// What a candidate's row is called that stands for the call that runs again.
+/// What a candidate's row is called that represents the call that runs again.
 pub const RERUN: &str = "(the call that runs again)";
 /// What its row for workspaces is called that the engine's thread needs to run calls again.
 pub const WORKSPACES: &str = "(workspaces of the autograd thread)";
@@ -163,8 +163,8 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             let left = if device.checkpointed.is_empty() { "" } else { " besides what is already checkpointed" };
             let phase = device.phase.name();
             format!(
-                "nothing to checkpoint{left}: no function that a forward pass calls more than once would lower the \
-                 peak, which is in the {phase} phase"
+                "nothing to checkpoint{left}: the peak is in the {phase} phase, and checkpointing a function that a \
+                 forward pass calls more than once would not lower it"
             )
         }
     };
@@ -277,7 +277,7 @@ pub fn more(left_out: usize) -> String {
     format!("{}; --top shows them", count(left_out as u64, "more candidate"))
 }
 
-/// The lines of a plan that read differently: which calls, and the one that saves least of those that it stands for.
+/// The lines of a plan that read differently: which calls, and the one that saves least of those that it represents.
 pub fn plan(candidate: &Candidate) -> Vec<(String, EveryNth)> {
     let same = |a: &EveryNth, b: &EveryNth| signed(a.predicted_peak_bytes) == signed(b.predicted_peak_bytes);
     candidate

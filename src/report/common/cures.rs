@@ -10,7 +10,7 @@ use serde::Serialize;
 /// Shown on a first screen.
 pub(crate) const MOST: usize = 3;
 
-/// What the bytes stand for where a request failed: what would be needed had it been served.
+/// What the bytes represent where a request failed: what would be needed had it been served.
 const INCLUDES: &str = "savings and totals include the request that failed";
 
 /// Something to change in the program.

@@ -124,7 +124,7 @@ impl<'a> InputHead<'a> {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CounterBytes {
-    /// What callers asked for, until the free completes.
+    /// What callers requested, until the free completes.
     pub requested_bytes: i64,
     /// Blocks in use until their free is requested.
     pub allocated_bytes: i64,
@@ -176,7 +176,7 @@ pub struct PeakInstant {
 #[derive(Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AttributionRows {
-    /// What rows stand for.
+    /// What rows represent.
     pub by: GroupBy,
     /// Bytes of the metric at the instant. Rows sum to it, unless they are inclusive.
     pub total_bytes: u64,
@@ -184,11 +184,11 @@ pub struct AttributionRows {
     pub inclusive: bool,
     /// Groups, largest first.
     pub rows: Vec<AttributionRow>,
-    /// Lines of the user's own that rows stand for which are lines of a library, since its model runs below them and
+    /// Lines of the user's own that rows represent which are lines of a library, since its model runs below them and
     /// holds most there. Left out where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub library_below: Vec<String>,
-    /// The private pools of the device. Left out unless rows stand for pools, and where there are none.
+    /// The private pools of the device. Left out unless rows represent pools, and where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub private_pools: Vec<PrivatePoolFacts>,
 }
@@ -203,7 +203,7 @@ pub struct PrivatePoolFacts {
     pub kind: PoolKind,
     /// What tells that.
     pub evidence: PoolEvidence,
-    /// The line of the first recorded request that it served; null where no stack tells.
+    /// The line of the first recorded request that it served; null if no stack shows it.
     pub first_used: Option<String>,
 }
 
@@ -228,7 +228,7 @@ pub struct AttributionRow {
     pub inferred: bool,
     /// The stack with most bytes in the group, innermost frame first.
     pub stack: Vec<String>,
-    /// What put blocks into the group, most bytes first. Left out unless rows stand for categories.
+    /// What put blocks into the group, most bytes first. Left out unless rows represent categories.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<EvidenceRow>,
 }

@@ -165,7 +165,7 @@ fn instant_name(instant: Instant) -> String {
     }
 }
 
-/// Where an instant lies, in words: `entry 41 of 60, after 3.4 ms, in step_1 / backward`.
+/// The place of an instant, in words: `entry 41 of 60, after 3.4 ms, in step_1 / backward`.
 pub fn position(moment: &Moment, entries: u32, completeness: &Completeness) -> String {
     let mut text = match moment.entry {
         Some(entry) => format!("entry {entry} of {entries}"),

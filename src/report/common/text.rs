@@ -1,4 +1,4 @@
-//! Text for a terminal: how wide it is, its colours, and bars.
+//! Text for a terminal: how wide it is, its colors, and bars.
 
 use super::document::Tone;
 use super::fit::broken;
@@ -11,7 +11,7 @@ use crate::facts::training::Category;
 pub struct TextStyle {
     /// Columns of the terminal; `None` where lines may be as long as they need, as in a pipe.
     pub width: Option<usize>,
-    /// Whether to use ANSI colours.
+    /// Whether to use ANSI colors.
     pub color: bool,
     /// Whether to end with what to do next: how to record what is missing, and what to type.
     pub advice: bool,
@@ -67,7 +67,7 @@ impl TextStyle {
         }
     }
 
-    /// In the colour of a category.
+    /// In the color of a category.
     pub(crate) fn hued(&self, text: &str, category: Category) -> String {
         self.paint(text, &format!("38;5;{}", hues::of_category(category).terminal))
     }

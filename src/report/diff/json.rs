@@ -56,7 +56,7 @@ pub struct DiffDevice {
     pub base_device: i32,
     /// The counter compared.
     pub metric: Metric,
-    /// What rows stand for.
+    /// What rows represent.
     pub by: GroupBy,
     /// Whether rows overlap, so that they do not sum to the delta.
     pub inclusive: bool,
@@ -70,7 +70,7 @@ pub struct DiffDevice {
     pub rows: Vec<DiffRow>,
     /// Rows that did not change.
     pub unchanged: Unchanged,
-    /// Rows that `--top` summed up in one labelled `(other)`; inclusive ones are left out.
+    /// Rows that `--top` summed up in one labeled `(other)`; inclusive ones are left out.
     pub left_out: usize,
     /// What became of all blocks. Left out unless both sides are instants of one recording.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,7 +141,7 @@ pub struct DiffFigures {
     pub inactive_bytes: u64,
     /// Their share of what is reserved, from 0 to 1.
     pub inactive_share: f64,
-    /// Bytes of blocks in use that nobody asked for.
+    /// Bytes of blocks in use that nobody requested.
     pub rounding_bytes: i64,
     /// The largest free block.
     pub largest_free_block_bytes: u64,

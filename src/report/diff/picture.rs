@@ -74,6 +74,13 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     lines.extend(device.lives.as_ref().map(words::lives));
     lines.extend(curves.parting.as_ref().map(|(_, parting)| words::parting(parting)));
     let (body, y) = warnings(body, y, &lines);
+    if [&device.base, &device.new].iter().all(|side| side.peak.completeness.no_entries) {
+        // Two instants or recordings without a history have no curves.
+        let top = y + 14.0 - LEGEND_TOP + LEGEND_LINE;
+        let rows = legend(Group::new(), device).set("transform", format!("translate(0 {})", px(top)));
+        let height = y + LEGEND_LINE * (device.rows.len().min(ROWS) + 5) as f64;
+        return Picture { height, body: body.add(rows) };
+    }
     let scale = Scale::of(curves);
     let top = y + 14.0 + 32.0;
     let curve = if device.lives.is_some() { one(curves, &scale) } else { both(curves, &scale) };
@@ -82,7 +89,7 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     if let Some((column, _)) = &curves.parting {
         let x = scale.x(*column);
         plot = plot.add(vertical(x, 0.0, f64::from(PLOT_HEIGHT), palette::MUTED).set("stroke-dasharray", "4 3"));
-        plot = labels.add(plot, x, "they diverge", palette::TEXT);
+        plot = labels.add(plot, x, "first difference", palette::TEXT);
     }
     // Of two labels that collide the lower one is that of the new recording.
     plot = mark(plot, &mut labels, &device.new, &curves.new, &scale, ("new", NEW));
@@ -93,7 +100,7 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     Picture { height, body: body.add(plot) }
 }
 
-/// The instant looked at on one side: its peak, unless another one was asked for.
+/// The instant looked at on one side: its peak, unless another one was requested.
 fn mark(
     plot: Group,
     labels: &mut Labels,

@@ -68,7 +68,7 @@ pub fn lives(lives: &Lives) -> String {
     format!("{born} allocated in between and still live, {freed} freed, {survived} live at both")
 }
 
-/// Where two recordings part, and what was asked for there.
+/// Where two recordings part, and what was requested there.
 pub fn parting(parting: &Parting) -> String {
     let asked = |(name, asked): (&str, Option<&Asked>)| match asked {
         None => format!("{name} ends"),
@@ -78,7 +78,12 @@ pub fn parting(parting: &Parting) -> String {
         }
     };
     let [base, new] = parting.sides().map(asked);
-    format!("they diverge after {} in common: {base}, {new}", count(parting.alike as u64, "request"))
+    let alike = match parting.alike {
+        0 => "the first requests differ:".to_owned(),
+        1 => "the first request is the same; then".to_owned(),
+        alike => format!("the first {alike} requests are the same; then"),
+    };
+    format!("{alike} {base}, {new}")
 }
 
 /// What both devices' histories lack, a line each; what both lack alike is said once.

@@ -39,7 +39,7 @@ pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) ->
     report.devices.iter().try_for_each(|device| text.line("anomalies", device, &[], device.peak.anomalies.total()))
 }
 
-/// Bytes held by category, where the recording tells categories.
+/// Bytes held by category, where the recording shows categories.
 fn categories(device: &DeviceSamples) -> Vec<(&str, u64)> {
     let Some(place) = device.labels.iter().position(|(label, _)| *label == Label::Category) else { return Vec::new() };
     let names = &device.labels[place].1;
@@ -79,7 +79,7 @@ impl Text<'_> {
         writeln!(self.out, "}} {value}")
     }
 
-    /// A gauge of all counters that the recording tells.
+    /// A gauge of all counters that the recording shows.
     fn counters(
         &mut self,
         report: &SamplesReport,

@@ -7,7 +7,7 @@ use crate::report::common::picture::{Script, chart, palette};
 use svg::node::Blob;
 use svg::node::element::{Group, Line};
 
-/// From a largest number of so many times the smallest on axes are logarithmic.
+/// Axes are logarithmic if the largest number is at least this many times the smallest.
 const FAR: u64 = 20;
 /// Lines of the grid at most.
 const LINES: u32 = 9;

@@ -48,9 +48,9 @@ pub struct FitDevice {
     pub context_bytes: Option<u64>,
     /// What memory does at other numbers.
     pub scaling: FitScaling,
-    /// What holds memory at the peak, at the number asked for or the largest that fits; null where neither is.
+    /// What holds memory at the peak, at the number requested or the largest that fits; null where neither is.
     pub peak: Option<FitPeak>,
-    /// Cures of known mistakes in the program of a single recording that does not fit as it is.
+    /// Cures of known mistakes in the program of a single recording that does not fit unchanged.
     pub cures: Vec<FitCureRow>,
     /// Several of the first cures at once; null where fewer than two of them were played.
     pub cures_together: Option<FitTogetherRow>,
@@ -99,7 +99,7 @@ pub struct FitScaling {
     pub recorded: Vec<FitPoint>,
     /// How well each recording matches the next.
     pub matching: Vec<FitMatching>,
-    /// Tokens in a growing cache up to which the largest number is served; null where none were asked for.
+    /// Tokens in a growing cache up to which the largest number is served; null where none were requested.
     pub tokens: Option<u64>,
     /// The largest number that fits; null where no device was named, none fits, or all do.
     pub largest: Option<u64>,

@@ -17,7 +17,7 @@ use crate::report::common::picture::titles::{shown, title};
 use crate::report::common::picture::{Picture, Room, WIDTH, panels, stacked, warnings};
 use svg::node::element::{Circle, Group, Line};
 
-/// Colours of reserved and allocated memory.
+/// Colors of reserved and allocated memory.
 const RESERVED: Color = palette::OTHER;
 const ALLOCATED: Color = palette::FIGURE;
 /// Characters of the name of the number.
@@ -129,10 +129,10 @@ fn allocated_range(prediction: &Prediction) -> Option<(u64, u64)> {
     prediction.allocated_range
 }
 
-/// What colours and marks mean, below the curves, and where that ends.
+/// What colors and marks mean, below the curves, and where that ends.
 fn legend(mut plot: Group, device: &DeviceFit) -> (Group, f64) {
     let mut y = LEGEND_TOP;
-    for (color, name) in [(RESERVED, "most reserved"), (ALLOCATED, "most allocated")] {
+    for (color, name) in [(RESERVED, "maximum reserved"), (ALLOCATED, "maximum allocated")] {
         let line = text(LEGEND + 18.0, y, Anchor::Start, palette::TEXT, name);
         plot = plot.add(rectangle(LEGEND, y - 9.5, 11.0, 11.0, color)).add(line);
         y += LEGEND_LINE;

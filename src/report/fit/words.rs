@@ -76,7 +76,7 @@ pub(crate) fn largest(device: &DeviceFit, value: u64) -> String {
     if device.is_far(value) { format!("about {}, not verified", two_digits(value)) } else { format!("{value} fits") }
 }
 
-/// The prediction that was asked for: the largest number beyond those recorded.
+/// The prediction that was requested: the largest number beyond those recorded.
 fn asked(device: &DeviceFit) -> Option<&Prediction> {
     device.predictions.iter().rfind(|prediction| !prediction.is_recorded)
 }

@@ -1,4 +1,4 @@
-//! The colours of frames: what most of their memory is for, or else whose code they are.
+//! The colors of frames: what most of their memory is for, or else whose code they are.
 
 use crate::analysis::flame::{FlameNode, Owner};
 use crate::facts::training::Category;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Frames whose memory is for several things.
 const SEVERAL: Color = palette::FIGURE;
 
-/// The colours of a tree's frames.
+/// The colors of a tree's frames.
 pub(crate) enum Colors<'a> {
     /// By category; those that frames have, the largest first.
     Categories(Vec<Category>),
@@ -47,7 +47,7 @@ impl<'a> Colors<'a> {
         }
     }
 
-    /// What the colours stand for, the largest first.
+    /// What the colors represent, the largest first.
     pub(crate) fn legend(&self, nodes: &[FlameNode]) -> Vec<(String, Color)> {
         match self {
             Self::Categories(categories) => {
@@ -64,7 +64,7 @@ impl<'a> Colors<'a> {
     }
 }
 
-/// The colour of a group that is a category.
+/// The color of a group that is a category.
 fn named(label: &str) -> Option<Color> {
     Category::ALL.into_iter().find(|category| category.name() == label).map(palette::of_category)
 }

@@ -29,7 +29,7 @@ const MAX_ROWS: usize = 120;
 const NOTE: f64 = 280.0;
 /// Characters of a C++ name below which its end says nothing.
 const NATIVE_WIDTH: usize = 8;
-/// Colours named in the legend.
+/// Colors named in the legend.
 const LEGEND: usize = 8;
 /// Opacity of frames, so that text on them is legible.
 const OPACITY: f64 = 0.42;
@@ -102,7 +102,7 @@ fn label(node: &FlameNode, width: usize) -> Option<String> {
     }
 }
 
-/// What the colours stand for, and how much was too narrow.
+/// What the colors represent, and how much was too narrow.
 fn legend(mut body: Group, colors: &[(String, Color)], y: f64, hidden: usize) -> Group {
     let entries = colors.iter().take(LEGEND).map(|(name, color)| (shorten_end(&safe(name), 24), *color));
     let mut x = MARGIN;

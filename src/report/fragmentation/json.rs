@@ -53,7 +53,7 @@ pub struct FragmentationDevice {
     /// Free memory that only one side stream or pool can use. Left out where there is not much.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stranded: Option<StrandedMemory>,
-    /// What rows of `pinning` stand for.
+    /// What rows of `pinning` represent.
     pub by: GroupBy,
     /// Whether those rows overlap.
     pub inclusive: bool,
@@ -65,7 +65,7 @@ pub struct FragmentationDevice {
     pub rounding: Vec<RoundingLoss>,
     /// Every segment, in address order.
     pub segments: Vec<Segment>,
-    /// Rows over time; only when asked for.
+    /// Rows over time; only when requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_time: Option<Vec<OverTime>>,
     /// What other allocator settings would hold reserved at the instant, played; left out where little is pinned, or where
@@ -80,7 +80,7 @@ pub struct FragmentationDevice {
 pub struct OtherSettings {
     /// How many were played.
     pub tried: usize,
-    /// The plainest of those that reserve least at the instant, or hardly more, as `PYTORCH_CUDA_ALLOC_CONF` takes them; null
+    /// The simplest of the settings that reserve least at the instant, or hardly more, as `PYTORCH_CUDA_ALLOC_CONF` takes them; null
     /// where none reserves notably less.
     pub alloc_conf: Option<String>,
     /// What they hold reserved then; the most of it where that depends on where the driver puts segments.
@@ -113,7 +113,7 @@ pub struct FigureBytes {
     pub allocated_bytes: u64,
     /// Bytes of blocks freed by the program that another stream may still use.
     pub pending_free_bytes: u64,
-    /// Bytes asked for in active blocks.
+    /// Requested bytes in active blocks.
     pub requested_bytes: u64,
     /// Bytes of free blocks: `releasable + pinned_free`.
     pub inactive_bytes: u64,
@@ -157,7 +157,7 @@ pub struct StrandedMemory {
     pub pool_id: PoolId,
     /// The free bytes.
     pub free_bytes: u64,
-    /// The line of its first recorded request; null where no stack tells.
+    /// The line of its first recorded request; null if no stack shows it.
     pub first_used: Option<String>,
 }
 
@@ -174,9 +174,9 @@ impl From<&Stranded> for StrandedMemory {
 pub struct Pool {
     /// `small` for blocks of up to 1 MiB, else `large`.
     pub segment_type: &'static str,
-    /// CUDA stream; null when the file does not tell.
+    /// CUDA stream; null if the file does not record it.
     pub stream: Option<u64>,
-    /// Pool id, (0, 0) for the default one; null when the file does not tell.
+    /// Pool id, (0, 0) for the default one; null if the file does not record it.
     pub pool_id: Option<PoolId>,
     /// What is known of a private pool. Left out of others.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -200,7 +200,7 @@ pub struct PinningGroup {
     pub inferred: bool,
     /// Bytes of its blocks that pin something.
     pub bytes: u64,
-    /// Number of those blocks.
+    /// Number of these blocks.
     pub blocks: u64,
     /// Free bytes charged to it. Blocks that pin the same segment (or page) are charged equal parts.
     pub pinned_free_bytes: u64,
@@ -240,7 +240,7 @@ pub struct RoundingLoss {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What was asked for in them.
+    /// What was requested in them.
     pub requested_bytes: u64,
     /// `bytes - requested_bytes`.
     pub rounding_bytes: i64,
@@ -254,9 +254,9 @@ pub struct Segment {
     pub address: u64,
     /// `small` or `large`.
     pub segment_type: &'static str,
-    /// CUDA stream; null when the file does not tell.
+    /// CUDA stream; null if the file does not record it.
     pub stream: Option<u64>,
-    /// Pool id; null when the file does not tell.
+    /// Pool id; null if the file does not record it.
     pub pool_id: Option<PoolId>,
     /// Whether it is a mapped part of an expandable segment.
     pub expandable: bool,

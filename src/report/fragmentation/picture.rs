@@ -17,19 +17,19 @@ use crate::report::{Source, percent};
 use std::cmp::Reverse;
 use svg::node::element::{Group, Path};
 
-/// What the colour of a block stands for.
+/// What the color of a block represents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockColor {
     /// Allocated or pending free.
     #[default]
     State,
-    /// Its group; this many groups have a colour of their own.
+    /// Its group; this many groups have a color of their own.
     Group(usize),
 }
 
 /// Left edge and width of the bars, in pixels.
-const LEFT: f64 = 236.0;
-const BAR: f64 = 530.0;
+const LEFT: f64 = 270.0;
+const BAR: f64 = 508.0;
 /// Height of a bar, and of a row.
 const HEIGHT: f64 = 12.0;
 const ROW: f64 = 16.0;
@@ -48,7 +48,7 @@ const MAX_TITLED: usize = 500;
 const HOLE_FROM: f64 = 84.0;
 /// Lines of the request that failed, at most.
 const REQUEST_LINES: u64 = 8;
-/// The least that a full line may stand for.
+/// The least that a full line may represent.
 const FINEST: u64 = 16 << 20;
 
 /// All devices below each other.
@@ -143,7 +143,7 @@ fn sum(segments: &[Segment<'_>]) -> Figures {
     Figures::sum(segments.iter().map(|(_, figures)| *figures))
 }
 
-/// Bytes that a full line stands for, the same for all segments: as few as there is room for lines, so that a segment goes
+/// Bytes that a full line represents, the same for all segments: as few as there is room for lines, so that a segment goes
 /// over several of them, and its holes can be seen.
 fn scale(segments: &[Segment<'_>], lines: usize) -> u64 {
     let largest = segments.iter().map(|(segment, _)| segment.size).max().unwrap_or(FINEST);
@@ -158,15 +158,16 @@ fn scale(segments: &[Segment<'_>], lines: usize) -> u64 {
 fn totals(device: &DeviceSegmentMap) -> String {
     let all = Figures::sum(&device.figures);
     let segments = count(all.segments, "segment");
-    let chosen = if device.is_most_inactive { "where the most memory is inactive: " } else { "" };
-    let mut line = format!("{chosen}{} in {segments}: {} allocated", Bytes(all.reserved), Bytes(all.allocated));
+    let chosen = if device.is_most_inactive { "the most inactive memory is here: " } else { "" };
+    let mut line =
+        format!("{chosen}{} reserved in {segments}, {} allocated", Bytes(all.reserved), Bytes(all.allocated));
     if all.pending_free > 0 {
         line += &format!(", {} pending free", Bytes(all.pending_free));
     }
     line += &format!(", {} inactive", Bytes(all.inactive));
     if all.inactive > 0 {
         let (pinned, largest) = (Bytes(all.pinned_free), Bytes(all.largest_free_block));
-        line += &format!(", {pinned} of it pinned by live blocks; the largest free block is {largest}");
+        line += &format!(" ({pinned} pinned by live blocks); the largest free block is {largest}");
     }
     let stray = device.layout.stray.len() as u64;
     if stray > 0 {
@@ -175,11 +176,11 @@ fn totals(device: &DeviceSegmentMap) -> String {
     line
 }
 
-/// Colours of blocks.
+/// Colors of blocks.
 struct Paint {
-    /// One per row of the attribution; empty where colours stand for states.
+    /// One per row of the attribution; empty where colors represent states.
     rows: Vec<Color>,
-    /// What the colours stand for, for the legend.
+    /// What the colors represent, for the legend.
     legend: Vec<(String, Color)>,
     /// Whether some of that is inferred.
     inferred: bool,
@@ -285,7 +286,7 @@ impl Drawing<'_> {
         }
         if lines > REQUEST_LINES {
             y += ROW;
-            self.label(LEFT, y, Anchor::Start, &format!("and {} more", count(lines - REQUEST_LINES, "line")));
+            self.label(LEFT, y, Anchor::Start, &count(lines - REQUEST_LINES, "more row"));
         }
         y + 6.0
     }
@@ -329,7 +330,7 @@ impl Drawing<'_> {
                 if !is_free {
                     self.add(rectangle(LEFT, y, BAR, HEIGHT, ALLOCATED).set("fill-opacity", "0.55"));
                 }
-                let what = format!("{alike} {} lines", if is_free { "free" } else { "full" });
+                let what = format!("{alike} {} rows", if is_free { "free" } else { "full" });
                 let note = text(LEFT + BAR / 2.0, y + 9.5, Anchor::Middle, palette::TEXT, &what);
                 self.add(note.set("font-size", 10));
                 from += scale * alike;
@@ -357,7 +358,7 @@ impl Drawing<'_> {
         let (device, end) = (self.device, start + length);
         let width = |bytes: u64| BAR * bytes as f64 / scale as f64;
         self.frame(width(length), y);
-        // Blocks that are too narrow share pixels: bytes in use in each, and the colour of the last.
+        // Blocks that are too narrow share pixels: bytes in use in each, and the color of the last.
         let mut pixels: Vec<(f64, Color)> = vec![(0.0, ALLOCATED); BAR as usize + 1];
         let mut wide: Vec<(Color, String)> = Vec::new();
         let pieces = device.layout.pieces_of(segment);
@@ -388,7 +389,7 @@ impl Drawing<'_> {
         self.pixels(&pixels, y);
     }
 
-    /// Outlines, one element per colour.
+    /// Outlines, one element per color.
     fn paths(&mut self, mut outlines: Vec<(Color, String)>) {
         outlines.sort_by_key(|(color, _)| color.light);
         for outlines in outlines.chunk_by(|a, b| a.0 == b.0) {

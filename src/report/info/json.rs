@@ -153,7 +153,7 @@ pub struct AnnotationCount {
     pub name: String,
     /// Ranges.
     pub count: u64,
-    /// Time of those with both ends.
+    /// Total time of the ranges with both ends.
     pub total_us: i64,
     /// Those without.
     pub open: u64,

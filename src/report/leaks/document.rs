@@ -11,7 +11,7 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::device_name;
 use crate::report::common::words::{count, starred};
 
-/// Rows whose stacks are shown below the table, unless stacks are what was asked for.
+/// Rows whose stacks are shown below the table, unless stacks are what was requested.
 const STACKS: usize = 3;
 
 pub(crate) fn document(source: Source<'_>, report: &LeakReport) -> Document {

@@ -35,7 +35,7 @@ pub struct LeaksDevice {
     /// Whether a leak would be told: there were enough steps, and they are those of training or inference. Where not, that
     /// `leaks` has none means nothing.
     pub leaks_known: bool,
-    /// What rows stand for.
+    /// What rows represent.
     pub by: GroupBy,
     /// Rates of all leaks together.
     pub leaking: Rate,
@@ -88,7 +88,7 @@ pub struct Leak {
     /// What it adds per step.
     #[serde(flatten)]
     pub rate: Rate,
-    /// Bytes asked for that are live at the end of the last step.
+    /// Requested bytes that are live at the end of the last step.
     pub live_bytes: u64,
     /// Blocks live at the end of the last step.
     pub live_blocks: u64,

@@ -29,7 +29,7 @@ pub fn headline(device: &DeviceLeaks) -> String {
     }
 }
 
-/// What was asked for, and the blocks it takes where that differs by more than a hundredth.
+/// What was requested, and the blocks it takes where that differs by more than a hundredth.
 pub fn rate(rate: &Rate) -> String {
     let requested = Bytes(rate.bytes);
     let (asked, got) = (i128::from(rate.bytes), i128::from(rate.allocated_bytes));

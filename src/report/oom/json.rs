@@ -33,7 +33,7 @@ pub struct OomDevice {
     pub bounds: IndexMap<&'static str, &'static str>,
     /// Number of failed requests.
     pub failed_requests: usize,
-    /// Failed requests, in order: all of them, unless there are so many that the last are counted only.
+    /// Failed requests, in order: all of them, unless there are too many; the last ones are then only counted.
     pub ooms: Vec<FailedRequest>,
     /// The peak, when no device of the recording has a failed request.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ pub struct FailedRequest {
     /// Where it happened.
     #[serde(flatten)]
     pub at: Instant,
-    /// Bytes of the block that was wanted: what was asked for, rounded up.
+    /// Bytes of the block that was wanted: what was requested, rounded up.
     pub requested_bytes: u64,
     /// Bytes that the driver would have had to supply for it: a whole segment, or whole pages.
     pub driver_bytes: u64,
@@ -89,7 +89,7 @@ pub struct FailedRequest {
     pub cause: Cause,
     /// What shows it.
     pub evidence: Vec<Said>,
-    /// What would have helped, as far as the recording tells.
+    /// What would have helped, as far as the recording shows.
     pub advice: Vec<Said>,
     /// Who keeps free bytes from being released.
     pub pinning: Vec<PinningGroup>,

@@ -35,7 +35,7 @@ fn row(peak: &DevicePeak) -> [String; COLUMNS.len()] {
             () => bytes,
         }
     };
-    // Memory of the CPU and memory timelines have no reserved bytes, and profiler traces do not tell what is active.
+    // Memory of the CPU and memory timelines have no reserved bytes, and profiler traces do not show what is active.
     // Where a recording contradicts itself, more may be active than is reserved.
     let inactive = match peak.at.reserved {
         reserved if reserved > 0 && reserved >= peak.at.active => {

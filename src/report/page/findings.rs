@@ -1,4 +1,4 @@
-//! What there is to say in words: why memory ran out, how devices differ, and what leaks.
+//! Findings in words: why memory ran out, how devices differ, and what leaks.
 
 use super::Page;
 use crate::analysis::leaks::DeviceLeaks;
@@ -23,11 +23,11 @@ const LEAKS: usize = 5;
 pub struct Finding {
     pub title: String,
     pub lines: Vec<String>,
-    /// Whether it tells of a request that failed, or of a leak.
+    /// Whether it is about a failed request or a leak.
     pub is_failure: bool,
 }
 
-/// Failed requests with their causes, how devices differ, then leaks; empty when there is nothing of it.
+/// Failed requests with their causes, how devices differ, then leaks; empty if there are none.
 pub fn findings(page: &Page<'_>) -> Vec<Finding> {
     let ooms = page.overview.oom.devices.iter().flat_map(failures);
     let leaks = page.overview.leaks.devices.iter().filter_map(leak);

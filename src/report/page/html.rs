@@ -43,6 +43,7 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut timelines = page.first_pictures();
     let others = timelines.pictures.split_off(timelines.pictures.len().min(1));
     section(&timelines, out)?;
+    narrow(page, out)?;
     if let Some(first) = page.first_peak() {
         sites(first, FIRST_SITES, out)?;
     }
@@ -70,14 +71,30 @@ fn section(section: &Section, out: &mut dyn Write) -> io::Result<()> {
     section_of(&section.pictures, out)
 }
 
-/// Pictures, each as wide as it is: a narrow screen shows a part of it rather than all of it too small to read.
+/// Pictures, each as wide as the page at most.
 fn section_of(pictures: &[Picture], out: &mut dyn Write) -> io::Result<()> {
     for picture in pictures {
-        writeln!(out, "<div class=\"wide\">")?;
         picture.write(out)?;
-        writeln!(out, "</div>")?;
     }
     Ok(())
+}
+
+/// The title, notes and legend of the first picture as text, for a screen on which those in the picture are too small to read.
+fn narrow(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let Some((device, keys)) = page.first_keys() else { return Ok(()) };
+    writeln!(out, "<div class=\"narrow\">")?;
+    writeln!(out, "<p>{} ({})</p>", escape(&notes::headline(device)), escape(&notes::place(device)))?;
+    notes::device(device).iter().try_for_each(|line| writeln!(out, "<p class=\"note\">{}</p>", escape(line)))?;
+    writeln!(out, "<table>")?;
+    for key in keys {
+        let square = key.color.map_or(String::new(), |color| {
+            let square = format!("<rect width=\"11\" height=\"11\" fill=\"{}\"/>", color.light);
+            format!("<svg width=\"11\" height=\"11\">{square}</svg>")
+        });
+        let (label, bytes) = (escape(&key.label), Bytes(key.bytes));
+        writeln!(out, "<tr><td>{square}</td><td>{label}</td><td class=\"number\">{bytes}</td></tr>")?;
+    }
+    writeln!(out, "</table>\n</div>")
 }
 
 fn list(lines: &[String], out: &mut dyn Write) -> io::Result<()> {
@@ -102,7 +119,11 @@ fn all_figures(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     let cells = |tag: &str, row: [String; figures::COLUMNS.len()]| -> String {
         let last = row.len() - 1;
         let class = |index| if index == 0 || index == last { "" } else { " class=\"number\"" };
-        let cell = |(index, cell): (usize, String)| format!("<{tag}{}>{}</{tag}>", class(index), escape(&cell));
+        let cell = |(index, cell): (usize, String)| {
+            // On a narrow screen each figure stands in a line with its name.
+            let name = if tag == "td" { format!(" data-name=\"{}\"", figures::COLUMNS[index]) } else { String::new() };
+            format!("<{tag}{}{name}>{}</{tag}>", class(index), escape(&cell))
+        };
         row.into_iter().enumerate().map(cell).collect()
     };
     let rows = figures::rows(page);
@@ -110,11 +131,11 @@ fn all_figures(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     if is_long {
         writeln!(out, "<details><summary>{}</summary>", count(rows.len() as u64, "device"))?;
     }
-    writeln!(out, "<div class=\"wide\">\n<table>\n<tr>{}</tr>", cells("th", figures::COLUMNS.map(str::to_owned)))?;
+    writeln!(out, "<table class=\"figures\">\n<tr>{}</tr>", cells("th", figures::COLUMNS.map(str::to_owned)))?;
     for row in rows {
         writeln!(out, "<tr>{}</tr>", cells("td", row))?;
     }
-    writeln!(out, "</table>\n</div>")?;
+    writeln!(out, "</table>")?;
     if is_long {
         writeln!(out, "</details>")?;
     }
@@ -170,9 +191,9 @@ fn style() -> String {
     format!(
         "{light}@media (prefers-color-scheme:dark){{\n{dark}}}\n\
          body{{font:14px system-ui,sans-serif;max-width:900px;margin:24px auto;padding:0}}\n\
-         h1,h2,p,ul,table,details{{margin-left:16px;margin-right:16px}}\n\
+         h1,h2,p,ul,table,details{{margin-left:16px;margin-right:16px}}p,li{{overflow-wrap:anywhere}}\n\
          .more{{margin:0}}.more>summary{{margin:24px 16px;font-size:16px;font-weight:600}}\n\
-         .wide{{overflow-x:auto}}\n\
+         .narrow{{display:none}}\n\
          .verdict{{font-size:20px;font-weight:600}}\n\
          h1{{font-size:16px;overflow-wrap:anywhere}}\nh2{{font-size:16px;margin:28px 16px 8px}}\ntd details{{margin:0}}\n\
          table{{border-collapse:collapse}}\n\
@@ -180,7 +201,10 @@ fn style() -> String {
          th{{text-align:left;font-weight:400}}\ntd.number,th.number{{text-align:right;white-space:nowrap}}\n\
          code,pre{{font-family:ui-monospace,monospace;font-size:12px;overflow-wrap:anywhere}}\n\
          svg{{display:block;max-width:100%;height:auto}}\n\
-         @media (max-width:760px){{svg{{max-width:none}}td,th{{padding-right:8px}}h2{{margin-top:20px}}}}\n"
+         @media (max-width:760px){{td,th{{padding-right:8px}}h2{{margin-top:20px}}.narrow{{display:block}}\
+         .figures th{{display:none}}.figures tr{{display:block;padding:8px 0}}\
+         .figures td{{display:flex;justify-content:space-between;border:0;padding:1px 0}}\
+         .figures td::before{{content:attr(data-name)}}}}\n"
     )
 }
 

@@ -124,6 +124,14 @@ impl Page<'_> {
         }
     }
 
+    /// The device of the first of [`Self::first_pictures`], and the legend of its picture.
+    fn first_keys(&self) -> Option<(&DevicePeak, Vec<timeline::Key>)> {
+        let devices = self.first_first(&self.overview.timeline.devices, |device| device.peak.device);
+        let colors = (!self.is_by_category()).then(|| timeline::Colors::of(devices.iter().copied()));
+        let first = *devices.first()?;
+        Some((&first.peak, timeline::keys(first, colors.as_ref())))
+    }
+
     /// Devices with the one to look at first in front.
     fn first_first<'d, D>(&self, devices: &'d [D], id: impl Fn(&D) -> DeviceId) -> Vec<&'d D> {
         let first = self.first_device();

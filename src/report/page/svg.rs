@@ -30,7 +30,7 @@ pub fn page(page: &Page<'_>) -> Picture {
     parts.extend(timelines.pictures);
     if let Some(first) = page.first_peak() {
         parts.push(picture::caption(&format!(
-            "What holds the memory on {}, {}",
+            "{}: what holds the memory, {}",
             device_name(first.device),
             notes::place(first)
         )));

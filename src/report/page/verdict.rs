@@ -97,7 +97,7 @@ pub fn savings(device: &DeviceCheckpoint) -> Option<String> {
     Some(format!("checkpoint {}: {}{cost}", best.label, checkpoint::effect(device, best)))
 }
 
-/// What is to be let go of.
+/// What is to be released.
 fn growth(device: &DeviceTriage) -> Option<String> {
     let finding = device.findings.iter().find(|finding| matches!(finding, Finding::Growth { .. }))?;
     Some(format!("free what {}", triage::finding(finding).text))

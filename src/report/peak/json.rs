@@ -49,7 +49,7 @@ pub struct PeakDevice {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranges: Option<Vec<RangeRow>>,
     /// What passed through each operator over the whole recording, those that allocated most by themselves first. Left
-    /// out unless rows stand for operators and the recording tells.
+    /// out unless rows are operators and the recording shows them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub operators: Vec<OperatorRow>,
 }

@@ -175,7 +175,7 @@ fn difference(document: &mut Document, report: &RanksReport, row: usize, differe
         Column::label("site"),
     ]);
     let shown = difference.rows.len().min(ROWS);
-    // The last row stands for what is not listed; it joins those that are not shown.
+    // The last row represents what is not listed; it joins those that are not shown.
     for row in &difference.rows[..shown] {
         let cells = [words::row_delta(row), words::side(row.bytes), words::side(row.reference_bytes)];
         table.row(cells, Cell::code(starred(&row.label, row.inferred)));

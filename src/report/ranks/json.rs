@@ -74,7 +74,7 @@ pub struct AcrossGroup {
     pub programs: Vec<Vec<RankName>>,
     /// Number of rows.
     pub rows: usize,
-    /// The rank that stands for the median.
+    /// The rank that represents the median.
     pub median_rank: Option<RankName>,
     /// Figures that at least one rank has.
     pub figures: Vec<FigureSpread>,

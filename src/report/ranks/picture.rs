@@ -9,6 +9,7 @@ use crate::report::common::notes::signed;
 use crate::report::common::picture::chart::{self, Area, Axis, Unit};
 use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled};
+use crate::report::common::picture::titles::shown;
 use crate::report::common::picture::{Cell, Picture, Script, caption, remark, stacked, table, warnings};
 use crate::report::common::words::{count, starred};
 use crate::wire::ranks::RankSummary;
@@ -139,7 +140,7 @@ impl<'r> Bars<'r> {
         self.members.len() > self.columns.len()
     }
 
-    /// Rectangles of one colour: those of the columns from one height to another.
+    /// Rectangles of one color: those of the columns from one height to another.
     fn path(&self, color: Color, extent: impl Fn(&Column) -> Option<(i64, i64)>) -> Option<Path> {
         let mut data = String::new();
         for column in &self.columns {
@@ -259,7 +260,7 @@ fn bars(report: &RanksReport, group: &Ranks) -> Picture {
     Picture { height: top + f64::from(PLOT_HEIGHT + chart::BELOW) + 12.0, body }
 }
 
-/// What the colours mean, in a line.
+/// What the colors mean, in a line.
 fn legend(bars: &Bars<'_>, median: Option<i64>) -> Group {
     const SWATCH: f64 = 11.0;
     const CHARACTER: f64 = 6.6;
@@ -320,7 +321,7 @@ fn outlier(report: &RanksReport, row: &[Outlier]) -> Vec<Picture> {
     let Some(outlier) = words::leading(report, row) else { return Vec::new() };
     let title = format!("Outlier {}: {}", words::name(report, outlier.row), words::distance(outlier));
     let mut parts = vec![caption(&title)];
-    let path = report.rank(outlier.row).map(|rank| rank.path.clone());
+    let path = report.rank(outlier.row).map(|rank| shown(&[rank.path.as_str()]).concat());
     for line in words::scores(report, row).into_iter().chain(path) {
         parts.extend(Script::Body.lines(&line).iter().map(|line| line_of_text(line)));
     }

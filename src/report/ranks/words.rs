@@ -205,7 +205,7 @@ pub fn no_outlier(report: &RanksReport) -> String {
     if report.groups.iter().all(|group| group.members.len() < MIN_RANKS) {
         return format!("at least {MIN_RANKS} ranks are needed to detect an outlier");
     }
-    format!("no rank stands out: no maximum with {}", criterion())
+    format!("no rank is an outlier: none has a maximum with {}", criterion())
 }
 
 /// When a maximum stands out.

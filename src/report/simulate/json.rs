@@ -68,7 +68,7 @@ pub struct SimulatedRun {
     pub alloc_conf: String,
     /// Whether they are the recorded ones.
     pub recorded: bool,
-    /// Changes of the program, such as `checkpoint:model.py:53 forward` or `optimizer:sgd`; empty for the program as it is.
+    /// Changes of the program, such as `checkpoint:model.py:53 forward` or `optimizer:sgd`; empty for the unchanged program.
     pub changes: Vec<String>,
     /// What these assume, a sentence each.
     pub assumptions: Vec<String>,

@@ -70,7 +70,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
     if difference.is_none() {
         let allocs = count(allocs.0, "device allocation");
         let frees = count(frees.0, "free");
-        // Of pinned memory what was asked for is not recorded.
+        // Of pinned memory what was requested is not recorded.
         let maxima = if device.device == HOST_DEVICE { "the most in use and reserved" } else { "all maxima" };
         let outcome = device.runs.first().and_then(|run| run.outcome.as_ref());
         let played = outcome.map(|outcome| (outcome.device_allocs, outcome.device_frees));

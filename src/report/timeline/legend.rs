@@ -1,7 +1,7 @@
 //! What the bands are, by category in the order they are stacked, with their bytes at the instant that is looked at.
 
 use super::marks::RANGE_MARKS;
-use super::stack::name;
+use super::stack::{name, written};
 use super::stacked::Stack;
 use crate::analysis::peak::each::RangePeaks;
 use crate::analysis::timeline::DeviceTimeline;
@@ -17,13 +17,13 @@ use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::plot::{LEGEND, LEGEND_LINE};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, px, rectangle, text, titled};
 use crate::report::common::picture::{Script, WIDTH};
-use crate::report::common::words::count;
+use crate::report::common::words::{self, count};
 use crate::report::percent;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use svg::node::element::{Circle, Group};
 
-/// Side of a square that shows a colour.
+/// Side of a square that shows a color.
 const SQUARE: f64 = 11.0;
 /// Right edges of the columns.
 const RIGHT: f64 = WIDTH as f64 - 16.0;
@@ -84,6 +84,27 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, top: f64) -> (Gro
     (group, y)
 }
 
+/// A line of the legend, for a page that writes it as text.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// The color of the band, if it is one.
+    pub color: Option<Color>,
+    pub label: String,
+    pub bytes: u64,
+}
+
+/// The lines of the legend.
+pub(super) fn keys(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Key> {
+    let key = |line: Line| {
+        let color = match line.mark {
+            Mark::Square(color, _) => Some(color),
+            Mark::Line(_) | Mark::None => None,
+        };
+        Key { color, label: line.label + &line.note, bytes: line.bytes }
+    };
+    lines(device, stack).into_iter().map(key).collect()
+}
+
 /// The instant that bytes are those of.
 fn moment(device: &DeviceTimeline) -> &'static str {
     let peak = &device.peak;
@@ -103,7 +124,16 @@ fn absent(stack: &Stack<'_>) -> Vec<(String, Color)> {
     absent.retain(|(band, _)| band.bytes_there == 0);
     absent.sort_by_key(|(band, _)| Reverse(highest(band)));
     let mut names = HashSet::new();
-    let named = |(band, color): (&Band, Color)| (band.category.map_or_else(|| name(band), category_name), color);
+    let present: HashSet<_> =
+        stack.bands.iter().filter(|band| band.bytes_there > 0).map(|band| band.category).collect();
+    let named = |(band, color): (&Band, Color)| {
+        let category = |category| {
+            let is_known = !matches!(category, Category::Unknown | Category::BeforeRecording);
+            let other = if is_known && present.contains(&Some(category)) { "other " } else { "" };
+            format!("{other}{}", category_name(category))
+        };
+        (band.category.map_or_else(|| name(band), category), color)
+    };
     absent.into_iter().map(named).filter(|(name, _)| names.insert(name.clone())).collect()
 }
 
@@ -161,7 +191,7 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
                         format!("{}: {}", category_name(category), count(band.groups as u64, "site"))
                     }
                     Some(category) => format!("{}: {}", category_name(category), name(band)),
-                    None => name(band),
+                    None => written(band),
                 },
                 note: band
                     .leak
@@ -211,7 +241,7 @@ fn runs(bands: &[Band]) -> Vec<Vec<(&Band, usize)>> {
 }
 
 pub(super) fn category_name(category: Category) -> String {
-    category.name().replace('_', " ")
+    words::category(category.name()).to_owned()
 }
 
 fn row(line: &Line, y: f64) -> Group {

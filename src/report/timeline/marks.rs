@@ -108,7 +108,7 @@ fn marked(device: &DeviceTimeline) -> Vec<(f64, &RangePeak)> {
     marks
 }
 
-/// The peak of each range asked for, with names where there is room for them, the highest first.
+/// The peak of each range requested, with names where there is room for them, the highest first.
 fn range_marks(mut plot: Group, labels: &mut Labels, device: &DeviceTimeline, scale: &Scale) -> Group {
     let metric = device.peak.metric;
     for (x, range) in marked(device) {

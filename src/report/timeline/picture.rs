@@ -1,5 +1,6 @@
 //! `memviz timeline`: live memory over time, stacked by group, with what is reserved, marks and annotations.
 
+pub(crate) use super::legend::Key;
 use super::scale::{NO_LABELS, Scale};
 pub(crate) use super::stacked::Colors;
 use super::stacked::Stack;
@@ -22,7 +23,7 @@ pub fn draw(source: Source<'_>, report: &TimelineReport) -> Picture {
     stacked(parts)
 }
 
-/// One device, by what was asked for.
+/// One device, by what was requested.
 pub fn panel(device: &DeviceTimeline, colors: &Colors<'_>, room: Room) -> Picture {
     plot(device, &Stack::of(device, colors), room)
 }
@@ -30,6 +31,12 @@ pub fn panel(device: &DeviceTimeline, colors: &Colors<'_>, room: Room) -> Pictur
 /// One device, by category where that is known.
 pub fn categories(device: &DeviceTimeline, room: Room) -> Picture {
     plot(device, &Stack::of_categories(device), room)
+}
+
+/// The legend of [`panel`], or of [`categories`] without colors, for a page that writes it as text.
+pub fn keys(device: &DeviceTimeline, colors: Option<&Colors<'_>>) -> Vec<Key> {
+    let stack = colors.map_or_else(|| Stack::of_categories(device), |colors| Stack::of(device, colors));
+    legend::keys(device, &stack)
 }
 
 fn plot(device: &DeviceTimeline, stack: &Stack<'_>, room: Room) -> Picture {

@@ -38,7 +38,7 @@ pub(super) fn draw(device: &DeviceTimeline, room: Room) -> (Group, f64) {
 
 fn row<'a>(mut group: Group, device: &DeviceTimeline, ribbons: impl Iterator<Item = &'a Ribbon>, y: f64) -> Group {
     let x = |x: i64| at(&device.axis, x);
-    // Narrow boxes of one colour are one path, and one box per pixel is all that can be seen.
+    // Narrow boxes of one color are one path, and one box per pixel is all that can be seen.
     let mut narrow = [String::new(), String::new()];
     let mut drawn_to = f64::MIN;
     for (index, ribbon) in ribbons.enumerate() {

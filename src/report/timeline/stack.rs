@@ -16,13 +16,13 @@ use crate::report::common::words::{count, starred};
 use crate::report::percent;
 use svg::node::element::{Group, Path};
 
-/// Height of the bar that stands for a single instant.
+/// Height of the bar that represents a single instant.
 pub(super) const BAR: f64 = 34.0;
 
 /// What a band is called.
 pub(super) fn name(band: &Band) -> String {
     match band.label.as_str() {
-        LEAKS => "what leaks".to_owned(),
+        LEAKS => "leaks".to_owned(),
         OTHER if band.groups > 0 => count(band.groups as u64, "more group"),
         label => starred(label, band.inferred),
     }
@@ -69,8 +69,8 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, scale: &Scale) ->
     names.into_iter().fold(group, Group::add)
 }
 
-/// What is written on a band.
-fn written(band: &Band) -> String {
+/// The name of a band as people read it.
+pub(super) fn written(band: &Band) -> String {
     match band.category {
         Some(category) if band.label == category.name() => legend::category_name(category),
         _ => name(band),

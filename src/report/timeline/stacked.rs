@@ -15,7 +15,7 @@ pub(super) struct Stack<'a> {
     pub by: GroupBy,
 }
 
-/// The colours of the bands of all devices of a picture: what is on several of them has one.
+/// The colors of the bands of all devices of a picture: what is on several of them has one.
 pub(crate) struct Colors<'a>(HashMap<(&'a str, Option<Category>), Color>);
 
 impl<'a> Colors<'a> {

@@ -88,7 +88,7 @@ fn ticks(axis: &Axis, period: &Period, unit: Unit, origin: i64) -> Vec<(f64, Str
     (first..).map(place).take_while(|(x, _)| *x <= end).take(50).collect()
 }
 
-/// A part of the axis in which nothing happens.
+/// A part of the axis without activity.
 fn fold(axis: &Axis, period: &Period) -> Group {
     let (left, right) = (column(axis.columns(), period.start), column(axis.columns(), period.end));
     let bottom = f64::from(PLOT_HEIGHT);
@@ -116,16 +116,20 @@ fn title(device: &DeviceTimeline, unit: Unit) -> String {
     let folds: Vec<&Period> = axis.periods.iter().filter(|period| period.shows == Shows::Idle).collect();
     if !folds.is_empty() {
         let idle = notes::duration(folds.iter().map(|period| length(period)).sum());
-        title += &format!("; // {idle} in which nothing happens, folded");
+        title += &format!("; // {idle} without activity, folded");
     }
     let first = axis.periods.first().filter(|period| period.shows == Shows::StartUp);
     if let Some(start) = first {
         let end = axis.periods.iter().take_while(|period| period.shows != Shows::Steps).last().unwrap_or(start);
         title += match axis.counts {
             XAxis::Time => {
-                format!("; the first {} (startup) have their own scale", notes::duration(end.to - start.from))
+                format!("; startup ({}) has its own scale", notes::duration(end.to - start.from))
             }
-            XAxis::Entry => format!("; the first {} entries (startup) have their own scale", end.to - start.from),
+            XAxis::Entry => {
+                let entries = u64::try_from(end.to - start.from).unwrap_or(0);
+                let noun = if entries == 1 { "entry" } else { "entries" };
+                format!("; startup ({entries} {noun}) has its own scale")
+            }
         }
         .as_str();
     }

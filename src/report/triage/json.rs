@@ -71,7 +71,7 @@ pub struct FindingRow {
     pub label: Option<String>,
     /// The same in words.
     pub text: String,
-    /// The command that tells more.
+    /// The command that shows more.
     pub command: &'static str,
 }
 

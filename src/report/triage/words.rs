@@ -14,7 +14,7 @@ use crate::report::ledger::words as ledger;
 pub(crate) struct Line {
     /// What there is.
     pub text: String,
-    /// The command that tells more.
+    /// The command that shows more.
     pub command: &'static str,
 }
 

@@ -53,7 +53,7 @@ const OOMS: usize = 10;
 /// Everything found, the device to look at first before the others.
 ///
 /// # Errors
-/// As the analyses behind it.
+/// As the analyzes behind it.
 pub fn findings(devices: &Devices<'_>, cures: &BTreeMap<DeviceId, WhatIf<'_, '_>>) -> Result<String> {
     let advice = cures.iter().map(|(&device, cures)| (device, cures.advice().cloned().collect())).collect();
     let (options, leaks) = (TriageOptions::default(), LeakReport::of(devices, &LeakOptions::default())?);

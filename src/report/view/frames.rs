@@ -32,7 +32,7 @@ impl Frame {
     }
 }
 
-/// The frames that labels stand for, as stacks of rows have them. Where several have one label, the user's own comes first; what is
+/// The frames that labels represent, as stacks of rows have them. Where several have one label, the user's own comes first; what is
 /// no frame's label is its own.
 pub fn frames(device: &Device<'_>, labels: &[String]) -> String {
     let sites = device.deep_sites();

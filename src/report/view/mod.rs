@@ -34,16 +34,16 @@ use crate::analysis::scene::{Place, SceneGroup};
 use crate::facts::training::Category;
 use serde::Serialize;
 
-/// A group with its colours, which are those of the pictures.
+/// A group with its colors, which are those of the pictures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Group {
     /// What it is called.
     pub label: String,
     /// What it is for, where groups are categories.
     pub category: Option<&'static str>,
-    /// Its colour on light ground.
+    /// Its color on light ground.
     pub light: String,
-    /// Its colour on dark ground.
+    /// Its color on dark ground.
     pub dark: String,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
@@ -65,7 +65,7 @@ impl From<&SceneGroup> for Group {
 /// Steps of a hue that the page's sites have: more of them could not be distinguished.
 const STEPS: usize = 16;
 
-/// The colour of a group: its category's where groups are categories, and else by its place.
+/// The color of a group: its category's where groups are categories, and else by its place.
 fn color(label: &str, category: Option<Category>, place: Place) -> Color {
     match (category, place.category) {
         (Some(category), _) => palette::of_category(category),

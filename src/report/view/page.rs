@@ -25,7 +25,7 @@ pub struct Carried<'a> {
     pub show: &'a str,
     /// Writes the file.
     pub content: &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
-    /// Whether the file is compressed with zstd, and so is carried as it is.
+    /// Whether the file is compressed with zstd, and is therefore embedded unchanged.
     pub is_packed: bool,
 }
 

@@ -6,7 +6,7 @@ use crate::model::View;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-/// What was asked for when the page was made and matters when the recording is read again: by then as JSON.
+/// What was requested when the page was made and matters when the recording is read again: by then as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Reading {

@@ -1,5 +1,5 @@
 //! A figure is exact only where nothing stands against it: whatever a recording loses, no budget that it exceeds is kept
-//! afterwards.
+//! afterward.
 
 use super::Folder;
 use super::program::{pickle, whole};

@@ -1,6 +1,6 @@
 //! A second way from a snapshot to its counters: from where blocks lie, without free lists.
 //!
-//! The state at the beginning is the final one with every entry undone. The size of a block follows from its neighbours:
+//! The state at the beginning is the final one with every entry undone. The size of a block follows from its neighbors:
 //! where the allocator takes a block of the large pool from free memory, it leaves more than 1 MiB over or nothing, so a
 //! narrower gap up to the next block in use belongs to the block; everywhere else a block is as large as its rounded
 //! request. And free memory is never in two pieces, so an address that is handed out is where the block before it ends.
@@ -233,7 +233,7 @@ impl Memory {
         (addr < start + size).then_some((start, start + size))
     }
 
-    /// The size of a block as its request and the next block have it, and whether that is certain of one whose neighbours
+    /// The size of a block as its request and the next block have it, and whether that is certain of one whose neighbors
     /// may have changed since it was made.
     fn size_of(&self, addr: u64, requested: u64) -> Result<(u64, bool), String> {
         let rounded = requested.max(1).next_multiple_of(512);

@@ -577,9 +577,9 @@ test('two recordings have a difference as a flame graph, and diverge where memvi
         await settled(page);
         assert.equal(await page.locator('#panel-flame canvas:visible').count(), 2);
         // The picture of the command says the same, with other names for both.
-        const said = picture(GPT, OOM).match(/they diverge after \d+ requests? in common/)?.[0] ?? 'nothing';
+        const alike = picture(GPT, OOM).match(/the first (\d+) requests are the same/)?.[1] ?? 'no';
         const where = (await page.textContent('#where')) ?? '';
-        assert.ok(where.includes(said), `${said}: ${where}`);
+        assert.ok(where.includes(`they diverge after ${alike} requests in common`), `${alike}: ${where}`);
         await page.click('#where >> text=where they diverge');
         await settled(page);
         const [, a, b] = where.match(/A requests .*?\(entry ([\d,]+)\), B requests .*?\(entry ([\d,]+)\)/) ?? [];

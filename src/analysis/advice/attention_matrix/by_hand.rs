@@ -20,13 +20,13 @@ const LEAST_CHANNELS: u64 = 8;
 const LEAST_COLUMNS: u64 = 16;
 /// What feeds forward in a transformer is no more times larger than what goes in.
 const FEED_FORWARD: u64 = 8;
-/// Neither is what a normalisation makes in double precision.
+/// Neither is what a normalization makes in double precision.
 const PRECISION: u64 = 2;
 /// Scores, the scaled and the masked ones: of these backward needs none, and what feeds forward has fewer such blocks.
 const LEAST_DROPPED: usize = 3;
 /// Bytes of the seed and offset of a kernel's random numbers.
 const RANDOM_STATE: u64 = 16;
-/// Behind the result nothing of the matrix is made for so many allocations.
+/// For this many allocations after the result, none belongs to the matrix.
 const BEHIND: usize = 2;
 
 /// The matrices of all calls.

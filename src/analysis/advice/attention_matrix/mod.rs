@@ -15,7 +15,7 @@ use crate::play::changes::Lives;
 use crate::replay::{Allocation, Metric, NEVER};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Queries, keys and values are made within so many allocations before the scores.
+/// Queries, keys and values are allocated within this many allocations before the scores.
 const NEAR: usize = 64;
 /// Smaller matrices are not worth a word, nor is a smaller part of the peak.
 const SMALL: u64 = 8 << 20;
@@ -104,7 +104,7 @@ fn words(device: &Device<'_>, stack: StackId) -> (&'static str, &'static str) {
     }
 }
 
-/// Blocks of backward that have the size of a matrix and lie around the instant at which one of forward is let go of.
+/// Blocks of backward that have the size of a matrix and lie around the instant at which one of forward is released.
 fn of_backward(device: &Device<'_>, matrices: &[Matrix]) -> Vec<u32> {
     let (history, phases) = (device.history(), device.phases());
     let sizes: BTreeSet<u64> = matrices.iter().flat_map(|matrix| matrix.sizes).collect();

@@ -1,4 +1,4 @@
-//! What the ranges are that peaks are asked for.
+//! What the ranges are that peaks are requested.
 
 use crate::error::{Error, Result};
 use regex::Regex;

@@ -78,7 +78,7 @@ impl RangePeak {
         self.peak.instant == self.from && self.from < self.to
     }
 
-    /// Whether it stands for what no range covers: see [`OUTSIDE`].
+    /// Whether it represents what no range covers: see [`OUTSIDE`].
     pub fn is_outside(&self) -> bool {
         self.label == OUTSIDE
     }
@@ -98,7 +98,7 @@ pub struct RangePeaks {
     pub left_out: Option<(usize, i64)>,
 }
 
-/// What the peaks of ranges are asked for.
+/// What the peaks of ranges are requested.
 pub(super) struct Question<'d, 'a> {
     pub(super) device: &'d Device<'a>,
     pub(super) metric: Metric,

@@ -50,7 +50,7 @@ impl Run for Check {
         for input in &inputs {
             complain_about(input);
         }
-        // All there is to say stands on standard error already; a file that was asked for says it, too.
+        // Standard error already shows everything; a requested file contains it, too.
         if inputs.iter().all(|input| input.answer.is_err()) && shared.output.is_none() {
             return Ok(Outcome::Failed);
         }
@@ -145,7 +145,7 @@ impl Baselines {
         Ok(Budgets { baseline: Some(baseline), ..budgets.clone() })
     }
 
-    /// Writes them anew, if that was asked for.
+    /// Writes them anew, if that was requested.
     fn update(&self, inputs: &[CheckedInput]) -> Result<(), Failure> {
         let Self::Update(files) = self else { return Ok(()) };
         baselines::update(files.iter().map(|(path, indexes)| {

@@ -141,7 +141,7 @@ struct File {
 }
 
 impl File {
-    /// The file asked for, or the one in the working directory, if there is one.
+    /// The requested file, or the one in the working directory, if there is one.
     fn find(args: &Check) -> Result<Option<Self>, Failure> {
         let path = match &args.config {
             Some(path) => path.clone(),

@@ -16,7 +16,7 @@ impl Repository {
     }
 
     /// A recorded path as one of the repository, with slashes, if it is a file there. Where it was recorded on another
-    /// machine, the longest end of the path that is a file of the repository stands for it.
+    /// machine, the longest end of the path that is a file of the repository represents it.
     pub fn path_of(&self, file: &str) -> Option<String> {
         let parts: Vec<&str> = file.split(['/', '\\']).filter(|part| !part.is_empty()).collect();
         let is_absolute = file.starts_with('/') || file.contains(":\\");

@@ -310,7 +310,7 @@ impl<R: Read> Machine<R> {
         self.heap.charge(added.len() * 2 * size_of::<Value>());
         match self.heap.dicts.get_mut(index).map(|dict| &mut dict.body) {
             Some(DictBody::Pairs(pairs)) => {
-                // Writers fill an entry with one SETITEMS. Recognising it right here keeps the rows in the order of
+                // Writers fill an entry with one SETITEMS. Recognizing it right here keeps the rows in the order of
                 // the file, since the hot path adds its rows at once, too.
                 let whole_entry = opcode == op::SETITEMS
                     && pairs.is_empty()

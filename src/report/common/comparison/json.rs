@@ -13,7 +13,7 @@ use serde::Serialize;
 pub struct DeviceComparison {
     /// The counter that is compared.
     pub metric: Metric,
-    /// What rows stand for.
+    /// What rows represent.
     pub by: GroupBy,
     /// The device that holds most.
     pub fullest: i32,

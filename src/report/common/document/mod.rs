@@ -47,7 +47,7 @@ pub(crate) enum Tone {
     Dim,
     Warn,
     Tint,
-    /// In the colour of a category.
+    /// In the color of a category.
     Hued(Category),
 }
 

@@ -1,4 +1,4 @@
-//! A document as text: as wide as the screen, in colours where it has them.
+//! A document as text: as wide as the screen, in colors where it has them.
 
 use super::{Block, Document, Reader, Role, Share, Tone, Words};
 use crate::report::common::fit::{shorten, shorten_end};
@@ -117,7 +117,7 @@ impl TextStyle {
         self.lines(2, &place, Tone::Plain, out)
     }
 
-    /// Items separated by commas, on as many lines as it takes; each with its columns, since it may have colours.
+    /// Items separated by commas, on as many lines as it takes; each with its columns, since it may have colors.
     fn listed(&self, indent: usize, items: &[(String, usize)], out: &mut dyn Write) -> io::Result<()> {
         let start = " ".repeat(indent);
         let (mut line, mut used) = (start.clone(), indent);

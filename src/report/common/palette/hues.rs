@@ -7,17 +7,17 @@ use crate::facts::training::Category;
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "plot"), expect(dead_code, reason = "only pictures have colours of two themes"))]
 pub(crate) struct Hue {
-    /// What stands for all of a category.
+    /// What represents all of a category.
     pub base: Color,
     /// The step that stands out most: that of the largest site of several.
     pub strongest: Color,
     /// The step that stands out least: that of the smallest one.
     pub faintest: Color,
-    /// Its number among the 256 colours of a terminal, legible on black and on white.
+    /// Its number among the 256 colors of a terminal, legible on black and on white.
     pub terminal: u8,
 }
 
-/// Steps from the strongest to the faintest colour of a hue: as many as a picture has bands.
+/// Steps from the strongest to the faintest color of a hue: as many as a picture has bands.
 pub(crate) const STEPS: usize = 41;
 
 const fn hue(base: Color, strongest: Color, faintest: Color, terminal: u8) -> Hue {
@@ -57,10 +57,10 @@ const COMMUNICATION: Hue =
 /// Olive.
 const WORKSPACE: Hue =
     hue(Color::of("#4C6C08", "#AFD62A"), Color::of("#2F4600", "#C2E469"), Color::of("#74A025", "#546900"), 64);
-/// Grey.
+/// Gray.
 const UNKNOWN: Hue =
     hue(Color::of("#8A939D", "#6F7884"), Color::of("#33383E", "#DDE2E8"), Color::of("#8D969F", "#6B7480"), 244);
-/// A warmer grey.
+/// A warmer gray.
 const BEFORE_RECORDING: Hue =
     hue(Color::of("#7A6F5D", "#8F8574"), Color::of("#3B352A", "#DDD5C6"), Color::of("#968C7B", "#756C5B"), 101);
 /// What is of no category: packages, settings, ranks.

@@ -1,6 +1,6 @@
-//! The one table of colours: terminal, pictures, HTML and page take theirs from here.
+//! The one table of colors: terminal, pictures, HTML and page take theirs from here.
 //!
-//! Each category has a hue, the same everywhere. Sites are steps of lightness of their category's hue, by size. Grey is what
+//! Each category has a hue, the same everywhere. Sites are steps of lightness of their category's hue, by size. Gray is what
 //! is unknown or older than the recording. Red is failure, and nothing else.
 
 pub(crate) mod hues;
@@ -27,7 +27,7 @@ impl Rgb {
         Self([pair(r1, r2), pair(g1, g2), pair(b1, b2)])
     }
 
-    /// The colour `step` of `steps` of the way to another.
+    /// The color `step` of `steps` of the way to another.
     fn towards(self, other: Self, step: usize, steps: usize) -> Self {
         let steps = steps.max(1);
         let step = step.min(steps);
@@ -40,7 +40,7 @@ impl Rgb {
     }
 }
 
-/// The contrast ratio of two colours as WCAG 2 defines it: 1 to 21.
+/// The contrast ratio of two colors as WCAG 2 defines it: 1 to 21.
 #[cfg(any(feature = "plot", test))]
 fn contrast(a: Rgb, b: Rgb) -> f64 {
     let [a, b] = [a, b].map(|color| luminance(color) + 0.05);
@@ -86,12 +86,12 @@ impl Serialize for Rgb {
     }
 }
 
-/// A colour in both themes.
+/// A color in both themes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Color {
     /// On white.
     pub light: Rgb,
-    /// On the dark colour behind pictures.
+    /// On the dark color behind pictures.
     pub dark: Rgb,
 }
 

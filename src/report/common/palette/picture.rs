@@ -1,8 +1,8 @@
-//! The colours of pictures, in a light and a dark theme.
+//! The colors of pictures, in a light and a dark theme.
 //!
-//! An element carries its light colour as a plain attribute, which every renderer understands. One style sheet maps the
-//! light colours of a picture to their dark partners where the reader prefers a dark theme. So there is one mechanism for
-//! elements of our own and those that plotters writes, and every light colour must have one dark partner.
+//! An element carries its light color as a plain attribute, which every renderer understands. One style sheet maps the
+//! light colors of a picture to their dark partners where the reader prefers a dark theme. So there is one mechanism for
+//! elements of our own and those that plotters writes, and every light color must have one dark partner.
 
 use super::hues::{self, Hue, KNOWN, PLAIN, STEPS};
 use super::{Color, Rgb, contrast};
@@ -25,7 +25,7 @@ pub(crate) const GRID: Color = Color::of("#D1D9E0", "#3D444D");
 pub(crate) const ALARM: Color = Color::of("#CF222E", "#FF7B72");
 /// Ranges of annotations, in turn.
 pub(crate) const RIBBONS: [Color; 2] = [Color::of("#DDE4EB", "#2B323B"), Color::of("#C8D1DA", "#424A54")];
-/// Everything without a colour of its own.
+/// Everything without a color of its own.
 pub(crate) const OTHER: Color = Color::of("#8B949E", "#6E7783");
 /// Blocks without a stack.
 pub(crate) const NO_STACK: Color = Color::of("#57606A", "#B1BAC4");
@@ -35,7 +35,7 @@ pub(crate) const FREE: Color = Color::of("#F6F8FA", "#161B22");
 pub(crate) const FIGURE: Color = PLAIN.base;
 
 /// Text on a band: white or black in the light theme, by the first place, and in the dark theme, by the second. Each has a light
-/// colour of its own, since a light colour has one dark partner.
+/// color of its own, since a light color has one dark partner.
 pub(super) const INKS: [[Color; 2]; 2] = [
     [Color::of("#FEFEFE", "#FFFFFF"), Color::of("#FDFDFD", "#000000")],
     [Color::of("#010101", "#FFFFFF"), Color::of("#000000", "#000000")],
@@ -44,12 +44,12 @@ pub(super) const INKS: [[Color; 2]; 2] = [
 const FIXED: [Color; 10] = [BACKGROUND, TEXT, MUTED, GRID, ALARM, RIBBONS[0], RIBBONS[1], OTHER, NO_STACK, FREE];
 
 impl Hue {
-    /// A step between the strongest and the faintest colour, of [`STEPS`].
+    /// A step between the strongest and the faintest color, of [`STEPS`].
     fn step(&self, step: usize) -> Color {
         self.strongest.towards(self.faintest, step, STEPS - 1)
     }
 
-    /// The colour of one of several members of a category, the largest first.
+    /// The color of one of several members of a category, the largest first.
     fn member(&self, place: usize, members: usize) -> Color {
         match members {
             0 | 1 => self.base,
@@ -69,13 +69,13 @@ impl From<Rgb> for svg::node::Value {
     }
 }
 
-/// Every colour that a picture can have.
+/// Every color that a picture can have.
 pub(super) fn all() -> impl Iterator<Item = Color> {
     let hues = Category::ALL.into_iter().map(hues::of_category).chain([PLAIN]);
     FIXED.into_iter().chain(INKS.into_iter().flatten()).chain(hues.flat_map(Hue::all))
 }
 
-/// The style sheet that turns the light colours of a drawing into dark ones.
+/// The style sheet that turns the light colors of a drawing into dark ones.
 pub(crate) fn style_sheet(drawing: &str) -> String {
     let dark: HashMap<String, Rgb> = all().map(|color| (color.light.to_string(), color.dark)).collect();
     let quoted = drawing.split('"').filter(|part| part.len() == 7 && part.starts_with('#'));
@@ -91,18 +91,18 @@ pub(crate) fn style_sheet(drawing: &str) -> String {
     rules + "}"
 }
 
-/// The colour of text on another one, whichever reads better in each theme.
+/// The color of text on another one, whichever reads better in each theme.
 pub(crate) fn on(band: Color) -> Color {
     let is_black = |shade| contrast(shade, Rgb([0; 3])) > contrast(shade, Rgb([255; 3]));
     INKS[usize::from(is_black(band.light))][usize::from(is_black(band.dark))]
 }
 
-/// The colour of a category, the same in every picture.
+/// The color of a category, the same in every picture.
 pub(crate) fn of_category(category: Category) -> Color {
     hues::of_category(category).base
 }
 
-/// The colour of what is no group of its own, by its label.
+/// The color of what is no group of its own, by its label.
 pub(crate) fn of_special(label: &str) -> Option<Color> {
     match label {
         sites::NO_STACK => Some(NO_STACK),
@@ -132,7 +132,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// The colours of all groups of a picture: steps of their category's hue by size, and what is left of a category last. Where
+/// The colors of all groups of a picture: steps of their category's hue by size, and what is left of a category last. Where
 /// no category is known, or groups have none, each has a hue of its own.
 pub(crate) fn together(members: &[Member<'_>]) -> Vec<Color> {
     let is_by_category = members.iter().any(|member| member.category.is_some_and(hues::is_known));
@@ -163,7 +163,7 @@ pub(crate) fn together(members: &[Member<'_>]) -> Vec<Color> {
     colors
 }
 
-/// The colour of the group that is the `place`th of so many of its category, by size; without a category, a hue of its own as
+/// The color of the group that is the `place`th of so many of its category, by size; without a category, a hue of its own as
 /// long as there are hues, and then steps of them.
 pub(crate) fn of_place(category: Option<Category>, place: usize, members: usize) -> Color {
     let Some(category) = category else {

@@ -1,4 +1,4 @@
-//! The colours measured: contrast, kinds of vision, and that none stands for two things.
+//! The colors measured: contrast, kinds of vision, and that none represents two things.
 
 #[cfg(feature = "plot")]
 use super::picture::*;
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 type Light = [f64; 3];
 
-/// Linear light of a colour.
+/// Linear light of a color.
 fn linear(Rgb(parts): Rgb) -> Light {
     parts.map(super::linear)
 }
@@ -175,7 +175,7 @@ fn names_can_be_read_on_every_band() {
     }
 }
 
-/// A colour has one dark partner, and no two things share one.
+/// A color has one dark partner, and no two things share one.
 #[cfg(feature = "plot")]
 #[test]
 fn no_colour_stands_for_two_things() {
@@ -234,7 +234,7 @@ fn groups_of_one_picture_have_colours_of_their_own() {
         let distinct: HashSet<Color> = colors.iter().copied().collect();
         assert_eq!(distinct.len(), members.len(), "{category:?}");
     }
-    // One of its kind has the category's own colour, and the largest of several the strongest.
+    // One of its kind has the category's own color, and the largest of several the strongest.
     let one = together(&[member(Some(Category::Gradient))((0, "a"))]);
     assert_eq!(one, [of_category(Category::Gradient)]);
     let two = [(1, "a"), (0, "b")].map(member(Some(Category::Gradient)));

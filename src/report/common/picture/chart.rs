@@ -79,7 +79,8 @@ pub fn draw(area: Area, x: Axis, y: Axis, x_title: &str, lines: &[Line]) -> Stri
         let _ = draw_on(&root, area, x, y, x_title, lines);
         let _ = root.present();
     }
-    svg
+    // Half of a label at the top edge lies outside.
+    svg.replacen("<svg ", "<svg overflow=\"visible\" ", 1)
 }
 
 type DrawResult = Result<(), Box<dyn std::error::Error>>;
@@ -101,7 +102,7 @@ fn draw_on(
         .build_cartesian_2d(scaled(x), scaled(y))?;
     let muted = rgb(palette::MUTED);
     let font = TextStyle::from(("sans-serif", 14).into_font()).color(&muted);
-    // More digits than neighbouring ticks need would only blur them.
+    // More digits than neighboring ticks need would only blur them.
     let digits = |axis: Axis| {
         let step = (axis.last - axis.first) / axis.unit.size / f64::from(axis.labels.max(1));
         (-step.log10().floor()).clamp(0.0, 9.0) as usize

@@ -14,6 +14,8 @@ pub(crate) enum Script {
     Label,
     /// The title of a part.
     Title,
+    /// The title of a section.
+    Caption,
     /// The sentence that a page is about.
     Verdict,
 }
@@ -30,6 +32,7 @@ impl Script {
             Self::Body => (FONT_SIZE as usize, false),
             Self::Label => (FONT_SIZE as usize, true),
             Self::Title => (14, true),
+            Self::Caption => (15, true),
             Self::Verdict => (18, true),
         }
     }

@@ -138,11 +138,17 @@ pub(crate) fn remark(line: &str) -> Picture {
 
 /// The title of a section.
 pub(crate) fn caption(content: &str) -> Picture {
-    let title = text(16.0, 30.0, Anchor::Start, palette::TEXT, content).set("font-size", 15).set("font-weight", 600);
-    Picture { height: 38.0, body: Group::new().add(title) }
+    let mut body = Group::new();
+    let mut y = 30.0;
+    for line in Script::Caption.lines(content) {
+        let title = text(16.0, y, Anchor::Start, palette::TEXT, &line).set("font-size", 15).set("font-weight", 600);
+        body = body.add(title);
+        y += 19.0;
+    }
+    Picture { height: y - 11.0, body }
 }
 
-/// Adds what a reader must know below `y`, a line each or more, and tells where it ends.
+/// Adds what a reader must know below `y`, a line each or more, and returns where it ends.
 pub(crate) fn warnings(body: Group, y: f64, notes: &[String]) -> (Group, f64) {
     let notes: Vec<String> = notes.iter().map(|note| format!("! {note}")).collect();
     lines(body, y, &notes, palette::TEXT)

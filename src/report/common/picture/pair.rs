@@ -8,7 +8,7 @@ use crate::analysis::diff::{Align, Curve, DeviceOverlay};
 use svg::node::Blob;
 use svg::node::element::{Circle, Group, Path};
 
-/// Colours of the base, painted as an area, and of what it is compared with, a line.
+/// Colors of the base, painted as an area, and of what it is compared with, a line.
 pub(crate) const BASE: Color = palette::OTHER;
 pub(crate) const NEW: Color = palette::FIGURE;
 /// Opacity of the area.
@@ -86,7 +86,7 @@ fn outline(curve: &Curve, scale: &Scale) -> String {
     path + &format!("H{}", px(scale.x(curve.highest.len())))
 }
 
-/// A curve in its colour.
+/// A curve in its color.
 pub(crate) fn line(path: String, color: Color) -> Path {
     Path::new().set("d", path).set("fill", "none").set("stroke", color.light).set("stroke-linejoin", "round")
 }
@@ -102,7 +102,7 @@ pub(crate) fn point(
     let (x, y) = (scale.x(column) + 0.5, scale.y(bytes));
     let dot = Circle::new().set("cx", px(x)).set("cy", px(y)).set("r", 4);
     let dot = dot.set("fill", color.light).set("stroke", palette::BACKGROUND.light).set("data-peak-bytes", bytes);
-    // No part of a curve, and so in neither's colour.
+    // No part of a curve, and so in neither's color.
     let lead = vertical(x, 0.0, y, palette::MUTED).set("stroke-width", "0.7").set("stroke-dasharray", "2 3");
     let plot = plot.add(lead);
     let plot = plot.add(titled(&format!("{label}\n{place}")).add(dot));

@@ -12,7 +12,7 @@ const LINE: f64 = 17.0;
 /// Characters of a file's name that leave room for what stands at the right.
 const NAME: usize = 60;
 
-/// Adds the title of a panel below `y`, and tells where it ends.
+/// Adds the title of a panel below `y`, and returns where it ends.
 pub(crate) fn title(mut body: Group, y: f64, content: &str) -> (Group, f64) {
     let mut y = y + 3.0;
     for line in Script::Title.lines(content) {

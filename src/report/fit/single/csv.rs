@@ -1,4 +1,4 @@
-//! `memviz fit` of one recording as CSV: a line per device and plan, the program as it is first.
+//! `memviz fit` of one recording as CSV: a line per device and plan, the unchanged program first.
 
 use crate::play::plans::PlanReport;
 use crate::report::common::csv::{Lines, cell};

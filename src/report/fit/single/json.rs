@@ -12,11 +12,11 @@ use serde::Serialize;
 pub struct FitSearch {
     /// Bytes that it may need: what the device has for the allocator; or that may be allocated at once.
     pub goal_bytes: u64,
-    /// Whether it fits as it is.
+    /// Whether it fits unchanged.
     pub fits: bool,
-    /// The program as it is; null where nothing is played.
+    /// The unchanged program; null where nothing is played.
     pub as_it_is: Option<FitPlan>,
-    /// What makes it fit, the least trouble first; empty where it fits as it is, or nothing does.
+    /// What makes it fit, the least trouble first; empty where it fits unchanged, or nothing does.
     pub plans: Vec<FitPlan>,
     /// Where nothing does, what comes nearest; null where something does, and where nothing needs less than it does as it is.
     pub nearest: Option<FitPlan>,

@@ -111,7 +111,7 @@ fn short(change: &Change) -> String {
     }
 }
 
-/// Which calls to checkpoint so that allocated memory stays below what was asked for, a line each.
+/// Which calls to checkpoint so that allocated memory stays below what was requested, a line each.
 pub fn below(device: &DevicePlans) -> Vec<String> {
     let goal = Bytes(device.goal.bytes());
     if let Some(reason) = device.refused {

@@ -72,7 +72,7 @@ impl Document {
     }
 }
 
-/// The rows of a range that are shown: where a single group is asked for, not what remains.
+/// The rows of a range that are shown: where a single group is requested, not what remains.
 fn own_rows(range: &RangePeak) -> &[Row] {
     match &range.top[..] {
         [_, rest] if rest.label == OTHER => &range.top[..1],

@@ -21,7 +21,7 @@ pub struct EachRange {
     pub step_name: Option<String>,
     /// Ranges that are not listed, since there are too many: all have lower peaks than those that are.
     pub left_out: usize,
-    /// The highest peak of those that are not listed.
+    /// The highest peak of the ranges that are not listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out_bytes: Option<i64>,
 }

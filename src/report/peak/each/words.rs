@@ -19,7 +19,7 @@ pub const SHOWN: usize = 20;
 pub struct Shown<'r> {
     /// The range.
     pub range: &'r RangePeak,
-    /// Ranges of its family that it stands for, as the one with the highest peak; 1 where it stands for itself.
+    /// Ranges of its family that it represents, as the one with the highest peak; 1 where it represents itself.
     pub of: usize,
 }
 
@@ -95,7 +95,7 @@ pub fn peak(range: &RangePeak, metric: Metric) -> String {
     }
 }
 
-/// What a range is called in a table: with a star where it is inferred, with the number of those that it stands for, and
+/// What a range is called in a table: with a star where it is inferred, with the number of those that it represents, and
 /// whether memory was highest when it began.
 pub fn label(shown: &Shown<'_>) -> String {
     let range = shown.range;
