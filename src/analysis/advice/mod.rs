@@ -273,9 +273,13 @@ fn found<'d, 'a>(device: &'d Device<'a>, plays: Plays) -> Option<(Trial<'d, 'a>,
     if device.id() <= HOST_DEVICE {
         return None;
     }
-    let calls = ModelCalls::of(device);
-    let of_calls = OF_CALLS.par_iter().flat_map_iter(|find| find(device, &calls));
-    let mut found: Vec<Finding> = of_calls.chain(FINDERS.par_iter().flat_map_iter(|find| find(device))).collect();
+    let of_calls = || -> Vec<Finding> {
+        let calls = ModelCalls::of(device);
+        OF_CALLS.par_iter().flat_map_iter(|find| find(device, &calls)).collect()
+    };
+    let others = || FINDERS.par_iter().flat_map_iter(|find| find(device)).collect::<Vec<Finding>>();
+    let (mut found, others) = rayon::join(of_calls, others);
+    found.extend(others);
     if found.is_empty() {
         return None;
     }

@@ -181,7 +181,7 @@ impl OomReport {
         }
         let is_wanted = |other: &&Device<'_>| wanted.iter().any(|device| device.id() == other.id());
         let others = recording.all().iter().filter(|device| !is_wanted(device));
-        let elsewhere = others.map(|device| device.track.action_counts()[Action::Oom as usize] as usize).sum();
+        let elsewhere = others.map(|device| device.track.count_of(Action::Oom) as usize).sum();
         Ok(Self { devices, elsewhere, comparison })
     }
 
