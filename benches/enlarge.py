@@ -2,14 +2,16 @@
 """Makes a large snapshot out of a small one, for measuring.
 
     python3 benches/enlarge.py IN.pickle[.gz] OUT.pickle TIMES [--inline] [--stacks N] [--depth N] [--shuffle] [--devices N]
+        [--as-it-is]
 
 The history of each device is repeated TIMES times. Between two repetitions every live block is freed and every segment
 is given back, as if the program had let go of everything and started over, so the result is a history that the
-allocator could have written. Needs a complete recording without expandable segments.
+allocator could have written. Needs a complete recording without expandable segments. With --as-it-is nothing is let go of
+in between: for recordings that start late and end as they began.
 
 What the bytes look like is what matters to a reader, so they are made as PyTorch makes them: each repetition has
 dictionaries and lists of frames of its own, shared by the entries that share them in IN, and strings that IN has afresh
-in each entry stay so. Load only files that you trust: this script, unlike memviz, unpickles them.
+in each entry stay so.
 """
 import argparse
 import gzip
@@ -31,7 +33,15 @@ def arguments():
     parser.add_argument("--depth", type=int, default=0, help="frames that each stack has at least")
     parser.add_argument("--shuffle", action="store_true", help="stacks in random order instead of one set after another")
     parser.add_argument("--devices", type=int, default=0, help="devices; as many as in IN without it")
+    parser.add_argument("--as-it-is", action="store_true", help="repeat the entries alone, without frees in between")
     return parser.parse_args()
+
+
+class PlainValues(pickle.Unpickler):
+    """Loads what PyTorch writes, which are plain values, and nothing that would run code."""
+
+    def find_class(self, module, name):
+        raise pickle.UnpicklingError(f"expected plain values, found {module}.{name}")
 
 
 class Stacks:
@@ -82,7 +92,7 @@ def letting_go(segments, like, time_us):
 
 def enlarged(trace, segments, stacks, options):
     """The trace of one device, repeated."""
-    start, end = trace[0]["time_us"], trace[-1]["time_us"]
+    start, end = trace[0].get("time_us", 0), trace[-1].get("time_us", 0)
     like = {key: value for key, value in trace[0].items() if key not in ("action", "addr", "size", "time_us")}
     like["frames"] = []
     inline = options.inline or is_afresh(trace)
@@ -90,11 +100,13 @@ def enlarged(trace, segments, stacks, options):
     for repetition in range(options.times):
         shift = repetition * (end - start + 2)
         again = list(trace)
-        if repetition + 1 < options.times:
+        if repetition + 1 < options.times and not options.as_it_is:
             again += letting_go(segments, like, end + 1)
         lists = {}
         for entry in again:
-            copy = {**entry, "time_us": entry["time_us"] + shift}
+            copy = {**entry}
+            if "time_us" in entry:
+                copy["time_us"] += shift
             if copy.get("frames") is not None:
                 frames = entry["frames"]
                 if id(frames) not in lists:
@@ -120,14 +132,16 @@ def main():
     options = arguments()
     random.seed(1)
     with (gzip.open if options.source.endswith(".gz") else open)(options.source, "rb") as file:
-        snapshot = pickle.load(file)
+        snapshot = PlainValues(file).load()
     of_device = lambda device: [segment for segment in snapshot["segments"] if segment["device"] == device]
-    devices = [(trace, of_device(device)) for device, trace in enumerate(snapshot["device_traces"]) if trace]
+    devices = [(trace, of_device(device)) for device, trace in enumerate(snapshot["device_traces"])]
     if options.devices:
-        devices = [moved(*devices[0], device) for device in range(options.devices)]
+        first = next(pair for pair in devices if pair[0])
+        devices = [moved(*first, device) for device in range(options.devices)]
+        snapshot["segments"] = [segment for _, segments in devices for segment in segments]
     stacks = Stacks([trace for trace, _ in devices], options.stacks, options.depth)
-    snapshot["device_traces"] = [enlarged(trace, segments, stacks, options) for trace, segments in devices]
-    snapshot["segments"] = [segment for _, segments in devices for segment in segments]
+    snapshot["device_traces"] = [enlarged(trace, segments, stacks, options) if trace else trace
+                                 for trace, segments in devices]
     with open(options.target, "wb") as file:
         pickle.dump(snapshot, file, protocol=4)
     print(f"{options.target}: {sum(map(len, snapshot['device_traces']))} entries")

@@ -1,4 +1,4 @@
-"""The measuring half of compare.sh: tables of `memviz peak` beside `pickle.load`, as Markdown."""
+"""The measuring half of compare.sh, as Markdown: `memviz peak` beside `pickle.load`, commands beside `peak`, sizes."""
 import json
 import os
 import pathlib
@@ -10,7 +10,12 @@ import time
 
 RUNS = int(os.environ.get("RUNS", "7"))
 MEMVIZ = os.environ["MEMVIZ"]
-SHAPES = ["big_1m", "inline_580k", "python_stacks_700", "cpp_stacks_113_deep", "stacks_5000_shuffled", "eight_devices"]
+SHAPES = ["big_1m", "inline_580k", "inline_strings", "python_stacks_700", "cpp_stacks_113_deep", "stacks_5000_shuffled",
+          "eight_devices", "real_training", "real_own_adam", "real_search"]
+# The commands that say something about a recording as a whole; the first is what the others are measured by.
+COMMANDS = [["peak"], ["triage"], ["timeline"], ["report", "-o", "{folder}/report.html", "--force"],
+            ["view", "-o", "{folder}/view.html", "--force"], ["leaks"], ["oom"], ["fragmentation"], ["checkpoint"]]
+BIG = "fixtures/snapshots/big_1m/snapshot.pickle.zst"
 LENGTHS = ["inline_100k", "inline_1m", "inline_4m"]
 LOAD = "import pickle, sys; pickle.load(open(sys.argv[1], 'rb'))"
 
@@ -18,7 +23,7 @@ LOAD = "import pickle, sys; pickle.load(open(sys.argv[1], 'rb'))"
 def measure(command):
     """Wall seconds, seconds of processor time and peak resident MiB of one run."""
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status != 0:
         sys.exit(f"failed: {command}")
@@ -73,6 +78,29 @@ def shapes(paths):
               flush=True)
 
 
+def commands(folder):
+    """Every command on one recording, in units of the first."""
+    print("| command | time | times `peak` | processor time | memory |")
+    print("|---|---|---|---|---|")
+    runs = in_turn([[MEMVIZ, *(part.format(folder=folder) for part in command), f"{folder}/big_1m.pickle"]
+                    for command in COMMANDS])
+    for command, own in zip(COMMANDS, runs):
+        seconds, cpu, mib = medians(own)
+        print(f"| `{' '.join(part for part in command if '{' not in part and part != '--force')}` | {seconds:.3f} s "
+              f"| {1 / times_faster(runs[0], own):.2f} | {cpu:.3f} s | {mib:.0f} MiB |")
+
+
+def sizes(folder):
+    """Of the page of a recording, and of the binary that was measured."""
+    measure([MEMVIZ, "view", BIG, "-o", f"{folder}/page.html", "--force"])
+    page, recording = os.path.getsize(f"{folder}/page.html") / 1e6, os.path.getsize(BIG) / 1e6
+    print("| what | MB |")
+    print("|---|---|")
+    print(f"| the recording of big_1m, zstd | {recording:.2f} |")
+    print(f"| its page | {page:.2f} |")
+    print(f"| the binary | {os.path.getsize(MEMVIZ) / 1e6:.1f} |")
+
+
 def lengths(paths):
     print("| entries | `memviz peak` | per entry | memory per entry |")
     print("|---|---|---|---|")
@@ -117,13 +145,17 @@ def busy_share():
 
 def main():
     folder, files = sys.argv[1], sys.argv[2:]
-    made = lambda names: [f"{folder}/{name}.pickle" for name in names]
+    made = lambda names: [path for path in (f"{folder}/{name}.pickle" for name in names) if os.path.exists(path)]
     share = busy_share()
     state = "idle" if share < 0.05 else f"not idle: others took {share:.0%} of the processors"
     print(f"# memviz {os.environ.get('COMMIT', '')} against pickle.load\n")
     print(f"{time.strftime('%Y-%m-%d')}, {machine()}; whole processes in turn, median of {RUNS} runs. When it began, the "
           f"machine was {state}.\n")
     shapes(made(SHAPES) + files)
+    print("\n## Commands, on big_1m\n")
+    commands(folder)
+    print("\n## Sizes\n")
+    sizes(folder)
     print("\n## Time for an entry, start of the process included\n")
     lengths(made(LENGTHS))
     print("\n## While every core is busy with something else\n")

@@ -122,8 +122,7 @@ fn found_on(triage: &TriageReport, is_such: impl Fn(&Finding) -> bool) -> Vec<De
 fn leaves_room(device: &Device<'_>) -> bool {
     let maximum = |metric: Metric| device.history().maxima[metric as usize].bytes;
     let (reserved, requested) = (maximum(Metric::Reserved), maximum(Metric::Requested));
-    device.track.action_counts()[Action::Oom as usize] > 0
-        || reserved.saturating_sub(requested) > reserved / ROOM_OF_SETTINGS
+    device.track.count_of(Action::Oom) > 0 || reserved.saturating_sub(requested) > reserved / ROOM_OF_SETTINGS
 }
 
 fn settings(recording: &Devices<'_>, devices: &[DeviceId]) -> Result<Vec<(DeviceId, SettingsAdvice)>> {

@@ -114,6 +114,11 @@ impl<'a> Track<'a> {
         counts
     }
 
+    /// Number of entries of one action, which is quicker to count alone.
+    pub(crate) fn count_of(self, action: Action) -> u64 {
+        self.actions().iter().filter(|&&known| known == action).count() as u64
+    }
+
     /// Counters at one instant.
     pub fn counters_at(self, instant: Instant) -> Counters {
         let history = self.history;

@@ -26,15 +26,19 @@ struct Cache {
 /// One finding for all caches that grow in one function.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let (track, snapshot) = (device.track, device.snapshot());
-    let mut of_stack: BTreeMap<StackId, Vec<u32>> = BTreeMap::new();
+    let mut of_stack: Vec<Vec<u32>> = vec![Vec::new(); snapshot.stacks.len()];
     for (index, allocation) in (0..).zip(&device.history().allocations) {
         let stack = track.stack_of(index as usize);
-        if allocation.born > 0 && allocation.requested >= SMALL && stack != StackId::EMPTY {
-            of_stack.entry(stack).or_default().push(index);
+        if allocation.born > 0
+            && allocation.requested >= SMALL
+            && stack != StackId::EMPTY
+            && let Some(blocks) = of_stack.get_mut(stack.index())
+        {
+            blocks.push(index);
         }
     }
     let mut of_function = BTreeMap::new();
-    for (stack, blocks) in of_stack {
+    for (stack, blocks) in (0u32..).map(StackId).zip(of_stack) {
         if !may_grow(device, &blocks) {
             continue;
         }

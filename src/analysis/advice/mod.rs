@@ -251,12 +251,18 @@ const MOST_FOUND: usize = 48;
 
 /// What to change in the program of a device: what saves most first, measured against what it costs.
 pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
-    found(device, plays).map_or_else(Vec::new, |(_, advice)| advice.into_iter().map(|(advice, _)| advice).collect())
+    advice_of(device, plays, |_| true)
+}
+
+/// Of that list, what is about some of the mistakes; no other is simulated.
+pub(crate) fn advice_of(device: &Device<'_>, plays: Plays, is_wanted: fn(Story) -> bool) -> Vec<Advice> {
+    let found = found(device, plays, is_wanted);
+    found.map_or_else(Vec::new, |(_, advice)| advice.into_iter().map(|(advice, _)| advice).collect())
 }
 
 /// The same, and what the first of them save together, where several of these were played.
 pub(crate) fn advice_together(device: &Device<'_>, plays: Plays, first: usize) -> (Vec<Advice>, Option<Together>) {
-    let Some((trial, all)) = found(device, plays) else { return (Vec::new(), None) };
+    let Some((trial, all)) = found(device, plays, |_| true) else { return (Vec::new(), None) };
     let lives =
         all.iter().take(first).enumerate().filter_map(|(place, (advice, remedy))| match (remedy, &advice.saving) {
             (Remedy::Lives(lives), Saving::Played { .. }) => Some((place, lives)),
@@ -269,17 +275,26 @@ pub(crate) fn advice_together(device: &Device<'_>, plays: Plays, first: usize) -
 }
 
 /// The findings with their cures, and the trial that simulates them.
-fn found<'d, 'a>(device: &'d Device<'a>, plays: Plays) -> Option<(Trial<'d, 'a>, Vec<(Advice, Remedy)>)> {
+fn found<'d, 'a>(
+    device: &'d Device<'a>,
+    plays: Plays,
+    is_wanted: fn(Story) -> bool,
+) -> Option<(Trial<'d, 'a>, Vec<(Advice, Remedy)>)> {
     if device.id() <= HOST_DEVICE {
         return None;
     }
-    let calls = ModelCalls::of(device);
-    let of_calls = OF_CALLS.par_iter().flat_map_iter(|find| find(device, &calls));
-    let mut found: Vec<Finding> = of_calls.chain(FINDERS.par_iter().flat_map_iter(|find| find(device))).collect();
+    let of_calls = || -> Vec<Finding> {
+        let calls = ModelCalls::of(device);
+        OF_CALLS.par_iter().flat_map_iter(|find| find(device, &calls)).collect()
+    };
+    let others = || FINDERS.par_iter().flat_map_iter(|find| find(device)).collect::<Vec<Finding>>();
+    let (mut found, others) = rayon::join(of_calls, others);
+    found.extend(others);
+    found.truncate(MOST_FOUND);
+    found.retain(|finding| is_wanted(finding.story));
     if found.is_empty() {
         return None;
     }
-    found.truncate(MOST_FOUND);
     let trial = Trial::new(device, plays.obstacle(device), if plays == Plays::Needs { STEPS_OF_NEEDS } else { 0 });
     let mut advice: Vec<(Advice, Remedy)> = found.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
     // What costs nothing comes first, unless something else saves more than twice as much.

@@ -29,6 +29,11 @@ struct Stream {
 /// One finding for each of the streams that ask for most, beside the first.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let (track, history) = (device.track, device.history());
+    // Most programs use one stream, which no other is beside.
+    let mut numbers = device.snapshot().contexts.iter().map(|context| context.stream);
+    if numbers.next().is_none_or(|first| numbers.all(|number| number == first)) {
+        return Vec::new();
+    }
     let communicates = Marked::of(device, |path, name, _| {
         path.starts_with("torch/distributed/") || path.starts_with("deepspeed/") || name.contains("c10d::")
     });

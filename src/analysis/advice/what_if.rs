@@ -28,7 +28,7 @@ pub struct OverTime {
 impl<'d, 'a> WhatIf<'d, 'a> {
     /// The cures of a device.
     pub fn of(device: &'d Device<'a>, plays: Plays) -> Self {
-        Self { device, found: found(device, plays) }
+        Self { device, found: found(device, plays, |_| true) }
     }
 
     fn list(&self) -> &[(Advice, Remedy)] {

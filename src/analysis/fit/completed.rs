@@ -19,7 +19,7 @@ const FITS: &str = "in replay, the other recording fits the device on which this
 
 /// Whether a request was refused in a recording, on any device.
 pub fn ran_out(devices: &Devices<'_>) -> bool {
-    devices.all().iter().any(|device| device.track.action_counts()[Action::Oom as usize] > 0)
+    devices.all().iter().any(|device| device.track.count_of(Action::Oom) > 0)
 }
 
 /// What makes the program of a recording fit the device on which another recording of it, `failed`, ran out of memory.

@@ -6,7 +6,7 @@
 
 pub mod growth;
 
-use crate::analysis::advice::{Advice, Plays, advice};
+use crate::analysis::advice::{Advice, Plays, Story, advice_of};
 use crate::error::{Error, Result};
 use crate::facts::code::sites::{CodeOrigin, LONGEST_STACK, Sites};
 use crate::facts::device::{Device, Devices};
@@ -43,11 +43,18 @@ pub struct LeakOptions {
     pub devices: Vec<DeviceId>,
     /// Whether to look for mistakes in the program, and which cures to play.
     pub cures: Option<Plays>,
+    /// Whether those are wanted that are about memory that piles up, and no others.
+    pub(crate) cures_of_growth: bool,
     /// Whether rows are all that is wanted: then memory at the ends of steps and the projection are left out.
     pub(crate) rows_alone: bool,
 }
 
 impl LeakOptions {
+    /// The same for who shows the cures of [`DeviceLeaks::of_growth`] alone.
+    pub(crate) fn cures_of_growth(self, alone: bool) -> Self {
+        Self { cures_of_growth: alone, ..self }
+    }
+
     /// The same for who needs the rows alone.
     pub(crate) fn rows_alone(self) -> Self {
         Self { rows_alone: true, ..self }
@@ -261,6 +268,7 @@ impl DeviceLeaks {
         let allocated_bytes_per_step = leaking.allocated_bytes.saturating_add(growing.allocated_bytes);
         let left_out = rows.len().saturating_sub(options.top.unwrap_or(usize::MAX));
         rows.truncate(options.top.unwrap_or(usize::MAX));
+        let is_wanted: fn(Story) -> bool = if options.cures_of_growth { Story::piles_up } else { |_| true };
         Self {
             device: device.id(),
             by: options.by,
@@ -277,7 +285,7 @@ impl DeviceLeaks {
             left_out,
             leaking,
             growing,
-            cures: options.cures.map(|plays| advice(device, plays)).unwrap_or_default(),
+            cures: options.cures.map(|plays| advice_of(device, plays, is_wanted)).unwrap_or_default(),
             baseline: history.start,
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),

@@ -30,6 +30,7 @@ use crate::model::{Action, BlockState, DeviceId};
 use crate::play::plans::DevicePlans;
 use crate::replay::{Anomalies, Completeness, Counters, Instant, Metric};
 use advice::Turnover;
+use rayon::prelude::*;
 use settings::Plays;
 
 /// Failed requests of a device whose history is played again with other settings: that costs as much as reading it.
@@ -66,6 +67,15 @@ pub struct OomOptions {
     pub cures: Option<CurePlays>,
     /// Failed requests explained of each device, the first ones; all when absent.
     pub explained: Option<usize>,
+    /// Whether cures are wanted beside failed requests alone, and not beside the peaks that stand in for them.
+    pub(crate) cures_of_failures: bool,
+}
+
+impl OomOptions {
+    /// The same for who shows cures beside failed requests alone.
+    pub(crate) fn cures_of_failures(self, alone: bool) -> Self {
+        Self { cures_of_failures: alone, ..self }
+    }
 }
 
 setters!(OomOptions {
@@ -169,6 +179,10 @@ impl OomReport {
             device.ledger = Ledger::when_failed(recording, of);
         }
         let none_failed = devices.iter().all(|device| device.ooms.is_empty());
+        if let Some(plays) = options.cures.filter(|_| !(none_failed && options.cures_of_failures)) {
+            let cured = |(ooms, device): (DeviceOoms, &&Device<'_>)| ooms.with_cures(cures(device, plays));
+            devices = devices.into_par_iter().zip(&wanted).map(cured).collect();
+        }
         let mut comparison = None;
         if none_failed || devices.len() > 1 {
             let OomOptions { by, top, filter, inference, devices: wanted, .. } = options.clone();
@@ -181,7 +195,7 @@ impl OomReport {
         }
         let is_wanted = |other: &&Device<'_>| wanted.iter().any(|device| device.id() == other.id());
         let others = recording.all().iter().filter(|device| !is_wanted(device));
-        let elsewhere = others.map(|device| device.track.action_counts()[Action::Oom as usize] as usize).sum();
+        let elsewhere = others.map(|device| device.track.count_of(Action::Oom) as usize).sum();
         Ok(Self { devices, elsewhere, comparison })
     }
 
@@ -252,7 +266,7 @@ impl DeviceOoms {
         let can_plan = plans.is_some() || (is_full && DevicePlans::can_answer(device));
         let settings = &track.snapshot.settings;
         let warnings = if ooms.is_empty() { Vec::new() } else { SettingsWarning::of_recorded(settings) };
-        let ooms = Self {
+        Self {
             device: device.id(),
             entries: history.entries(),
             failed: number,
@@ -267,8 +281,7 @@ impl DeviceOoms {
             warnings,
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),
-        };
-        ooms.with_cures(options.cures.map(|plays| cures(device, plays)).unwrap_or_default())
+        }
     }
 
     /// Adds what to change in the program. Which line made the memory is no answer where it is known which one keeps it.

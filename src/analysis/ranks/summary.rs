@@ -67,7 +67,7 @@ pub fn summarise(
         let times = Some(track.times()).filter(|_| track.has_times())?;
         Some((*times.first()?, *times.last()?))
     };
-    let ooms = |track: Track<'_>| track.action_counts()[Action::Oom as usize];
+    let ooms = |track: Track<'_>| track.count_of(Action::Oom);
     let track = |peak: &DevicePeak| recording.get(peak.device).map(|device| device.track);
     let summary = |device: &DevicePeak| RankSummary {
         path: path.to_owned(),

@@ -258,7 +258,7 @@ impl DeviceTriage {
     ) -> Result<Self> {
         let devices = vec![device.id()];
         let inference = options.inference;
-        let failed = device.track.action_counts()[Action::Oom as usize] > 0;
+        let failed = device.track.count_of(Action::Oom) > 0;
         let peak = |by| {
             let at = failed.then_some(When::Oom);
             let options = PeakOptions::default().by(by).at(at).inference(inference).devices(devices.clone());
@@ -323,7 +323,7 @@ impl Failure {
             device_free: first.device_free,
             capacity: first.figures.reserved.saturating_add(first.device_free),
             cause: first.cause,
-            count: device.track.action_counts()[Action::Oom as usize] as usize,
+            count: device.track.count_of(Action::Oom) as usize,
             can_plan: first.cause == Cause::Capacity && Plays::Quick.covers(device) && DevicePlans::can_answer(device),
         }))
     }

@@ -68,7 +68,8 @@ impl Run for Leaks {
             devices: self.common.devices(),
             cures: Some(Plays::All),
             ..LeakOptions::default()
-        };
+        }
+        .cures_of_growth(format.is_for_people());
         let style = output::style(&self.common);
         with_folded(&self.common, self.stacks.frames.fold(format.is_for_people()), |recording| {
             let mut report = recording.leaks(&options)?;

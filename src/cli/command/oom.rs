@@ -54,8 +54,9 @@ impl Run for Oom {
             devices: self.common.devices(),
             plans: true,
             cures: Some(Plays::All),
-            explained: None,
-        };
+            ..OomOptions::default()
+        }
+        .cures_of_failures(format.is_for_people());
         let style = output::style(&self.common);
         with_folded(&self.common, self.stacks.frames.fold(format.is_for_people()), |recording| {
             let mut report = recording.oom(&options)?;

@@ -229,9 +229,11 @@ impl Judge<'_> {
             let forward = place.and_then(|(number, _)| self.periods.next(Phase::Forward, number));
             forward.is_some_and(|(_, forward)| forward.outlived_by(block.allocation.freed))
         };
-        match (verdict.0, self.parameters.is_open(block.index)) {
-            (Category::Unknown | Category::BeforeRecording, true) => (Category::ModelState, Evidence::ParameterSize),
-            (Category::Unknown, _) if block.origin == Origin::ModuleBuilt && stays() => {
+        match verdict.0 {
+            Category::Unknown | Category::BeforeRecording if self.parameters.is_open(block.index) => {
+                (Category::ModelState, Evidence::ParameterSize)
+            }
+            Category::Unknown if block.origin == Origin::ModuleBuilt && stays() => {
                 (Category::ModelState, Evidence::ModuleConstructor)
             }
             _ => verdict,

@@ -269,9 +269,20 @@ fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Stretch<Hint>
             Role::ZeroGrad => Hint::ZeroGrad,
         }
     };
+    // A few stacks make many entries: each has a hint for what gives back, for allocations, and for everything else.
+    let mut known: Vec<[Option<Hint>; 3]> = vec![[None; 3]; track.snapshot.stacks.len()];
     let mut hints = Vec::new();
     for (entry, (&action, &stack)) in (1..).zip(track.actions().iter().zip(track.stacks())) {
-        extend(&mut hints, hint(action, stack), entry);
+        let kind = match action {
+            Action::FreeRequested | Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap => 0,
+            Action::Alloc => 1,
+            _ => 2,
+        };
+        let what = match known.get_mut(stack.index()) {
+            Some(known) => *known[kind].get_or_insert_with(|| hint(action, stack)),
+            None => hint(action, stack),
+        };
+        extend(&mut hints, what, entry);
     }
     hints
 }

@@ -74,9 +74,13 @@ impl Workspaces {
     /// leak is made again. `None` where it remains to be seen, as no step went on without freeing it.
     pub(super) fn has(&self, stack: StackId, allocation: &Allocation, outlives_step: bool) -> Option<bool> {
         let &Allocation { requested, freed, .. } = allocation;
+        // Nearly every block goes, and is asked about: that needs no look at the others.
+        if freed != NEVER {
+            return Some(false);
+        }
         let Count { made, kept } = self.by_stack.get(&(stack, requested)).copied().unwrap_or_default();
         match () {
-            () if freed != NEVER || kept != 1 => Some(false),
+            () if kept != 1 => Some(false),
             () if outlives_step || is_distinct_size(requested) => Some(true),
             // What the last step made, as those before.
             () if made > 1 => Some(false),

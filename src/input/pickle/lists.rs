@@ -53,6 +53,8 @@ pub struct Lists {
     frames: Vec<FrameId>,
     /// Where the last list that was no list of references stopped being one.
     pub stopped: usize,
+    /// Grows where another list than the expected one comes, and shrinks where it is that.
+    surprise: u8,
 }
 
 /// Longest list, in bytes, that is remembered. Longer ones are decoded each time.
@@ -60,6 +62,8 @@ const LIST_BYTES: usize = 1 << 13;
 /// Bytes of all lists remembered, and their number: bound memory.
 const ALL_BYTES: usize = 1 << 24;
 const LISTS: usize = 1 << 16;
+/// From such a surprise on lists come in no order, and are looked up without comparing the expected one.
+const NO_ORDER: u8 = 64;
 
 impl Lists {
     /// Forgets every list: to be called when a memo slot changes its value, which no real writer does.
@@ -73,12 +77,17 @@ impl Lists {
     /// to frames, or not all there.
     #[inline]
     pub fn find(&mut self, ahead: &[u8], likely: ListId, tables: &mut Tables<'_>) -> Option<Found> {
-        if let Some(known) = self.known.get(likely as usize)
+        if self.surprise < NO_ORDER
+            && let Some(known) = self.known.get(likely as usize)
             && ahead.get(..known.length) == Some(&self.bytes[known.start..known.start + known.length])
         {
+            self.surprise = self.surprise.saturating_sub(1);
             return Some(Found { id: likely, length: known.length, stack: known.stack });
         }
-        self.look_up(ahead, tables)
+        let found = self.look_up(ahead, tables)?;
+        let is_expected = found.id == likely;
+        self.surprise = if is_expected { self.surprise.saturating_sub(1) } else { self.surprise.saturating_add(1) };
+        Some(found)
     }
 
     fn look_up(&mut self, ahead: &[u8], tables: &mut Tables<'_>) -> Option<Found> {

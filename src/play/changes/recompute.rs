@@ -7,7 +7,6 @@ use crate::facts::device::Device;
 use crate::facts::training::{Call, Calls, Categories, Category, ForwardFunction, Phase, Phases, Roles};
 use crate::model::{Action, FrameId, Snapshot, StackId};
 use crate::replay::{Allocation, Instant, NEVER, Track};
-use foldhash::fast::RandomState;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -69,6 +68,8 @@ const LONGEST_NODE: usize = 256;
 pub(crate) struct RecomputeTables {
     /// How many allocations of each size there are, where no backward follows.
     of_size: HashMap<u64, u32>,
+    /// The number of allocations made up to each instant.
+    made_until: Vec<u32>,
     /// The allocation freed at each instant; [`NEVER`] for none.
     freed_at: Vec<u32>,
     /// For each [`CHUNK`] of instants when the youngest of the blocks freed there was born.
@@ -89,6 +90,13 @@ impl RecomputeTables {
                 *slot = index as u32;
             }
         }
+        let mut made = 0;
+        let until = |instant: Instant| {
+            let rest = &history.allocations[made as usize..];
+            made += rest.iter().take_while(|allocation| allocation.born <= instant).count() as u32;
+            made
+        };
+        let made_until = (0..=history.entries()).map(until).collect();
         let born = |&index: &u32| history.allocations.get(index as usize).map_or(0, |allocation| allocation.born);
         let youngest_freed =
             freed_at.chunks(CHUNK as usize).map(|chunk| chunk.iter().map(born).max().unwrap_or(0)).collect();
@@ -100,7 +108,7 @@ impl RecomputeTables {
         let is_staying = |&index: &u32| history.allocations[index as usize].freed == NEVER;
         let staying = (0..history.allocations.len() as u32).filter(is_staying).collect();
         let outputs = calls.calls.iter().map(|_| OnceLock::new()).collect();
-        Self { of_size, freed_at, youngest_freed, staying, autocast, outputs }
+        Self { of_size, made_until, freed_at, youngest_freed, staying, autocast, outputs }
     }
 }
 
@@ -115,6 +123,7 @@ pub(crate) struct Recomputing<'a> {
     pub(super) calls: &'a Calls,
     passes: &'a Passes,
     of_size: &'a HashMap<u64, u32>,
+    made_until: &'a [u32],
     freed_at: &'a [u32],
     youngest_freed: &'a [Instant],
     staying: &'a [u32],
@@ -130,7 +139,7 @@ impl<'a> Recomputing<'a> {
         tables: &'a RecomputeTables,
     ) -> Self {
         let (sites, phases, roles) = (device.sites(), device.phases(), device.roles());
-        let RecomputeTables { of_size, freed_at, youngest_freed, staying, autocast, outputs } = tables;
+        let RecomputeTables { of_size, made_until, freed_at, youngest_freed, staying, autocast, outputs } = tables;
         let (track, actions, categories) = (device.track, device.track.actions(), device.categories());
         Self {
             sites,
@@ -142,6 +151,7 @@ impl<'a> Recomputing<'a> {
             calls,
             passes,
             of_size,
+            made_until,
             freed_at,
             youngest_freed,
             staying,
@@ -224,9 +234,15 @@ impl<'a> Recomputing<'a> {
     /// that forward has made for the same operators. cuBLAS has one for each thread, made at the first use and never freed; those
     /// that backward needs itself are there from the first step on, which ends at an instant.
     pub(crate) fn workspaces(&self, calls: &[&Call], first_step: Instant) -> Vec<u32> {
-        let made = calls.iter().flat_map(|call| self.born_in(call));
-        let stacks: HashSet<StackId, RandomState> = made.map(|index| self.track.stack_of(index as usize)).collect();
-        let operators: HashSet<Option<FrameId>> = stacks.into_iter().map(|stack| self.operator_of(stack)).collect();
+        // Every candidate asks, for all that its calls make: a table costs a tenth of a set.
+        let mut is_made = vec![false; self.track.snapshot.stacks.len()];
+        for index in calls.iter().flat_map(|call| self.born_in(call)) {
+            if let Some(is_made) = is_made.get_mut(self.track.stack_of(index as usize).index()) {
+                *is_made = true;
+            }
+        }
+        let stacks = (0u32..).zip(is_made).filter(|&(_, is_made)| is_made).map(|(stack, _)| StackId(stack));
+        let operators: HashSet<Option<FrameId>> = stacks.map(|stack| self.operator_of(stack)).collect();
         let is_phase = |index: u32, phase: Phase| self.phases.at(self.allocation(index).born) == phase;
         let requested = |index: u32| self.allocation(index).requested;
         // What a variable holds when the recording ends stays as well.
@@ -274,9 +290,9 @@ impl<'a> Recomputing<'a> {
 
     /// The allocations made within a call.
     pub(crate) fn born_in(&self, call: &Call) -> Range<u32> {
-        let behind =
-            |entry: u32| self.track.history.allocations.partition_point(|allocation| allocation.born <= entry) as u32;
-        behind(call.start)..behind(call.end)
+        let all = self.track.history.allocations.len() as u32;
+        let until = |entry: u32| self.made_until.get(entry as usize).copied().unwrap_or(all);
+        until(call.start)..until(call.end)
     }
 
     /// Whether a block outlives the call and is freed by a backward; where none follows, whether it outlives the pass.

@@ -183,7 +183,7 @@ impl DevicePlans {
     /// Searches for plans that would have made room for a failed request, for a line in other answers. `None` if no
     /// request failed, if the program needs no change, or if there is no prediction.
     pub fn of_failure(device: &Device<'_>) -> Option<Self> {
-        let has_failed = device.track.action_counts()[Action::Oom as usize] > 0;
+        let has_failed = device.track.count_of(Action::Oom) > 0;
         let is_short = u64::from(device.history().entries()) * PLAYS_OF_A_LINE <= STEPS_OF_A_LINE;
         if device.id() <= HOST_DEVICE || !has_failed || !is_short {
             return None;

@@ -28,7 +28,7 @@ pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) ->
     for device in &report.devices {
         let snapshot = &source.recording.snapshot;
         let history = source.recording.history(device.peak.device);
-        let failed = history.map_or(0, |history| Track::new(snapshot, history).action_counts()[Action::Oom as usize]);
+        let failed = history.map_or(0, |history| Track::new(snapshot, history).count_of(Action::Oom));
         text.line("failed_requests", device, &[], failed)?;
     }
     text.head("complete", "Whether the history of the device is complete.")?;

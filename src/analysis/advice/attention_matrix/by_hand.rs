@@ -183,6 +183,10 @@ impl Search<'_, '_> {
     }
 
     fn is_within(&self, stack: StackId, (file, name): (StrId, StrId)) -> bool {
+        // Neighbours are mostly in one function, which spares looking through their frames.
+        if self.homes.get(stack.index()) == Some(&Some((file, name))) {
+            return true;
+        }
         let stacks = &self.device.snapshot().stacks;
         stacks.frames(stack).any(|frame| frame.filename == file && frame.name == name)
     }
