@@ -30,11 +30,16 @@ pub fn lines(text: &str, first: usize, most: usize) -> Lines<'_> {
     let from = start(first);
     let fitting = (first..=of).take_while(|line| start(line + 1) - from <= most).last();
     let Some(last) = fitting else {
-        let end = text.floor_char_boundary(from.saturating_add(most));
+        let end = boundary(text, from.saturating_add(most));
         let is_cut = first <= of;
         return Lines { text: &text[from..end.max(from)], first, last: first, of, is_cut };
     };
     Lines { text: &text[from..start(last + 1)], first, last, of, is_cut: false }
+}
+
+/// The last place between characters that is not behind `most` bytes.
+fn boundary(text: &str, most: usize) -> usize {
+    (0..=most.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
 /// A part of a JSON value.
@@ -147,7 +152,7 @@ fn shrink(value: &Value, measure: Measure, at: &mut String, cut: &mut Vec<Cut>) 
     };
     match value {
         Value::String(text) => {
-            let end = text.floor_char_boundary(measure.text);
+            let end = boundary(text, measure.text);
             lacks(at, end, text.len());
             Value::String(text[..end].to_owned())
         }

@@ -110,6 +110,7 @@ fn calls() -> Vec<(&'static str, Value)> {
         json!({ "id": "a1", "from": -1 }),
         json!({ "id": "a1", "count": "x" }),
         json!({ "id": "a1", "line": -1 }),
+        json!({ "id": "a1", "line": 1_000_000 }),
         json!({ "id": "a1", "other": 1 }),
     ];
     calls.extend(drills.into_iter().map(|drill| ("drill", drill)));

@@ -63,6 +63,12 @@ fn what_lies_outside_is_refused() {
         let error = client.error("ranks", json!({ "inputs": [pattern] }));
         assert!(error.starts_with("expected a path inside"), "{pattern}: {error}");
     }
+    // A folder whose name begins like a file at an instant makes no way out.
+    fs::create_dir(place.path("allowed/mine.pickle.gz@annotation:x")).unwrap();
+    for at in ["annotation:x/../../secret.pickle.gz", "/../../secret.pickle.gz@peak"] {
+        client.error("diff", json!({ "base": "mine.pickle.gz", "new": "mine.pickle.gz", "new_at": at }));
+    }
+    fs::remove_dir(place.path("allowed/mine.pickle.gz@annotation:x")).unwrap();
     client.error("ledger", json!({ "input": "mine.pickle.gz", "gpu": "../secret.pickle.gz" }));
     // Options that write, and words that look like options, are no arguments.
     for (key, value) in

@@ -101,7 +101,11 @@ impl Server {
         let question = self.answers().question(id, self.roots.first())?;
         if let Some(line) = number(given, "line")? {
             let reply = self.reply(id, &question, Form::Text, stop).await?;
-            return Ok(told(id, &reply.answer, line.max(1), most));
+            let of = reply.answer.lines().count();
+            let is_there = (1..=of).contains(&line);
+            return is_there
+                .then(|| told(id, &reply.answer, line, most))
+                .ok_or_else(|| format!("line: expected 1 to {of}, found {line}"));
         }
         let reply = self.reply(id, &question, Form::Json, stop).await?;
         let (from, count) = (number(given, "from")?.unwrap_or(0), number(given, "count")?.unwrap_or(usize::MAX));

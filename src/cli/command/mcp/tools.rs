@@ -5,6 +5,7 @@ use super::roots::Roots;
 use crate::analysis::check::config;
 use crate::cli::command::COMMANDS;
 use crate::cli::files::read_text;
+use crate::facts::time::when::When;
 use clap::{Arg, ArgAction};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
@@ -223,7 +224,7 @@ impl Tool {
             }
             Inputs::Two => {
                 let (base, new) = (roots.recording(needed("base")?)?, roots.recording(needed("new")?)?);
-                let inputs = vec![at(&base, text("base_at")?)?, at(&new, text("new_at")?)?];
+                let inputs = vec![at(&base, text("base_at")?, roots)?, at(&new, text("new_at")?, roots)?];
                 Ok((vec![base, new], inputs))
             }
             Inputs::Some | Inputs::Many => {
@@ -249,13 +250,16 @@ impl Tool {
 }
 
 /// A file at an instant, as `memviz diff` takes it.
-fn at(file: &Path, instant: Option<&str>) -> Result<OsString, String> {
+fn at(file: &Path, instant: Option<&str>, roots: &Roots) -> Result<OsString, String> {
     let Some(instant) = instant else { return Ok(file.into()) };
-    // The command takes what stands before an @ for the file.
-    match file.to_str().filter(|file| !file.contains('@')) {
-        Some(file) => Ok(format!("{file}@{instant}").into()),
-        None => Err(format!("{}: expected a name without @ for an instant of it", file.display())),
-    }
+    instant.parse::<When>().map_err(|error| error.to_string())?;
+    // The command takes all of it for a file if there is such a file, and else what stands before an @.
+    let Some(name) = file.to_str().filter(|name| !name.contains('@')) else {
+        return Err(format!("{}: expected a name without @ for an instant of it", file.display()));
+    };
+    let typed = format!("{name}@{instant}");
+    let is_file = roots.first().join(&typed).symlink_metadata().is_ok();
+    if is_file { Err(format!("expected an instant, found the file {typed:?}")) } else { Ok(typed.into()) }
 }
 
 /// What an option is called here.
@@ -294,7 +298,9 @@ fn typed(option: &Arg, value: &Value, roots: &Roots) -> Result<Vec<OsString>, St
         let text = match long {
             "baseline" => roots.recording(&text)?.into_os_string(),
             // A GPU's name, or a trace's.
-            "gpu" if roots.first().join(&text).exists() => roots.recording(&text)?.into_os_string(),
+            "gpu" if text.contains(['/', '\\']) || roots.first().join(&text).exists() => {
+                roots.recording(&text)?.into_os_string()
+            }
             _ => text.into(),
         };
         let mut word = OsString::from(format!("--{long}="));
