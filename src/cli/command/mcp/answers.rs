@@ -55,13 +55,11 @@ impl Answers {
     pub fn id_of(&mut self, question: &Question, folder: &Path) -> String {
         let stamps: Vec<Stamp> = question.files.iter().map(|file| stamp(&folder.join(file))).collect();
         let same = |asked: &Asked| asked.question == *question && asked.stamps == stamps;
-        let asked = match self.asked.iter().position(same).and_then(|place| self.asked.remove(place)) {
-            Some(asked) => asked,
-            None => {
-                self.last += 1;
-                Asked { number: self.last, question: question.clone(), stamps, replies: Vec::new() }
-            }
-        };
+        let earlier = self.asked.iter().position(same).and_then(|place| self.asked.remove(place));
+        let asked = earlier.unwrap_or_else(|| {
+            self.last += 1;
+            Asked { number: self.last, question: question.clone(), stamps, replies: Vec::new() }
+        });
         let id = format!("a{}", asked.number);
         self.asked.push_back(asked);
         if self.asked.len() > MOST_QUESTIONS {

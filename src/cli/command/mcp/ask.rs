@@ -41,7 +41,7 @@ impl Asked {
     /// When the system does not start it.
     pub fn start(program: &Path, arguments: &[OsString], folder: &Path) -> io::Result<Self> {
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(folder).env_remove("GITHUB_WORKSPACE");
+        command.args(arguments).current_dir(folder);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         Ok(Self { child: Arc::new(Mutex::new(child)) })
     }
@@ -54,7 +54,7 @@ impl Asked {
                 let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
                 (child.stdout.take(), child.stderr.take())
             };
-            let complaints = thread::spawn(move || read(complaints, LONGEST_COMPLAINT));
+            let complaints = thread::Builder::new().spawn(move || read(complaints, LONGEST_COMPLAINT))?;
             let answer = read(answer, LONGEST + 1)?;
             if answer.len() as u64 > LONGEST {
                 end(&child);

@@ -152,14 +152,10 @@ impl ServerHandler for Server {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let reads = ToolAnnotations::new().read_only(true).open_world(false);
-        let mut tools: Vec<Tool> =
-            TOOLS.iter().map(|tool| Tool::new(tool.name, tool.about(), Arc::new(tool.schema()))).collect();
-        tools.push(Tool::new(
-            DRILL,
-            "Show a part of an earlier answer as JSON, or its next lines",
-            Arc::new(drill_schema()),
-        ));
-        tools.iter_mut().for_each(|tool| tool.annotations = Some(reads.clone()));
+        let about_drill = "Show a part of an earlier answer as JSON, or its next lines";
+        let drill = Tool::new(DRILL, about_drill, Arc::new(drill_schema()));
+        let asking = TOOLS.iter().map(|tool| Tool::new(tool.name, tool.about(), Arc::new(tool.schema())));
+        let tools = asking.chain([drill]).map(|tool| tool.annotate(reads.clone())).collect();
         Ok(ListToolsResult::with_all_items(tools))
     }
 

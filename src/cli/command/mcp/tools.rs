@@ -337,6 +337,6 @@ fn require_inside(roots: &Roots) -> Result<(), String> {
     let about = |error: &dyn std::fmt::Display| format!("{NAME}: {error}");
     let text = read_text(&path, 1 << 20).map_err(|error| about(&error))?;
     let entries = config::read(&text, None).unwrap_or_default();
-    let baselines = entries.iter().filter_map(|entry| entry.baseline.as_deref()).filter_map(Path::to_str);
-    baselines.map(|baseline| roots.recording(baseline).map(|_| ())).collect()
+    let mut baselines = entries.iter().filter_map(|entry| entry.baseline.as_deref()).filter_map(Path::to_str);
+    baselines.try_for_each(|baseline| roots.recording(baseline).map(|_| ()))
 }
