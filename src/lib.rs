@@ -69,6 +69,7 @@
 //! | `export` (default) | files for other programs; with `report` and `compressed`: `report::export` |
 //! | `cli` (default) | the binary, and all of the above |
 //! | `view` (default) | the page that `memviz view` writes; with `plot` and `compressed` |
+//! | `mcp` | `memviz mcp`, in the binary; with `cli` |
 //!
 //! With `default-features = false` there are the reader of plain files, the replay and every analysis.
 

@@ -71,6 +71,28 @@ def test_a_request_that_fails_is_recorded_and_raised(any_torch: TorchEnvironment
     assert "<html" in (tmp_path / "run_rank3_oom_attempt1.html").read_text(encoding="utf-8")
 
 
+def test_the_same_failure_has_the_same_signature_when_lines_move(torch: TorchEnvironment, tmp_path: Path) -> None:
+    program = (PROGRAMS / "out_of_memory.py").read_text(encoding="utf-8")
+    model = (PROGRAMS / "model.py").read_text(encoding="utf-8")
+    moved = "\n".join(["#"] * 7 + [program.replace("    with torch_memviz", "    ...\n    with torch_memviz")])
+    # Another run, then one whose lines moved, then one that fails elsewhere: the size class is another.
+    runs = {"run": program, "again": program, "moved": moved, "other": program.replace("1 << 28", "1 << 27")}
+    found = {}
+    for name, text in runs.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "out_of_memory.py").write_text(text.replace("256.00 MiB", "", 1), encoding="utf-8")
+        (folder / "model.py").write_text("\n\n" + model if name == "moved" else model, encoding="utf-8")
+        torch.run(folder / "out_of_memory.py", cwd=folder, mib=2048)
+        [failed] = torch_memviz.oom(folder / "run_oom_attempt1.pickle").devices[0].ooms
+        assert failed.signature is not None
+        found[name] = (failed.request.label, failed.signature)
+    assert found["run"] == found["again"]
+    assert found["run"][0] != found["moved"][0], "the line of the request has moved"
+    assert found["run"][1] == found["moved"][1]
+    assert found["run"][1].id != found["other"][1].id
+
+
 def test_a_recorder_that_fails_hides_nothing(torch: TorchEnvironment, tmp_path: Path) -> None:
     done = torch.run(PROGRAMS / "out_of_memory.py", "broken", cwd=tmp_path, mib=2048)
     assert done.stdout.splitlines() == ["caught it", "1"]

@@ -17,8 +17,8 @@ if [ "${1:-}" = --slim ] || [ "${1:-}" = --recipes ]; then
     pip=("$folder/venv/bin/pip" install --quiet --disable-pip-version-check)
     "${pip[@]}" --no-deps 'torch==2.11.*' 'nvidia-cuda-nvrtc==13.0.*'
     python3 python/tools/slim_torch.py "$("$folder/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
-    # The remaining requirements of torch, the libraries with callbacks, and the trackers with hooks.
-    "${pip[@]}" torch numpy transformers accelerate lightning ipython pytest pytest-xdist tensorboard mlflow-skinny wandb
+    # The remaining requirements of torch and its debug server, the libraries with callbacks, and the trackers with hooks.
+    "${pip[@]}" torch numpy transformers accelerate lightning ipython pytest pytest-xdist tensorboard mlflow-skinny wandb tabulate
     if [ "$1" = --recipes ]; then
         # The last torchtune, and the torchao that it was built for.
         "${pip[@]}" trl datasets ray torchtune==0.6.1 torchao==0.10.0 setuptools wheel ninja py-cpuinfo

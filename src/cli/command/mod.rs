@@ -14,6 +14,8 @@ mod info;
 mod leaks;
 mod ledger;
 mod man;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod oom;
 mod peak;
 mod ranks;
@@ -55,6 +57,8 @@ pub const COMMANDS: &[Entry] = &[
     #[cfg(feature = "export")]
     entry::<export::Export>("export", Group::Share),
     entry::<record::Record>("record", Group::SetUp),
+    #[cfg(feature = "mcp")]
+    entry::<mcp::Mcp>("mcp", Group::SetUp),
     entry::<schema::Schema>("schema", Group::SetUp),
     entry::<completions::Completions>("completions", Group::SetUp),
     entry::<man::Man>("man", Group::SetUp),
