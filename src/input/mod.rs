@@ -16,10 +16,12 @@ mod foreign;
 mod html;
 mod json;
 mod limits;
+pub mod nsys;
 pub mod paths;
 mod pickle;
 mod pprof;
 mod snapshot;
+mod sqlite;
 mod window;
 #[cfg(all(feature = "compressed", any(test, target_family = "wasm")))]
 mod zstd_frames;

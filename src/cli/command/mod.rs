@@ -14,6 +14,7 @@ mod info;
 mod leaks;
 mod ledger;
 mod man;
+mod nsys;
 mod oom;
 mod peak;
 mod ranks;
@@ -44,6 +45,7 @@ pub const COMMANDS: &[Entry] = &[
     entry::<fragmentation::Fragmentation>("fragmentation", Group::Explain),
     entry::<leaks::Leaks>("leaks", Group::Explain),
     entry::<ledger::Ledger>("ledger", Group::Explain),
+    entry::<nsys::Nsys>("nsys", Group::Explain),
     entry::<diff::Diff>("diff", Group::Explain),
     entry::<ranks::Ranks>("ranks", Group::Explain),
     entry::<checkpoint::Checkpoint>("checkpoint", Group::Plan),
