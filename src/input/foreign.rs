@@ -26,7 +26,7 @@ const KINDS: &[(&[u8], &str, &str)] = &[
     (b"\x93NUMPY", "a NumPy array", ""),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file", ""),
     (b"GGUF", "a model (GGUF)", ""),
-    (b"PAR1", "a Parquet table", ""),
+    (b"PAR1", "a Parquet table", "memviz ranks reads those that it wrote"),
     (b"\xff\xfe", "text in UTF-16", "save it as UTF-8"),
     (b"<svg", "a picture (SVG)", ""),
     (b"<?xml", "XML, perhaps a picture (SVG)", ""),

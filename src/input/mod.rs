@@ -193,6 +193,14 @@ fn decompress(reader: Box<dyn Read + Send>, compression: Compression, _: Limits)
     }
 }
 
+/// Decompresses zstd to this many bytes.
+pub(crate) fn unzstd(bytes: Vec<u8>, length: usize) -> Result<Vec<u8>> {
+    let reader = decompress(Box::new(io::Cursor::new(bytes)), Compression::Zstd, Limits::default())?;
+    let mut data = Vec::new();
+    reader.take(length as u64).read_to_end(&mut data).map_err(window::unwrap_io)?;
+    Ok(data)
+}
+
 /// An input whose compression was recognised and whose beginning is known, but which was not read yet.
 pub struct Unpacked {
     /// White space and the first bytes behind it, after decompression.
@@ -227,6 +235,11 @@ impl Unpacked {
         let Some(object) = self.begin.trim_ascii_start().strip_prefix(b"{") else { return false };
         let quoted = object.trim_ascii_start().strip_prefix(b"\"").and_then(|name| name.strip_prefix(key.as_bytes()));
         quoted.is_some_and(|rest| rest.starts_with(b"\""))
+    }
+
+    /// Whether it begins with these bytes.
+    pub fn begins_with(&self, bytes: &[u8]) -> bool {
+        self.begin.starts_with(bytes)
     }
 
     /// The decompressed bytes.
