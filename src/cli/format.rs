@@ -260,7 +260,8 @@ impl Format for ExportFormat {
     }
 
     fn not_for_terminals(&self) -> Option<&'static str> {
-        (!matches!(self, Self::Prometheus | Self::Folded)).then_some("a terminal does not show files for other programs")
+        (!matches!(self, Self::Prometheus | Self::Folded))
+            .then_some("a terminal does not show files for other programs")
     }
 }
 
@@ -293,7 +294,9 @@ impl ValueEnum for RanksFormat {
         match self {
             Self::Answer(answer) => answer.to_possible_value(),
             #[cfg(feature = "export")]
-            Self::Parquet => Some(PossibleValue::new("parquet").help("A table with a row for each rank, for databases")),
+            Self::Parquet => {
+                Some(PossibleValue::new("parquet").help("A table with a row for each rank, for databases"))
+            }
         }
     }
 }

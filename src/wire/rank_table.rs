@@ -89,7 +89,7 @@ pub fn lines(file: &[u8]) -> Result<Vec<u8>> {
     Ok(lines)
 }
 
-impl<'a> Thrift<'a> {
+impl Thrift<'_> {
     fn field(&self, wanted: i64) -> Option<&Self> {
         let Self::Struct(fields) = self else { return None };
         fields.iter().find(|(number, _)| *number == wanted).map(|(_, value)| value)

@@ -11,8 +11,8 @@ pub use ranges::RangeRow;
 
 use crate::error::{Error, Result};
 use crate::facts::device::Devices;
-use crate::model::{DeviceId, HOST_DEVICE};
 use crate::model::nsys::{MemoryKind, NsysProfile, Process, ProfiledGpu};
+use crate::model::{DeviceId, HOST_DEVICE};
 use blocks::Blocks;
 use indexmap::IndexMap;
 use pytorch::Matches;
@@ -241,7 +241,7 @@ impl NsysMemory {
     ) -> Self {
         let blocks = Blocks::of(profile, events);
         let peak = blocks.peak(profile, process);
-        let ranges = peak.is_ok().then(|| ranges::rows(profile, process, &blocks)).unwrap_or_default();
+        let ranges = if peak.is_ok() { ranges::rows(profile, process, &blocks) } else { Vec::new() };
         let rows = holders::rows(profile, &blocks, matches);
         let program = profile.processes.iter().find(|(known, _)| *known == process).map(|(_, name)| name.clone());
         let gpu = profile.gpus.iter().find(|gpu| Some(gpu.device) == place.device()).cloned();

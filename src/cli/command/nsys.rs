@@ -40,7 +40,9 @@ impl Run for Nsys {
         output::check_target(&self.common, &[&self.common.input])?;
         let path = self.common.path();
         if self.common.input.as_os_str() == "-" {
-            return Err(Failure::Message("expected a file, which is read in any order; found standard input".to_owned()));
+            return Err(Failure::Message(
+                "expected a file, which is read in any order; found standard input".to_owned(),
+            ));
         }
         limits::grant(size_of_file(&self.common.input));
         let profile = input::nsys::read(&self.common.input).map_err(|error| Failure::about(&path, &error))?;
@@ -51,7 +53,8 @@ impl Run for Nsys {
         let recording = recording.transpose()?;
         let recording = recording.as_ref().map(|recording| recording.devices());
         let options = NsysOptions::default().devices(self.common.devices());
-        let report = NsysReport::of(&profile, recording.as_ref(), &options).map_err(|error| Failure::about(&path, &error))?;
+        let report =
+            NsysReport::of(&profile, recording.as_ref(), &options).map_err(|error| Failure::about(&path, &error))?;
         output::write(&self.common, |out| format.write(&report, &path, style, out))?;
         let contradicts = self.common.strict && report.contradictions() > 0;
         Ok(if contradicts { Outcome::CheckFailed } else { Outcome::Done })

@@ -88,7 +88,9 @@ impl Run for Ranks {
             match (streamed, format) {
                 (Some(streamed), _) => streamed.end(&report, out),
                 (None, RanksFormat::Answer(RowsOrPicture::Rows(format))) => format.write(&report, (), style, out),
-                (None, RanksFormat::Answer(RowsOrPicture::Picture(picture))) => ranks::draw(&report).write_as(picture, out),
+                (None, RanksFormat::Answer(RowsOrPicture::Picture(picture))) => {
+                    ranks::draw(&report).write_as(picture, out)
+                }
                 #[cfg(feature = "export")]
                 (None, RanksFormat::Parquet) => {
                     let mut table = parquet::Writer::new(out)?;

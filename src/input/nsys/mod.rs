@@ -37,7 +37,8 @@ pub fn read(path: &Path) -> Result<NsysProfile> {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
         if Path::new(&name).metadata().is_ok_and(|beside| beside.len() > 0) {
-            let note = format!("the file *{end} beside it has {what}: memviz reads only the database, so rows may be missing");
+            let note =
+                format!("the file *{end} beside it has {what}: memviz reads only the database, so rows may be missing");
             profile.notes.push(note);
         }
     }
@@ -112,7 +113,9 @@ fn events<R: Read + Seek>(database: &mut Database<R>, profile: &mut NsysProfile)
         let bytes = size(needed(5)?)?;
         // So that no sum of them can overflow.
         total = total.checked_add(bytes).ok_or_else(|| {
-            Error::NotASnapshot(format!("{EVENTS}, row {row}: expected less than 16 EiB in all rows together, found more"))
+            Error::NotASnapshot(format!(
+                "{EVENTS}, row {row}: expected less than 16 EiB in all rows together, found more"
+            ))
         })?;
         profile.events.push(MemoryEvent {
             start_ns: needed(0)?,
@@ -161,7 +164,9 @@ fn ranges<R: Read + Seek>(
         if kind.integer().is_some_and(|kind| RANGES.contains(&kind)) {
             let name = if text == Value::Null { text_id.integer() } else { None };
             names.push(name);
-            name.into_iter().for_each(|name| texts.want(name));
+            if let Some(name) = name {
+                texts.want(name);
+            }
             profile.ranges.push(NvtxRange {
                 name: text.text().unwrap_or_default(),
                 process: Process::of(thread),

@@ -45,7 +45,10 @@ impl<R: Read + Seek> Pages<R> {
         }
         let usable = size - usize::from(header[20]);
         if usable < 480 {
-            return Err(Error::malformed(20, format!("expected at least 480 bytes for data in a page, found {usable}")));
+            return Err(Error::malformed(
+                20,
+                format!("expected at least 480 bytes for data in a page, found {usable}"),
+            ));
         }
         let encoding = u32_at(&header, 56);
         if encoding > UTF_8 {

@@ -5,19 +5,8 @@ use crate::error::{Error, Result};
 /// Words that begin a constraint of the whole table.
 const TABLE_CONSTRAINTS: [&str; 5] = ["CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"];
 /// Words that end the type of a column.
-const COLUMN_CONSTRAINTS: [&str; 11] = [
-    "CONSTRAINT",
-    "PRIMARY",
-    "NOT",
-    "NULL",
-    "UNIQUE",
-    "CHECK",
-    "DEFAULT",
-    "COLLATE",
-    "REFERENCES",
-    "GENERATED",
-    "AS",
-];
+const COLUMN_CONSTRAINTS: [&str; 11] =
+    ["CONSTRAINT", "PRIMARY", "NOT", "NULL", "UNIQUE", "CHECK", "DEFAULT", "COLLATE", "REFERENCES", "GENERATED", "AS"];
 
 /// A table.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,7 +47,8 @@ impl Token {
 impl Table {
     /// Reads the statement of the table `name`.
     pub(super) fn parse(name: &str, statement: &str) -> Result<Self> {
-        let refuse = |found: &str| Error::NotASnapshot(format!("table {name}: expected an ordinary table, found {found}"));
+        let refuse =
+            |found: &str| Error::NotASnapshot(format!("table {name}: expected an ordinary table, found {found}"));
         let tokens = tokens(statement);
         let begin = tokens.iter().position(|token| *token == Token::Symbol('('));
         let begin = begin.ok_or_else(|| refuse("a statement without columns"))?;

@@ -50,7 +50,9 @@ pub(super) fn scan<R: Read + Seek>(
                     each(id, &row).map_err(|error| located(error, at + pointer as u64))?;
                 }
             }
-            other => return Err(Error::malformed(at, format!("expected a page of a table, found one of kind {other}"))),
+            other => {
+                return Err(Error::malformed(at, format!("expected a page of a table, found one of kind {other}")));
+            }
         }
     }
     Ok(())

@@ -19,8 +19,6 @@ const RECORDED: u32 = 24;
 const PROCESSED: u32 = 49;
 /// The one category.
 const CATEGORY: &str = "Memory";
-/// A stack of a name, where the recording has none.
-const NO_FRAME: Option<u32> = None;
 
 /// Rows of stacks, frames and functions of one thread.
 #[derive(Default)]
@@ -58,7 +56,7 @@ struct Changes {
 /// # Errors
 /// When writing fails.
 pub fn write(source: Source<'_>, report: &LivesReport, out: &mut dyn Write) -> io::Result<()> {
-    let first = report.devices.iter().flat_map(|device| device.events.first()).map(|life| life.time_us).min();
+    let first = report.devices.iter().filter_map(|device| device.events.first()).map(|life| life.time_us).min();
     let first = first.unwrap_or(0);
     let threads: Vec<Value> = report.devices.iter().map(|device| thread(device, first)).collect();
     let counters: Vec<Value> =
@@ -107,7 +105,9 @@ fn process(device: &DeviceLives) -> String {
 }
 
 fn counter(device: &DeviceLives, index: usize, first: i64) -> Value {
-    let mut changes = Changes::default();
+    // The profiler ignores the first value, as it does not know since when it counts.
+    let start = device.events.first().map_or(0, |life| life.time_us);
+    let mut changes = Changes { time: vec![milliseconds(start, first)], count: vec![0], length: 0 };
     for life in &device.events {
         changes.time.push(milliseconds(life.time_us, first));
         changes.count.push(life.bytes);
@@ -174,7 +174,7 @@ impl Tables {
 
     /// The number of a stack, whose places are innermost first; `None` without places.
     fn stack(&mut self, device: &DeviceLives, places: &[u32]) -> Option<u32> {
-        let mut outer = NO_FRAME;
+        let mut outer = None;
         for place in places.iter().rev().filter_map(|&place| device.places.get(place as usize)) {
             let name = self.string(&place.function);
             let file = (!place.file.is_empty()).then(|| self.string(&place.file));

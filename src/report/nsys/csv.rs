@@ -12,7 +12,7 @@ pub(super) fn write(report: &NsysReport, out: &mut dyn Write) -> io::Result<()> 
     for memory in &report.memories {
         for row in &memory.rows {
             // Where the order of events is unknown, so are the peak and the end.
-            let known = |bytes: u64| memory.peak.is_ok().then(|| bytes.to_string()).unwrap_or_default();
+            let known = |bytes: u64| if memory.peak.is_ok() { bytes.to_string() } else { String::new() };
             csv.line([
                 &memory.pid.to_string(),
                 memory.place.name(),

@@ -16,7 +16,9 @@ pub(super) fn document(path: &str, report: &NsysReport) -> Document {
     let mut document = Document::about("Memory in", path);
     document.notes(words::file_notes(report));
     if let Some(share) = &report.pytorch {
-        words::pytorch(share).into_iter().for_each(|line| document.paragraph(line));
+        for line in words::pytorch(share) {
+            document.paragraph(line);
+        }
     }
     for memory in &report.memories {
         document.gap();
@@ -32,16 +34,13 @@ pub(super) fn document(path: &str, report: &NsysReport) -> Document {
 fn one(document: &mut Document, memory: &NsysMemory) {
     document.title(words::headline(memory));
     document.notes(words::notes(memory));
-    match &memory.peak {
-        Ok(peak) => {
-            document.curve(peak.curve.iter().map(|&bytes| i64::try_from(bytes).unwrap_or(i64::MAX)).collect());
-            document.gap();
-            document.table(held(memory, peak));
-        }
-        Err(_) => {
-            document.gap();
-            document.table(allocated(memory));
-        }
+    if let Ok(peak) = &memory.peak {
+        document.curve(peak.curve.iter().map(|&bytes| i64::try_from(bytes).unwrap_or(i64::MAX)).collect());
+        document.gap();
+        document.table(held(memory, peak));
+    } else {
+        document.gap();
+        document.table(allocated(memory));
     }
     let left = memory.rows.len().saturating_sub(MOST_ROWS);
     if left > 0 {
@@ -95,7 +94,8 @@ fn ranges(memory: &NsysMemory) -> Table {
         Column::label(""),
     ]);
     for range in memory.ranges.iter().take(MOST_RANGES) {
-        let bytes = [range.highest_bytes, range.allocated_bytes, range.freed_bytes].map(|bytes| Bytes(bytes).to_string());
+        let bytes =
+            [range.highest_bytes, range.allocated_bytes, range.freed_bytes].map(|bytes| Bytes(bytes).to_string());
         table.row(bytes.into_iter().chain([range.count.to_string()]), Cell::code(words::short(&range.name)));
     }
     table

@@ -28,7 +28,8 @@ fn process(pid: i64, program: Option<&str>) -> String {
 fn place(memory: &NsysMemory) -> String {
     let Place::Device(device) = memory.place else { return place_name(memory.place).to_owned() };
     let gpu = memory.gpu.as_ref();
-    let facts = [gpu.and_then(|gpu| gpu.name.clone()), gpu.and_then(|gpu| gpu.total_bytes).map(|all| Bytes(all).to_string())];
+    let facts =
+        [gpu.and_then(|gpu| gpu.name.clone()), gpu.and_then(|gpu| gpu.total_bytes).map(|all| Bytes(all).to_string())];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
     let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
     format!("Device {device}{facts}")

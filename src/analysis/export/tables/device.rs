@@ -6,7 +6,7 @@ use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder};
 use crate::facts::training::steps::Steps;
 use crate::model::Action;
-use crate::replay::{Bound, Counters, History, Instant, Metric, NEVER};
+use crate::replay::{Allocation, Bound, Counters, History, Instant, Metric, NEVER};
 
 /// The step that an entry is in, counted from 1.
 fn step_of(steps: Option<&Steps>, entry: u32) -> Option<i64> {
@@ -75,8 +75,7 @@ pub(super) fn allocations(device: &Device<'_>) -> Table {
         let grouper = grouper(by);
         let mut groups = Groups::new(&grouper);
         let holders = (0..rows).map(|index| Holder::of_allocation(track, Metric::Allocated, index));
-        let of_row: Vec<Option<u32>> =
-            holders.map(|holder| Some(*groups.of(&holder?).first()? as u32)).collect();
+        let of_row: Vec<Option<u32>> = holders.map(|holder| Some(*groups.of(&holder?).first()? as u32)).collect();
         Column::maybe_text(name, groups.keys().map(|key| grouper.label(key, false)).collect(), of_row)
     };
     let steps = steps_of(device);
@@ -110,7 +109,7 @@ pub(super) fn allocations(device: &Device<'_>) -> Table {
             labels("phase", GroupBy::Phase),
             Column::maybe("step", all.iter().map(|made| step_of(steps, History::entry_before(made.born)?))),
             Column::flags("live_at_peak", all.iter().map(|made| made.allocated_at(peak))),
-            Column::flags("from_before", all.iter().map(|made| made.is_baseline())),
+            Column::flags("from_before", all.iter().map(Allocation::is_baseline)),
         ],
     )
 }
@@ -157,10 +156,7 @@ pub(super) fn steps(device: &Device<'_>) -> Table {
             device_column(device, ends.len()),
             Column::rising("step", rows.clone().map(|step| step as i64 + 1)),
             Column::maybe_rising("first_entry", rows.clone().map(|at| (!is_empty(at)).then(|| i64::from(starts[at])))),
-            Column::maybe_rising(
-                "last_entry",
-                rows.clone().map(|at| entry_before(ends[at]).filter(|_| !is_empty(at))),
-            ),
+            Column::maybe_rising("last_entry", rows.clone().map(|at| entry_before(ends[at]).filter(|_| !is_empty(at)))),
             Column::maybe_rising("allocated_max", highest),
             Column::flags("inferred", rows.map(|_| is_inferred)),
         ],

@@ -74,15 +74,8 @@ pub enum TableName {
 
 impl TableName {
     /// Every table.
-    pub const ALL: [Self; 7] = [
-        Self::Allocations,
-        Self::Entries,
-        Self::Stacks,
-        Self::Frames,
-        Self::Segments,
-        Self::Steps,
-        Self::Annotations,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Allocations, Self::Entries, Self::Stacks, Self::Frames, Self::Segments, Self::Steps, Self::Annotations];
 
     /// Its name in flags and files.
     pub fn name(self) -> &'static str {

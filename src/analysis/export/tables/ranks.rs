@@ -20,7 +20,8 @@ pub fn of_ranks(lines: &[&RankLine]) -> io::Result<Table> {
     };
     let summaries: Vec<String> = lines.iter().map(json).collect::<io::Result<_>>()?;
     let ranks = || lines.iter().map(|line| line.rank());
-    let number = |name, figure: &dyn Fn(&RankSummary) -> Option<i64>| Column::maybe(name, ranks().map(|rank| figure(rank?)));
+    let number =
+        |name, figure: &dyn Fn(&RankSummary) -> Option<i64>| Column::maybe(name, ranks().map(|rank| figure(rank?)));
     let text = |name, word: &dyn Fn(&RankSummary) -> String| {
         let texts = ranks().map(|rank| rank.map(word).unwrap_or_default()).collect();
         Column::maybe_text(name, texts, ranks().enumerate().map(|(at, rank)| rank.map(|_| at as u32)))

@@ -66,7 +66,10 @@ pub(super) fn annotations(recording: &Devices<'_>) -> Table {
         ranges.len(),
         [
             names.column("name", recording, of_name),
-            Column::maybe_rising("start_us", ranges.iter().map(|range| Some(range.start_us).filter(|&at| at != i64::MIN))),
+            Column::maybe_rising(
+                "start_us",
+                ranges.iter().map(|range| Some(range.start_us).filter(|&at| at != i64::MIN)),
+            ),
             Column::maybe_rising("end_us", ranges.iter().map(|range| Some(range.end_us).filter(|&at| at != i64::MAX))),
             Column::whole("depth", ranges.iter().map(|range| range.depth as i64)),
         ],

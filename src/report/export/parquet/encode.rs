@@ -48,7 +48,9 @@ impl Encoded {
             }
             Values::Lines(all) => {
                 let there = all[from..to].iter().enumerate().filter(|(at, _)| is_there(*at));
-                there.for_each(|(_, text)| put(text, &mut page));
+                for (_, text) in there {
+                    put(text, &mut page);
+                }
                 Self { encoding: PLAIN, page, dictionary: None }
             }
             Values::Text(texts, all) => Self::texts(page, texts, &kept(&all[from..to], is_there)),
@@ -74,11 +76,15 @@ impl Encoded {
         let mut used = IndexSet::<u32, RandomState>::default();
         let places: Vec<u64> = rows.iter().map(|&row| used.insert_full(row).0 as u64).collect();
         if used.len() > rows.len() / 2 {
-            rows.iter().for_each(|&row| put(&texts[row as usize], &mut page));
+            for &row in rows {
+                put(&texts[row as usize], &mut page);
+            }
             return Self { encoding: PLAIN, page, dictionary: None };
         }
         let mut dictionary = Vec::new();
-        used.iter().for_each(|&row| put(&texts[row as usize], &mut dictionary));
+        for &row in &used {
+            put(&texts[row as usize], &mut dictionary);
+        }
         Self::places(page, &places, (used.len(), dictionary))
     }
 
@@ -100,7 +106,8 @@ impl Encoded {
         for block in all.chunks(BLOCK) {
             let least = block.iter().copied().min().unwrap_or(0);
             varint(zigzag(least), &mut page);
-            let above: Vec<u64> = block.iter().map(|difference| difference.wrapping_sub(least).cast_unsigned()).collect();
+            let above: Vec<u64> =
+                block.iter().map(|difference| difference.wrapping_sub(least).cast_unsigned()).collect();
             let parts = || above.chunks(PART);
             let widths: Vec<u8> = parts().map(|part| width(part.iter().copied().max().unwrap_or(0))).collect();
             page.extend((0..BLOCK / PART).map(|part| widths.get(part).copied().unwrap_or(0)));

@@ -1,4 +1,4 @@
-//! Tables as [Parquet](https://parquet.apache.org/docs/file-format/), for DuckDB, Polars, Spark and ClickHouse.
+//! Tables as [Parquet](https://parquet.apache.org/docs/file-format/), for databases.
 //!
 //! A column of each part is one page: numbers as differences to the number before, or as places in a dictionary; texts as
 //! places in a dictionary, or one behind the other if they hardly return; each compressed with zstd. Types are named in the old
@@ -132,10 +132,14 @@ impl<W: Write> Writer<W> {
     fn page(&mut self, kind: i64, (field, head): (u8, Struct), bytes: &[u8], sizes: &mut (u64, u64)) -> io::Result<()> {
         let compressed = compress(bytes)?;
         let size = |bytes: &[u8]| {
-            i32::try_from(bytes.len()).map_err(|_| io::Error::other("expected a column of less than 2 GiB in a row group"))
+            i32::try_from(bytes.len())
+                .map_err(|_| io::Error::other("expected a column of less than 2 GiB in a row group"))
         };
         let mut page = Struct::default();
-        page.number32(1, kind).number32(2, size(bytes)?.into()).number32(3, size(&compressed)?.into()).inner(field, head);
+        page.number32(1, kind)
+            .number32(2, size(bytes)?.into())
+            .number32(3, size(&compressed)?.into())
+            .inner(field, head);
         let head = page.finish();
         self.put(&head)?;
         self.put(&compressed)?;

@@ -65,7 +65,9 @@ impl Struct {
     /// Numbers of 32 bits.
     pub(super) fn numbers(&mut self, field: u8, numbers: &[i64]) -> &mut Self {
         self.list(field, numbers.len(), I32);
-        numbers.iter().for_each(|&number| self.zigzag(number));
+        for &number in numbers {
+            self.zigzag(number);
+        }
         self
     }
 
@@ -77,7 +79,9 @@ impl Struct {
 
     pub(super) fn texts(&mut self, field: u8, texts: &[&str]) -> &mut Self {
         self.list(field, texts.len(), BINARY);
-        texts.iter().for_each(|text| self.binary(text.as_bytes()));
+        for text in texts {
+            self.binary(text.as_bytes());
+        }
         self
     }
 
@@ -89,7 +93,9 @@ impl Struct {
 
     pub(super) fn structs(&mut self, field: u8, structs: Vec<Self>) -> &mut Self {
         self.list(field, structs.len(), STRUCT);
-        structs.into_iter().for_each(|one| self.bytes.extend(one.finish()));
+        for one in structs {
+            self.bytes.extend(one.finish());
+        }
         self
     }
 
