@@ -237,6 +237,11 @@ impl Unpacked {
         quoted.is_some_and(|rest| rest.starts_with(b"\""))
     }
 
+    /// What it is and what to do about it, if memviz recognizes but does not read it as a recording.
+    pub(crate) fn described(&self) -> Option<String> {
+        foreign::describe(&self.begin)
+    }
+
     /// Whether it begins with these bytes.
     pub fn begins_with(&self, bytes: &[u8]) -> bool {
         self.begin.starts_with(bytes)
@@ -252,7 +257,7 @@ impl Unpacked {
     /// # Errors
     /// As [`read_any`].
     pub fn read<O: EntryObserver + 'static>(self, options: &ReadOptions, observer: O) -> Result<AnyInput<O>> {
-        if let Some(what) = foreign::describe(&self.begin) {
+        if let Some(what) = self.described() {
             return Err(Error::Foreign(what));
         }
         let is_pprof = pprof::begins(&self.begin);

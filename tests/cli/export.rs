@@ -372,7 +372,7 @@ fn a_table_of_ranks_is_read_again() {
         let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let ranks: Vec<Value> = lines.filter(|line| line["line"] == "rank").collect();
         let highest = ranks.iter().map(|rank| rank["maxima"]["allocated_bytes"].as_i64().unwrap()).max().unwrap();
-        assert_eq!(answer[0][0], vec![ranks.len().into(), highest.into(), 0.into()]);
+        assert_eq!(Value::from(answer[0][0].clone()), serde_json::json!([ranks.len(), highest, 0]));
     }
 }
 

@@ -109,6 +109,10 @@ fn what_is_beside_the_database_is_said() {
 fn what_is_missing_or_wrong_is_one_line() {
     memviz(&["nsys", "-"]).expect_error("expected a file");
     memviz(&["nsys", &fixture("tiny")]).expect_error("expected an SQLite database");
+    let folder = TempDir::new().unwrap();
+    let report = folder.path().join("report.nsys-rep").display().to_string();
+    fs::write(&report, "NVIDIA Tegra Profiler Report 2024").unwrap();
+    memviz(&["nsys", &report]).expect_error("nsys export --type sqlite FILE converts it");
     memviz(&["peak", TRAINING]).expect_error("memviz nsys reads it");
     memviz(&["nsys", TRAINING, "--device", "7"]).expect_error("found 7");
     memviz(&["nsys", TRAINING, "--snapshot", "nothing.pickle"]).expect_error("nothing.pickle");

@@ -66,8 +66,9 @@ fn other_encodings_and_files_are_refused() {
     profile[59] = 1;
     profile[16..18].copy_from_slice(&[3, 0]);
     assert!(read(folder.path(), &profile).unwrap_err().contains("a power of two"));
-    assert!(read(folder.path(), b"no database").unwrap_err().contains("expected an SQLite database"));
-    assert!(read(folder.path(), b"").unwrap_err().contains("empty"));
+    assert!(read(folder.path(), b"\x01\x02").unwrap_err().contains("expected an SQLite database"));
+    assert!(read(folder.path(), b"").unwrap_err().contains("expected an SQLite database"));
+    assert!(read(folder.path(), b"a,b\n1,2\n").unwrap_err().contains("a text file"));
 }
 
 /// Writes databases with pages of all sizes and rows of all lengths, and prints what their events sum to.

@@ -6,11 +6,11 @@
 mod callers;
 
 use super::sqlite::{Database, Value};
+use super::{ReadOptions, Unpacked};
 use crate::error::{Error, Result};
 use crate::model::nsys::{MemoryEvent, MemoryKind, NsysProfile, NvtxRange, Process, ProfiledGpu};
 use callers::{Callers, Texts};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
 
@@ -28,7 +28,12 @@ const RANGES: [i64; 2] = [59, 60];
 /// # Errors
 /// When the file cannot be read, is no database or damaged, or has no memory events.
 pub fn read(path: &Path) -> Result<NsysProfile> {
-    let file = File::open(path)?;
+    let mut file = super::open(path)?;
+    let mut begin = Vec::new();
+    file.by_ref().take(super::sqlite::MAGIC.len() as u64).read_to_end(&mut begin)?;
+    if begin != super::sqlite::MAGIC {
+        return Err(not_a_database(path));
+    }
     let bytes = file.metadata()?.len();
     let mut profile = read_database(&mut Database::open(file)?)?;
     profile.bytes = bytes;
@@ -43,6 +48,21 @@ pub fn read(path: &Path) -> Result<NsysProfile> {
         }
     }
     Ok(profile)
+}
+
+/// What a file is, if it is no database: a report that was not exported, or a compressed file.
+fn not_a_database(path: &Path) -> Error {
+    let unpacked = super::open(path).and_then(|file| Unpacked::new(file, &ReadOptions::default()));
+    match unpacked {
+        Ok(unpacked) if unpacked.begins_with(super::sqlite::MAGIC) => {
+            Error::NotASnapshot("expected an SQLite database, found a compressed one; unpack it first".to_owned())
+        }
+        Ok(unpacked) => unpacked.described().map_or_else(
+            || Error::NotASnapshot("expected an SQLite database, found something else".to_owned()),
+            Error::Foreign,
+        ),
+        Err(error) => error,
+    }
 }
 
 fn read_database<R: Read + Seek>(database: &mut Database<R>) -> Result<NsysProfile> {
