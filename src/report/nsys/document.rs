@@ -20,10 +20,10 @@ pub(super) fn document(path: &str, report: &NsysReport) -> Document {
             document.paragraph(line);
         }
     }
-    for memory in &report.memories {
+    if !report.doubts.is_empty() || report.pytorch.is_some() {
         document.gap();
-        one(&mut document, memory);
     }
+    document.each(report.memories.iter(), one);
     if report.memories.iter().any(|memory| memory.place.device().is_some()) {
         document.gap();
         document.paragraph(NOT_RECORDED);
