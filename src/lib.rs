@@ -42,6 +42,7 @@
 //! | Why did a request fail? | [`Recording::oom`] | [`analysis::oom::OomReport`] |
 //! | What grows from step to step? | [`Recording::leaks`] | [`analysis::leaks::LeakReport`] |
 //! | Who else uses the device? | [`Recording::ledger`] | [`analysis::ledger::LedgerReport`] |
+//! | Who allocated on the device, according to Nsight Systems? | [`input::nsys::read`] | [`analysis::nsys::NsysReport`] |
 //! | What would checkpointing of activations save? | [`Recording::checkpoint`] | [`analysis::checkpoint::CheckpointReport`] |
 //! | What does another batch size need, and which is the largest that fits? | [`analysis::fit::FitReport::of`] | [`analysis::fit::FitReport`] |
 //! | Does a run keep its budget? | [`Recording::check`] | [`analysis::check::CheckReport`] |

@@ -10,9 +10,10 @@ use crate::error::{Error, Result};
 use crate::input::collect::{Found, collect};
 use crate::input::{self, ReadOptions, Unpacked};
 use crate::wire::rank_lines::read_lines;
+use crate::wire::rank_table;
 use crate::wire::ranks::{FailedInput, RankLine, SkippedInput};
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,6 +22,8 @@ use std::thread;
 
 /// Most threads that are started, whatever is requested: each takes memory of its own before it does anything.
 pub const MAX_THREADS: usize = 256;
+/// The most bytes of a table of summaries.
+const LONGEST_TABLE: u64 = 1 << 30;
 
 /// How to read many inputs.
 #[derive(Clone, Debug, Default)]
@@ -210,6 +213,12 @@ impl Work<'_> {
         } else {
             Unpacked::new(input::open(&input.found.path)?, &self.read)?
         };
+        if unpacked.begins_with(rank_table::MAGIC) {
+            let mut table = Vec::new();
+            unpacked.into_reader().take(LONGEST_TABLE).read_to_end(&mut table).map_err(input::unwrap_io)?;
+            let lines = rank_table::lines(&table)?;
+            return Ok(read_lines(lines.as_slice(), self.summary.metric, &self.summary.devices));
+        }
         if unpacked.begins_with_key("schema_version") {
             return Ok(read_lines(unpacked.into_reader(), self.summary.metric, &self.summary.devices));
         }

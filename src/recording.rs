@@ -3,7 +3,7 @@
 use crate::analysis::check::{CheckOptions, CheckReport};
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::diff::DiffInput;
-use crate::analysis::export::{SamplesOptions, SamplesReport, TracksOptions, TracksReport};
+use crate::analysis::export::{LivesOptions, LivesReport, SamplesOptions, SamplesReport, TracksOptions, TracksReport};
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
 use crate::analysis::fragmentation::{FragmentationOptions, FragmentationReport};
@@ -147,6 +147,15 @@ impl Recording {
     pub fn tracks(&self, options: &TracksOptions) -> Result<TracksReport> {
         self.require_history("export as a trace")?;
         TracksReport::of(&self.devices(), options)
+    }
+
+    /// Every allocation and free, with addresses and stacks.
+    ///
+    /// # Errors
+    /// As [`LivesReport::of`].
+    pub fn lives(&self, options: &LivesOptions) -> Result<LivesReport> {
+        self.require_history("export of all allocations")?;
+        LivesReport::of(&self.devices(), options)
     }
 
     /// Every segment at an instant, and whose blocks are in it; where no instant is requested, at the first failed request, or

@@ -15,6 +15,7 @@ pub mod fragmentation;
 pub mod info;
 pub mod leaks;
 pub mod ledger;
+pub mod nsys;
 pub mod oom;
 pub mod overview;
 pub mod peak;

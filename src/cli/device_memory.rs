@@ -43,7 +43,10 @@ impl NamedGpu {
         }
         let gpus = input::gpus_of_trace(path)?;
         match gpus.split_first() {
-            Some((first, others)) if first.memory > 0 && others.iter().all(|other| other == first) => {
+            Some((first, others))
+                if first.memory > 0
+                    && others.iter().all(|other| (other.memory, other.threads) == (first.memory, first.threads)) =>
+            {
                 Ok(Self { name: None, memory: first.memory, threads: first.threads })
             }
             _ => {

@@ -42,8 +42,11 @@ const PPROF: &[&str] = &["pb.gz"];
 const PERFETTO: &[&str] = &["perfetto-trace", "pftrace"];
 const SPEEDSCOPE: &[&str] = &["speedscope.json"];
 const PROMETHEUS: &[&str] = &["prom"];
+const PARQUET: &[&str] = &["parquet"];
+const FIREFOX: &[&str] = &["firefox.json"];
 /// Ends that represent a format of some command: a file of this name holds nothing else.
-const KNOWN: &[&[&str]] = &[TEXT, JSON, CSV, MARKDOWN, SVG, PNG, HTML, FOLDED, XML, PPROF, PERFETTO, PROMETHEUS];
+const KNOWN: &[&[&str]] =
+    &[TEXT, JSON, CSV, MARKDOWN, SVG, PNG, HTML, FOLDED, XML, PPROF, PERFETTO, PROMETHEUS, PARQUET];
 
 impl Format for AnswerFormat {
     const USUAL: Option<Self> = Some(Self::Text);
@@ -230,6 +233,12 @@ pub enum ExportFormat {
     Perfetto,
     /// Memory by stack, for speedscope
     Speedscope,
+    /// Every allocation and free, for the Firefox Profiler
+    Firefox,
+    /// Memory by stack as lines of text, for flame graphs
+    Folded,
+    /// Tables for databases: DuckDB, Polars, Spark, ClickHouse
+    Parquet,
     /// Peaks and categories as gauges, for Prometheus
     Prometheus,
 }
@@ -243,12 +252,80 @@ impl Format for ExportFormat {
             Self::Pprof => PPROF,
             Self::Perfetto => PERFETTO,
             Self::Speedscope => SPEEDSCOPE,
+            Self::Firefox => FIREFOX,
+            Self::Folded => FOLDED,
+            Self::Parquet => PARQUET,
             Self::Prometheus => PROMETHEUS,
         }
     }
 
     fn not_for_terminals(&self) -> Option<&'static str> {
-        (*self != Self::Prometheus).then_some("a terminal does not show files for other programs")
+        (!matches!(self, Self::Prometheus | Self::Folded))
+            .then_some("a terminal does not show files for other programs")
+    }
+}
+
+/// What a comparison of ranks can be written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RanksFormat {
+    /// Rows, or a picture.
+    Answer(RowsOrPicture),
+    /// A table with a row for each rank.
+    #[cfg(feature = "export")]
+    Parquet,
+}
+
+impl ValueEnum for RanksFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self::Answer(RowsOrPicture::Rows(AnswerFormat::Text)),
+            Self::Answer(RowsOrPicture::Rows(AnswerFormat::Json)),
+            Self::Answer(RowsOrPicture::Rows(AnswerFormat::Csv)),
+            Self::Answer(RowsOrPicture::Rows(AnswerFormat::Markdown)),
+            Self::Answer(RowsOrPicture::Rows(AnswerFormat::JsonAndCsv)),
+            Self::Answer(RowsOrPicture::Picture(PictureFormat::Svg)),
+            Self::Answer(RowsOrPicture::Picture(PictureFormat::Png)),
+            #[cfg(feature = "export")]
+            Self::Parquet,
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Answer(answer) => answer.to_possible_value(),
+            #[cfg(feature = "export")]
+            Self::Parquet => {
+                Some(PossibleValue::new("parquet").help("A table with a row for each rank, for databases"))
+            }
+        }
+    }
+}
+
+impl Format for RanksFormat {
+    const USUAL: Option<Self> = Some(Self::Answer(RowsOrPicture::Rows(AnswerFormat::Text)));
+
+    fn extensions(&self) -> &'static [&'static str] {
+        match self {
+            Self::Answer(answer) => answer.extensions(),
+            #[cfg(feature = "export")]
+            Self::Parquet => PARQUET,
+        }
+    }
+
+    fn not_for_terminals(&self) -> Option<&'static str> {
+        match self {
+            Self::Answer(answer) => answer.not_for_terminals(),
+            #[cfg(feature = "export")]
+            Self::Parquet => Some("a terminal does not show tables for databases"),
+        }
+    }
+
+    fn picture(&self) -> Option<PictureFormat> {
+        match self {
+            Self::Answer(answer) => answer.picture(),
+            #[cfg(feature = "export")]
+            Self::Parquet => None,
+        }
     }
 }
 

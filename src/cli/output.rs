@@ -62,6 +62,15 @@ pub fn write(args: &SharedArgs, render: impl FnOnce(&mut dyn Write) -> io::Resul
         let written = render(&mut out).and_then(|()| out.flush());
         return Ok(unless_closed(written)?);
     };
+    write_file(args, path, render)
+}
+
+/// The same for a file that is named otherwise.
+pub fn write_file(
+    args: &SharedArgs,
+    path: &Path,
+    render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
     let about = |error: io::Error| Failure::Message(format!("{}: {error}", path.display()));
     if is_stream(path) {
         let mut out = BufWriter::new(OpenOptions::new().write(true).open(path).map_err(about)?);

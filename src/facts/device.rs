@@ -81,6 +81,15 @@ impl<'a> Devices<'a> {
         self.device_file
     }
 
+    /// Bytes of a device, if its samples or the device properties of a trace tell.
+    pub fn memory_of(&self, device: DeviceId) -> Option<u64> {
+        let sampled = self.device_file.and_then(|file| file.devices.iter().find(|known| known.device == device));
+        let sampled = sampled.and_then(|known| known.samples.last()).map(|sample| sample.total_bytes);
+        let traced =
+            || self.snapshot().notes.device_memory.iter().find(|(known, _)| *known == device).map(|(_, all)| *all);
+        sampled.or_else(traced)
+    }
+
     /// The recording.
     pub fn snapshot(&self) -> &'a Snapshot {
         self.shared.snapshot

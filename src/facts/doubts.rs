@@ -143,6 +143,7 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         // Facts, which leave nothing open.
         format: _,
         bytes: _,
+        device_memory: _,
         protocol: _,
         rank: _,
         device_type: _,

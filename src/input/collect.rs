@@ -21,7 +21,7 @@ pub struct Found {
 }
 
 /// Extensions of recordings and summaries, before that of a compression.
-const EXTENSIONS: [&str; 5] = ["pickle", "pkl", "json", "jsonl", "ndjson"];
+const EXTENSIONS: [&str; 6] = ["pickle", "pkl", "json", "jsonl", "ndjson", "parquet"];
 /// How many of them are those of pickles.
 const PICKLES: usize = 2;
 /// Extensions of compressed files.

@@ -10,7 +10,7 @@ const OWN: &str = "memviz reads PyTorch's own recordings: torch.cuda.memory._dum
 const KINDS: &[(&[u8], &str, &str)] = &[
     (b"version https://git-lfs.github.com/spec/", "a Git LFS pointer, not the file itself", "git lfs pull fetches it"),
     (b"NVIDIA Tegra Profiler Report", "an Nsight Systems report", NSYS),
-    (b"SQLite format 3\0", "an SQLite database", ""),
+    (b"SQLite format 3\0", "an SQLite database", DATABASE),
     (b"NVR\0", "an Nsight Compute report", ""),
     (b"memray\0", "a recording of memray", "memray's own commands read it; it covers CPU memory"),
     (b"\xfd7zXZ\0", "compressed with xz", "unpack it first, with xz -d"),
@@ -26,15 +26,17 @@ const KINDS: &[(&[u8], &str, &str)] = &[
     (b"\x93NUMPY", "a NumPy array", ""),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file", ""),
     (b"GGUF", "a model (GGUF)", ""),
-    (b"PAR1", "a Parquet table", ""),
+    (b"PAR1", "a Parquet table", "memviz ranks reads those that it wrote"),
     (b"\xff\xfe", "text in UTF-16", "save it as UTF-8"),
     (b"<svg", "a picture (SVG)", ""),
     (b"<?xml", "XML, perhaps a picture (SVG)", ""),
 ];
 
 /// What to do with a report of Nsight Systems.
-const NSYS: &str = "nsys export --type sqlite converts it for other tools; memviz reads PyTorch's own recordings: \
-                    torch.cuda.memory._dump_snapshot, or export_chrome_trace with profile_memory=True";
+const NSYS: &str = "nsys export --type sqlite FILE converts it, and memviz nsys reads the result";
+
+/// What to do with a database.
+const DATABASE: &str = "memviz nsys reads it if Nsight Systems exported it";
 
 /// What to do with a profile of `XProf`.
 const XPLANE: &str = "TensorBoard and XProf show it; memviz reads files written by \

@@ -16,10 +16,12 @@ mod foreign;
 mod html;
 mod json;
 mod limits;
+pub mod nsys;
 pub mod paths;
 mod pickle;
 mod pprof;
 mod snapshot;
+mod sqlite;
 mod window;
 #[cfg(all(feature = "compressed", any(test, target_family = "wasm")))]
 mod zstd_frames;
@@ -191,6 +193,14 @@ fn decompress(reader: Box<dyn Read + Send>, compression: Compression, _: Limits)
     }
 }
 
+/// Decompresses zstd to this many bytes.
+pub(crate) fn unzstd(bytes: Vec<u8>, length: usize) -> Result<Vec<u8>> {
+    let reader = decompress(Box::new(io::Cursor::new(bytes)), Compression::Zstd, Limits::default())?;
+    let mut data = Vec::new();
+    reader.take(length as u64).read_to_end(&mut data).map_err(window::unwrap_io)?;
+    Ok(data)
+}
+
 /// An input whose compression was recognized and whose beginning is known, but which was not read yet.
 pub struct Unpacked {
     /// White space and the first bytes behind it, after decompression.
@@ -227,6 +237,16 @@ impl Unpacked {
         quoted.is_some_and(|rest| rest.starts_with(b"\""))
     }
 
+    /// What it is and what to do about it, if memviz recognizes but does not read it as a recording.
+    pub(crate) fn described(&self) -> Option<String> {
+        foreign::describe(&self.begin)
+    }
+
+    /// Whether it begins with these bytes.
+    pub fn begins_with(&self, bytes: &[u8]) -> bool {
+        self.begin.starts_with(bytes)
+    }
+
     /// The decompressed bytes.
     pub fn into_reader(self) -> Box<dyn Read + Send> {
         Box::new(io::Cursor::new(self.begin).chain(self.reader))
@@ -237,7 +257,7 @@ impl Unpacked {
     /// # Errors
     /// As [`read_any`].
     pub fn read<O: EntryObserver + 'static>(self, options: &ReadOptions, observer: O) -> Result<AnyInput<O>> {
-        if let Some(what) = foreign::describe(&self.begin) {
+        if let Some(what) = self.described() {
             return Err(Error::Foreign(what));
         }
         let is_pprof = pprof::begins(&self.begin);

@@ -140,6 +140,8 @@ pub struct SourceNotes {
     pub no_addresses: bool,
     /// What kind of devices a profiler trace is about, beside the CPU.
     pub device_type: Option<DeviceType>,
+    /// Memory of each GPU in bytes, where a profiler trace tells: `totalGlobalMem`.
+    pub device_memory: Vec<(DeviceId, u64)>,
     /// What devices are called in the file, where it names them.
     pub device_names: Vec<(DeviceId, String)>,
     /// Whether the file is the list of segments alone, as `torch.cuda.memory_snapshot()` returns it: a state without a

@@ -18,6 +18,7 @@ pub mod fragmentation;
 pub mod info;
 pub mod leaks;
 pub mod ledger;
+pub mod nsys;
 pub mod oom;
 #[cfg(feature = "plot")]
 pub mod page;

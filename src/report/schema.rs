@@ -9,6 +9,7 @@ use crate::analysis::fragmentation::FragmentationReport;
 use crate::analysis::info::InfoReport;
 use crate::analysis::leaks::LeakReport;
 use crate::analysis::ledger::LedgerReport;
+use crate::analysis::nsys::NsysReport;
 use crate::analysis::oom::OomReport;
 use crate::analysis::peak::PeakReport;
 use crate::analysis::ranks::RanksReport;
@@ -36,6 +37,7 @@ const ANSWERS: &[Described] = &[
     answer::<OomReport>(),
     answer::<LeakReport>(),
     answer::<LedgerReport>(),
+    answer::<NsysReport>(),
     answer::<CheckpointReport>(),
     answer::<SimulateReport>(),
     answer::<FitReport>(),

@@ -7,6 +7,7 @@
 pub mod answers;
 mod pickle;
 pub mod rank_lines;
+pub mod rank_table;
 pub mod ranks;
 pub mod snapshot;
 

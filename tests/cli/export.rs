@@ -10,6 +10,8 @@ use tempfile::TempDir;
 /// When these are 1, a program that reads the files has to be there.
 const REQUIRE_PPROF: &str = "MEMVIZ_REQUIRE_PPROF";
 const REQUIRE_PERFETTO: &str = "MEMVIZ_REQUIRE_PERFETTO";
+const REQUIRE_DUCKDB: &str = "MEMVIZ_REQUIRE_DUCKDB";
+const REQUIRE_FIREFOX: &str = "MEMVIZ_REQUIRE_FIREFOX";
 
 fn export(folder: &TempDir, name: &str, args: &[&str]) -> String {
     let path = folder.path().join(name).into_os_string().into_string().unwrap();
@@ -223,12 +225,22 @@ fn what_does_not_fit_is_refused() {
     for (args, part) in [
         (
             &["export", &tiny] as &[&str],
-            ".perfetto-trace, .speedscope.json or .prom, or --format; found no output file",
+            ".perfetto-trace, .speedscope.json, .firefox.json, .folded, .parquet or .prom, or --format; found no output file",
         ),
-        (&["export", &tiny, "-o", "a.gz"], ".perfetto-trace, .speedscope.json or .prom, or --format; found a.gz"),
+        (&["export", &tiny, "-o", "a.gz"], ".folded, .parquet or .prom, or --format; found a.gz"),
         (&["export", &tiny, "-o", ".pb.gz"], "found .pb.gz"),
         (&["export", &tiny, "-o", "a.pb.gz", "--format", "perfetto"], ".perfetto-trace for --format perfetto"),
-        (&["export", &tiny, "--format", "parquet"], "pprof, perfetto, speedscope, prometheus"),
+        (&["export", &tiny, "--format", "arrow"], "pprof, perfetto, speedscope, firefox, folded, parquet, prometheus"),
+        (&["export", &tiny, "-o", "a.parquet", "--at", "end"], "expected --format pprof for --at, found parquet"),
+        (
+            &["export", &tiny, "-o", "a.firefox.json", "--from", "end"],
+            "expected --format pprof for --from or --to, found firefox",
+        ),
+        (&["export", &tiny, "-o", "a.pb.gz", "--table", "entries"], "expected --format parquet for --table"),
+        (
+            &["export", &tiny, "-o", "tables/", "--table", "entries"],
+            "expected all tables as Parquet for a folder, found --table",
+        ),
         (&["export", &tiny, "-o", "a.pftrace", "--at", "end"], "expected --format pprof for --at, found perfetto"),
         (&["export", &tiny, "-o", "a.pftrace", "--metric", "active"], "--format pprof for --metric"),
         (&["export", &tiny, "-o", "a.pftrace", "--include", "a"], "--format pprof for --include"),
@@ -250,4 +262,217 @@ fn a_profile_is_no_recording() {
     let folder = TempDir::new().unwrap();
     let file = export(&folder, "a.pb.gz", &[&fixture("tiny")]);
     memviz(&["peak", &file]).expect_error("a profile of pprof, but not of device memory");
+}
+
+/// Answers of DuckDB to queries in a folder: a row of numbers and texts each.
+fn duckdb(folder: &TempDir, queries: &[&str]) -> Vec<Vec<Vec<Value>>> {
+    const ASK: &str = "import duckdb, json, sys\nprint(json.dumps([duckdb.execute(query).fetchall() for query in sys.argv[1:]], default=int))";
+    let run = Command::new("python3").args(["-c", ASK]).args(queries).current_dir(folder.path()).output().unwrap();
+    assert!(run.status.success(), "{queries:?}: {}", String::from_utf8_lossy(&run.stderr));
+    serde_json::from_slice(&run.stdout).unwrap()
+}
+
+fn has_duckdb() -> bool {
+    is_there("python3", &["-c", "import duckdb"], REQUIRE_DUCKDB)
+}
+
+/// All tables of a recording, in a folder.
+fn tables(recording: &str) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let path = format!("{}/", folder.path().display());
+    memviz(&["export", "-q", recording, "-o", &path]).expect(0);
+    folder
+}
+
+#[test]
+fn sums_in_duckdb_are_those_of_memviz() {
+    if !has_duckdb() {
+        return;
+    }
+    for name in ["tiny", "gpt_train", "multi_gpu", "oom", "no_history", "expandable", "private_pool", "annotated"] {
+        let recording = fixture(name);
+        let folder = tables(&recording);
+        let answer = memviz(&["peak", "--by", "category", "--no-infer", "--format", "json", &recording]).json();
+        let mut rows = Vec::new();
+        for device in answer["devices"].as_array().unwrap() {
+            for row in device["attribution"]["rows"].as_array().unwrap() {
+                let category = row["label"].as_str().unwrap().to_owned();
+                rows.push((device["device"].as_i64().unwrap(), category, row["bytes"].as_i64().unwrap()));
+            }
+        }
+        rows.sort();
+        let held = duckdb(
+            &folder,
+            &[
+                "SELECT device, category, sum(bytes)::BIGINT FROM 'allocations.parquet' WHERE live_at_peak GROUP BY ALL ORDER BY ALL",
+                "SELECT device, max(allocated_after), max(active_after), max(requested_after), max(reserved_after), count(*) \
+                 FROM 'entries.parquet' GROUP BY device ORDER BY device",
+                "SELECT count(*) FROM 'stacks.parquet' JOIN 'frames.parquet' USING (frame_id)",
+                "SELECT count(*) FROM 'stacks.parquet'",
+                "SELECT count(*) FROM 'allocations.parquet' a LEFT JOIN 'entries.parquet' e \
+                 ON a.device = e.device AND a.alloc_entry = e.entry WHERE NOT from_before AND e.addr IS DISTINCT FROM a.addr",
+            ],
+        );
+        let found: Vec<(i64, String, i64)> = held[0]
+            .iter()
+            .map(|row| (row[0].as_i64().unwrap(), row[1].as_str().unwrap().to_owned(), row[2].as_i64().unwrap()))
+            .collect();
+        let mut found = found;
+        found.sort();
+        assert_eq!(found, rows, "{name}");
+        for row in &held[1] {
+            let device =
+                answer["devices"].as_array().unwrap().iter().find(|device| device["device"] == row[0]).unwrap();
+            for (at, counter) in ["allocated", "active", "requested", "reserved"].into_iter().enumerate() {
+                // Maxima may be those before the first entry.
+                let maximum = device["maxima"][format!("{counter}_bytes")].as_i64();
+                assert!(row[at + 1].is_null() || row[at + 1].as_i64() <= maximum, "{name}: {counter}");
+                assert!(name != "gpt_train" || row[at + 1].as_i64() == maximum, "{name}: {counter}");
+            }
+            assert!(row[5].as_i64().unwrap() > 0);
+        }
+        assert_eq!(held[2], held[3], "{name}: every frame of a stack is there");
+        assert_eq!(held[4][0][0], 0, "{name}: allocations are where their entries say");
+    }
+}
+
+#[test]
+fn a_table_of_ranks_is_read_again() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let ranks = "fixtures/snapshots/ranks8";
+    memviz(&["ranks", "-q", ranks, "-o", &path("ranks.parquet")]).expect(0);
+    let compared = |input: &str| memviz(&["ranks", "--format", "csv", input]).stdout;
+    assert_eq!(compared(&path("ranks.parquet")), compared(ranks));
+    // In a folder, it is found by its extension.
+    assert_eq!(compared(&folder.path().display().to_string()), compared(ranks));
+    // Another table is named as such.
+    export(&folder, "other.parquet", &[&fixture("tiny")]);
+    let run = memviz(&["ranks", &path("other.parquet")]);
+    assert!(run.stderr.contains("did not write"), "{}", run.stderr);
+    run.expect(2);
+    memviz(&["peak", &path("ranks.parquet")]).expect_error("memviz ranks reads those that it wrote");
+    // Damaged ones are refused in a line, wherever the damage is.
+    let table = fs::read(path("ranks.parquet")).unwrap();
+    for at in (0..table.len()).step_by(table.len() / 60) {
+        let mut damaged = table.clone();
+        damaged[at] ^= 0x55;
+        fs::write(path("damaged.parquet"), &damaged).unwrap();
+        let run = memviz(&["ranks", "-q", &path("damaged.parquet")]);
+        assert!(
+            run.code == Some(0) || run.code == Some(2) && run.stderr.starts_with("memviz: "),
+            "{at}: {}",
+            run.stderr
+        );
+    }
+    if has_duckdb() {
+        let figures = "SELECT count(*), max(allocated_max), sum(ooms)::BIGINT FROM 'ranks.parquet' WHERE line = 'rank'";
+        let answer = duckdb(&folder, &[figures]);
+        let lines = memviz(&["ranks", "--format", "json", ranks]).stdout;
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let ranks: Vec<Value> = lines.filter(|line| line["line"] == "rank").collect();
+        let highest = ranks.iter().map(|rank| rank["maxima"]["allocated_bytes"].as_i64().unwrap()).max().unwrap();
+        assert_eq!(Value::from(answer[0][0].clone()), serde_json::json!([ranks.len(), highest, 0]));
+    }
+}
+
+/// Every query of the book: in a folder with the tables that it names.
+#[test]
+fn queries_of_the_book_have_answers() {
+    if !has_duckdb() {
+        return;
+    }
+    let folder = tables(&fixture("gpt_train"));
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::create_dir(folder.path().join("ranks")).unwrap();
+    for (node, ranks) in [("node0", "rank[0-3]"), ("node1", "rank[4-7]")] {
+        let recordings = format!("fixtures/snapshots/ranks8/{ranks}.pickle.gz");
+        memviz(&["ranks", "-q", &recordings, "-o", &path(&format!("ranks/{node}.parquet"))]).expect(0);
+    }
+    let page = fs::read_to_string("docs/src/databases.md").unwrap();
+    let queries: Vec<&str> = page.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(queries.len() >= 6, "{}", queries.len());
+    let asked: Vec<&str> =
+        queries.iter().flat_map(|query| query.split_inclusive(';')).filter(|one| one.contains(';')).collect();
+    for (query, answer) in asked.iter().zip(duckdb(&folder, &asked)) {
+        assert!(!answer.is_empty() || query.trim_start().starts_with("COPY"), "{query}");
+    }
+    // What a query wrote is read again.
+    let joined = memviz(&["ranks", "--format", "csv", &path("all.jsonl")]);
+    assert_eq!(
+        joined.stdout.lines().count(),
+        memviz(&["ranks", "--format", "csv", &path("ranks")]).stdout.lines().count()
+    );
+}
+
+#[test]
+fn the_firefox_profiler_gets_every_block() {
+    let folder = TempDir::new().unwrap();
+    for name in ["tiny", "gpt_train", "multi_gpu", "gpt_late", "tiny_t201"] {
+        let file = export(&folder, &format!("{name}.firefox.json"), &[&fixture(name)]);
+        let file: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        let answer = memviz(&["peak", "--format", "json", &fixture(name)]).json();
+        let threads = file["threads"].as_array().unwrap();
+        for (device, thread) in answer["devices"].as_array().unwrap().iter().zip(threads) {
+            let allocations = &thread["nativeAllocations"];
+            let column = |name: &str| allocations[name].as_array().unwrap();
+            let mut live = BTreeMap::new();
+            let (mut sum, mut highest) = (0, 0);
+            for (weight, address) in column("weight").iter().zip(column("memoryAddress")) {
+                let (weight, address) = (weight.as_i64().unwrap(), address.as_u64().unwrap());
+                sum += weight;
+                highest = highest.max(sum);
+                if weight < 0 {
+                    assert_eq!(live.remove(&address), Some(-weight), "{name}: what is freed was allocated");
+                } else {
+                    assert_eq!(live.insert(address, weight), None, "{name}: nothing is allocated twice");
+                }
+            }
+            assert_eq!(device["end"]["allocated_bytes"].as_i64(), Some(sum), "{name}");
+            assert_eq!(device["maxima"]["allocated_bytes"].as_i64(), Some(highest), "{name}");
+            for table in ["nativeAllocations", "stackTable", "frameTable", "funcTable"] {
+                let length = thread[table]["length"].as_u64().unwrap() as usize;
+                let columns = thread[table].as_object().unwrap().values().filter_map(Value::as_array);
+                assert!(columns.into_iter().all(|column| column.len() == length), "{name}: {table}");
+            }
+        }
+    }
+    if !is_there("profiler-cli", &["--version"], REQUIRE_FIREFOX) {
+        return;
+    }
+    let file = folder.path().join("gpt_train.firefox.json").display().to_string();
+    let cli = |args: &[&str]| {
+        // The session starts in the background, which may take a moment.
+        let run = || {
+            Command::new("profiler-cli").args(args).env("HOME", folder.path()).stdin(Stdio::null()).output().unwrap()
+        };
+        let mut last = run();
+        for _ in 0..20 {
+            if last.status.success() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            last = run();
+        }
+        String::from_utf8(last.stdout).unwrap()
+    };
+    let load =
+        Command::new("profiler-cli").args(["load", &file]).env("HOME", folder.path()).stdin(Stdio::null()).output();
+    load.unwrap();
+    let strategy = ["--strategy", "native-retained-allocations", "--json"];
+    let retained: Value = serde_json::from_str(&cli(&[&["thread", "samples"], &strategy[..]].concat())).unwrap();
+    let counter: Value = serde_json::from_str(&cli(&["counter", "info", "c-0", "--json"])).unwrap();
+    cli(&["stop"]);
+    let answer = memviz(&["peak", "--format", "json", &fixture("gpt_train")]).json();
+    let device = &answer["devices"][0];
+    assert_eq!(retained["categoryBreakdown"]["totalSamples"], device["end"]["allocated_bytes"]);
+    assert_eq!(counter["stats"][0]["value"], device["maxima"]["allocated_bytes"]);
+}
+
+#[test]
+fn folded_stacks_are_those_of_flamegraph() {
+    let folder = TempDir::new().unwrap();
+    let file = export(&folder, "a.folded", &[&fixture("gpt_train")]);
+    let other = memviz(&["flamegraph", "--format", "folded", &fixture("gpt_train")]).stdout;
+    assert_eq!(fs::read_to_string(file).unwrap(), other);
 }

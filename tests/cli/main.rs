@@ -15,6 +15,7 @@ mod ledger;
 #[cfg(unix)]
 mod limits;
 mod mistakes;
+mod nsys;
 mod output;
 mod ranks;
 mod recommended;

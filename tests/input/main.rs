@@ -6,6 +6,7 @@ mod containers;
 mod hostile;
 mod keys;
 mod metadata;
+mod nsys;
 mod old_traces;
 mod oracles;
 mod pages;
@@ -45,7 +46,7 @@ fn what_is_no_recording_is_named_with_what_to_do() {
     let lfs = b"version https://git-lfs.github.com/spec/v1\noid sha256:0000\nsize 4494887\n";
     assert!(error(lfs).contains("git lfs pull"), "{}", error(lfs));
     let nsys = b"NVIDIA Tegra Profiler Report 2024@6@2";
-    assert!(error(nsys).contains("nsys export --type sqlite") && error(nsys).contains("_dump_snapshot"));
+    assert!(error(nsys).contains("nsys export --type sqlite") && error(nsys).contains("memviz nsys"));
     // The same inside of a container that memviz opens.
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut gzip, nsys).unwrap();

@@ -68,6 +68,11 @@ def ledger(path: Input, **options: Unpack[_options.LedgerOptions]) -> answers.Le
     return _answer(answers.LedgerAnswer, "ledger", [path], options)
 
 
+def nsys(path: Input, **options: Unpack[_options.NsysOptions]) -> answers.NsysAnswer:
+    """Show the device memory of all libraries in a SQLite export of Nsight Systems."""
+    return _answer(answers.NsysAnswer, "nsys", [path], options)
+
+
 def checkpoint(path: Input, **options: Unpack[_options.CheckpointOptions]) -> answers.CheckpointAnswer:
     """Predict what activation checkpointing would save, and where."""
     return _answer(answers.CheckpointAnswer, "checkpoint", [path], options)

@@ -205,6 +205,21 @@ class LedgerOptions(TypedDict, total=False):
     quiet: bool
 
 
+class NsysOptions(TypedDict, total=False):
+    """Options of `memviz nsys`."""
+
+    snapshot: Value | None
+    device: Value | Sequence[str | int] | None
+    own: Value | Sequence[str | int] | None
+    metadata_key: Value | None
+    strict: bool
+    allow_truncated: bool
+    max_memory: Value | None
+    no_limit: bool
+    threads: int | None
+    quiet: bool
+
+
 class CheckpointOptions(TypedDict, total=False):
     """Options of `memviz checkpoint`."""
 

@@ -2201,6 +2201,26 @@ class MeasuredDevice:
     """The part of the history that `peak`, `maxima` and `end` are about, when it is not the whole."""
 
 
+#: What kind of memory, as `ENUM_CUDA_MEM_KIND` numbers it.
+MemoryKind = Literal[
+    # Pageable host memory.
+    "pageable",
+    # Pinned host memory.
+    "pinned",
+    # Device memory.
+    "device",
+    # CUDA arrays.
+    "array",
+    # Managed memory, which moves between host and devices.
+    "managed",
+    # Variables of device code.
+    "device_static",
+    # Managed variables of device code.
+    "managed_static",
+    # Memory of an unknown kind.
+    "unknown",
+]
+
 #: A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
 Metric = Literal[
     # Blocks in use until their free is requested.
@@ -2262,6 +2282,189 @@ NoCandidates = Literal[
     # No function that is called more than once in a forward pass would lower the peak.
     "nothing_saves",
 ]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class NsysAnswer(Answer):
+    """The answer of `memviz nsys`."""
+
+    command: str
+    """The subcommand."""
+
+    input: NsysInput
+    """The file."""
+
+    memories: tuple[NsysMemoryAnswer, ...]
+    """Memory by process and place."""
+
+    pytorch: NsysPytorch | None
+    """What the recording of `--snapshot` has of it; null without one."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NsysInput:
+    """The file."""
+
+    bytes: int
+    """Size of the file."""
+
+    notes: tuple[str, ...]
+    """What limits all figures, in words."""
+
+    path: str
+    """As the user named it."""
+
+    schema_version: str | None
+    """Version of the export's tables; null if the file does not tell."""
+
+    session_start_ns: int | None
+    """Nanoseconds since the epoch at which the times of the profile start; null if the file does not tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NsysMemoryAnswer:
+    """Memory of a process at one place."""
+
+    allocated_bytes: int
+    """Bytes of all allocations."""
+
+    allocations: int
+    """Number of allocations."""
+
+    device: int | None
+    """Device; null for other places."""
+
+    frees: int
+    """Number of frees."""
+
+    gpu: str | None
+    """The name of the GPU; null if unknown."""
+
+    notes: tuple[str, ...]
+    """What limits the figures, in words."""
+
+    peak: NsysPeakAnswer | None
+    """The peak; null if the order of the events is unknown."""
+
+    pid: int
+    """The process ID."""
+
+    place: str
+    """`device`, `managed`, `pinned`, `pageable` or `unknown`."""
+
+    program: str | None
+    """The name of the program; null if unknown."""
+
+    ranges: tuple[NsysRange, ...]
+    """NVTX ranges of the process by name, those with the most memory first."""
+
+    rows: tuple[NsysRowAnswer, ...]
+    """Who allocated."""
+
+    total_bytes: int | None
+    """Memory of the GPU; null if unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NsysPeakAnswer:
+    """Where memory is highest."""
+
+    bytes: int
+    """Bytes: the sum of `peak_bytes` of all rows."""
+
+    curve_bytes: tuple[int, ...]
+    """Highest number of bytes in equal parts of the time from the first to the last event of the profile."""
+
+    end_bytes: int
+    """Bytes that were not freed in the profile."""
+
+    open_ranges: tuple[str, ...]
+    """NVTX ranges that are open at the peak, outermost first."""
+
+    time_ns: int
+    """Nanoseconds since the start of the session."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NsysPytorch:
+    """What a recording of PyTorch has of the profile."""
+
+    expandable: int
+    """Mapped ranges of expandable segments, which cannot be compared."""
+
+    found: int
+    """Of them, those that are in the profile."""
+
+    found_bytes: int
+    """Their bytes."""
+
+    pid: int | None
+    """The process; null if the profile has no segment of the recording."""
+
+    repeated: int
+    """Allocations with the address and size of a segment beyond the number of such segments."""
+
+    segment_bytes: int
+    """Their bytes."""
+
+    segments: int
+    """Segments in the recording, without expandable ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NsysRange:
+    """NVTX ranges of one name."""
+
+    allocated_bytes: int
+    """Bytes that were allocated in them."""
+
+    count: int
+    """How many there are."""
+
+    freed_bytes: int
+    """Bytes that were freed in them."""
+
+    highest_bytes: int
+    """Highest number of bytes while one of them was open."""
+
+    name: str
+    """Their name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NsysRowAnswer:
+    """The blocks of one holder that were allocated in the same way."""
+
+    allocated_bytes: int
+    """Bytes of all allocations."""
+
+    allocations: int
+    """Number of allocations."""
+
+    call: str | None
+    """The function of the CUDA API; null if unknown."""
+
+    end_bytes: int | None
+    """Bytes that were not freed; null if the order of the events is unknown."""
+
+    freed: int
+    """Of them, those that were freed in the profile."""
+
+    holder: str
+    """`pytorch`, `library` or `unknown`."""
+
+    kind: MemoryKind
+    """The kind of memory."""
+
+    label: str
+    """The holder in words."""
+
+    peak_bytes: int | None
+    """Bytes at the peak; null if the order of the events is unknown."""
+
 
 #: When a sample was taken.
 Occasion = Literal[
@@ -3616,6 +3819,9 @@ class TriageDevice:
     device: int
     """Device, -1 for pinned host memory, -2 for memory of the CPU."""
 
+    device_bytes: int | None
+    """Bytes of the device, from its samples or the device properties of a trace; null if unknown."""
+
     entry: int | None
     """The entry that leads to the instant looked at: the first failed request, or the peak; null where there is
     none.
@@ -3768,6 +3974,7 @@ ANSWERS: dict[str, Any] = {
     "oom": OomAnswer,
     "leaks": LeaksAnswer,
     "ledger": LedgerAnswer,
+    "nsys": NsysAnswer,
     "checkpoint": CheckpointAnswer,
     "simulate": SimulateAnswer,
     "fit": FitAnswer,

@@ -50,7 +50,8 @@ impl<'a> Code<'a> {
         self.number(Place { function, ..forward })
     }
 
-    fn of_stack(&mut self, stack: StackId) -> Vec<u32> {
+    /// The places of a stack, innermost first.
+    pub(super) fn of_stack(&mut self, stack: StackId) -> Vec<u32> {
         let (sites, places) = (self.sites, &mut self.places);
         let mut place = |id| *self.known.entry(id).or_insert_with(|| places.insert_full(sites.place(id)).0 as u32);
         self.shown.of(stack).into_iter().rev().map(&mut place).collect()

@@ -1,8 +1,12 @@
 //! What other programs are given: memory by stack with labels, and counters over time.
 
 mod code;
+mod lives;
 mod samples;
+mod tables;
 mod tracks;
 
+pub use lives::{DeviceLives, Life, LivesOptions, LivesReport};
 pub use samples::{DeviceSamples, Label, Sample, SamplesOptions, SamplesReport, Sums};
+pub use tables::{Table, TableColumn, TableName, Values, of_ranks};
 pub use tracks::{COUNTERS, DeviceTracks, FailedRequest, Point, Slice, TracksOptions, TracksReport};

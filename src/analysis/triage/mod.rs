@@ -64,6 +64,8 @@ pub struct DeviceTriage {
     pub failure: Option<Failure>,
     /// Who used the device when a request failed, if it was sampled then.
     pub ledger: Option<Ledger>,
+    /// Bytes of the device, if its samples or the device properties of a trace contain them.
+    pub device_bytes: Option<u64>,
     /// What the program was doing, as far as the recording shows.
     pub during: During,
     /// What deserves a closer look, in the order in which it should be looked at.
@@ -280,7 +282,8 @@ impl DeviceTriage {
         findings.extend(activations.filter(|found| found.is_older() || can_checkpoint(recording, device)));
         let (advice, nothing) = (Vec::new(), None);
         let ledger = failure.and_then(|_| Ledger::when_failed(recording, device));
-        Ok(Self { peak: sites, categories, failure, ledger, during, findings, advice, nothing })
+        let device_bytes = recording.memory_of(device.id());
+        Ok(Self { peak: sites, categories, failure, ledger, device_bytes, during, findings, advice, nothing })
     }
 }
 

@@ -2,29 +2,35 @@
 
 use super::{Run, examples};
 use crate::Recording;
-use crate::analysis::export::{SamplesOptions, SamplesReport, TracksOptions};
+use crate::analysis::export::{LivesOptions, SamplesOptions, SamplesReport, TableName, TracksOptions};
+use crate::analysis::flame::FlameOptions;
 use crate::analysis::peak::PeakOptions;
 use crate::cli::args::{CommonArgs, FilterArgs, InferArgs};
 use crate::cli::format::ExportFormat;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
-use crate::cli::recording::{Reply, with_recording};
+use crate::cli::progress::Progress;
+use crate::cli::recording::{self, Reply, size_of_file, with_recording};
 use crate::facts::grouping::Inference;
 use crate::facts::time::when::When;
 use crate::replay::Metric;
 use crate::report::Source;
-use crate::report::export::{perfetto, pprof, prometheus, speedscope};
-use clap::Args;
+use crate::report::export::{firefox, parquet, perfetto, pprof, prometheus, speedscope};
+use crate::report::flamegraph::folded;
+use clap::{Args, ValueEnum};
+use std::fs;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 /// Writes samples in a format.
 type WriteSamples = fn(Source<'_>, &SamplesReport, &mut dyn Write) -> io::Result<()>;
 
-/// Write a file for another program: pprof, Perfetto, speedscope, Prometheus
+/// Write a file for another program: pprof, Perfetto, DuckDB, speedscope, Firefox
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz export snapshot.pickle -o peak.pb.gz", "memory by stack, for go tool pprof"),
     ("memviz export snapshot.pickle -o run.perfetto-trace", "counters over time, for ui.perfetto.dev"),
+    ("memviz export snapshot.pickle -o tables/", "Parquet tables, for DuckDB"),
 ]))]
 pub struct Export {
     /// Instant to show instead of the peak: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
@@ -42,6 +48,9 @@ pub struct Export {
     /// Output format [default: from the output file's extension]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
+    /// Which table to write as Parquet; a folder as output gets all [default: allocations]
+    #[arg(long, value_enum)]
+    table: Option<TableName>,
     #[command(flatten)]
     filter: FilterArgs,
     #[command(flatten)]
@@ -55,13 +64,18 @@ pub struct Export {
 
 impl Run for Export {
     fn run(&self) -> Result<Outcome, Failure> {
-        let format = output::format(&self.common, self.format)?;
+        let folder = self.folder()?;
+        let format = if folder.is_some() { ExportFormat::Parquet } else { output::format(&self.common, self.format)? };
         let samples = self.samples()?;
-        if format == ExportFormat::Perfetto {
-            self.require_no_stacks(&samples)?;
+        self.require_meaning(format, &samples)?;
+        if let Some(folder) = folder {
+            return self.all_tables(folder);
         }
         with_recording(&self.common, |recording| match format {
             ExportFormat::Perfetto => self.tracks(recording),
+            ExportFormat::Firefox => self.lives(recording),
+            ExportFormat::Folded => Self::folded(recording, samples),
+            ExportFormat::Parquet => self.table(recording, self.table.unwrap_or_default()),
             ExportFormat::Pprof => Self::samples_in(recording, &samples, pprof::write),
             ExportFormat::Speedscope => Self::samples_in(recording, &samples, speedscope::write),
             ExportFormat::Prometheus => Self::samples_in(recording, &samples, prometheus::write),
@@ -97,18 +111,104 @@ impl Export {
         Ok(Reply::new(move |source, out| perfetto::write(source, &report, out)).warning(skipped))
     }
 
-    /// Refuses what means nothing in a trace of counters.
-    fn require_no_stacks(&self, samples: &SamplesOptions) -> Result<(), Failure> {
-        let given = [
-            ("--at", self.at.is_some()),
-            ("--metric", self.metric.is_some()),
-            ("--include or --exclude", !samples.peak.filter.is_empty()),
-            ("--no-infer", samples.peak.inference == Inference::Off),
-            ("--all-frames", self.all_frames),
-        ];
-        match given.into_iter().find(|(_, is_given)| *is_given) {
-            Some((flag, _)) => Err(Failure::Message(format!("expected --format pprof for {flag}, found perfetto"))),
-            None => Ok(()),
+    fn lives(&self, recording: &Recording) -> crate::Result<Reply> {
+        let options = LivesOptions::default()
+            .inference((&self.infer).into())
+            .all_frames(self.all_frames)
+            .devices(self.common.devices());
+        let mut report = recording.lives(&options)?;
+        let skipped = std::mem::take(&mut report.skipped);
+        Ok(Reply::new(move |source, out| firefox::write(source, &report, out)).warning(skipped))
+    }
+
+    fn folded(recording: &Recording, samples: SamplesOptions) -> crate::Result<Reply> {
+        let SamplesOptions { peak, all_frames } = samples;
+        let mut report = recording.flame(&FlameOptions { peak, all_frames, split: None })?;
+        let skipped = std::mem::take(&mut report.skipped);
+        Ok(Reply::new(move |_, out| folded::write(&report, out)).warning(skipped))
+    }
+
+    /// The table is written to memory, since it is made from the recording, which is gone when a reply is written.
+    fn table(&self, recording: &Recording, table: TableName) -> crate::Result<Reply> {
+        let mut bytes = Vec::new();
+        self.write_table(recording, table, &mut bytes)?;
+        Ok(Reply::new(move |_, out| out.write_all(&bytes)))
+    }
+
+    fn write_table(&self, recording: &Recording, table: TableName, out: &mut dyn Write) -> crate::Result<()> {
+        let mut writer = parquet::Writer::new(out)?;
+        table.of(&recording.devices(), &self.common.devices(), |part| writer.part(&part))??;
+        Ok(writer.end()?)
+    }
+
+    /// The folder that all tables are to be written to: one that exists, or a name with a separator at its end.
+    fn folder(&self) -> Result<Option<&Path>, Failure> {
+        let Some(output) = self.common.output.as_deref() else { return Ok(None) };
+        if !output.is_dir() && !output.to_string_lossy().ends_with(std::path::is_separator) {
+            return Ok(None);
         }
+        let found = match (self.format, self.table) {
+            (Some(format), _) if format != ExportFormat::Parquet => Some("another format"),
+            (_, Some(_)) => Some("--table"),
+            _ => None,
+        };
+        match found {
+            Some(found) => Err(Failure::Message(format!("expected all tables as Parquet for a folder, found {found}"))),
+            None => Ok(Some(output)),
+        }
+    }
+
+    /// Writes every table to a folder.
+    fn all_tables(&self, folder: &Path) -> Result<Outcome, Failure> {
+        let files: Vec<(TableName, PathBuf)> =
+            TableName::ALL.map(|table| (table, folder.join(format!("{}.parquet", table.name())))).to_vec();
+        if let Some((_, file)) = files.iter().find(|(_, file)| !self.common.force && file.exists()) {
+            return Err(Failure::Message(format!("{} already exists; --force overwrites it", file.display())));
+        }
+        recording::use_threads(&self.common);
+        let path = self.common.path();
+        let progress = Progress::start(size_of_file(&self.common.input), 1, self.common.quiet);
+        let recording =
+            recording::open(&self.common.input, &self.common, self.common.view_of_one(), progress.bytes.first());
+        let recording = recording.map_err(|error| Failure::about(&path, &error))?;
+        drop(progress);
+        let tables: Vec<(PathBuf, Vec<u8>)> = files
+            .into_iter()
+            .map(|(table, file)| {
+                let mut bytes = Vec::new();
+                self.write_table(&recording, table, &mut bytes).map_err(|error| Failure::about(&path, &error))?;
+                Ok((file, bytes))
+            })
+            .collect::<Result<_, Failure>>()?;
+        fs::create_dir_all(folder).map_err(|error| Failure::Message(format!("{}: {error}", folder.display())))?;
+        for (file, bytes) in tables {
+            output::write_file(&self.common, &file, |out| out.write_all(&bytes))?;
+        }
+        let contradicts = self.common.strict && recording.anomalies() > 0;
+        Ok(if contradicts { Outcome::CheckFailed } else { Outcome::Done })
+    }
+
+    /// Refuses what means nothing in a format.
+    fn require_meaning(&self, format: ExportFormat, samples: &SamplesOptions) -> Result<(), Failure> {
+        let (is_parquet, is_firefox) = (format == ExportFormat::Parquet, format == ExportFormat::Firefox);
+        let is_perfetto = format == ExportFormat::Perfetto;
+        let has_stacks = !is_parquet && !is_perfetto;
+        let has_instant = has_stacks && !is_firefox;
+        let given = [
+            ("--at", self.at.is_some() && !has_instant),
+            ("--metric", self.metric.is_some() && !has_instant),
+            ("--include or --exclude", !samples.peak.filter.is_empty() && !has_instant),
+            ("--from or --to", (self.from.is_some() || self.to.is_some()) && (is_parquet || is_firefox)),
+            ("--no-infer", samples.peak.inference == Inference::Off && !has_stacks),
+            ("--all-frames", self.all_frames && !has_stacks),
+        ];
+        if let Some((flag, _)) = given.into_iter().find(|(_, is_wrong)| *is_wrong) {
+            let found = format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+            return Err(Failure::Message(format!("expected --format pprof for {flag}, found {found}")));
+        }
+        if self.table.is_some() && !is_parquet {
+            return Err(Failure::Message("expected --format parquet for --table".to_owned()));
+        }
+        Ok(())
     }
 }

@@ -16,6 +16,7 @@ mod ledger;
 mod man;
 #[cfg(feature = "mcp")]
 mod mcp;
+mod nsys;
 mod oom;
 mod peak;
 mod ranks;
@@ -46,6 +47,7 @@ pub const COMMANDS: &[Entry] = &[
     entry::<fragmentation::Fragmentation>("fragmentation", Group::Explain),
     entry::<leaks::Leaks>("leaks", Group::Explain),
     entry::<ledger::Ledger>("ledger", Group::Explain),
+    entry::<nsys::Nsys>("nsys", Group::Explain),
     entry::<diff::Diff>("diff", Group::Explain),
     entry::<ranks::Ranks>("ranks", Group::Explain),
     entry::<checkpoint::Checkpoint>("checkpoint", Group::Plan),

@@ -1,10 +1,12 @@
 //! `memviz ranks`.
 
 use super::{Run, examples};
+#[cfg(feature = "export")]
+use crate::analysis::export::of_ranks;
 use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::SummaryOptions;
 use crate::cli::args::SharedArgs;
-use crate::cli::format::RowsOrPicture;
+use crate::cli::format::{RanksFormat, RowsOrPicture};
 use crate::cli::limits;
 use crate::cli::outcome::{Failure, Outcome, complain};
 use crate::cli::output;
@@ -13,6 +15,8 @@ use crate::cli::recording::use_threads;
 use crate::ranks::{RankInputs, RanksOptions};
 use crate::replay::Metric;
 use crate::report::AnswerFormat;
+#[cfg(feature = "export")]
+use crate::report::export::parquet;
 use crate::report::ranks::{self, Streamed};
 use crate::wire::ranks::RankLine;
 use clap::Args;
@@ -27,8 +31,8 @@ use std::path::PathBuf;
     ("memviz ranks rank*.pickle -o ranks.svg", "as a picture"),
 ]))]
 pub struct Ranks {
-    /// Recordings of ranks, directories of them, globs, and summaries that memviz ranks --format json wrote; - for
-    /// standard input
+    /// Recordings of ranks, directories of them, globs, and summaries that memviz ranks --format json or
+    /// parquet wrote; - for standard input
     #[arg(value_name = "INPUT", required = true)]
     inputs: Vec<PathBuf>,
     /// Which counter's peak to attribute
@@ -40,10 +44,10 @@ pub struct Ranks {
     /// Name for standard input: rows show it, and the rank is taken from it
     #[arg(long, value_name = "NAME")]
     stdin_name: Option<String>,
-    /// Output format; json is a summary on each line, which can be an input again [default: from the output file's
-    /// extension, else text]
+    /// Output format; json is a summary on each line and parquet one in each row, which can be inputs again [default: from the
+    /// output file's extension, else text]
     #[arg(long, value_enum)]
-    format: Option<RowsOrPicture>,
+    format: Option<RanksFormat>,
     #[command(flatten)]
     shared: SharedArgs,
 }
@@ -55,10 +59,9 @@ impl Run for Ranks {
         use_threads(shared);
         let style = output::style(shared);
         let streamed = match format {
-            RowsOrPicture::Rows(AnswerFormat::Text) => Some(Streamed::Text(style)),
-            RowsOrPicture::Rows(AnswerFormat::Json) => Some(Streamed::Json),
-            RowsOrPicture::Rows(AnswerFormat::Csv | AnswerFormat::Markdown | AnswerFormat::JsonAndCsv)
-            | RowsOrPicture::Picture(_) => None,
+            RanksFormat::Answer(RowsOrPicture::Rows(AnswerFormat::Text)) => Some(Streamed::Text(style)),
+            RanksFormat::Answer(RowsOrPicture::Rows(AnswerFormat::Json)) => Some(Streamed::Json),
+            _ => None,
         };
         let mut read = shared.read_options(shared.view());
         let mut options = RanksOptions {
@@ -84,8 +87,16 @@ impl Run for Ranks {
             report = summarise(&inputs, &options, streamed, out)?;
             match (streamed, format) {
                 (Some(streamed), _) => streamed.end(&report, out),
-                (None, RowsOrPicture::Rows(format)) => format.write(&report, (), style, out),
-                (None, RowsOrPicture::Picture(picture)) => ranks::draw(&report).write_as(picture, out),
+                (None, RanksFormat::Answer(RowsOrPicture::Rows(format))) => format.write(&report, (), style, out),
+                (None, RanksFormat::Answer(RowsOrPicture::Picture(picture))) => {
+                    ranks::draw(&report).write_as(picture, out)
+                }
+                #[cfg(feature = "export")]
+                (None, RanksFormat::Parquet) => {
+                    let mut table = parquet::Writer::new(out)?;
+                    table.part(&of_ranks(&report.lines.iter().collect::<Vec<_>>())?)?;
+                    table.end()
+                }
             }
         })?;
         if report.failed().next().is_some() {

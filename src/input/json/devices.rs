@@ -4,11 +4,14 @@ use super::cursor::{Cursor, Parsed};
 use super::feed::Feed;
 use crate::error::{Error, Result};
 use crate::model::gpu::Threads;
+use crate::model::{DeviceId, MAX_DEVICE};
 use std::io::Read;
 
 /// A GPU of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TracedGpu {
+    /// `id`: its number in the process; `None` if the trace does not have it.
+    pub id: Option<DeviceId>,
     /// `totalGlobalMem`: its memory in bytes, as PyTorch's messages name its total capacity.
     pub memory: u64,
     /// `numSms` and `maxThreadsPerMultiprocessor`, where the trace has both.
@@ -32,7 +35,8 @@ pub fn read(reader: impl Read + Send) -> Result<Vec<TracedGpu>> {
     Err(Error::Request("expected a profiler trace with a key \"deviceProperties\", found none".to_owned()))
 }
 
-fn list(cursor: &mut Cursor<'_>) -> Parsed<Vec<TracedGpu>> {
+/// Reads a list of GPUs.
+pub(super) fn list(cursor: &mut Cursor<'_>) -> Parsed<Vec<TracedGpu>> {
     cursor.expect(b'[', "an array of GPUs")?;
     let mut gpus = Vec::new();
     while cursor.element(gpus.is_empty(), b']')? {
@@ -41,13 +45,27 @@ fn list(cursor: &mut Cursor<'_>) -> Parsed<Vec<TracedGpu>> {
     Ok(gpus)
 }
 
+/// A number; -1 in place of anything else.
+fn number(cursor: &mut Cursor<'_>) -> Parsed<i64> {
+    if cursor.peek()?.is_ascii_digit() {
+        return cursor.integer("an integer");
+    }
+    cursor.skip()?;
+    Ok(-1)
+}
+
 fn gpu(cursor: &mut Cursor<'_>) -> Parsed<TracedGpu> {
     cursor.expect(b'{', "an object")?;
     let (mut memory, mut processors, mut each) = (0, 0, 0);
+    let mut id = None;
     let mut first = true;
     while let Some(key) = cursor.key(first)? {
         first = false;
         let slot = match &*key {
+            b"id" => {
+                id = DeviceId::try_from(number(cursor)?).ok().filter(|id| (0..=MAX_DEVICE).contains(id));
+                continue;
+            }
             b"totalGlobalMem" => &mut memory,
             b"numSms" => &mut processors,
             b"maxThreadsPerMultiprocessor" => &mut each,
@@ -56,10 +74,10 @@ fn gpu(cursor: &mut Cursor<'_>) -> Parsed<TracedGpu> {
                 continue;
             }
         };
-        *slot = u64::try_from(cursor.integer("an integer")?).unwrap_or(0);
+        *slot = u64::try_from(number(cursor)?).unwrap_or(0);
     }
     let threads = (processors > 0 && each > 0).then_some(Threads { processors, each });
-    Ok(TracedGpu { memory, threads })
+    Ok(TracedGpu { id, memory, threads })
 }
 
 #[cfg(test)]
@@ -72,8 +90,10 @@ mod tests {
             {"id": 0, "totalGlobalMem": 42298834944, "numSms": 108, "maxThreadsPerMultiprocessor": 2048},
             {"id": 1, "totalGlobalMem": 34089730048}], "traceEvents": [ not read"#;
         let threads = Some(Threads { processors: 108, each: 2048 });
-        let expected =
-            [TracedGpu { memory: 42_298_834_944, threads }, TracedGpu { memory: 34_089_730_048, threads: None }];
+        let expected = [
+            TracedGpu { id: Some(0), memory: 42_298_834_944, threads },
+            TracedGpu { id: Some(1), memory: 34_089_730_048, threads: None },
+        ];
         assert_eq!(read(&trace[..]).unwrap(), expected);
         for (bytes, expected) in [("{}", "found none"), ("[1]", "expected an object"), ("{\"deviceProperties\": [", "")]
         {

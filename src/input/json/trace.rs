@@ -4,6 +4,7 @@
 //! further. The rest (kernels, flows, metadata: most of a large trace) is skipped over.
 
 use super::cursor::{Cursor, Parsed, missing, unescape};
+use super::devices::{self, TracedGpu};
 use super::event::{Event, Kind};
 use super::feed::Feed;
 use super::parallel::{self, Part, Progress};
@@ -84,6 +85,7 @@ enum TopKey {
     Distributed,
     ProfileMemory,
     Nodes,
+    Gpus,
     Other,
 }
 
@@ -103,6 +105,7 @@ impl TraceReader {
                     b"distributedInfo" => TopKey::Distributed,
                     b"profile_memory" => TopKey::ProfileMemory,
                     b"nodes" => TopKey::Nodes,
+                    b"deviceProperties" => TopKey::Gpus,
                     _ => TopKey::Other,
                 }))
             })?;
@@ -127,6 +130,14 @@ impl TraceReader {
                 Some(TopKey::Nodes) => {
                     self.has_nodes = true;
                     feed.item("the top-level object", skip)?;
+                }
+                Some(TopKey::Gpus) => {
+                    let gpus = feed.item("\"deviceProperties\"", |cursor| match cursor.peek()? {
+                        b'[' => devices::list(cursor),
+                        _ => cursor.skip().map(|()| Vec::new()),
+                    })?;
+                    let memory = |gpu: TracedGpu| Some((gpu.id?, gpu.memory)).filter(|(_, memory)| *memory > 0);
+                    self.profile.notes.device_memory = gpus.into_iter().filter_map(memory).collect();
                 }
                 Some(TopKey::Other) => feed.item("the top-level object", skip)?,
             }

@@ -1,6 +1,8 @@
 //! What `memviz export` writes for other programs.
 
+pub mod firefox;
 mod message;
+pub mod parquet;
 pub mod perfetto;
 pub mod pprof;
 pub mod prometheus;

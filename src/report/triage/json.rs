@@ -29,6 +29,8 @@ pub struct TriageDevice {
     pub step: Option<usize>,
     /// Counters at that instant.
     pub at: CounterBytes,
+    /// Bytes of the device, from its samples or the device properties of a trace; null if unknown.
+    pub device_bytes: Option<u64>,
     /// The first failed request; null where none failed.
     pub failure: Option<FailedRequest>,
     /// Who holds the memory, by category.
@@ -109,6 +111,7 @@ impl From<&DeviceTriage> for TriageDevice {
             phase: device.during.phase.map(crate::facts::training::Phase::name),
             step: device.during.step,
             at: (&peak.at).into(),
+            device_bytes: device.device_bytes,
             failure: device.failure.as_ref().map(FailedRequest::from),
             categories: (&device.categories).into(),
             sites: (&peak.attribution).into(),

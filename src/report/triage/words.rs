@@ -113,7 +113,8 @@ pub(crate) fn held(device: &DeviceTriage) -> String {
     // The memory of the CPU, memory timelines and profiles of one instant have no reserved bytes.
     let is_known = reserved != 0 || allocated == 0;
     let reserved = if is_known { format!(", {} reserved", signed(reserved)) } else { String::new() };
-    format!("{}: {} allocated{reserved}", device_name(device.peak.device), signed(allocated))
+    let all = device.device_bytes.map(|all| format!(" ({})", Bytes(all))).unwrap_or_default();
+    format!("{}{all}: {} allocated{reserved}", device_name(device.peak.device), signed(allocated))
 }
 
 /// What a device reserves elsewhere in the recording, where that is more: what a change saves is measured against it.

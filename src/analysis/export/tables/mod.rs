@@ -1,0 +1,171 @@
+//! A recording as tables, for databases: columns of numbers and texts that refer to one another by number.
+
+mod device;
+mod ranks;
+mod shared;
+
+pub use ranks::of_ranks;
+
+use crate::error::{Error, Result};
+use crate::facts::device::{Device, Devices};
+use crate::model::DeviceId;
+
+/// Rows as columns of equal length.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Table {
+    /// Number of rows.
+    pub rows: usize,
+    /// The columns, in order.
+    pub columns: Vec<TableColumn>,
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableColumn {
+    /// Its name.
+    pub name: &'static str,
+    /// A value for each row; any value where there is none.
+    pub values: Values,
+    /// Whether each row has a value, if rows may have none.
+    pub present: Option<Vec<bool>>,
+}
+
+/// The values of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Values {
+    /// Numbers, which mostly differ little from the row before.
+    Rising(Vec<i64>),
+    /// Numbers that return, such as sizes.
+    Whole(Vec<i64>),
+    /// Addresses and other numbers that use all 64 bits.
+    Unsigned(Vec<u64>),
+    /// Yes or no.
+    Flags(Vec<bool>),
+    /// Texts, each once, and the number of that of each row.
+    Text(Vec<String>, Vec<u32>),
+    /// Texts that do not return.
+    Lines(Vec<String>),
+}
+
+/// A table of a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[non_exhaustive]
+pub enum TableName {
+    /// A row for each allocation: its size, life, site, category, phase and step.
+    #[default]
+    Allocations,
+    /// A row for each entry of the trace, with the counters after it.
+    Entries,
+    /// A row for each frame of each stack.
+    Stacks,
+    /// A row for each frame: file, line and function.
+    Frames,
+    /// A row for each segment, or mapped range of an expandable one.
+    Segments,
+    /// A row for each step.
+    Steps,
+    /// A row for each `record_function` range.
+    Annotations,
+}
+
+impl TableName {
+    /// Every table.
+    pub const ALL: [Self; 7] =
+        [Self::Allocations, Self::Entries, Self::Stacks, Self::Frames, Self::Segments, Self::Steps, Self::Annotations];
+
+    /// Its name in flags and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allocations => "allocations",
+            Self::Entries => "entries",
+            Self::Stacks => "stacks",
+            Self::Frames => "frames",
+            Self::Segments => "segments",
+            Self::Steps => "steps",
+            Self::Annotations => "annotations",
+        }
+    }
+
+    /// Makes the table, a part for each device, so that only one of them is in memory. All parts have the same columns.
+    ///
+    /// # Errors
+    /// When a device does not exist, there is none, or `each` fails.
+    pub fn of<E>(
+        self,
+        recording: &Devices<'_>,
+        devices: &[DeviceId],
+        mut each: impl FnMut(Table) -> std::result::Result<(), E>,
+    ) -> Result<std::result::Result<(), E>> {
+        let make: fn(&Device<'_>) -> Table = match self {
+            Self::Stacks => return Ok(each(shared::stacks(recording))),
+            Self::Frames => return Ok(each(shared::frames(recording))),
+            Self::Annotations => return Ok(each(shared::annotations(recording))),
+            Self::Allocations => device::allocations,
+            Self::Entries => device::entries,
+            Self::Segments => device::segments,
+            Self::Steps => device::steps,
+        };
+        let wanted = recording.wanted(devices)?;
+        if wanted.is_empty() {
+            return Err(Error::Request("expected a recording with memory of a device, found none".to_owned()));
+        }
+        Ok(wanted.into_iter().try_for_each(|device| each(make(device))))
+    }
+}
+
+impl Table {
+    fn new(rows: usize, columns: impl IntoIterator<Item = TableColumn>) -> Self {
+        Self { rows, columns: columns.into_iter().collect() }
+    }
+}
+
+impl TableColumn {
+    fn new(name: &'static str, values: Values) -> Self {
+        Self { name, values, present: None }
+    }
+
+    fn whole(name: &'static str, values: impl IntoIterator<Item = i64>) -> Self {
+        Self::new(name, Values::Whole(values.into_iter().collect()))
+    }
+
+    fn rising(name: &'static str, values: impl IntoIterator<Item = i64>) -> Self {
+        Self::new(name, Values::Rising(values.into_iter().collect()))
+    }
+
+    fn unsigned(name: &'static str, values: impl IntoIterator<Item = u64>) -> Self {
+        Self::new(name, Values::Unsigned(values.into_iter().collect()))
+    }
+
+    fn flags(name: &'static str, values: impl IntoIterator<Item = bool>) -> Self {
+        Self::new(name, Values::Flags(values.into_iter().collect()))
+    }
+
+    fn text(name: &'static str, texts: Vec<String>, rows: Vec<u32>) -> Self {
+        Self::new(name, Values::Text(texts, rows))
+    }
+
+    /// Numbers of which some are missing.
+    fn maybe(name: &'static str, values: impl IntoIterator<Item = Option<i64>>) -> Self {
+        let (values, present) = values.into_iter().map(|value| (value.unwrap_or(0), value.is_some())).unzip();
+        Self { name, values: Values::Whole(values), present: Some(present) }
+    }
+
+    /// The same for numbers that mostly rise.
+    fn maybe_rising(name: &'static str, values: impl IntoIterator<Item = Option<i64>>) -> Self {
+        let column = Self::maybe(name, values);
+        match column.values {
+            Values::Whole(values) => Self { values: Values::Rising(values), ..column },
+            values => Self { values, ..column },
+        }
+    }
+
+    /// Texts of which some are missing, each with its number.
+    fn maybe_text(name: &'static str, texts: Vec<String>, rows: impl IntoIterator<Item = Option<u32>>) -> Self {
+        let (rows, present) = rows.into_iter().map(|row| (row.unwrap_or(0), row.is_some())).unzip();
+        Self { name, values: Values::Text(texts, rows), present: Some(present) }
+    }
+}

@@ -1,0 +1,262 @@
+//! `nsys`: device memory of every process and library, as Nsight Systems recorded it, and what PyTorch has of it.
+
+mod blocks;
+mod holders;
+mod pytorch;
+mod ranges;
+
+pub use holders::{NsysHolder, NsysRow};
+pub use pytorch::PytorchShare;
+pub use ranges::RangeRow;
+
+use crate::error::{Error, Result};
+use crate::facts::device::Devices;
+use crate::model::nsys::{MemoryKind, NsysProfile, Process, ProfiledGpu};
+use crate::model::{DeviceId, HOST_DEVICE};
+use blocks::Blocks;
+use indexmap::IndexMap;
+use pytorch::Matches;
+
+/// Parts of time in a curve.
+const COLUMNS: i64 = 60;
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct NsysOptions {
+    /// Devices, -1 for pinned host memory; all places when empty.
+    pub devices: Vec<DeviceId>,
+}
+
+setters!(NsysOptions { devices: Vec<DeviceId> });
+
+/// The answer of `nsys`.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct NsysReport {
+    /// Version of the export's tables.
+    pub schema_version: Option<String>,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Nanoseconds since the epoch at which the times of the profile start.
+    pub session_start_ns: Option<i64>,
+    /// Memory by process and place: devices first, by the number of the process.
+    pub memories: Vec<NsysMemory>,
+    /// What a recording of the same run has of it.
+    pub pytorch: Option<PytorchShare>,
+    /// What limits all figures.
+    pub doubts: Vec<NsysDoubt>,
+}
+
+/// Where memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Place {
+    /// On a device: device memory, arrays, variables of device code.
+    Device(i64),
+    /// Managed memory, which moves between host and devices.
+    Managed,
+    /// Pinned host memory.
+    Pinned,
+    /// Pageable host memory.
+    Pageable,
+    /// Memory of an unknown kind.
+    Unknown,
+}
+
+impl Place {
+    /// Where memory of a kind is. Devices of host memory and of managed memory mean nothing.
+    fn of(kind: MemoryKind, device: i64) -> Self {
+        match kind {
+            MemoryKind::Device | MemoryKind::Array | MemoryKind::DeviceStatic => Self::Device(device),
+            MemoryKind::Managed | MemoryKind::ManagedStatic => Self::Managed,
+            MemoryKind::Pinned => Self::Pinned,
+            MemoryKind::Pageable => Self::Pageable,
+            MemoryKind::Unknown => Self::Unknown,
+        }
+    }
+
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device(_) => "device",
+            Self::Managed => "managed",
+            Self::Pinned => "pinned",
+            Self::Pageable => "pageable",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether `--device` with this number asks for it.
+    fn is(self, wanted: DeviceId) -> bool {
+        match self {
+            Self::Device(device) => device == i64::from(wanted),
+            Self::Pinned => wanted == HOST_DEVICE,
+            _ => false,
+        }
+    }
+
+    /// The number of the device.
+    pub fn device(self) -> Option<i64> {
+        if let Self::Device(device) = self { Some(device) } else { None }
+    }
+}
+
+/// Memory of a process at one place.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NsysMemory {
+    /// The process ID.
+    pub pid: i64,
+    /// The name of the program.
+    pub program: Option<String>,
+    /// Where the memory is.
+    pub place: Place,
+    /// The device, if it is known.
+    pub gpu: Option<ProfiledGpu>,
+    /// Allocations.
+    pub allocations: u64,
+    /// Frees.
+    pub frees: u64,
+    /// Bytes of all allocations.
+    pub allocated_bytes: u64,
+    /// The peak, or why there is none.
+    pub peak: std::result::Result<NsysPeak, NoPeak>,
+    /// Who allocated: by bytes at the peak, or of all allocations if there is no peak.
+    pub rows: Vec<NsysRow>,
+    /// NVTX ranges of the process by name, those with the most memory first; empty without a peak.
+    pub ranges: Vec<RangeRow>,
+    /// What limits the figures.
+    pub doubts: Vec<NsysDoubt>,
+}
+
+/// Where memory is highest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NsysPeak {
+    /// Bytes.
+    pub bytes: u64,
+    /// When: nanoseconds since the start of the session.
+    pub time_ns: i64,
+    /// Bytes that were not freed in the profile.
+    pub end_bytes: u64,
+    /// The NVTX ranges that are open then, outermost first.
+    pub open_ranges: Vec<String>,
+    /// The highest number of bytes in equal parts of the time from the first to the last event of the profile.
+    pub curve: Vec<u64>,
+}
+
+/// Why there is no peak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoPeak {
+    /// All events of the profile have this same time, so that their order is unknown.
+    NoTimes(i64),
+}
+
+/// What limits figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NsysDoubt {
+    /// The profile has no free at all, although a program ran that long: figures are upper bounds.
+    NoFrees,
+    /// This many frees have no allocation: they are from before the profile, whose memory is not counted.
+    FreedUnseen(u64),
+    /// This many allocations are where memory was still allocated: its free is missing.
+    AllocatedTwice(u64),
+    /// This many frees have another size than their allocation, whose size counts.
+    SizesDiffer(u64),
+    /// This many allocations are from stream-ordered pools, which hold up to this many bytes.
+    Pooled {
+        /// Allocations.
+        allocations: u64,
+        /// The most bytes that one of the pools held.
+        pool_bytes: u64,
+    },
+    /// No call chains were recorded, so that libraries are unknown.
+    NoChains,
+    /// Memory events that are neither allocations nor frees.
+    OtherEvents(u64),
+    /// Why the file may lack rows.
+    File(String),
+}
+
+impl NsysReport {
+    /// Memory by process and place, and what a recording of the same run has of it.
+    ///
+    /// # Errors
+    /// When a device is asked for that the profile does not have.
+    pub fn of(profile: &NsysProfile, recording: Option<&Devices<'_>>, options: &NsysOptions) -> Result<Self> {
+        let matches = recording.map(|recording| Matches::of(profile, recording));
+        let mut groups: IndexMap<(Process, Place), Vec<usize>> = IndexMap::new();
+        for (at, event) in profile.events.iter().enumerate() {
+            groups.entry((event.process, Place::of(event.kind, event.device))).or_default().push(at);
+        }
+        groups.sort_by(|(process, place), _, (other, elsewhere), _| (place, process).cmp(&(elsewhere, other)));
+        for wanted in &options.devices {
+            if !groups.keys().any(|(_, place)| place.is(*wanted)) {
+                let message = format!("expected a device that the profile has memory events of, found {wanted}");
+                return Err(Error::Request(message));
+            }
+        }
+        groups.retain(|(_, place), _| {
+            options.devices.is_empty() || options.devices.iter().any(|&wanted| place.is(wanted))
+        });
+        let memory = |((process, place), events): ((Process, Place), Vec<usize>)| {
+            NsysMemory::of(profile, (process, place), &events, matches.as_ref())
+        };
+        let mut doubts: Vec<NsysDoubt> = profile.notes.iter().cloned().map(NsysDoubt::File).collect();
+        doubts.extend((profile.other_events > 0).then_some(NsysDoubt::OtherEvents(profile.other_events)));
+        doubts.extend((!profile.has_call_chains).then_some(NsysDoubt::NoChains));
+        doubts.extend(profile.events.iter().all(|event| !event.is_free).then_some(NsysDoubt::NoFrees));
+        let memories = groups.into_iter().map(memory).collect();
+        Ok(Self {
+            schema_version: profile.schema_version.clone(),
+            bytes: profile.bytes,
+            session_start_ns: profile.session_start_ns,
+            memories,
+            pytorch: matches.map(|matches| matches.share),
+            doubts,
+        })
+    }
+
+    /// Events that contradict others.
+    pub fn contradictions(&self) -> u64 {
+        let doubts = self.memories.iter().flat_map(|memory| &memory.doubts);
+        doubts
+            .map(|doubt| match doubt {
+                NsysDoubt::AllocatedTwice(events) | NsysDoubt::SizesDiffer(events) => *events,
+                _ => 0,
+            })
+            .sum()
+    }
+}
+
+impl NsysMemory {
+    fn of(
+        profile: &NsysProfile,
+        (process, place): (Process, Place),
+        events: &[usize],
+        matches: Option<&Matches>,
+    ) -> Self {
+        let blocks = Blocks::of(profile, events);
+        let peak = blocks.peak(profile, process);
+        let ranges = if peak.is_ok() { ranges::rows(profile, process, &blocks) } else { Vec::new() };
+        let rows = holders::rows(profile, &blocks, matches);
+        let program = profile.processes.iter().find(|(known, _)| *known == process).map(|(_, name)| name.clone());
+        let gpu = profile.gpus.iter().find(|gpu| Some(gpu.device) == place.device()).cloned();
+        Self {
+            pid: process.pid(),
+            program,
+            place,
+            gpu,
+            allocations: blocks.all.len() as u64,
+            frees: blocks.frees,
+            allocated_bytes: blocks.all.iter().map(|block| block.bytes).sum(),
+            peak,
+            rows,
+            ranges,
+            doubts: blocks.doubts(),
+        }
+    }
+}

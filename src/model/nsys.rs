@@ -1,0 +1,173 @@
+//! Device memory as Nsight Systems recorded it: every allocation by the driver, of all processes and libraries.
+
+use serde::{Deserialize, Serialize};
+
+/// What an export of Nsight Systems says about memory.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct NsysProfile {
+    /// Version of the export's tables, such as `3.16.1`.
+    pub schema_version: Option<String>,
+    /// Nanoseconds since the epoch at which the times of the profile start.
+    pub session_start_ns: Option<i64>,
+    /// Allocations and frees, by time; those of the same time in the order of the file.
+    pub events: Vec<MemoryEvent>,
+    /// Who made the calls, each once. The first one is unknown.
+    pub callers: Vec<Caller>,
+    /// NVTX ranges, by start.
+    pub ranges: Vec<NvtxRange>,
+    /// The GPUs of the machine.
+    pub gpus: Vec<ProfiledGpu>,
+    /// Processes with a name.
+    pub processes: Vec<(Process, String)>,
+    /// Whether the file has call chains.
+    pub has_call_chains: bool,
+    /// Memory events that are neither allocations nor frees, which memviz leaves out.
+    pub other_events: u64,
+    /// Why the file may lack rows; empty if nothing says so.
+    pub notes: Vec<String>,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// A process, as Nsight Systems numbers it across machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Process(pub i64);
+
+impl Process {
+    /// Bits of a thread's number that are the thread's own.
+    const THREAD_BITS: u32 = 24;
+
+    /// The process of a thread, or of a process, as the tables number both.
+    pub fn of(global: i64) -> Self {
+        Self(global >> Self::THREAD_BITS)
+    }
+
+    /// The process ID.
+    pub fn pid(self) -> i64 {
+        self.0 & ((1 << Self::THREAD_BITS) - 1)
+    }
+}
+
+/// An allocation or a free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryEvent {
+    /// Nanoseconds since the start of the session.
+    pub start_ns: i64,
+    /// The process.
+    pub process: Process,
+    /// The device, which means nothing for host memory.
+    pub device: i64,
+    /// The CUDA context.
+    pub context: i64,
+    /// First address.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// What kind of memory.
+    pub kind: MemoryKind,
+    /// Whether it was freed.
+    pub is_free: bool,
+    /// Index into [`NsysProfile::callers`].
+    pub caller: u32,
+    /// Bytes of the stream-ordered memory pool that it is from (`cudaMallocAsync`), if it is from one.
+    pub pool_bytes: Option<u64>,
+}
+
+/// What kind of memory, as `ENUM_CUDA_MEM_KIND` numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKind {
+    /// Pageable host memory.
+    Pageable,
+    /// Pinned host memory.
+    Pinned,
+    /// Device memory.
+    Device,
+    /// CUDA arrays.
+    Array,
+    /// Managed memory, which moves between host and devices.
+    Managed,
+    /// Variables of device code.
+    DeviceStatic,
+    /// Managed variables of device code.
+    ManagedStatic,
+    /// Memory of an unknown kind.
+    Unknown,
+}
+
+impl MemoryKind {
+    /// The kind with this number.
+    pub fn of(number: i64) -> Self {
+        match number {
+            0 => Self::Pageable,
+            1 => Self::Pinned,
+            2 => Self::Device,
+            3 => Self::Array,
+            4 => Self::Managed,
+            5 => Self::DeviceStatic,
+            6 => Self::ManagedStatic,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Who made a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Caller {
+    /// The function of the CUDA API, such as `cudaMalloc`.
+    pub call: Option<String>,
+    /// The call chain, innermost first; empty if not recorded.
+    pub chain: Vec<ChainFrame>,
+}
+
+/// A frame of a call chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ChainFrame {
+    /// The function.
+    pub symbol: String,
+    /// The path of its library.
+    pub module: String,
+}
+
+/// An NVTX range, such as those of `torch.cuda.nvtx.range`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NvtxRange {
+    /// Its name.
+    pub name: String,
+    /// The process.
+    pub process: Process,
+    /// Nanoseconds since the start of the session.
+    pub start_ns: i64,
+    /// Its end; `None` if it was still open when the profile ended.
+    pub end_ns: Option<i64>,
+}
+
+/// A GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProfiledGpu {
+    /// Its number in CUDA.
+    pub device: i64,
+    /// Its name.
+    pub name: Option<String>,
+    /// Its memory in bytes.
+    pub total_bytes: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_of_threads() {
+        let global = (7 << 48) | (4711 << 24);
+        assert_eq!(Process::of(global | 4712), Process::of(global));
+        assert_eq!(Process::of(global).pid(), 4711);
+    }
+}

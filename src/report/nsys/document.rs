@@ -1,0 +1,102 @@
+//! `memviz nsys` for people.
+
+use super::words;
+use crate::analysis::nsys::{NsysMemory, NsysPeak, NsysReport};
+use crate::model::bytes::Bytes;
+use crate::report::common::document::{Cell, Column, Cut, Document, Table};
+
+/// Rows and ranges that people see: the largest.
+const MOST_ROWS: usize = 15;
+const MOST_RANGES: usize = 8;
+/// What no profile has.
+const NOT_RECORDED: &str =
+    "Nsight Systems does not record the memory of CUDA contexts and of the driver: the device has more in use.";
+
+pub(super) fn document(path: &str, report: &NsysReport) -> Document {
+    let mut document = Document::about("Memory in", path);
+    document.notes(words::file_notes(report));
+    if let Some(share) = &report.pytorch {
+        for line in words::pytorch(share) {
+            document.paragraph(line);
+        }
+    }
+    if !report.doubts.is_empty() || report.pytorch.is_some() {
+        document.gap();
+    }
+    document.each(report.memories.iter(), one);
+    if report.memories.iter().any(|memory| memory.place.device().is_some()) {
+        document.gap();
+        document.paragraph(NOT_RECORDED);
+    }
+    document
+}
+
+fn one(document: &mut Document, memory: &NsysMemory) {
+    document.title(words::headline(memory));
+    document.notes(words::notes(memory));
+    if let Ok(peak) = &memory.peak {
+        document.curve(peak.curve.iter().map(|&bytes| i64::try_from(bytes).unwrap_or(i64::MAX)).collect());
+        document.gap();
+        document.table(held(memory, peak));
+    } else {
+        document.gap();
+        document.table(allocated(memory));
+    }
+    let left = memory.rows.len().saturating_sub(MOST_ROWS);
+    if left > 0 {
+        document.legend(format!("and {left} smaller rows; --format csv has all"));
+    }
+    if !memory.ranges.is_empty() && memory.place.device().is_some() {
+        document.section("NVTX ranges with the most memory");
+        document.gap();
+        document.table(ranges(memory));
+    }
+}
+
+/// Who has the memory at the peak and at the end.
+fn held(memory: &NsysMemory, peak: &NsysPeak) -> Table {
+    let mut table = Table::new([
+        Column::right(11, "at peak"),
+        Column::right(11, "at end").gap(2),
+        Column::right(11, "allocations").gap(2),
+        Column::left(0, "").gap(2).cut(Cut::End),
+    ]);
+    for row in memory.rows.iter().take(MOST_ROWS) {
+        let cells = [Bytes(row.peak_bytes).to_string(), Bytes(row.end_bytes).to_string(), row.allocations.to_string()];
+        table.row(cells, Cell::from(words::row(row)));
+    }
+    let sums = [Bytes(peak.bytes).to_string(), Bytes(peak.end_bytes).to_string(), memory.allocations.to_string()];
+    table.row(sums, Cell::from("in all"));
+    table
+}
+
+/// Who allocated how much, where the order of events is unknown.
+fn allocated(memory: &NsysMemory) -> Table {
+    let mut table = Table::new([
+        Column::right(11, "allocated"),
+        Column::right(11, "allocations").gap(2),
+        Column::left(0, "").gap(2).cut(Cut::End),
+    ]);
+    for row in memory.rows.iter().take(MOST_ROWS) {
+        table.row([Bytes(row.allocated_bytes).to_string(), row.allocations.to_string()], Cell::from(words::row(row)));
+    }
+    let sums = [Bytes(memory.allocated_bytes).to_string(), memory.allocations.to_string()];
+    table.row(sums, Cell::from("in all"));
+    table
+}
+
+fn ranges(memory: &NsysMemory) -> Table {
+    let mut table = Table::new([
+        Column::right(11, "highest"),
+        Column::right(11, "allocated").gap(2),
+        Column::right(11, "freed").gap(2),
+        Column::right(7, "ranges").gap(2),
+        Column::label(""),
+    ]);
+    for range in memory.ranges.iter().take(MOST_RANGES) {
+        let bytes =
+            [range.highest_bytes, range.allocated_bytes, range.freed_bytes].map(|bytes| Bytes(bytes).to_string());
+        table.row(bytes.into_iter().chain([range.count.to_string()]), Cell::code(words::short(&range.name)));
+    }
+    table
+}
