@@ -245,7 +245,7 @@ class BlockLives:
     """Bytes that are there at both."""
 
 
-#: On which side of a number that is not exact the true one lies.
+#: On which side of a number that is not exact the true one is.
 Bound = Literal[
     # The true number is this or more.
     "lower",
@@ -1252,6 +1252,11 @@ class FitDevice:
     cures_together: FitTogetherRow | None
     """Several of the first cures at once; null where fewer than two of them were played."""
 
+    cures_with_plan: FitTogetherRow | None
+    """The first cures with the changes of the plan that comes closest; null where cures or plans are enough
+    without each other, or this was not played.
+    """
+
     device: int
     """Device."""
 
@@ -1527,6 +1532,9 @@ class FitSearch:
 @dataclass(frozen=True, kw_only=True)
 class FitTogetherRow:
     """Several cures at once."""
+
+    changes: tuple[str, ...]
+    """Changes that are made as well, as `memviz simulate` takes them."""
 
     cures: tuple[int, ...]
     """Which of the cures, counted from 0."""
@@ -2246,18 +2254,18 @@ NoCandidates = Literal[
     # Stacks were not recorded, or without Python frames.
     "no_stacks",
     # A profiler trace: its frames have the line at which a function begins, not the one it is at, so that calls
-    # cannot be told apart.
+    # cannot be distinguished.
     "no_lines",
     # The kept history has neither a forward nor a backward pass.
     "no_forward",
     # No forward is followed by a backward, and none keeps what one would need.
     "no_training_step",
-    # The pass that the peak lies in runs out of memory, or the file was cut off in it: what its backward would have
+    # The pass that the peak is in runs out of memory, or the file was cut off in it: what its backward would have
     # freed is not known.
     "unfinished",
-    # The peak lies in a forward pass that no backward follows.
+    # The peak is in a forward pass that no backward follows.
     "no_backward",
-    # The peak lies in the optimizer's step, when nothing of what forward keeps for backward is left.
+    # The peak is in the optimizer's step, when nothing of what forward keeps for backward is left.
     "peak_in_optimizer",
     # No function that is called more than once in a forward pass would lower the peak.
     "nothing_saves",

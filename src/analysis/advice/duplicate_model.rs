@@ -15,6 +15,8 @@ const LEAST_LIKE: u64 = 90;
 /// Least number of blocks in a copy.
 const LEAST_BLOCKS: usize = 4;
 
+/// Bytes of the largest element.
+const ELEMENT: u64 = 16;
 /// Steps that a copy stays without being called, at least.
 const LEAST_STEPS: usize = 3;
 
@@ -55,6 +57,8 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         copies.insert((Way::Cloned, line), blocks);
     }
     copies.retain(|(way, _), blocks| {
+        // `Tensor.__deepcopy__` makes an empty tensor first, whose block goes at once.
+        blocks.retain(|(_, made)| made.requested > ELEMENT);
         // Copies that replace each other are one mistake, the last one included.
         let is_one_mistake = *way != Way::Copied || steps.are_replaced(blocks);
         blocks.retain(|(_, made)| is_one_mistake || used(made));

@@ -78,7 +78,18 @@ fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, [Option
         both.map(|cures| cures.map(|cures| FitTogether { fits: fits(&cures.saving, plans), cures }));
     let is_enough =
         cures.iter().map(|cure| cure.fits).chain(together.iter().map(|it| it.fits)).any(|it| it == Some(true));
-    (cures, [together, with_plan.filter(|_| !is_enough)])
+    // Under other settings the plan alone may need as little.
+    let is_less = |both: &FitTogether| match (&both.cures.saving, nearest) {
+        (Saving::Played { allocated, needs, .. }, Some(nearest)) => {
+            let least = plans.measure(nearest);
+            match plans.goal {
+                Goal::Device(_) => needs.is_some_and(|needs| needs < least),
+                Goal::Allocated(_) => allocated.after < least,
+            }
+        }
+        _ => false,
+    };
+    (cures, [together, with_plan.filter(|both| !is_enough && is_less(both))])
 }
 
 /// Whether the recording is all of what must fit.
