@@ -10,7 +10,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId, StrId};
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, History, Metric};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A copy is worth a word from 1/N of the peak on.
 const NOTABLE_PART: u64 = 20;
@@ -20,6 +20,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let peak = device.history().maxima[Metric::Allocated as usize];
     let least = u64::try_from(peak.bytes).unwrap_or(0) / NOTABLE_PART;
     let mut copy_of: HashMap<u32, u32> = HashMap::new();
+    let mut sources: HashSet<Option<FrameId>> = HashSet::new();
     let mut waiting: HashMap<(StrId, StrId, u64), u32> = HashMap::new();
     for (index, made) in (0u32..).zip(&device.history().allocations) {
         if made.size < least.max(1) {
@@ -27,10 +28,17 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         }
         let Some(function) = function(device, index, made) else { continue };
         let earlier = waiting.insert((function.0, function.1, made.requested), index);
-        if let Some(earlier) = earlier.filter(|&earlier| is_rebound(device, earlier, index)) {
-            copy_of.insert(index, earlier);
+        match earlier.filter(|&earlier| is_rebound(device, earlier, index)) {
+            Some(earlier) => {
+                copy_of.insert(index, earlier);
+            }
+            None => {
+                sources.insert(line(device, index));
+            }
         }
     }
+    // What a line makes of nothing once it makes of nothing in the next round of a loop as well.
+    copy_of.retain(|&copy, _| !sources.contains(&line(device, copy)));
     // All copies around the peak, back to what the first was made of.
     let is_at_peak = |(copy, earlier): &(&u32, &u32)| {
         let [copy, earlier] = [**copy, **earlier].map(|index| device.history().allocations[index as usize]);
@@ -41,9 +49,10 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     while let Some(&earlier) = copy_of.get(&first) {
         first = earlier;
     }
+    let made_of: HashMap<u32, u32> = copy_of.iter().map(|(&copy, &earlier)| (earlier, copy)).collect();
     let mut removed = Vec::new();
     let mut last = first;
-    while let Some((&later, _)) = copy_of.iter().find(|&(_, &earlier)| earlier == last) {
+    while let Some(&later) = made_of.get(&last) {
         removed.push(later);
         last = later;
     }
