@@ -19,7 +19,12 @@ const STEPS_OF_AN_INSTANT: u64 = 6_000_000;
 /// Whether the difference between these reserved bytes and the recorded ones is worth mentioning.
 fn is_notable(recorded: u64, reserved: u64) -> bool {
     let saved = recorded.saturating_sub(reserved);
-    saved >= NOTABLE_BYTES && saved > recorded / NOTABLE_PART
+    saved >= NOTABLE_BYTES && is_notable_part(recorded, reserved)
+}
+
+/// Whether what settings save is worth a change of them, whatever the size of the program: the rule of all commands.
+pub(crate) fn is_notable_part(before: u64, after: u64) -> bool {
+    before.saturating_sub(after) > before / NOTABLE_PART
 }
 
 /// The program of a device, and the settings that help most often, as many as about `steps` steps allow. `None` if the

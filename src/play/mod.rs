@@ -25,6 +25,7 @@ mod run;
 mod testbed;
 mod trust;
 
+pub(crate) use better_settings::is_notable_part;
 pub use better_settings::{BetterSettings, SettingsAdvice};
 pub(crate) use candidates::advisable;
 pub use capacity::{Capacities, Search};

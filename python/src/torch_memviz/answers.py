@@ -1252,6 +1252,11 @@ class FitDevice:
     cures_together: FitTogetherRow | None
     """Several of the first cures at once; null where fewer than two of them were played."""
 
+    cures_with_plan: FitTogetherRow | None
+    """The first cures with the changes of the plan that comes closest; null where cures or plans are enough
+    without each other, or this was not played.
+    """
+
     device: int
     """Device."""
 
@@ -1527,6 +1532,9 @@ class FitSearch:
 @dataclass(frozen=True, kw_only=True)
 class FitTogetherRow:
     """Several cures at once."""
+
+    changes: tuple[str, ...]
+    """Changes that are made as well, as `memviz simulate` takes them."""
 
     cures: tuple[int, ...]
     """Which of the cures, counted from 0."""

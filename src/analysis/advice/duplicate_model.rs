@@ -1,5 +1,6 @@
 //! A second copy of the weights that stays on the device: a state dict that was loaded or copied there.
 
+use super::model_calls::{ModelCall, ModelCalls};
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
@@ -7,12 +8,17 @@ use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, NEVER};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Least share of a copy's bytes, in percent, in blocks with the sizes of parameters.
 const LEAST_LIKE: u64 = 90;
 /// Least number of blocks in a copy.
 const LEAST_BLOCKS: usize = 4;
+
+/// Bytes of the largest element.
+const ELEMENT: u64 = 16;
+/// Steps that a copy stays without being called, at least.
+const LEAST_STEPS: usize = 3;
 
 /// An allocation with its number.
 type Block = (u32, Allocation);
@@ -31,7 +37,7 @@ enum Way {
 }
 
 /// One finding for each line that makes a copy which stays while the model is trained or called.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let ways: Vec<Option<Way>> =
         (0..device.snapshot().stacks.len() as u32).map(|stack| way(device, StackId(stack))).collect();
     let phases = device.phases();
@@ -42,8 +48,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     for (index, made) in (0u32..).zip(&device.history().allocations) {
         let stack = device.track.stack_of(index as usize);
         let Some(way) = ways.get(stack.index()).copied().flatten() else { continue };
-        // Copies that replace each other are one mistake, the last one included.
-        let counts = way == Way::Model || used(made);
+        let counts = way != Way::Loaded || used(made);
         let Some(line) = device.sites().site_frame(stack).filter(|_| counts) else { continue };
         copies.entry((way, line.0)).or_default().push((index, *made));
     }
@@ -51,7 +56,14 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     for (line, blocks) in cloned(device, &steps) {
         copies.insert((Way::Cloned, line), blocks);
     }
-    copies.retain(|(way, _), blocks| *way != Way::Model || is_kept_aside(device, &steps, blocks));
+    copies.retain(|(way, _), blocks| {
+        // `Tensor.__deepcopy__` makes an empty tensor first, whose block goes at once.
+        blocks.retain(|(_, made)| made.requested > ELEMENT);
+        // Copies that replace each other are one mistake, the last one included.
+        let is_one_mistake = *way != Way::Copied || steps.are_replaced(blocks);
+        blocks.retain(|(_, made)| is_one_mistake || used(made));
+        *way != Way::Model || is_kept_aside(device, &steps, blocks) || is_never_called(device, calls, &steps, blocks)
+    });
     let finding = |((way, line), blocks): ((Way, u32), Vec<Block>)| {
         let last = *steps.copies(&blocks).last()?;
         is_like_weights(device, &blocks, last).then(|| finding(way, line, &blocks, bytes(last)))
@@ -94,13 +106,47 @@ fn is_kept_aside(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
     steps.are_replaced(blocks) && other * 2 <= trained
 }
 
-/// The ends of all steps of the optimizer.
+/// Whether a copy of a model stays through several steps, in which nothing but its original is called: every call keeps a graph and
+/// has a backward pass, and no gradients of the copy's own are there.
+fn is_never_called(device: &Device<'_>, calls: &ModelCalls, steps: &Steps, blocks: &[Block]) -> bool {
+    let Some(copied) = blocks.iter().map(|(_, made)| made.born).max() else { return false };
+    let stays = blocks.iter().all(|(_, made)| steps.until(made.freed) >= steps.until(copied) + LEAST_STEPS);
+    let mut later = calls.all.iter().filter(|call| call.start >= copied).peekable();
+    let is_trained = |call: &ModelCall| call.backward.is_some() && call.keeps_graph(device);
+    stays && later.peek().is_some() && later.all(is_trained) && !has_gradients(device, steps, blocks)
+}
+
+/// Whether there are as many gradients as weights and copies together, of the sizes of these copies.
+fn has_gradients(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
+    let sizes: HashSet<u64> = blocks.iter().map(|(_, made)| made.requested).collect();
+    let bytes_at = |instant: Instant, wanted: &dyn Fn(u32) -> bool| {
+        let all = (0u32..).zip(&device.history().allocations);
+        let live =
+            all.filter(|(index, made)| sizes.contains(&made.requested) && made.allocated_at(instant) && wanted(*index));
+        live.map(|(_, made)| made.requested).fold(0, u64::saturating_add)
+    };
+    let is_gradient = |index: u32| device.categories().get(index as usize).category == Category::Gradient;
+    let is_own =
+        |index: u32| is_weight(device, index) && blocks.binary_search_by_key(&index, |&(index, _)| index).is_err();
+    steps.0.last().is_none_or(|&last| {
+        // Where the optimizer begins, gradients are there.
+        let step = device.phases().spans.iter().find(|span| span.end == last && span.phase == Phase::Optimizer);
+        let instant = step.map_or(last, |span| span.start);
+        bytes_at(instant, &is_gradient) > bytes_at(instant, &is_own)
+    })
+}
+
+/// The ends of all steps of the optimizer; of the backward passes in front of them where a fused optimizer allocates nothing, so that
+/// its steps do not show.
 struct Steps(Vec<Instant>);
 
 impl Steps {
     fn of(device: &Device<'_>) -> Self {
-        let steps = device.phases().spans.iter().filter(|span| span.phase == Phase::Optimizer);
-        Self(steps.map(|span| span.end).collect())
+        let ends = |phase: Phase| -> Vec<Instant> {
+            device.phases().spans.iter().filter(|span| span.phase == phase).map(|span| span.end).collect()
+        };
+        let (steps, passes) = (ends(Phase::Optimizer), ends(Phase::Backward));
+        Self(if steps.len() * 2 < passes.len() { passes } else { steps })
     }
 
     /// Steps that are done at an instant.
@@ -185,7 +231,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64) -> Finding {
         line: Some(FrameId(line)),
         cure: cure.to_owned(),
         evidence: format!("{} allocated here match the sizes of the weights and stay alive next to them", Bytes(each)),
-        cost: None,
+        cost: (way == Way::Model).then(|| "a copy of the weights to the CPU whenever it is updated".to_owned()),
         code: code.into_iter().map(str::to_owned).collect(),
         remedy: Remedy::Lives(lives),
     }

@@ -4,9 +4,12 @@
 //! Optimizers with states have some for each weight that they update, of the weight's size. Of a weight of `out x in` elements, low-rank adaptation trains one of `rank x in` and one of `out x rank` instead: the two
 //! follow on it where a model is moved or made, and the product of their sizes is that of the weight times the rank squared.
 
+use super::kept_over_steps::backward_line;
+use super::model_calls::ModelCalls;
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
+use crate::model::FrameId;
 use crate::model::bytes::Bytes;
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, Metric};
@@ -33,8 +36,9 @@ const PART_UPDATED: u64 = 20;
 const SAVED_FOR_GRADIENTS: &str =
     "what forward keeps for the gradients of these weights would also be freed; that is not simulated";
 
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
-    without_states(device).or_else(|| low_rank(device)).into_iter().collect()
+pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+    let found = without_states(device).or_else(|| without_states_from_before(device, calls));
+    found.or_else(|| low_rank(device)).into_iter().collect()
 }
 
 /// Whether the optimizer has no states of weights that have gradients, while it has states of all others.
@@ -84,26 +88,84 @@ fn without_states(device: &Device<'_>) -> Option<Finding> {
     }
     let state = all().find(|(index, _)| category(*index) == Category::OptimizerState)?;
     let line = device.sites().site_frame(device.track.stack_of(state.0 as usize));
-    Some(Finding {
+    let evidence = format!(
+        "{} of gradients belong to weights that the optimizer has no state of; of each other weight it has {each}",
+        Bytes(unused)
+    );
+    let removed = removed.iter().map(|&(index, _)| index).collect();
+    Some(freeze(line.filter(|&line| device.sites().is_own(line)), evidence, removed))
+}
+
+/// The same where the optimizer had its states before the recording began: of each weight that it updates there are several blocks
+/// from then, and its temporaries have sizes of such weights alone.
+fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
+    let category = |index: u32| device.categories().get(index as usize).category;
+    let all = || (0u32..).zip(&device.history().allocations);
+    let trained: Vec<_> = calls.all.iter().filter(|call| call.backward.is_some()).collect();
+    let last = trained.last().filter(|_| trained.len() >= LEAST_STEPS)?.backward.as_ref()?.end;
+    let is_gradient = |index: u32| category(index) == Category::Gradient;
+    let mut counts: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
+    for (index, made) in all().filter(|(_, made)| made.allocated_at(last) && made.requested > SCALAR) {
+        if made.born == 0 {
+            counts.entry(made.requested).or_default().0 += 1;
+        } else if is_gradient(index) {
+            counts.entry(made.requested).or_default().1 += 1;
+        }
+    }
+    counts.retain(|_, (_, gradients)| *gradients > 0);
+    let of_step = |made: &Allocation| device.phases().at(made.born) == Phase::Optimizer;
+    let temporaries: HashSet<u64> = all()
+        .filter(|(index, made)| {
+            let stack = device.track.stack_of(*index as usize);
+            made.born > 0 && of_step(made) && device.roles().role(stack) == Role::Optimizer
+        })
+        .map(|(_, made)| made.requested)
+        .collect();
+    let is_updated = |size: u64| temporaries.contains(&size);
+    let (before, gradients) = *counts.iter().rev().find(|&(&size, _)| is_updated(size))?.1;
+    let each = (before / gradients).checked_sub(1)?;
+    // Something else may have the size of a weight by chance.
+    let fits = |(&size, &(before, gradients)): (&u64, &(usize, usize))| {
+        if is_updated(size) { before == gradients * (1 + each) } else { (gradients..gradients * 2).contains(&before) }
+    };
+    if !(1..=MOST_STATES).contains(&each) || !counts.iter().all(fits) {
+        return None;
+    }
+    let is_unused = |size: u64| counts.contains_key(&size) && !is_updated(size);
+    let removed: Vec<u32> = all()
+        .filter(|&(index, made)| made.born > 0 && is_gradient(index) && is_unused(made.requested))
+        .map(|(index, _)| index)
+        .collect();
+    let bytes = |wanted: &dyn Fn(u64) -> bool| {
+        let of_size = counts.iter().filter(|&(&size, _)| wanted(size));
+        of_size.map(|(size, (_, gradients))| size.saturating_mul(*gradients as u64)).fold(0, u64::saturating_add)
+    };
+    let (unused, total) = (bytes(&is_unused), bytes(&|_| true));
+    let peak = u64::try_from(device.history().maxima[Metric::Allocated as usize].bytes).unwrap_or(0);
+    if unused < peak / PART_WITHOUT_STATES || total - unused > total / PART_UPDATED {
+        return None;
+    }
+    let evidence = format!(
+        "{} of gradients belong to weights of which the optimizer has no state and makes no temporaries",
+        Bytes(unused)
+    );
+    Some(freeze(backward_line(device, trained[0]), evidence, removed))
+}
+
+fn freeze(line: Option<FrameId>, evidence: String, removed: Vec<u32>) -> Finding {
+    Finding {
         story: Story::OptimizerStatesOfFrozen,
-        line: line.filter(|&line| device.sites().is_own(line)),
+        line,
         cure: "freeze the weights that the optimizer does not update".to_owned(),
-        evidence: format!(
-            "{} of gradients belong to weights that the optimizer has no state of; of each other weight it has {each}",
-            Bytes(unused)
-        ),
+        evidence,
         cost: None,
         code: vec![
             "updated = {p for group in optimizer.param_groups for p in group[\"params\"]}".to_owned(),
             "for weight in model.parameters():".to_owned(),
             "    weight.requires_grad_(weight in updated)".to_owned(),
         ],
-        remedy: Remedy::Lives(Lives {
-            removed: removed.iter().map(|&(index, _)| index).collect(),
-            doubt: Some(SAVED_FOR_GRADIENTS),
-            ..Lives::default()
-        }),
-    })
+        remedy: Remedy::Lives(Lives { removed, doubt: Some(SAVED_FOR_GRADIENTS), ..Lives::default() }),
+    }
 }
 
 /// Weights that low-rank ones represent.

@@ -44,7 +44,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         }
         retained(device, &of_line, &over_two)
             .or_else(|| branch(device, &of_line, &over_two))
-            .or_else(|| collected(device, &of_line, &over_two))
+            .or_else(|| collected(device, &of_line, &over_two, (peak / NOTABLE_PART).max(1)))
     });
     findings.collect()
 }
@@ -250,19 +250,27 @@ fn reduced_behind(device: &Device<'_>, kept: &Kept<'_>) -> Option<FrameId> {
 }
 
 /// Results of every call that accumulate, and are released together or never.
-fn collected(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
+fn collected(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>], least: u64) -> Option<Finding> {
     let stacks: HashSet<StackId> =
         kept.iter().flat_map(|kept| &kept.blocks).map(|&(index, _)| device.track.stack_of(index as usize)).collect();
     let mut of_stack: HashMap<StackId, Vec<(u32, Allocation, Instant)>> = HashMap::new();
     for held in held_longer(device, of_line, |_, stack| stacks.contains(&stack)) {
         of_stack.entry(device.track.stack_of(held.0 as usize)).or_default().push(held);
     }
-    of_stack.retain(|_, blocks| piles_up(blocks));
+    // What is made before the first call goes into the model.
+    let first = of_line.first().map_or(0, |call| call.start);
+    let inputs: HashSet<StackId> =
+        born_in(device, 0, first).map(|(index, _)| device.track.stack_of(index as usize)).collect();
+    of_stack.retain(|stack, blocks| piles_up(blocks) && !inputs.contains(stack));
     let bytes = |blocks: &[(u32, Allocation, Instant)]| {
         blocks.iter().map(|(_, made, _)| made.size).fold(0, u64::saturating_add)
     };
     let (&stack, largest) = of_stack.iter().max_by_key(|(stack, blocks)| (bytes(blocks), stack.index()))?;
     let each = largest.iter().map(|(_, made, _)| made.size).max()?;
+    // Scalars that are collected hold next to nothing.
+    if of_stack.values().map(|blocks| bytes(blocks)).fold(0, u64::saturating_add) < least {
+        return None;
+    }
     let mut lives = Lives::default();
     for blocks in of_stack.values() {
         lives.freed.extend(blocks.iter().map(|&(index, _, again)| (index, again)));
@@ -282,15 +290,21 @@ fn collected(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> 
     })
 }
 
-/// What plain code makes of all of them at once, such as `torch.cat`: it has the bytes of all that are there.
+/// What plain code makes of them at once, such as `torch.cat`: of three at least, and of most that are there.
 fn joined(device: &Device<'_>, blocks: &[(u32, Allocation, Instant)]) -> Vec<u32> {
     let Some(first) = blocks.first().map(|(_, made, _)| made.born) else { return Vec::new() };
     let each = blocks.iter().map(|(_, made, _)| made.requested).min().unwrap_or(0).max(1);
+    // The last ones have no call behind them by which a variable would let go of them.
+    let last = blocks.iter().map(|(_, made, _)| made.requested).max().unwrap_or(0).saturating_mul(2);
     let is_joined = |&(index, made): &(u32, Allocation)| {
         made.requested >= each.saturating_mul(3)
             && device.roles().role(device.track.stack_of(index as usize)) == Role::Plain
-            && blocks.iter().any(|(_, it, _)| it.freed > made.born && it.born < made.born)
             && made.requested.is_multiple_of(each)
+            && {
+                let there = blocks.iter().filter(|(_, it, _)| it.freed > made.born && it.born < made.born);
+                let all = there.map(|(_, it, _)| it.requested).fold(0, u64::saturating_add);
+                made.requested <= all.saturating_add(last) && made.requested.saturating_mul(2) >= all
+            }
     };
     born_in(device, first, device.track.entries()).filter(is_joined).map(|(index, _)| index).collect()
 }

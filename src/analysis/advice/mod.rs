@@ -27,6 +27,7 @@ mod trial;
 mod variables;
 mod varying_lengths;
 mod what_if;
+mod whole_copies;
 mod without_backward;
 mod zero_grad_late;
 
@@ -162,6 +163,8 @@ pub struct Advice {
 pub struct Together {
     /// Their places in the list, counted from 0.
     pub places: Vec<usize>,
+    /// Changes that `memviz simulate` has by name, made as well.
+    pub changes: Vec<Change>,
     /// What they save.
     pub saving: Saving,
 }
@@ -185,6 +188,8 @@ enum Remedy {
     Lives(Lives),
     /// Changes that `memviz simulate` has by name.
     Changes(Vec<Change>),
+    /// Both at once.
+    Both(Lives, Vec<Change>),
     /// Other allocator settings.
     Settings(AllocatorSettings),
     /// The cure cannot be simulated, for this reason.
@@ -222,7 +227,7 @@ impl Plays {
 }
 
 /// Finders, the most telling first: those that look at the calls of models, then all others.
-const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 7] = [
+const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 9] = [
     kept_over_steps::find,
     without_backward::find,
     grads_kept::find,
@@ -230,11 +235,11 @@ const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 7] = [
     graph_pools::find,
     kept_outputs::find,
     release_cache::find,
-];
-const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 12] = [
-    zero_grad_late::find,
     duplicate_model::find,
     frozen::find,
+];
+const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 11] = [
+    zero_grad_late::find,
     foreach_temporaries::find,
     fp32_logits::find,
     attention_matrix::find,
@@ -244,6 +249,7 @@ const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 12] = [
     varying_lengths::find,
     side_stream::find,
     temporaries::find,
+    whole_copies::find,
 ];
 
 /// Findings that are simulated at most, the most telling ones: each takes as long as the recording is.
@@ -260,18 +266,30 @@ pub(crate) fn advice_of(device: &Device<'_>, plays: Plays, is_wanted: fn(Story) 
     found.map_or_else(Vec::new, |(_, advice)| advice.into_iter().map(|(advice, _)| advice).collect())
 }
 
-/// The same, and what the first of them save together, where several of these were played.
-pub(crate) fn advice_together(device: &Device<'_>, plays: Plays, first: usize) -> (Vec<Advice>, Option<Together>) {
-    let Some((trial, all)) = found(device, plays, |_| true) else { return (Vec::new(), None) };
+/// The same, and what the first of them save together, where several of these were played; then, with other changes of the program,
+/// where there are any.
+pub(crate) fn advice_together(
+    device: &Device<'_>,
+    plays: Plays,
+    first: usize,
+    changes: &[Change],
+) -> (Vec<Advice>, [Option<Together>; 2]) {
+    let Some((trial, all)) = found(device, plays, |_| true) else { return (Vec::new(), [None, None]) };
     let lives =
         all.iter().take(first).enumerate().filter_map(|(place, (advice, remedy))| match (remedy, &advice.saving) {
             (Remedy::Lives(lives), Saving::Played { .. }) => Some((place, lives)),
             _ => None,
         });
     let (places, lives): (Vec<usize>, Vec<&Lives>) = lives.unzip();
-    let together = (places.len() > 1).then(|| Remedy::Lives(Lives::merged(lives.into_iter())));
-    let saving = together.and_then(|remedy| trial.saving(&remedy));
-    (all.into_iter().map(|(advice, _)| advice).collect(), saving.map(|saving| Together { places, saving }))
+    let merged = Lives::merged(lives.into_iter());
+    let combined = |changes: &[Change], remedy: Remedy| {
+        let saving = trial.saving(&remedy)?;
+        Some(Together { places: places.clone(), changes: changes.to_vec(), saving })
+    };
+    let alone = (places.len() > 1).then(|| combined(&[], Remedy::Lives(merged.clone()))).flatten();
+    let is_with_changes = !places.is_empty() && !changes.is_empty();
+    let with_changes = is_with_changes.then(|| combined(changes, Remedy::Both(merged, changes.to_vec()))).flatten();
+    (all.into_iter().map(|(advice, _)| advice).collect(), [alone, with_changes])
 }
 
 /// The findings with their cures, and the trial that simulates them.

@@ -150,6 +150,10 @@ impl<'d, 'a> Trial<'d, 'a> {
                 Ok(edited) => Ok(changed(&edited)),
                 Err(refusal) => Err(refusal.because),
             },
+            Remedy::Both(lives, changes) => match self.editor.apply_with_lives(&testbed.program, changes, lives) {
+                Ok(edited) => Ok(changed(&edited)),
+                Err(refusal) => Err(refusal.because),
+            },
             Remedy::Settings(settings) => Ok((testbed.run(settings, false, self.budget), None)),
             Remedy::Unplayed(because) => Err((*because).to_owned()),
         };
@@ -187,6 +191,10 @@ impl<'d, 'a> Trial<'d, 'a> {
             Remedy::Changes(changes) => {
                 let edited = self.editor.apply(program, changes).map_err(|refusal| refusal.because)?;
                 (edited, testbed.settings.clone())
+            }
+            Remedy::Both(lives, changes) => {
+                let edited = self.editor.apply_with_lives(program, changes, lives);
+                (edited.map_err(|refusal| refusal.because)?, testbed.settings.clone())
             }
             Remedy::Settings(settings) => (self.editor.with_lives(program, &Lives::default()), settings.clone()),
             Remedy::Unplayed(because) => return Err((*because).to_owned()),

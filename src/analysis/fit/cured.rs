@@ -3,6 +3,7 @@
 use crate::analysis::advice::{Advice, Plays, Saving, Together, advice_together};
 use crate::error::Result;
 use crate::facts::device::Devices;
+use crate::play::changes::Change;
 use crate::play::plans::{DevicePlans, Goal, PlanOptions, PlanReport};
 
 /// What makes a program fit.
@@ -15,6 +16,9 @@ pub struct FitPlans {
     pub cures: Vec<Vec<FitCure>>,
     /// What several of the first cures do at once, for the same devices.
     pub together: Vec<Option<FitTogether>>,
+    /// What they do together with the changes of the plan that comes closest, for the same devices: only where neither the cures nor
+    /// any plan is enough.
+    pub with_plan: Vec<Option<FitTogether>>,
 }
 
 /// Cures that are tried first.
@@ -47,31 +51,56 @@ impl FitPlans {
     /// As [`PlanReport::of`].
     pub fn of(recording: &Devices<'_>, options: &PlanOptions) -> Result<Self> {
         let plans = PlanReport::of(recording, options)?;
-        let (cures, together) = plans.devices.iter().map(|plans| cures(recording, plans)).unzip();
-        Ok(Self { plans, cures, together })
+        let (cures, both): (Vec<_>, Vec<_>) = plans.devices.iter().map(|plans| cures(recording, plans)).unzip();
+        let (together, with_plan) = both.into_iter().map(|[together, with_plan]| (together, with_plan)).unzip();
+        Ok(Self { plans, cures, together, with_plan })
     }
 
     /// Plans without cures: other commands show the mistakes of the program.
     pub fn without_cures(plans: PlanReport) -> Self {
-        let (cures, together) = plans.devices.iter().map(|_| (Vec::new(), None)).unzip();
-        Self { plans, cures, together }
+        let devices = plans.devices.len();
+        Self { plans, cures: vec![Vec::new(); devices], together: vec![None; devices], with_plan: vec![None; devices] }
     }
 }
 
-fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, Option<FitTogether>) {
+fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, [Option<FitTogether>; 2]) {
     let device = recording.all().iter().find(|device| device.id() == plans.device);
-    let Some(device) = device.filter(|_| plans.refused.is_none() && !plans.fits) else { return (Vec::new(), None) };
-    let (advice, together) = advice_together(device, Plays::Needs, FIRST);
+    let Some(device) = device.filter(|_| plans.refused.is_none() && !plans.fits) else {
+        return (Vec::new(), [None, None]);
+    };
+    let nearest = plans.nearest.as_ref().filter(|_| plans.plans.is_empty() && is_whole(plans));
+    let changes: Vec<Change> =
+        nearest.map_or_else(Vec::new, |plan| plan.changes.iter().map(|it| it.change.clone()).collect());
+    let (advice, both) = advice_together(device, Plays::Needs, FIRST, &changes);
     let cure = |advice: Advice| FitCure { fits: fits(&advice.saving, plans), advice };
     let cures: Vec<FitCure> = advice.into_iter().map(cure).collect();
-    let together = together.map(|cures| FitTogether { fits: fits(&cures.saving, plans), cures });
-    (cures, together)
+    let [together, with_plan] =
+        both.map(|cures| cures.map(|cures| FitTogether { fits: fits(&cures.saving, plans), cures }));
+    let is_enough =
+        cures.iter().map(|cure| cure.fits).chain(together.iter().map(|it| it.fits)).any(|it| it == Some(true));
+    // Under other settings the plan alone may need as little.
+    let is_less = |both: &FitTogether| match (&both.cures.saving, nearest) {
+        (Saving::Played { allocated, needs, .. }, Some(nearest)) => {
+            let least = plans.measure(nearest);
+            match plans.goal {
+                Goal::Device(_) => needs.is_some_and(|needs| needs < least),
+                Goal::Allocated(_) => allocated.after < least,
+            }
+        }
+        _ => false,
+    };
+    (cures, [together, with_plan.filter(|both| !is_enough && is_less(both))])
+}
+
+/// Whether the recording is all of what must fit.
+fn is_whole(plans: &DevicePlans) -> bool {
+    plans.unfinished.is_none() && plans.failed.is_none()
 }
 
 /// What the failed step would need with the cure is unknown if the recording runs out of memory.
 fn fits(saving: &Saving, plans: &DevicePlans) -> Option<bool> {
     let Saving::Played { allocated, needs, .. } = saving else { return None };
-    let is_whole = plans.unfinished.is_none() && plans.failed.is_none();
+    let is_whole = is_whole(plans);
     match plans.goal {
         Goal::Device(bytes) => needs.filter(|_| is_whole).map(|needs| needs <= bytes),
         Goal::Allocated(bytes) => is_whole.then_some(allocated.after <= bytes),

@@ -7,12 +7,9 @@ use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Change, Editor};
-use crate::play::{Difference, Program, Releases, Run, Testbed, candidates, host, lacks, program};
+use crate::play::{Difference, Program, Releases, Run, Testbed, candidates, host, is_notable_part, lacks, program};
 use crate::replay::{Anomalies, Completeness};
 use rayon::prelude::*;
-
-/// Settings that save less than 1/N of what the recorded ones need are not worth a change.
-const NOTABLE_PART: u64 = 50;
 
 /// Steps played in all for the capacities of settings that were named, and of those of a sweep.
 const NAMED_BUDGET: u64 = 20_000_000;
@@ -88,19 +85,23 @@ impl DeviceSimulation {
         self.runs.iter().find(|run| run.is_recorded && !run.changes.is_empty())
     }
 
-    /// The settings that need least, if they are worth a change: the recorded ones fail on the device, or need notably more.
-    /// Settings with a warning are left out: a release that does not know a setting refuses to start.
+    /// The settings that need least, if they are worth a change: they work where the recorded ones fail on the device, or need
+    /// notably less. Settings with a warning are left out: a release that does not know a setting refuses to start.
     pub fn best(&self) -> Option<&Run> {
         let recorded = self.runs.first()?;
+        let works = |run: &Run| run.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
         let is_safe = |run: &&Run| !run.is_recorded && run.changes.is_empty() && run.warnings.is_empty();
         let others = self.runs.iter().filter(|run| is_safe(run) && run.needs().is_some());
+        if !works(recorded) {
+            return others.filter(|run| works(run)).min_by_key(|run| run.needs());
+        }
         let best = others.min_by_key(|run| run.needs())?;
-        let works = recorded.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
-        let is_better = match (recorded.needs(), best.needs()) {
-            (Some(before), Some(after)) => before > after && (!works || before - after > before / NOTABLE_PART),
-            (before, _) => before.is_none(),
+        let reserved = |run: &Run| run.outcome.as_ref().map(|outcome| outcome.max_reserved);
+        let (before, after) = match recorded.needs() {
+            Some(before) => (before, best.needs()?),
+            None => (reserved(recorded)?, reserved(best)?),
         };
-        is_better.then_some(best)
+        is_notable_part(before, after).then_some(best)
     }
 }
 

@@ -177,6 +177,16 @@ impl<'d, 'a> Editor<'d, 'a> {
     /// # Errors
     /// The first change that cannot be made, with the reason.
     pub fn apply(&self, program: &Program, changes: &[Change]) -> Result<Edited, Refusal> {
+        self.apply_with_lives(program, changes, &Lives::default())
+    }
+
+    /// A program with changes, and then with changes of single blocks: those that a change makes once more stay as they are.
+    pub(crate) fn apply_with_lives(
+        &self,
+        program: &Program,
+        changes: &[Change],
+        lives: &Lives,
+    ) -> Result<Edited, Refusal> {
         let mut changes = changes.to_vec();
         changes.sort();
         changes.dedup();
@@ -214,6 +224,12 @@ impl<'d, 'a> Editor<'d, 'a> {
             let assumed = assumed.map_err(|because| Refusal { change: change.clone(), because })?;
             assumptions.push(assumed.assumption);
             doubts.extend(assumed.doubt);
+        }
+        if !lives.is_empty() {
+            let is_changed_twice = lives.changed().any(|allocation| rewrite.is_moved(allocation));
+            doubts.extend(lives.doubt.map(str::to_owned));
+            doubts.extend(is_changed_twice.then(|| "some blocks are changed twice".to_owned()));
+            lives::apply(&mut rewrite, self.device, lives);
         }
         let (program, origins, moved) = rewrite.finish();
         Ok(Edited { program, origins, assumptions, doubts, moved })

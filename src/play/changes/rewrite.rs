@@ -95,6 +95,11 @@ impl Rewrite {
         Self { origins, program: program.clone(), moved: AllocationSet::default() }
     }
 
+    /// Whether the free of an allocation was moved.
+    pub fn is_moved(&self, allocation: u32) -> bool {
+        self.moved.contains(&allocation)
+    }
+
     /// The number of a new allocation, which represents a recorded one.
     pub fn add(&mut self, origin: u32) -> u32 {
         self.origins.push(origin);

@@ -54,6 +54,9 @@ pub struct FitDevice {
     pub cures: Vec<FitCureRow>,
     /// Several of the first cures at once; null where fewer than two of them were played.
     pub cures_together: Option<FitTogetherRow>,
+    /// The first cures with the changes of the plan that comes closest; null where cures or plans are enough without each other, or
+    /// this was not played.
+    pub cures_with_plan: Option<FitTogetherRow>,
     /// What makes a single recording fit the device; null where there are several recordings, or nothing is played.
     pub search: Option<FitSearch>,
 }
@@ -77,6 +80,8 @@ pub struct FitCureRow {
 pub struct FitTogetherRow {
     /// Which of the cures, counted from 0.
     pub cures: Vec<usize>,
+    /// Changes that are made as well, as `memviz simulate` takes them.
+    pub changes: Vec<String>,
     /// What they take off the peak of allocated bytes.
     pub saves_allocated_bytes: Option<u64>,
     /// As of a cure alone.
@@ -286,6 +291,7 @@ impl FitDevice {
                 .map(|(value, attribution)| FitPeak { value: *value, attribution: attribution.into() }),
             cures: Vec::new(),
             cures_together: None,
+            cures_with_plan: None,
             search: None,
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! It shows in the sizes of what one function makes: several blocks that are larger than what goes in and what comes out, which have
 //! the same size. The last one is kept for backward, and one before it is not, or several are not where the matrix is no larger than
-//! what feeds forward; or there are statistics of its rows between them, one for each query of each head.
+//! what feeds forward; or there are statistics of its rows between them, one for each query of each head; or the first one is a
+//! product of two tensors, of which the product copies queries and keys.
 
 use super::named::{dropout, layers, softmax};
 use super::{Matrix, has_input_like};
@@ -130,6 +131,8 @@ impl Search<'_, '_> {
                     blocks.append(&mut between);
                     blocks.push(index as u32);
                 }
+                // A mask of single bytes may have the size of the result.
+                () if whole > 0 && requested < whole && self.dropout.has(stack) => between.push(index as u32),
                 // A copy of the values comes between, those of queries and keys in front.
                 () if requested > out.requested || (whole > 0 && requested == out.requested) => break,
                 () if whole > 0 => between.push(index as u32),
@@ -142,11 +145,14 @@ impl Search<'_, '_> {
             .filter(|block| block.requested > out.requested)
             .collect();
         let (last, earlier) = large.split_first()?;
-        let is_kept = phases.at(last.freed) == Phase::Backward && phases.at(last.born) == Phase::Forward;
+        let is_for_backward =
+            |block: &Allocation| phases.at(block.freed) == Phase::Backward && phases.at(block.born) == Phase::Forward;
+        let is_kept = is_for_backward(last);
         let dropped = earlier.iter().filter(|block| block.freed <= out.born).count();
         let is_long = whole / out.requested > FEED_FORWARD;
         let first = blocks.iter().min().map_or(result, |&first| first as usize);
-        let is_chain = dropped >= LEAST_DROPPED && dropped == earlier.len() && whole / out.requested > PRECISION;
+        let is_chain = dropped >= LEAST_DROPPED && dropped == earlier.len() && whole / out.requested > PRECISION
+            || dropped > 0 && self.is_product(first, out.requested);
         let is_softmax = (statistics && whole / out.requested > PRECISION)
             || (is_long && dropped > 0 || is_chain) && is_kept && !modules;
         let behind = result + 1..(result + 1 + BEHIND).min(self.device.history().allocations.len());
@@ -161,6 +167,17 @@ impl Search<'_, '_> {
                 Matrix { line, stack, blocks, sizes: [largest, smallest] }
             },
         )
+    }
+
+    /// Whether a block is the product of two tensors of one size: the line that multiplies them copies both in front of it, where their
+    /// heads do not lie one behind the other. A layer multiplies with a weight, and copies one tensor at most.
+    fn is_product(&self, block: usize, factor: u64) -> bool {
+        let stack = self.device.track.stack_of(block);
+        stack != StackId::EMPTY
+            && block.checked_sub(2).is_some_and(|first| {
+                (first..block)
+                    .all(|index| self.block(index).requested == factor && self.device.track.stack_of(index) == stack)
+            })
     }
 
     /// Whether a block may hold a number for each row of a matrix: its maximum or its sum.

@@ -16,20 +16,21 @@ const NAME: usize = 20;
 
 pub(crate) fn document(sources: &[Source<'_>], report: &FitPlans) -> Document {
     let Some((&last, others)) = sources.split_last() else { return Document::default() };
-    let devices = report.plans.devices.iter().zip(report.cures.iter().zip(&report.together));
+    let combined = report.together.iter().zip(&report.with_plan);
+    let devices = report.plans.devices.iter().zip(report.cures.iter().zip(combined));
     let mut document =
-        Document::devices("What makes it fit:", last, devices, |document, (device, (cures, together))| {
-            plans(document, device, cures, together.as_ref());
+        Document::devices("What makes it fit:", last, devices, |document, (device, (cures, (together, with_plan)))| {
+            plans(document, device, cures, [together.as_ref(), with_plan.as_ref()]);
         });
     document.first(|document| others.iter().for_each(|&source| document.file_notes(source)));
     document
 }
 
-fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], together: Option<&FitTogether>) {
-    document.title(format!("{}: {}", device_name(device.device), words::headline_with(device, cures, together)));
+fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) {
+    document.title(format!("{}: {}", device_name(device.device), words::headline_with(device, cures, combined)));
     document.facts(words::facts(device));
     document.notes(words::limits(device));
-    first_cures(document, cures, together);
+    first_cures(document, cures, combined);
     let Some(as_it_is) = &device.as_it_is else { return };
     document.gap();
     let mut table = Table::new([
@@ -78,7 +79,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], toget
 }
 
 /// The first few cures, each with whether it is enough, and all of them.
-fn first_cures(document: &mut Document, cures: &[FitCure], together: Option<&FitTogether>) {
+fn first_cures(document: &mut Document, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) {
     if cures.is_empty() {
         return;
     }
@@ -88,7 +89,7 @@ fn first_cures(document: &mut Document, cures: &[FitCure], together: Option<&Fit
         document.number(number, 4, Tone::Plain, change(&cure.advice));
         document.detail(7, words::cure(cure));
     }
-    if let Some(together) = together {
+    for together in combined.into_iter().flatten() {
         document.toned(Tone::Plain, 4, words::together(together));
     }
 }

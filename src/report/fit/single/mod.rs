@@ -44,7 +44,12 @@ impl Rows for FitPlans {
 }
 
 /// The answer about one device.
-fn device((device, (cures, several)): (&DevicePlans, (&Vec<FitCure>, &Option<FitTogether>))) -> FitDevice {
+fn device(
+    device: &DevicePlans,
+    cures: &[FitCure],
+    several: Option<&FitTogether>,
+    with_plan: Option<&FitTogether>,
+) -> FitDevice {
     let needs = |saving: &Saving| match saving {
         Saving::Played { needs, .. } => *needs,
         Saving::NotPlayed { .. } => None,
@@ -61,6 +66,7 @@ fn device((device, (cures, several)): (&DevicePlans, (&Vec<FitCure>, &Option<Fit
         };
         FitTogetherRow {
             cures: together.cures.places.clone(),
+            changes: together.cures.changes.iter().map(ToString::to_string).collect(),
             saves_allocated_bytes: allocated,
             needs_bytes: needs(&together.cures.saving),
             fits: together.fits,
@@ -79,7 +85,8 @@ fn device((device, (cures, several)): (&DevicePlans, (&Vec<FitCure>, &Option<Fit
         scaling: FitScaling::none(),
         peak: None,
         cures: cures.iter().map(cure).collect(),
-        cures_together: several.as_ref().map(together),
+        cures_together: several.map(together),
+        cures_with_plan: with_plan.map(together),
         search: device.refused.is_none().then(|| device.into()),
     }
 }
@@ -90,6 +97,9 @@ fn answer<'a>(sources: &[Source<'a>], report: &FitPlans) -> Fit<'a> {
         schema_version: SCHEMA_VERSION,
         command: "fit",
         inputs: sources.iter().map(|&source| InputHead::of(source)).collect(),
-        devices: report.plans.devices.iter().zip(report.cures.iter().zip(&report.together)).map(device).collect(),
+        devices: (report.plans.devices.iter().zip(&report.cures))
+            .zip(report.together.iter().zip(&report.with_plan))
+            .map(|((plans, cures), (several, with_plan))| device(plans, cures, several.as_ref(), with_plan.as_ref()))
+            .collect(),
     }
 }

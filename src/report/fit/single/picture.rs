@@ -16,16 +16,16 @@ use svg::node::element::Group;
 /// All devices below each other.
 pub fn draw(sources: &[Source<'_>], report: &FitPlans) -> Picture {
     let mut parts: Vec<Picture> = sources.iter().map(|&source| heading(source, "what makes it fit")).collect();
-    let cures = report.cures.iter().zip(&report.together);
+    let cures = report.cures.iter().zip(report.together.iter().zip(&report.with_plan));
     let devices: Vec<_> = report.plans.devices.iter().zip(cures).collect();
-    parts.extend(panels(&devices, true, |&(device, (cures, together)), room| {
-        panel(device, cures, together.as_ref(), room)
+    parts.extend(panels(&devices, true, |&(device, (cures, (together, with_plan))), room| {
+        panel(device, cures, [together.as_ref(), with_plan.as_ref()], room)
     }));
     stacked(parts)
 }
 
-fn panel(device: &DevicePlans, cures: &[FitCure], together: Option<&FitTogether>, room: Room) -> Picture {
-    let name = format!("{}: {}", device_name(device.device), words::headline_with(device, cures, together));
+fn panel(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2], room: Room) -> Picture {
+    let name = format!("{}: {}", device_name(device.device), words::headline_with(device, cures, combined));
     let (body, y) = title(Group::new(), 0.0, &name);
     let (body, y) = warnings(body, y, &if room.notes { words::limits(device) } else { Vec::new() });
     let Some(as_it_is) = &device.as_it_is else { return Picture { height: y + 16.0, body } };
@@ -33,7 +33,7 @@ fn panel(device: &DevicePlans, cures: &[FitCure], together: Option<&FitTogether>
     let mut shown = vec![plan(as_it_is)];
     let named = cures.iter().take(cures::MOST);
     let named = named.map(|cure| (cures::change(&cure.advice), &cure.advice.saving, cure.fits));
-    let at_once = together.map(|it| (numbers(&it.cures.places), &it.cures.saving, it.fits));
+    let at_once = combined.into_iter().flatten().map(|it| (at_once(it), &it.cures.saving, it.fits));
     shown.extend(named.chain(at_once).filter_map(|(name, saving, fits)| bar_of_cure(device, name, saving, fits)));
     shown.extend(device.plans.iter().chain(&device.nearest).map(plan));
     let (body, y) = bars::below(body, y, &shown, Some(device.goal.bytes()));
@@ -59,8 +59,9 @@ fn bar(device: &DevicePlans, name: String, needed: u64, reserved: u64) -> Bar {
     Bar { name, needed: Some(needed), reserved: Some(reserved), figures, fails: needed > device.goal.bytes() }
 }
 
-/// Cures by their numbers, the first of them 1.
-fn numbers(places: &[usize]) -> String {
-    let numbers: Vec<String> = places.iter().map(|place| place.saturating_add(1).to_string()).collect();
-    format!("changes {} together", numbers.join(" + "))
+/// Cures by their numbers, the first of them 1, and what comes with them.
+fn at_once(together: &FitTogether) -> String {
+    let numbers = together.cures.places.iter().map(|place| place.saturating_add(1).to_string());
+    let parts: Vec<String> = numbers.chain(together.cures.changes.iter().map(words::short)).collect();
+    format!("changes {} together", parts.join(" + "))
 }

@@ -57,7 +57,8 @@ pub fn cure(cure: &FitCure) -> String {
 
 /// Whether several cures are enough together.
 pub fn together(together: &FitTogether) -> String {
-    let numbers: Vec<String> = together.cures.places.iter().map(|place| (place + 1).to_string()).collect();
+    let numbers = together.cures.places.iter().map(|place| (place + 1).to_string());
+    let numbers: Vec<String> = numbers.chain(together.cures.changes.iter().map(short)).collect();
     let (last, others) = numbers.split_last().map_or(("", String::new()), |(last, others)| (last, others.join(", ")));
     let enough = enough(&together.cures.saving, together.fits, ["enough", "not enough"]);
     format!("{others} and {last} together: {enough}")
@@ -76,12 +77,13 @@ fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
 }
 
 /// The verdict, where the mistakes that are known are cured first.
-pub fn headline_with(device: &DevicePlans, cures: &[FitCure], together: Option<&FitTogether>) -> String {
+pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) -> String {
     let enough = cures.iter().find(|cure| cure.fits == Some(true));
     let one = enough.and_then(|cure| cure.advice.line.as_ref()).map(|line| format!("one change, at {}", line.label));
     let several = || {
-        let together = together.filter(|together| together.fits == Some(true) && device.plans.is_empty())?;
-        Some(format!("{} changes together", together.cures.places.len()))
+        let enough = |together: &&FitTogether| together.fits == Some(true) && device.plans.is_empty();
+        let together = combined.into_iter().flatten().find(enough)?;
+        Some(format!("{} changes together", together.cures.places.len() + together.cures.changes.len()))
     };
     let Some(changes) = one.or_else(several).filter(|_| !device.fits && device.refused.is_none()) else {
         return headline(device);
@@ -101,7 +103,7 @@ pub fn name(plan: &Plan) -> String {
 }
 
 /// A change by its name; of a path the last part, which `memviz simulate` takes as well.
-fn short(change: &Change) -> String {
+pub fn short(change: &Change) -> String {
     match change {
         Change::Checkpoint { site, every } => {
             let site = site.rsplit('/').next().unwrap_or(site).to_owned();

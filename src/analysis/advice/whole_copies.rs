@@ -1,0 +1,110 @@
+//! Finds copies of a whole tensor that an operator makes where it could work in place: `x = x / 255`.
+//!
+//! A variable is bound to the result while it still holds the tensor that went in, so that both are there; then the first one goes,
+//! with nothing made in between. Where gradients are recorded, an operator may need what went in.
+
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::facts::training::{Phase, Role};
+use crate::model::bytes::Bytes;
+use crate::model::{FrameId, StackId, StrId};
+use crate::play::changes::Lives;
+use crate::replay::{Allocation, History, Metric};
+use std::collections::{HashMap, HashSet};
+
+/// A copy is worth a word from 1/N of the peak on.
+const NOTABLE_PART: u64 = 20;
+
+/// One finding, for the copies that are made one of the other around the peak.
+pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    let peak = device.history().maxima[Metric::Allocated as usize];
+    let least = u64::try_from(peak.bytes).unwrap_or(0) / NOTABLE_PART;
+    let mut copy_of: HashMap<u32, u32> = HashMap::new();
+    let mut sources: HashSet<Option<FrameId>> = HashSet::new();
+    let mut waiting: HashMap<(StrId, StrId, u64), u32> = HashMap::new();
+    for (index, made) in (0u32..).zip(&device.history().allocations) {
+        if made.size < least.max(1) {
+            continue;
+        }
+        let Some(function) = function(device, index, made) else { continue };
+        let earlier = waiting.insert((function.0, function.1, made.requested), index);
+        match earlier.filter(|&earlier| is_rebound(device, earlier, index)) {
+            Some(earlier) => {
+                copy_of.insert(index, earlier);
+            }
+            None => {
+                sources.insert(line(device, index));
+            }
+        }
+    }
+    // What a line makes of nothing once it makes of nothing in the next round of a loop as well.
+    copy_of.retain(|&copy, _| !sources.contains(&line(device, copy)));
+    // All copies around the peak, back to what the first was made of.
+    let is_at_peak = |(copy, earlier): &(&u32, &u32)| {
+        let [copy, earlier] = [**copy, **earlier].map(|index| device.history().allocations[index as usize]);
+        copy.allocated_at(peak.instant) && earlier.allocated_at(peak.instant)
+    };
+    let Some((&copy, _)) = copy_of.iter().filter(is_at_peak).max() else { return Vec::new() };
+    let mut first = copy;
+    while let Some(&earlier) = copy_of.get(&first) {
+        first = earlier;
+    }
+    let made_of: HashMap<u32, u32> = copy_of.iter().map(|(&copy, &earlier)| (earlier, copy)).collect();
+    let mut removed = Vec::new();
+    let mut last = first;
+    while let Some(&later) = made_of.get(&last) {
+        removed.push(later);
+        last = later;
+    }
+    let block = |index: u32| device.history().allocations[index as usize];
+    let Some(&named) = removed.first() else { return Vec::new() };
+    vec![Finding {
+        story: Story::Temporary,
+        line: line(device, named),
+        cure: "change the tensor in place, if the operator computes each element of the old one at its place"
+            .to_owned(),
+        evidence: format!(
+            "the peak has the result of this operator beside the tensor it was made of, {} each; nothing uses that one afterwards",
+            Bytes(block(named).size)
+        ),
+        cost: None,
+        code: vec!["x.div_(255)  # in place of x = x / 255; likewise mul_, sub_, clamp_".to_owned()],
+        remedy: Remedy::Lives(Lives {
+            removed,
+            freed: vec![(first, block(last).freed.saturating_sub(1))],
+            doubt: Some("whether the operator has an in-place form is not recorded"),
+            ..Lives::default()
+        }),
+    }]
+}
+
+/// The function of the user's own that calls the operator, outside of models and of training.
+fn function(device: &Device<'_>, index: u32, made: &Allocation) -> Option<(StrId, StrId)> {
+    let stack = device.track.stack_of(index as usize);
+    let is_plain = matches!(device.roles().role(stack), Role::Plain | Role::Data | Role::Setup)
+        && made.born > 0
+        && !matches!(device.phases().at(made.born), Phase::Backward | Phase::Optimizer);
+    let frame = device.snapshot().stacks.frame(line(device, index).filter(|_| is_plain)?)?;
+    Some((frame.filename, frame.name))
+}
+
+/// The innermost line of Python, where it is the user's own.
+fn line(device: &Device<'_>, index: u32) -> Option<FrameId> {
+    let (sites, stack) = (device.sites(), device.track.stack_of(index as usize));
+    let frames = device.snapshot().stacks.frame_ids(stack);
+    let innermost = frames.iter().copied().find(|&frame| sites.kind(frame).is_python());
+    innermost.filter(|&frame| stack != StackId::EMPTY && sites.is_own(frame))
+}
+
+/// Whether a block goes right behind the one that is made of it, by the line that makes that one. In a loop a line does this to its
+/// own block of the round before.
+fn is_rebound(device: &Device<'_>, earlier: u32, copy: u32) -> bool {
+    let (track, history) = (device.track, device.history());
+    let [gone, made] = [earlier, copy].map(|index| history.allocations[index as usize]);
+    let next = history.allocations.get(copy as usize + 1).map_or(history.entries(), |next| next.born);
+    let is_behind = gone.freed > made.born && gone.freed <= next;
+    let by = History::entry_before(gone.freed).filter(|&entry| is_behind && entry < history.entries());
+    let by = by.and_then(|entry| device.sites().site_frame(track.stack(entry)));
+    let at = line(device, copy);
+    device.phases().frees_tell && by.is_some() && by == at && at != line(device, earlier)
+}
