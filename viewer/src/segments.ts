@@ -137,7 +137,10 @@ class SegmentPicture implements Drawn {
         if (!map) return;
         const longest = map.segments.reduce((most, segment) => Math.max(most, segment.bytes), 1);
         const { isPacked } = this;
-        this.#row = Math.max(longest / (isPacked ? 8 : 4), isPacked ? map.reserved_bytes / ROWS : 1) / this.#zoom;
+        const sizes = map.segments.map((segment) => segment.bytes).sort((a, b) => a - b);
+        // A row holds the longest one, unless most of them would be hardly seen beside it.
+        const own = Math.min(longest, Math.max(longest / 4, 8 * (sizes[sizes.length >> 1] ?? 0)));
+        this.#row = (isPacked ? Math.max(longest / 8, map.reserved_bytes / ROWS, 1) : own) / this.#zoom;
         // A pixel between two of them, so that they are told apart.
         const gap = (1.5 * this.#row) / this.#width;
         const { places, heads, bars, height } = layOut(map, this.#row, gap, isPacked);

@@ -150,7 +150,7 @@ export class TracksView implements View {
             return made;
         }
         const of = isPinned && this.#members.length > 1 ? `${track.label} of ${name(track.recording.name, 40)}, ${track.device.name}` : track.label;
-        const pin = button('📌', `${isPinned ? 'Unpin' : 'Pin'} this track`, () =>
+        const pin = button(isPinned ? 'unpin' : 'pin', isPinned ? 'Let this track scroll again' : 'Keep this track in sight', () =>
             store.set({ pinned: toggled(store.state.pinned, track.id) }),
         );
         pin.className = 'pin';
@@ -222,10 +222,11 @@ export class TracksView implements View {
         const shown = theme();
         const plot = this.#plot(surface);
         pen.rect({ x: 0, y: 0, width: surface.width, height: surface.height }, BACKGROUND[shown]);
-        for (const placed of this.#seen(surface)) this.#track(pen, plot, placed, shown, pen !== surface.pen);
+        const isTop = surface === this.#top;
+        for (const placed of this.#seen(surface)) this.#track(pen, plot, placed, shown, pen !== surface.pen, isTop);
     }
 
-    #track(pen: Pen, plot: Plot, { track, y }: Placed, shown: Theme, isKept: boolean): void {
+    #track(pen: Pen, plot: Plot, { track, y }: Placed, shown: Theme, isKept: boolean, isTop: boolean): void {
         const { box } = plot;
         const bottom = y + track.height;
         if (track.kind === 'head') {
@@ -238,7 +239,8 @@ export class TracksView implements View {
         const { axis } = this.lanes[0].store.state;
         pen.within({ ...box, y, height: track.height }, () => {
             if (track.kind === 'spans') drawRibbons(pen, plot, y + 2, [track.spans], axis, shown);
-            if (track.kind === 'counter') this.#counter(pen, { ...plot, box: { ...box, y: y + 3, height: track.height - 5 } }, track, shown);
+            if (track.kind === 'counter')
+                this.#counter(pen, { ...plot, box: { ...box, y: y + 3, height: track.height - 5 } }, track, shown, isTop);
             if (track.kind === 'samples') this.#samples(pen, { ...plot, box: { ...box, y: y + 3, height: track.height - 5 } }, track, shown);
             this.#marks(pen, plot, track, y, shown);
         });
@@ -251,7 +253,7 @@ export class TracksView implements View {
         return Math.max(1, ...alike.map(({ device }) => Math.max(device.peak[metric].bytes, metric === 'requested' ? device.peak.allocated.bytes : 0)));
     }
 
-    #counter(pen: Pen, plot: Plot, track: Track & { kind: 'counter' }, shown: Theme): void {
+    #counter(pen: Pen, plot: Plot, track: Track & { kind: 'counter' }, shown: Theme, isTop: boolean): void {
         const fetched = this.#counters.get(track.id)?.fetched;
         if (!fetched) return;
         const { box } = plot;
@@ -269,7 +271,10 @@ export class TracksView implements View {
         points.push(toX(plot, stretch.from + (last + 1) * step), bottom);
         pen.area(points, OTHER[shown], 0.75);
         const peak = track.device.peak[track.metric];
-        pen.text(box.x + 4, box.y + 9, `${bound(peak.bound)}${bytes(peak.bytes)}`, { fill: TEXT[shown], size: 10.5 });
+        // Away from its head, it says whose it is.
+        const whose = isTop && this.#members.length > 1 ? `, ${name(track.recording.name, 40)}, ${track.device.name}` : '';
+        const text = `${bound(peak.bound)}${bytes(peak.bytes)}${whose}`;
+        pen.text(box.x + 4, box.y + 9, text, { fill: TEXT[shown], size: 10.5 });
     }
 
     /** What all of a device had in use, when it was looked at. */

@@ -129,7 +129,7 @@ export async function fitAnswer(lanes: readonly Lane[], varied: Varied | null): 
     );
     if (of.refused !== null) return [element('p', { class: 'alarm' }, name(of.refused, 1000)), element('p', {}, element('code', {}, name(same, 1000)))];
     const { predictions, largest } = of.scaling;
-    const head = [varied.name, '', 'peak allocated', 'peak reserved', ...(capacity > 0 ? ['on the device'] : []), ''];
+    const head = [varied.name, '', 'peak allocated', 'peak reserved', ...(capacity > 0 ? ['on the device'] : [])];
     const said = new Set(predictions.filter(({ because }) => because !== '').map(({ because }) => because));
     return [
         element(
@@ -153,7 +153,6 @@ function predicted(of: Prediction, value: number, hasDevice: boolean): HTMLEleme
         bytes(of.max_allocated_bytes) + between(of.max_allocated_bytes_range),
         bytes(of.max_reserved_bytes) + between(of.max_reserved_bytes_range),
         ...(hasDevice ? [of.finishes ? 'fits' : 'out of memory'] : []),
-        `${whole(of.max_allocated_bytes)} bytes`,
     ]);
     if (of.value === value) made.setAttribute('aria-current', 'true');
     return made;

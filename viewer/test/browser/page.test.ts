@@ -5,7 +5,7 @@ import test, { after } from 'node:test';
 import type { Page } from 'playwright-core';
 import { bytes as size } from '../../src/format.ts';
 import * as support from './support.ts';
-import { answer, drop, exact, fixture, inPage, pageFile, picture, ready, settled, site } from './support.ts';
+import { answer, drop, exact, fixture, inPage, onlyChromium, pageFile, picture, ready, settled, site } from './support.ts';
 
 interface Peak {
     devices: {
@@ -648,7 +648,7 @@ test('a link shows the same again', async () => {
     });
 });
 
-test('dark is dark, on the page and in its pictures', async () => {
+test('dark is dark, on the page and in its pictures', onlyChromium('a colour scheme'), async () => {
     const look = async (colorScheme: 'light' | 'dark') => {
         let seen: number[] = [];
         await inPage(
