@@ -179,6 +179,14 @@ impl Testbed {
         Setup { placement: possible_placements(self.placement, settings)[0], ..setup }
     }
 
+    /// The program as it is simulated: without the free segments that it starts with, where the device is too small for them. `None`
+    /// if the segments with blocks in use exceed the device.
+    pub fn as_simulated<'p>(&self, program: &'p Program, settings: &AllocatorSettings) -> Option<Cow<'p, Program>> {
+        let Some(lean) = program.without_cache() else { return Some(Cow::Borrowed(program)) };
+        let (_, starts_lean) = play_or_lean(program, Some(&lean), &self.setup(settings))?;
+        Some(if starts_lean { Cow::Owned(lean) } else { Cow::Borrowed(program) })
+    }
+
     /// Simulates some settings; searches the capacities on which they work in `budget` steps.
     pub fn run(&self, settings: &AllocatorSettings, is_recorded: bool, budget: u64) -> Run {
         self.run_program(&self.program, settings, is_recorded, budget)

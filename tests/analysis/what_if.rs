@@ -132,8 +132,9 @@ fn settings_and_sizes_of_devices_give_the_figures_of_simulate() {
                         (expected.reserved_range, &expected.warnings),
                         "{of}"
                     );
-                    let curve = cures.over_time(Metric::Allocated, &attempt).unwrap().unwrap();
-                    if let Some(outcome) = &run.outcome {
+                    let curve = cures.over_time(Metric::Allocated, &attempt).unwrap();
+                    assert_eq!(curve.is_some(), run.outcome.is_some(), "{of}");
+                    if let (Some(curve), Some(outcome)) = (curve, &run.outcome) {
                         assert_eq!(curve.peak(), outcome.max_allocated, "{of}");
                         failed += usize::from(outcome.fails_at.is_some());
                     }

@@ -8,7 +8,7 @@ use crate::facts::device::Device;
 use crate::input::alloc_conf::{parse, rest_of};
 use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::changes::{Edited, Lives};
-use crate::play::{Run, Setup, Testbed, over_time};
+use crate::play::{Program, Run, Setup, Testbed, over_time};
 use crate::replay::{History, Metric};
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -112,11 +112,11 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         Ok(self.trial()?.usable(attempt.capacity))
     }
 
-    /// A counter over time with what is tried, up to the request that ends the program, if one fails. `None` for active and
-    /// requested memory: a simulation completes each free where it is requested, not entries later. `None` for reserved memory
-    /// where the recording starts with free segments: what an earlier part of the program left there cannot be compared.
-    /// Elsewhere, reserved memory depends on where the driver places segments, so it may grow at other requests than in the
-    /// recording.
+    /// A counter over time with what is tried, up to the request that ends the program, if one fails. `None` where the device is
+    /// smaller than what the recording starts with. `None` for active and requested memory: a simulation completes each free where
+    /// it is requested, not entries later. `None` for reserved memory where the recording starts with free segments: what an
+    /// earlier part of the program left there cannot be compared. Elsewhere, reserved memory depends on where the driver places
+    /// segments, so it may grow at other requests than in the recording.
     ///
     /// # Errors
     /// When the list has no such cure, one of them cannot be simulated, or not together with others; when PyTorch would refuse the
@@ -128,8 +128,9 @@ impl<'d, 'a> WhatIf<'d, 'a> {
             Metric::Active | Metric::Requested => false,
             Metric::Reserved => testbed.program.without_cache().is_none(),
         };
+        let program = testbed.as_simulated(&edited.program, &settings).filter(|_| is_known);
         let history = self.device.history();
-        Ok(is_known.then(|| OverTime::of(&edited, &testbed.setup(&settings), metric, history)))
+        Ok(program.map(|program| OverTime::of(&program, &edited, &testbed.setup(&settings), metric, history)))
     }
 
     fn trial(&self) -> Result<&Trial<'d, 'a>> {
@@ -178,13 +179,13 @@ impl<'d, 'a> WhatIf<'d, 'a> {
 }
 
 impl OverTime {
-    /// A counter of a simulated program at the instants of a recording.
-    fn of(edited: &Edited, setup: &Setup, metric: Metric, history: &History) -> Self {
+    /// A counter of a simulated program at the instants of a recording; `edited` knows which steps were recorded.
+    fn of(program: &Program, edited: &Edited, setup: &Setup, metric: Metric, history: &History) -> Self {
         let last = history.entries() as usize;
         let mut curve = Self { after: Vec::with_capacity(last + 1), highest: vec![0; last + 1] };
         let mut now = 0;
         let mut at = 0;
-        let ends = over_time(&edited.program, setup, metric, |step, after, highest| {
+        let ends = over_time(program, setup, metric, |step, after, highest| {
             // What was not recorded here happens right after the instant before.
             let instant = step.map_or(0, |step| edited.recorded_instant(step, history).unwrap_or(step.entry) as usize);
             at = instant.clamp(at, last);
