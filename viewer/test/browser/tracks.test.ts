@@ -8,7 +8,7 @@ import test, { after } from 'node:test';
 import type { Page } from 'playwright-core';
 import { bytes as size } from '../../src/format.ts';
 import * as support from './support.ts';
-import { answer, fixture, inPage, pageFile, ready, settled, written } from './support.ts';
+import { answer, fixture, inPage, onlyChromium, pageFile, ready, settled, written } from './support.ts';
 
 interface Peak {
     devices: { device: number; maxima: Record<string, number> }[];
@@ -111,7 +111,7 @@ test('samples of the whole device are a track, where the command line finds some
     });
 });
 
-test('the folder of a program shows its lines in stacks', async () => {
+test('the folder of a program shows its lines in stacks', onlyChromium('folders'), async () => {
     await inPage(pageFile(GPT, 'snapshot.pickle.gz'), '#tab=table', async (page) => {
         await ready(page);
         await page.locator('#panel-table tbody tr').first().click();
@@ -131,7 +131,7 @@ test('the folder of a program shows its lines in stacks', async () => {
     });
 });
 
-test('a folder of recordings is opened, in the order of their names', async () => {
+test('a folder of recordings is opened, in the order of their names', onlyChromium('folders'), async () => {
     const run = path.join(folder, 'run');
     mkdirSync(run);
     for (const rank of [0, 1, 2]) cpSync(fixture(`snapshots/ranks8/rank${rank}.pickle.gz`), path.join(run, `rank${rank}.pickle.gz`));
