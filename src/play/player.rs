@@ -326,26 +326,28 @@ pub(crate) fn allocated_over_time(program: &Program, setup: &Setup, mut visit: i
     over_time(program, setup, Metric::Allocated, |step, after, _| visit(step, after));
 }
 
-/// The same with any counter, and with the most bytes since the step before.
+/// The same with any counter, and with the most bytes since the step before. Returns the entry of the request that ended the
+/// program, if one did.
 pub(crate) fn over_time(
     program: &Program,
     setup: &Setup,
     metric: Metric,
     mut visit: impl FnMut(Option<&Step>, u64, u64),
-) {
+) -> Option<u32> {
     let mut player = Player::new(program, setup);
     let (start, mut most) = player.counter(metric);
     visit(None, start, start);
     for step in &program.steps {
         player.apply(program, setup, step);
         if player.outcome.fails_at.is_some() {
-            return;
+            break;
         }
         let (after, peak) = player.counter(metric);
         // A request that failed in the recording is served here for a moment, and so is only to be seen in the maximum.
         visit(Some(step), after, if peak > most { peak } else { after });
         most = peak;
     }
+    player.outcome.fails_at
 }
 
 /// Simulates a program from its start through the request that failed at an entry; returns the result and the bytes

@@ -24,6 +24,7 @@ const LARGEST_CONTEXT: u64 = 2 << 30;
 const MOST_OFF: [u64; 2] = [20, 30];
 
 /// What every run on a device needs.
+#[derive(Clone)]
 pub(crate) struct Testbed {
     pub program: Program,
     /// The recorded settings.
@@ -106,6 +107,17 @@ fn shown_context(capacity: u64, told: u64) -> Option<u64> {
     capacity.checked_sub(told).filter(|&context| context <= LARGEST_CONTEXT)
 }
 
+/// Bytes that the device of a recording had for the process, if a failed request shows it; the minimum is safe to assume.
+fn told(program: &Program) -> Option<u64> {
+    program.refusals.iter().map(|&(_, bytes)| bytes).min()
+}
+
+/// Bytes of a device for the allocator, if they are known, and those that CUDA uses: see [`Testbed::new`].
+fn of_device(told: Option<u64>, capacity: Option<u64>, context: Option<u64>) -> (Option<u64>, u64) {
+    let context = context.or_else(|| shown_context(capacity?, told?)).unwrap_or(DEFAULT_CONTEXT);
+    (capacity.map(|total| total.saturating_sub(context)).or(told), context)
+}
+
 /// Why a recording is not simulated on a device that is too small for its start.
 const STARTS_ABOVE: &str = "the recording starts with more memory in segments than the simulated device has";
 
@@ -129,10 +141,8 @@ impl Testbed {
     /// the total of the device and `context` the bytes that CUDA uses, if given.
     pub fn new(track: Track<'_>, program: Program, capacity: Option<u64>, context: Option<u64>) -> Self {
         let settings = recorded_settings(track);
-        // Every failed request shows how much the device had for the process; the minimum is safe to assume.
-        let told = program.refusals.iter().map(|&(_, bytes)| bytes).min();
-        let context = context.or_else(|| shown_context(capacity?, told?)).unwrap_or(DEFAULT_CONTEXT);
-        let usable = capacity.map(|total| total.saturating_sub(context)).or(told);
+        let told = told(&program);
+        let (usable, context) = of_device(told, capacity, context);
 
         let ((_, difference), placement) = rayon::join(
             || compare(track, &program, &Setup::as_recorded(track, &program)),
@@ -151,10 +161,30 @@ impl Testbed {
         }
     }
 
+    /// The same on a device with `capacity` bytes in total; where none is given, on the recorded one, as far as it is known.
+    pub fn on_device(&self, capacity: Option<u64>) -> Self {
+        let (usable, context) = self.device(capacity);
+        let is_full_device = usable.is_some() && usable == told(&self.program);
+        Self { capacity: usable, is_full_device, context, ..self.clone() }
+    }
+
+    /// Bytes of such a device for the allocator, if they are known, and those that CUDA uses.
+    pub fn device(&self, capacity: Option<u64>) -> (Option<u64>, u64) {
+        of_device(told(&self.program), capacity, None)
+    }
+
     /// The setup that simulates some settings.
     pub fn setup(&self, settings: &AllocatorSettings) -> Setup {
         let setup = Setup::new(settings, self.capacity, self.context);
         Setup { placement: possible_placements(self.placement, settings)[0], ..setup }
+    }
+
+    /// The program as it is simulated: without the free segments that it starts with, where the device is too small for them. `None`
+    /// if the segments with blocks in use exceed the device.
+    pub fn as_simulated<'p>(&self, program: &'p Program, settings: &AllocatorSettings) -> Option<Cow<'p, Program>> {
+        let Some(lean) = program.without_cache() else { return Some(Cow::Borrowed(program)) };
+        let (_, starts_lean) = play_or_lean(program, Some(&lean), &self.setup(settings))?;
+        Some(if starts_lean { Cow::Owned(lean) } else { Cow::Borrowed(program) })
     }
 
     /// Simulates some settings; searches the capacities on which they work in `budget` steps.

@@ -1,14 +1,21 @@
 //! Fixes simulated over time, compared with the figures of the list and with the recording.
 
 use crate::support::{fixture, open};
-use memviz::analysis::advice::{Plays, Saving, WhatIf, advice};
+use memviz::analysis::advice::{Attempt, Plays, Saving, WhatIf, advice};
 use memviz::analysis::scene::{Part, Scene};
+use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::timeline::XAxis;
 use memviz::facts::device::Device;
+use memviz::input::alloc_conf::{Rest, parse};
 use memviz::replay::Metric;
 
 /// Recordings with cures of several kinds; one of them starts late.
 const RECORDINGS: [&str; 6] = ["gpt_train", "gpt_train_sdpa_amp", "gpt_late", "oom", "fragmented", "side_stream"];
+
+/// Some cures, and nothing else.
+fn cures_at(places: &[usize]) -> Attempt {
+    Attempt::default().cures(places.to_vec())
+}
 
 /// All of a history, a column for each instant.
 fn each_instant(device: &Device<'_>) -> Part {
@@ -30,7 +37,7 @@ fn a_curve_has_the_peaks_that_the_list_says() {
                     continue;
                 };
                 assert_eq!(cures.saving(&[place]).unwrap().as_ref(), Some(&advice.saving), "{name}: {}", advice.cure);
-                let peak = |metric| cures.over_time(metric, &[place]).unwrap().map(|curve| curve.peak());
+                let peak = |metric| cures.over_time(metric, &cures_at(&[place])).unwrap().map(|curve| curve.peak());
                 assert_eq!(peak(Metric::Allocated), Some(allocated.after), "{name}: {}", advice.cure);
                 if let Some(peak) = peak(Metric::Reserved) {
                     assert_eq!(peak, reserved.after, "{name}: {}", advice.cure);
@@ -50,14 +57,14 @@ fn without_cures_the_curve_is_the_recorded_one() {
     let scene = Scene::new(device);
     let part = each_instant(device);
     let cures = WhatIf::of(device, Plays::All);
-    let curve = |metric| cures.over_time(metric, &[]).unwrap().unwrap();
+    let curve = |metric| cures.over_time(metric, &Attempt::default()).unwrap().unwrap();
     let recorded = scene.columns(Metric::Allocated, &part).unwrap().values;
     let played = curve(Metric::Allocated).columns(&scene.instants(&part).unwrap());
-    let differs = (0..played.len()).find(|&at| recorded[at] as u64 != played[at]);
+    let differs = (0..played.len()).find(|&at| Some(recorded[at] as u64) != played[at]);
     assert_eq!((differs, recorded.len()), (None, played.len()));
     let most = device.history().maxima[Metric::Reserved as usize].bytes;
     assert_eq!(curve(Metric::Reserved).peak(), most as u64);
-    assert_eq!(cures.over_time(Metric::Active, &[]).unwrap(), None);
+    assert_eq!(cures.over_time(Metric::Active, &Attempt::default()).unwrap(), None);
 }
 
 #[test]
@@ -67,11 +74,11 @@ fn several_cures_save_more_than_each() {
     let cures = WhatIf::of(&devices.all()[0], Plays::All);
     let places: Vec<usize> = (0..cures.advice().count()).filter(|&place| cures.combines(place)).collect();
     assert!(places.len() > 1);
-    let peak = |places: &[usize]| cures.over_time(Metric::Allocated, places).unwrap().unwrap().peak();
+    let peak = |places: &[usize]| cures.over_time(Metric::Allocated, &cures_at(places)).unwrap().unwrap().peak();
     let Some(Saving::Played { allocated, .. }) = cures.saving(&places).unwrap() else { panic!("it is played") };
     assert_eq!(allocated.after, peak(&places));
     assert!(places.iter().all(|&place| peak(&[place]) > allocated.after));
-    let missing = cures.over_time(Metric::Allocated, &[99]).unwrap_err();
+    let missing = cures.over_time(Metric::Allocated, &cures_at(&[99])).unwrap_err();
     assert_eq!(missing.to_string(), "expected places in the list of cures, found another");
 }
 
@@ -81,14 +88,69 @@ fn a_column_has_the_highest_of_its_instants() {
     let devices = recording.devices();
     let device = &devices.all()[0];
     let scene = Scene::new(device);
-    let curve = WhatIf::of(device, Plays::All).over_time(Metric::Allocated, &[]).unwrap().unwrap();
+    let curve = WhatIf::of(device, Plays::All).over_time(Metric::Allocated, &Attempt::default()).unwrap().unwrap();
     let last = f64::from(device.track.entries());
     for (axis, from, to, columns) in
         [(XAxis::Entry, 0.0, last, 100), (XAxis::Entry, 1000.5, 1007.5, 40), (XAxis::Time, 0.0, 700_000.0, 333)]
     {
         let part = Part { axis, from, to, columns };
-        let recorded: Vec<u64> =
-            scene.columns(Metric::Allocated, &part).unwrap().values.iter().map(|&bytes| bytes as u64).collect();
+        let recorded: Vec<Option<u64>> =
+            scene.columns(Metric::Allocated, &part).unwrap().values.iter().map(|&bytes| Some(bytes as u64)).collect();
         assert_eq!(curve.columns(&scene.instants(&part).unwrap()), recorded, "{part:?}");
     }
+}
+
+/// The runs of `memviz simulate` with settings, on devices, and what is tried in the page.
+#[test]
+fn settings_and_sizes_of_devices_give_the_figures_of_simulate() {
+    let mut failed = 0;
+    for name in ["gpt_train", "oom", "fragmented", "gpt_late"] {
+        let recording = open(&fixture(name));
+        for device in recording.devices().all().iter().filter(|device| device.id() >= 0) {
+            let cures = WhatIf::of(device, Plays::All);
+            let peak = device.history().maxima[Metric::Reserved as usize].bytes as u64;
+            for conf in
+                [None, Some("expandable_segments:True"), Some("max_split_size_mb:32,roundup_power2_divisions:4")]
+            {
+                for capacity in [None, Some(peak / 2 + (500 << 20)), Some(4 * peak)] {
+                    let attempt = Attempt::default().alloc_conf(conf.map(str::to_owned)).capacity(capacity);
+                    if attempt == Attempt::default() {
+                        continue;
+                    }
+                    let settings = conf.map(|conf| parse(conf, Rest::default()).unwrap());
+                    let options = SimulateOptions::default()
+                        .settings(settings.into_iter().collect())
+                        .capacity(capacity)
+                        .devices(vec![device.id()]);
+                    let expected = recording.simulate(&options).unwrap().devices.remove(0).runs.pop().unwrap();
+                    let run = cures.run(&attempt).unwrap();
+                    let of = format!("{name} with {conf:?} and {capacity:?}");
+                    assert_eq!(run.outcome, expected.outcome, "{of}");
+                    assert_eq!((run.trust, &run.because), (expected.trust, &expected.because), "{of}");
+                    assert_eq!(
+                        (run.reserved_range, &run.warnings),
+                        (expected.reserved_range, &expected.warnings),
+                        "{of}"
+                    );
+                    let curve = cures.over_time(Metric::Allocated, &attempt).unwrap();
+                    assert_eq!(curve.is_some(), run.outcome.is_some(), "{of}");
+                    if let (Some(curve), Some(outcome)) = (curve, &run.outcome) {
+                        assert_eq!(curve.peak(), outcome.max_allocated, "{of}");
+                        failed += usize::from(outcome.fails_at.is_some());
+                    }
+                }
+            }
+        }
+    }
+    assert!(failed > 0, "none of the devices was too small");
+}
+
+#[test]
+fn settings_that_pytorch_refuses_are_refused() {
+    let recording = open(&fixture("gpt_train"));
+    let devices = recording.devices();
+    let cures = WhatIf::of(&devices.all()[0], Plays::All);
+    let wrong = Attempt::default().alloc_conf(Some("max_split_size_mb:few".to_owned()));
+    let error = cures.run(&wrong).unwrap_err().to_string();
+    assert!(error.starts_with("expected ") && error.contains("max_split_size_mb"), "{error}");
 }

@@ -65,9 +65,10 @@ export class Engine {
      * Reads a recording of any kind that memviz reads. `read(at, length)` gives up to `length` bytes from `at` on, and none
      * only at the end; it is called from the start to the end, synchronously. One engine per instance of the wasm module:
      * what it holds is given back with the instance (end the worker). `options` are those of the command line that are about
-     * reading, as it writes them into a page; nothing for nothing in particular.
+     * reading, as it writes them into a page; nothing for nothing in particular. `samples` is the text of the `.device.json` that
+     * lies beside the recording; nothing where there is none.
      */
-    static open(read: (at: number, length: number) => Uint8Array, name: string, options: string): Engine;
+    static open(read: (at: number, length: number) => Uint8Array, name: string, options: string, samples: string): Engine;
     /** JSON: `Figures`. */
     figures(): string;
     /** Microseconds of each instant since the first entry of the recording, `entries + 1` of them, never falling. */
@@ -95,6 +96,12 @@ export class Engine {
     annotations(device: number): string;
     /** JSON: `Steps`. */
     steps(device: number): string;
+    /** JSON: `PhaseSpan[]`, without gaps. */
+    phases(device: number): string;
+    /** JSON: `Sample[]`, of the whole device, in their order. */
+    samples(device: number): string;
+    /** JSON: `Gpu[]`, those first that recordings most likely come from. */
+    gpus(): string;
     /** Ids of the allocations with a frame that matches, in rising order, as `--include` would have them. */
     search(device: number, pattern: string): Uint32Array;
     /** For each text 1 where it matches, as a frame would, else 0. */
@@ -122,18 +129,44 @@ export class Engine {
     held(device: number, metric: Metric, axis: Axis, from: number, to: number, columns: number, allocations: Uint32Array): Float64Array;
     /** JSON: `Finding[]`, the most urgent first. Takes a while: ask when there is time. */
     findings(): string;
-    /** JSON: `Cured`, what the cures at some places of a device's list save together; null where that is too little. */
-    cured(device: number, chosen: Uint32Array): string;
-    /** `Curve.values` with some cures; null for metrics other than allocated and reserved, and for reserved memory where the recording starts with free segments. */
-    curve_cured(
+    /**
+     * JSON: `Tried`, what a device needs with the cures at some places of its list, under other settings, or with so many bytes in
+     * all (0 for the recorded device); null where cures alone save too little.
+     */
+    tried(device: number, cures: Uint32Array, allocConf: string | undefined, capacity: number): string;
+    /**
+     * `Curve.values` with what is tried, NaN behind the request that ends the program; null for metrics other than allocated and
+     * reserved, and for reserved memory where the recording starts with free segments.
+     */
+    curve_tried(
         device: number,
         metric: Metric,
         axis: Axis,
         from: number,
         to: number,
         columns: number,
-        chosen: Uint32Array,
+        cures: Uint32Array,
+        allocConf: string | undefined,
+        capacity: number,
     ): Float64Array | null;
+    free(): void;
+}
+
+/** Recordings of one program that differ in one number, such as the batch size. */
+export class Fit {
+    constructor();
+    /** Reads one more, as `Engine.open` does. */
+    add(read: (at: number, length: number) => Uint8Array, name: string, options: string): void;
+    /** JSON: the answer of `memviz fit --vary PARAMETER=VALUES --at AT --format json`: `Predicted`. */
+    predicted(
+        device: number,
+        parameter: string,
+        values: Float64Array,
+        at: Float64Array,
+        allocConf: string | undefined,
+        capacity: number,
+        top: number,
+    ): string;
     free(): void;
 }
 
@@ -186,6 +219,23 @@ export interface Annotation { name: string; from_us: number; to_us: number; from
 
 /** `steps` is empty where there are none, and `why` says so. */
 export interface Steps { why: string | null; steps: { from: number; to: number }[] }
+
+/** Consecutive entries of one phase; `to` is behind the last one. */
+export interface PhaseSpan { phase: string; from: number; to: number; recorded: boolean }
+
+/** What all of a device had in use at one time. */
+export interface Sample {
+    /** `start`, `peak`, `oom`, `dump`, `end`. */
+    occasion: string;
+    /** The last instant before it; null where its time is not known. */
+    instant: number | null;
+    time_us: number | null;
+    used_bytes: number;
+    total_bytes: number;
+    reserved_bytes: number;
+}
+
+export interface Gpu { name: string; memory_bytes: number }
 
 /** What of a range a flame graph is of. */
 export type RangePart = "allocated" | "freed" | "survived";
@@ -261,10 +311,26 @@ export interface SegmentMap {
             state: string;
             /** Its id; null where it is free. */
             allocation: number | null;
+            /** Free bytes that cannot be released because of it, as `memviz fragmentation` charges them. */
+            keeps: number;
         }[];
     }[];
     /** Blocks in use that lie in no segment: only in recordings that contradict themselves. */
     stray: number[];
+    /** The request that has just failed; null where none has. */
+    failed: Unserved | null;
+}
+
+/** A failed request, and the free blocks of the segments that serve such requests. */
+export interface Unserved {
+    bytes: number;
+    site: string;
+    /** The largest free block that is too small or would have been handed out. */
+    largest_bytes: number;
+    free_bytes: number;
+    /** How many there are, and the bytes of the largest ones. */
+    holes: number;
+    largest_holes: number[];
 }
 
 export interface Allocation {
@@ -371,12 +437,50 @@ export interface Finding {
     cure: { place: number; combines: boolean; saves_allocated_bytes: number; saves_reserved_bytes: number } | null;
 }
 
-/** Peaks without and with some cures: as `memviz triage --format json` has them for one of them. */
-export interface Cured {
-    allocated: { before: number; after: number };
-    reserved: { before: number; after: number };
-    /** `exact`, `predicted`, `uncertain`. */
+/** Peaks as recorded, and with what is tried; null where it cannot be simulated, and `because` says why. */
+export interface Tried {
+    allocated: { before: number; after: number } | null;
+    reserved: { before: number; after: number } | null;
+    /** The least and the most reserved, where it depends on where the driver puts segments. */
+    reserved_range: [number, number] | null;
+    /** Bytes that the allocator can use; null for a device without end, and of cures alone. */
+    capacity_bytes: number | null;
+    /** The instant after the first entry whose request fails; null where all are served. */
+    fails: number | null;
+    /** `num_alloc_retries`; null of cures alone. */
+    retries: number | null;
+    /** `exact`, `predicted`, `uncertain`, `refused`. */
     trust: string;
     reserved_trust: string;
+    because: string;
+    warnings: string[];
+}
+
+/** What the page shows of `memviz fit`. */
+export interface Predicted {
+    devices: {
+        device: number;
+        refused: string | null;
+        notes: string[];
+        capacity_bytes: number | null;
+        scaling: {
+            parameter: string;
+            points: number[];
+            largest: number | null;
+            fails: number | null;
+            predictions: Prediction[];
+        };
+    }[];
+}
+
+export interface Prediction {
+    value: number;
+    recorded: boolean;
+    finishes: boolean;
+    max_allocated_bytes: number;
+    max_allocated_bytes_range: [number, number] | null;
+    max_reserved_bytes: number;
+    max_reserved_bytes_range: [number, number] | null;
+    trust: string;
     because: string;
 }

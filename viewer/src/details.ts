@@ -5,6 +5,7 @@ import { Latest } from './client.ts';
 import { button, element } from './dom.ts';
 import { bytes, duration, entry, growth, name, share, whole } from './format.ts';
 import type { Lane } from './lane.ts';
+import { withLine } from './sources.ts';
 import { OTHERS } from './stacked.ts';
 import { touches } from './state.ts';
 import type { Found, Table } from './table.ts';
@@ -250,6 +251,7 @@ function stack(frames: readonly Frame[]): HTMLElement {
     const item = (frame: Frame) => {
         const made = element('li', frame.own ? { class: 'own' } : {}, name(frame.label, 200));
         made.title = name(frame.path, 1000);
+        withLine(made, frame);
         return made;
     };
     const own = frames.filter((frame) => frame.own);

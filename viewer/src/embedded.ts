@@ -25,11 +25,12 @@ export function decode(text: string): Uint8Array<ArrayBuffer> {
     return bytes.subarray(0, length);
 }
 
-/** What the page carries: bytes, and for a recording its name, how to read it, and what to show first, as a link says it. */
+/** What the page carries: bytes, and for a recording its name, how to read it, samples of the device, and what to show first, as a link says it. */
 export interface Carried {
     bytes: Blob;
     name: string;
     options: string;
+    samples: string;
     show: string;
 }
 
@@ -39,6 +40,6 @@ export function take(id: string): Carried | null {
     const text = holder?.textContent ?? '';
     if (!holder || text.trim() === '') return null;
     holder.textContent = '';
-    const { name = '', options = '', show = '' } = holder.dataset;
-    return { bytes: new Blob([decode(text)]), name, options, show };
+    const { name = '', options = '', samples = '', show = '' } = holder.dataset;
+    return { bytes: new Blob([decode(text)]), name, options, samples, show };
 }

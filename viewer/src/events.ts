@@ -6,7 +6,7 @@ import { button, element } from './dom.ts';
 import { bytes, duration, entry, name, typedBytes, whole } from './format.ts';
 import type { Lane } from './lane.ts';
 import { lastUpTo } from './rising.ts';
-import { touches } from './state.ts';
+import { LISTED, type State, touches } from './state.ts';
 import type { Tip } from './tip.ts';
 import type { View } from './view.ts';
 
@@ -19,14 +19,14 @@ const MARGIN = 12;
 /** Milliseconds between two rows while it plays. */
 const BEAT = 80;
 
-/** What can be listed alone: the name of the choice, and the actions. */
-const ACTIONS: readonly (readonly [name: string, actions: readonly string[]])[] = [
-    ['all entries', []],
-    ['allocations', ['alloc']],
-    ['frees', ['free_requested', 'free_completed']],
-    ['segments', ['segment_alloc', 'segment_free', 'segment_map', 'segment_unmap']],
-    ['failed requests', ['oom']],
-];
+/** What can be listed alone: what it is called, and its actions. */
+const ACTIONS: Record<string, readonly [name: string, actions: readonly string[]]> = {
+    all: ['all entries', []],
+    allocations: ['allocations', ['alloc']],
+    frees: ['frees', ['free_requested', 'free_completed']],
+    segments: ['segments', ['segment_alloc', 'segment_free', 'segment_map', 'segment_unmap']],
+    failed: ['failed requests', ['oom']],
+};
 
 export class EventsView implements View {
     readonly tab = 'events';
@@ -37,8 +37,8 @@ export class EventsView implements View {
     #lane: Lane;
     /** The entries that are listed. */
     #listed: Uint32Array = new Uint32Array();
-    #actions: readonly string[] = [];
-    #least = 0;
+    /** Shows in the filters what is listed. */
+    #update: (state: Readonly<State>) => void = () => {};
     #stale = true;
     #listing = new Latest();
     #drawing = new Latest();
@@ -50,9 +50,10 @@ export class EventsView implements View {
     readonly #count = element('output', { class: 'note' });
     readonly #play = button('▶', 'Play: go from entry to entry', () => this.#toggle());
     readonly #space = element('div', { class: 'space' });
+    readonly #none = element('p', { class: 'note', hidden: '' });
     readonly #rows = element('div');
     /** What is seen of the rows: it stays where it is while the list is scrolled. */
-    readonly #frame = element('div', { class: 'frame' }, this.#rows);
+    readonly #frame = element('div', { class: 'frame' }, this.#none, this.#rows);
     readonly #list = element(
         'div',
         { class: 'list', tabindex: '0', role: 'listbox', 'aria-label': 'Entries' },
@@ -82,7 +83,8 @@ export class EventsView implements View {
         }).observe(this.#list);
         store.gone.addEventListener('abort', () => this.#stop());
         store.subscribe((state, changed) => {
-            if (touches(changed, 'device', 'query', 'found')) this.#stale = true;
+            if (touches(changed, 'device', 'query', 'found', 'listed', 'least')) this.#stale = true;
+            if (touches(changed, 'listed', 'least')) this.#update(state);
             if (state.tab !== 'events') {
                 this.#stop();
                 return;
@@ -99,11 +101,9 @@ export class EventsView implements View {
 
     #bar(): HTMLElement {
         const actions = element('select', { 'aria-label': 'Actions' });
-        ACTIONS.forEach(([text], at) => actions.append(element('option', { value: String(at) }, text)));
-        actions.addEventListener('change', () => {
-            [, this.#actions] = ACTIONS[Number(actions.value)];
-            this.#fetch();
-        });
+        const { store } = this.lanes[0];
+        for (const value of LISTED) actions.append(element('option', { value }, ACTIONS[value][0]));
+        actions.addEventListener('change', () => store.set({ listed: actions.value }));
         const least = element('input', {
             type: 'search',
             placeholder: 'minimum size, such as 1 MiB',
@@ -113,10 +113,14 @@ export class EventsView implements View {
         least.addEventListener('input', () => {
             const typed = typedBytes(least.value);
             least.setAttribute('aria-invalid', String(typed === null));
-            if (typed === null) return;
-            this.#least = typed;
-            this.#fetch();
+            if (typed !== null) store.set({ least: typed });
         });
+        // A link says what is listed, too.
+        this.#update = ({ listed, least: count }) => {
+            actions.value = listed;
+            if (typedBytes(least.value) !== count) least.value = count === 0 ? '' : bytes(count);
+        };
+        this.#update(store.state);
         const step = (sign: number) => () => this.#go(this.#place() + sign);
         const steps = element(
             'span',
@@ -146,10 +150,13 @@ export class EventsView implements View {
             const query = lane.problem === null ? lane.store.state.query : '';
             const { device, entries } = lane.device;
             try {
-                const actions = [...this.#actions];
-                this.#listed = await lane.recording.client.ask('listed', [device, actions, this.#least, query]);
+                const { listed, least } = lane.store.state;
+                const actions = [...ACTIONS[listed][1]];
+                this.#listed = await lane.recording.client.ask('listed', [device, actions, least, query]);
                 const all = this.#listed.length === entries ? '' : ` of ${whole(entries)}`;
                 this.#count.textContent = `${whole(this.#listed.length)}${all} entries`;
+                this.#none.hidden = this.#listed.length > 0;
+                this.#none.textContent = entries === 0 ? 'No history was recorded.' : 'No entry is like that.';
                 this.#space.style.height = `${Math.min(this.#listed.length * ROW, HIGHEST)}px`;
                 this.#follow();
             } catch (error) {

@@ -42,7 +42,7 @@ function figures(lane: Lane, called: string | null): HTMLElement[] {
     add(
         `${prefix}entries`,
         whole(device.entries),
-        recording.figures.has_times ? `in ${duration(device.end_us - device.start_us)}` : null,
+        recording.figures.has_times && device.entries > 0 ? `in ${duration(device.end_us - device.start_us)}` : null,
     );
     const doubts = [...device.doubts, ...recording.figures.notes];
     if (doubts.length > 0) {

@@ -1,19 +1,38 @@
-/** Files that the reader chooses or drops. They are read here and go nowhere. */
+/** Files that the reader chooses or drops, also in folders. They are read here and go nowhere. */
 
 import { element } from './dom.ts';
 
-/** Lets the reader choose a file. */
-export function choose(chosen: (file: File) => void): void {
-    const input = element('input', { type: 'file' });
+/** A file, and where it lies in what was given. */
+export interface Taken {
+    file: File;
+    path: string;
+}
+
+/** What was given at once. */
+export interface Given {
+    files: Taken[];
+    /** Whether a folder was among it. */
+    isFolder: boolean;
+}
+
+/** Files of a folder at most. */
+const MOST = 50_000;
+/** Folders that hold nothing of a program. */
+const SKIPPED = /^(\..*|node_modules|__pycache__)$/;
+
+/** Lets the reader choose files, or a folder. */
+export function choose(chosen: (given: Given) => void, isFolder = false): void {
+    const input = element('input', { type: 'file', multiple: '', ...(isFolder ? { webkitdirectory: '' } : {}) });
     input.addEventListener('change', () => {
-        const [file] = input.files ?? [];
-        if (file) chosen(file);
+        const all = [...(input.files ?? [])].map((file) => ({ file, path: file.webkitRelativePath || file.name }));
+        const files = all.filter(({ path }) => !path.split('/').slice(0, -1).some((part) => SKIPPED.test(part)));
+        if (files.length > 0) chosen({ files, isFolder });
     });
     input.click();
 }
 
-/** Listens for files that are dropped anywhere on the page. */
-export function onDrop(dropped: (files: File[]) => void): void {
+/** Listens for files and folders that are dropped anywhere on the page. */
+export function onDrop(dropped: (given: Given) => void, fail: (error: unknown) => void): void {
     const isFile = (event: DragEvent) => event.dataTransfer?.types.includes('Files') ?? false;
     addEventListener('dragover', (event) => {
         if (!isFile(event)) return;
@@ -27,7 +46,80 @@ export function onDrop(dropped: (files: File[]) => void): void {
         if (!isFile(event)) return;
         event.preventDefault();
         document.body.classList.remove('over');
-        const files = [...(event.dataTransfer?.files ?? [])];
-        if (files.length > 0) dropped(files);
+        taken(event.dataTransfer!).then((given) => {
+            if (given.files.length > 0) dropped(given);
+        }, fail);
     });
+}
+
+/** What browsers have beside what all of them agree on. */
+interface Item {
+    getAsFileSystemHandle?(): Promise<FileSystemHandle | null>;
+}
+
+/** All files that were dropped. What they are must be asked at once: later the drop is over. */
+async function taken(data: DataTransfer): Promise<Given> {
+    const items = [...data.items].filter(({ kind }) => kind === 'file');
+    const all = items.map((item) => {
+        const entry = item.webkitGetAsEntry?.() ?? null;
+        if (!entry?.isDirectory) return { file: item.getAsFile(), entry: null, handle: null };
+        // From a file of its own, Chromium reads folders by handles only.
+        return { file: null, entry, handle: (item as Item).getAsFileSystemHandle?.().catch(() => null) ?? null };
+    });
+    const given: Given = { files: [], isFolder: false };
+    for (const { file, entry, handle } of all) {
+        if (file) given.files.push({ file, path: file.name });
+        if (!entry) continue;
+        given.isFolder = true;
+        const opened = await handle;
+        if (opened) await walkHandle(opened as FileSystemDirectoryHandle, opened.name, given.files);
+        else await walkEntry(entry as FileSystemDirectoryEntry, entry.name, given.files);
+    }
+    return given;
+}
+
+function requireRoom(files: readonly Taken[]): void {
+    if (files.length >= MOST) throw new Error(`expected at most ${MOST} files in a folder, found more`);
+}
+
+async function walkHandle(folder: FileSystemDirectoryHandle, path: string, files: Taken[]): Promise<void> {
+    const entries = (folder as unknown as { values(): AsyncIterable<FileSystemHandle> }).values();
+    for await (const each of entries) {
+        requireRoom(files);
+        const place = `${path}/${each.name}`;
+        if (each.kind === 'file') files.push({ file: await (each as FileSystemFileHandle).getFile(), path: place });
+        else if (!SKIPPED.test(each.name)) await walkHandle(each as FileSystemDirectoryHandle, place, files);
+    }
+}
+
+async function walkEntry(folder: FileSystemDirectoryEntry, path: string, files: Taken[]): Promise<void> {
+    const reader = folder.createReader();
+    const next = () => new Promise<FileSystemEntry[]>((resolve, reject) => reader.readEntries(resolve, reject));
+    for (let some = await next(); some.length > 0; some = await next()) {
+        for (const each of some) {
+            requireRoom(files);
+            const place = `${path}/${each.name}`;
+            if (each.isFile) {
+                const file = await new Promise<File>((resolve, reject) => (each as FileSystemFileEntry).file(resolve, reject));
+                files.push({ file, path: place });
+            } else if (!SKIPPED.test(each.name)) await walkEntry(each as FileSystemDirectoryEntry, place, files);
+        }
+    }
+}
+
+const RECORDING = /\.(pickle|pkl|json|html?|pb)(\.(gz|zst|zip))?$|\.(gz|zst|zip)$/i;
+const SAMPLES = /\.device\.json$/i;
+
+/** What files are: recordings with the samples beside them, in the order of their names, and sources. */
+export function sorted({ files, isFolder }: Given): { recordings: (Taken & { samples: File | null })[]; sources: Taken[] } {
+    const sources = files.filter(({ path }) => /\.pyi?$/i.test(path));
+    const samples = new Map(files.filter(({ path }) => SAMPLES.test(path)).map(({ path, file }) => [path, file]));
+    const isRecording = ({ path }: Taken) =>
+        !/\.pyi?$/i.test(path) && !SAMPLES.test(path) && (!isFolder || RECORDING.test(path));
+    const beside = (path: string) => `${path.replace(/\.(gz|zst|zip)$/, '').replace(/\.[^./]*$/, '')}.device.json`;
+    const recordings = files
+        .filter(isRecording)
+        .map((each) => ({ ...each, samples: samples.get(beside(each.path)) ?? null }))
+        .sort((a, b) => a.path.localeCompare(b.path, 'en', { numeric: true }));
+    return { recordings, sources };
 }

@@ -1,9 +1,11 @@
 /** What memviz has to say about the recording, each with a way to where it is. */
 
 import type { Finding } from '../engine/engine.d.ts';
+import { tryCure } from './cures.ts';
 import { button, element } from './dom.ts';
 import { name } from './format.ts';
 import type { Lane } from './lane.ts';
+import { command as words, typed } from './shell.ts';
 import { touches, tried } from './state.ts';
 import type { View } from './view.ts';
 
@@ -17,6 +19,9 @@ export class FindingsView implements View {
     readonly drawn = [];
     /** The same beside the views, where nothing else is said. */
     readonly aside = element('div', {}, element('p', { class: 'note' }, 'Looking…'));
+
+    /** Whether nothing is to be said beside the views. */
+    isSilent = false;
 
     /** Those of the first recording. */
     #found: readonly Finding[] = [];
@@ -44,19 +49,6 @@ export class FindingsView implements View {
         }
     }
 
-    /** Tries a cure or does not any more; without those that it cannot be tried together with. */
-    #try(finding: Finding, isOn: boolean): void {
-        const { cure } = finding;
-        if (!cure) return;
-        const { store } = this.lanes[0];
-        const combining = this.#found.filter((each) => each.device === finding.device && each.cure?.combines);
-        const others = tried(store.state).filter((place) => {
-            return place !== cure.place && cure.combines && combining.some((each) => each.cure?.place === place);
-        });
-        const places = isOn ? [...others, cure.place].sort((a, b) => a - b) : others;
-        store.set({ cures: places.join() });
-    }
-
     /** Shows what was found in each recording. */
     fill(findings: readonly (readonly Finding[])[]): void {
         [this.#found] = findings;
@@ -68,6 +60,7 @@ export class FindingsView implements View {
             const cures = told.filter(({ kind }) => kind === 'advice').slice(CURES);
             return told.filter((finding) => !cures.includes(finding));
         });
+        this.isSilent = rest.every((list) => list.length === 0);
         this.aside.replaceChildren(...this.#list(rest));
         this.#mark();
     }
@@ -86,11 +79,7 @@ export class FindingsView implements View {
         const { cure, device } = finding;
         if (!cure || this.lanes.length > 1) return null;
         const box = element('input', { type: 'checkbox', 'data-cure': String(cure.place), 'data-device': String(device) });
-        box.addEventListener('change', async () => {
-            const isOn = box.checked;
-            if (this.lanes[0].store.state.device !== device) await this.turn(device);
-            this.#try(finding, isOn);
-        });
+        box.addEventListener('change', () => void tryCure(this.lanes[0].store, this.#found, finding, box.checked, this.turn));
         return element('label', { class: 'try' }, box, ' show its curve in the timeline');
     }
 
@@ -116,6 +105,5 @@ export class FindingsView implements View {
 
 /** What to type to read more of it. */
 function command(finding: Finding, { recording }: Lane): string {
-    const file = /^[\w./+-]+$/.test(recording.name) ? recording.name : 'FILE';
-    return ['memviz', ...(['', 'triage'].includes(finding.command) ? [] : [finding.command]), file].join(' ');
+    return words([...(['', 'triage'].includes(finding.command) ? [] : [finding.command]), typed(recording.name)], []);
 }

@@ -1,7 +1,7 @@
 /** The state in the URL's hash, so that a link shows the same. What is as at the beginning is left out. */
 
 import type { Metric } from '../engine/engine.d.ts';
-import { FLAMES, type FlameOf, METRICS, TABS, type State, type Tab } from './state.ts';
+import { FLAMES, type FlameOf, LISTED, METRICS, TABS, type State, type Tab } from './state.ts';
 
 /** Writes what differs from `initial`, which is what no hash at all stands for, unless something else is `shown` then. */
 export function write(state: State, initial: State, shown = ''): string {
@@ -12,8 +12,9 @@ export function write(state: State, initial: State, shown = ''): string {
     put('device', state.device, initial.device);
     put('x', state.axis, initial.axis);
     if (state.from !== initial.from || state.to !== initial.to) {
-        parts.set('from', String(state.from));
-        parts.set('to', String(state.to));
+        const [from, to] = rounded(state.from, state.to);
+        parts.set('from', from);
+        parts.set('to', to);
     }
     put('metric', state.metric, initial.metric);
     put('by', state.by, initial.by);
@@ -25,6 +26,14 @@ export function write(state: State, initial: State, shown = ''): string {
     put('tab', state.tab, initial.tab);
     if (state.around.length < 2000) put('around', state.around, initial.around);
     put('cures', state.cures, initial.cures);
+    if (state.conf !== null && state.conf.length < 2000) parts.set('conf', state.conf);
+    put('capacity', state.capacity, initial.capacity);
+    put('vary', state.vary, initial.vary);
+    put('value', state.value, initial.value);
+    put('listed', state.listed, initial.listed);
+    put('least', state.least, initial.least);
+    put('pinned', state.pinned, initial.pinned);
+    put('folded', state.folded, initial.folded);
     put('flame', state.flame ?? '', initial.flame ?? '');
     if (state.selected && 'allocation' in state.selected)
         parts.set(state.selected.second ? 'allocation2' : 'allocation', String(state.selected.allocation));
@@ -35,7 +44,15 @@ export function write(state: State, initial: State, shown = ''): string {
         parts.set(state.selected.isBand ? 'band' : 'label', state.selected.label);
     put('search', state.query, initial.query);
     if (state.fit) parts.set('fit', '1');
+    if (state.packed) parts.set('packed', '1');
     return parts.size === 0 && shown !== '' ? 'all' : parts.toString();
+}
+
+/** The ends of a range, as exact as a screen shows them: a thousandth of it, or whole where it is long. */
+function rounded(from: number, to: number): [string, string] {
+    const digits = Math.min(6, Math.max(0, Math.ceil(3 - Math.log10(to - from))));
+    const [start, end] = [from.toFixed(digits), to.toFixed(digits)].map((text) => String(Number(text)));
+    return [start, end];
 }
 
 /** Reads what a hash says; what it does not say or says wrongly is left out. Ranges are checked by who knows the file. */
@@ -78,6 +95,20 @@ export function read(hash: string): Partial<State> {
     if (around) state.around = around;
     const cures = parts.get('cures');
     if (cures && /^\d{1,4}(,\d{1,4})*$/.test(cures)) state.cures = cures;
+    const conf = parts.get('conf');
+    if (conf !== null) state.conf = conf;
+    const [capacity, value, least] = [count('capacity'), count('value'), count('least')];
+    if (capacity !== undefined) state.capacity = capacity;
+    if (value !== undefined) state.value = value;
+    if (least !== undefined) state.least = least;
+    const vary = parts.get('vary');
+    if (vary) state.vary = vary;
+    const listed = parts.get('listed');
+    if (listed && LISTED.includes(listed)) state.listed = listed;
+    for (const key of ['pinned', 'folded'] as const) {
+        const tracks = parts.get(key);
+        if (tracks && /^[\w.,-]{1,4000}$/.test(tracks)) state[key] = tracks;
+    }
     const flame = parts.get('flame') as FlameOf | null;
     if (flame && FLAMES.includes(flame)) state.flame = flame;
     const [label, band] = [parts.get('label'), parts.get('band')];
@@ -90,5 +121,6 @@ export function read(hash: string): Partial<State> {
     const query = parts.get('search');
     if (query) state.query = query;
     if (parts.get('fit') === '1') state.fit = true;
+    if (parts.get('packed') === '1') state.packed = true;
     return state;
 }

@@ -195,7 +195,7 @@ export class Icicle implements Drawn {
             pen.rect({ ...box, width: Math.max(0.5, box.width - (box.width > 3 ? 1 : 0)) }, fill);
             if (at === 0 && this.#around !== '') pen.outline(box, { stroke: TEXT[shown], width: 2 });
             if (box.width > 34) {
-                const text = fitting(pen, name(node.label, 160), box.width - 8, true);
+                const text = fitting(pen, name(node.label, 160), box.width - 8, { size: 10.5, mono: true });
                 if (text) pen.text(box.x + 4, box.y + 13, text, { fill: onTop(fill), size: 10.5, mono: true });
             }
         });

@@ -18,7 +18,7 @@ export const KEYS: readonly (readonly [keys: string, what: string])[] = [
     ['y', 'scale the visible part to the full height'],
     ['↑ ↓, Enter', 'in blocks, segments, the flame graph and the list of events: choose the next one, look closer'],
     ['[ ]', 'previous and next step'],
-    ['1 to 6', 'the views below the timeline'],
+    ['1 to 8', 'the views below the timeline'],
     ['/', 'search'],
     ['Escape', 'close what is open'],
     ['?', 'this help'],

@@ -3,7 +3,7 @@
 import type { DeviceFigures, FailedRequest, Frame } from '../engine/engine.d.ts';
 import { name } from './format.ts';
 import type { Recording } from './recording.ts';
-import type { State, Store } from './state.ts';
+import { AS_RECORDED, type State, type Store } from './state.ts';
 
 export class Lane {
     /** Allocations whose stacks the search finds, in rising order; `null` where nothing is searched for. */
@@ -12,6 +12,8 @@ export class Lane {
     problem: string | null = null;
     /** Where it diverges from the other recording, where there are two and that is known. */
     diverges: number | null = null;
+    /** Other ranks of the same run, whose tracks are shown beside. */
+    beside: readonly Recording[] = [];
 
     constructor(
         readonly recording: Recording,
@@ -83,14 +85,14 @@ export function isOneKind(lanes: readonly Lane[]): boolean {
     return new Set(kinds).size === 1;
 }
 
-/** Moves the lanes to another device, all of it, at its peak. */
+/** Moves the lanes to another device, all of it, at its first failed request or its peak. */
 export async function changeDevice(lanes: readonly Lane[], device: number): Promise<void> {
     await Promise.all(lanes.map(({ recording }) => recording.prepare(recording.device(device).device)));
     const { store } = lanes[0];
-    store.set({ device, selected: null, mark: null, cures: '' });
+    store.set({ device, selected: null, mark: null, ...AS_RECORDED });
     const [from, to] = extent(lanes);
     store.set({ from, to });
-    for (const lane of lanes) lane.at = lane.peak();
+    for (const lane of lanes) lane.at = (lanes.length === 1 ? lane.device.ooms[0]?.instant : undefined) ?? lane.peak();
 }
 
 /** A device by its number and name. */
@@ -105,9 +107,14 @@ export function devicesOf(recordings: readonly { figures: { devices: readonly De
     return [...all.values()];
 }
 
-/** What both recordings need on the axis, so that one scale serves both. */
+/** What all recordings need on the axis, so that one scale serves them. */
 export function extent(lanes: readonly Lane[]): [number, number] {
-    const all = lanes.map((lane) => lane.extent());
+    const { axis } = lanes[0].store.state;
+    const beside = lanes.flatMap((lane) => lane.beside);
+    const all = [
+        ...lanes.map((lane) => lane.extent()),
+        ...beside.flatMap((each) => each.figures.devices.map(({ device }) => each.extent(device, axis))),
+    ];
     return [Math.min(...all.map(([from]) => from)), Math.max(...all.map(([, to]) => to))];
 }
 

@@ -1,47 +1,78 @@
 /** Where the page begins: what it carries, or what is dropped on it. */
 
 import { byId, button, element } from './dom.ts';
-import { take } from './embedded.ts';
-import { choose, onDrop } from './files.ts';
+import { take as carriedIn } from './embedded.ts';
+import { choose, type Given, onDrop, sorted } from './files.ts';
 import { name } from './format.ts';
 import { KEYS } from './keys.ts';
 import type { Opening } from './opening.ts';
 import { fail, Page } from './page.ts';
-import { Recording, type Source } from './recording.ts';
+import type { Carried } from './protocol.ts';
+import { Recording } from './recording.ts';
 import { download, png, svg } from './save.ts';
+import { addSources } from './sources.ts';
 import { listenToSplit } from './split.ts';
 
 let engine: Blob | null = null;
+/** One recording, or two that are compared. */
 let recordings: readonly Recording[] = [];
+/** Other ranks of the run of the first. */
+let beside: readonly Recording[] = [];
 let page: Page | null = null;
 /** Whether the page was made for a recording: the address speaks of that one. */
 let carries = false;
 
-/** Opens a file; a second one is compared with the first. What is seen stays until that has succeeded. */
-async function open(source: Source, isSecond: boolean, opening: Opening): Promise<void> {
+/** Opens files; a second one is compared with the first, more are ranks of one run. What is seen stays until that has succeeded. */
+async function open(sources: readonly Carried[], isSecond: boolean, opening: Opening): Promise<void> {
     byId('alarm').hidden = true;
     const verdict = byId('verdict');
     verdict.classList.remove('alarm');
-    verdict.textContent = `Reading ${name(source.name, 80)}…`;
-    let recording: Recording | null = null;
+    const read: Recording[] = [];
     try {
         if (!engine) throw new Error('this page was made without its engine');
-        recording = await Recording.open(engine, source);
-        if (recording.figures.devices.length === 0) {
-            recording.client.close();
-            refuse(`${source.name}: no GPU memory was allocated while recording`);
-            return;
+        for (const source of sources) {
+            const place = sources.length > 1 ? ` (${read.length + 1} of ${sources.length})` : '';
+            verdict.textContent = `Reading ${name(source.name, 80)}${place}…`;
+            const recording = await Recording.open(engine, source);
+            read.push(recording);
+            if (recording.figures.devices.length === 0)
+                throw new Error(`${source.name}: no GPU memory was allocated while recording`);
         }
-        const next = isSecond ? [recordings[0], recording] : [recording];
-        const opened = await Page.open(next, opening, isSecond ? page : null);
-        page?.close();
-        for (const each of recordings) if (!next.includes(each)) each.client.close();
-        [page, recordings] = [opened, next];
-        actions();
+        const [first, ...rest] = read;
+        const shown = isSecond ? [recordings[0], first] : sources.length === 2 ? read : [first];
+        await show(shown, sources.length > 2 ? rest : [], opening, isSecond ? page : null);
     } catch (error) {
-        recording?.client.close();
+        for (const each of read) each.client.close();
         refuse(error instanceof Error ? `memviz: ${error.message}` : String(error));
     }
+}
+
+/** Shows recordings that are open in place of what was seen. */
+async function show(
+    shown: readonly Recording[],
+    ranks: readonly Recording[],
+    opening: Opening,
+    before: Page | null,
+): Promise<void> {
+    const opened = await Page.open(shown, ranks, opening, before, turnTo);
+    page?.close();
+    const kept = [...shown, ...ranks];
+    for (const each of [...recordings, ...beside]) if (!kept.includes(each)) each.client.close();
+    [page, recordings, beside] = [opened, shown, ranks];
+    actions();
+}
+
+/** Shows another rank of the run in all views. */
+function turnTo(recording: Recording): void {
+    opened = opened.then(async () => {
+        try {
+            const all = [...recordings, ...beside].sort((a, b) => a.name.localeCompare(b.name, 'en', { numeric: true }));
+            const opening = { link: '', isLinked: false, shown: '' };
+            await show([recording], all.filter((each) => each !== recording), opening, page);
+        } catch (error) {
+            fail(error);
+        }
+    });
 }
 
 /** Says why a file is not shown; what was seen before still is. */
@@ -55,27 +86,50 @@ function refuse(why: string): void {
 /** Files are opened one after the other: whether one is the second is known only then. */
 let opened: Promise<void> = Promise.resolve();
 
-function openFile(file: File, isWithFirst: boolean): void {
-    const source = { bytes: file, name: file.name, options: '' };
-    opened = opened.then(() => {
-        const isSecond = isWithFirst && page !== null;
+/** Takes what was chosen or dropped: recordings, or a program's sources; one recording may be compared with the one that is open. */
+function take(given: Given, isWithFirst: boolean): void {
+    const { recordings: files, sources } = sorted(given);
+    if (sources.length > 0) {
+        addSources(sources);
+        page?.sourced();
+        // The folder of a program may have recordings of its own, which nobody asks for here.
+        if (page || files.length === 0) return;
+    }
+    if (files.length === 0) {
+        fail(new Error('expected a recording or Python files in the folder, found neither'));
+        return;
+    }
+    opened = opened.then(async () => {
+        const isOne = new Set(files.map(({ file }) => file.name)).size < files.length;
+        const all = await Promise.all(
+            files.map(async ({ file, path, samples }) => ({
+                bytes: file,
+                name: isOne ? path : file.name,
+                options: '',
+                samples: (await samples?.text()) ?? '',
+            })),
+        );
+        const isSecond = isWithFirst && all.length === 1 && page !== null;
         // An address that was there before anything else is about what comes first.
         const link = page === null && !carries ? location.hash : '';
         const isLinked = isSecond ? page!.opening.isLinked : !carries;
-        return open(source, isSecond, { link, isLinked, shown: isSecond ? page!.opening.shown : '' });
+        await open(all, isSecond, { link, isLinked, shown: isSecond ? page!.opening.shown : '' });
     });
 }
 
 function actions(): void {
     const made = [
         button('Open…', 'Open another recording; it stays in this browser', () =>
-            choose((file) => openFile(file, false)),
+            choose((given) => take(given, false)),
+        ),
+        button('Folder…', 'Open the ranks of a run, or the source of the program for lines in stacks; both stay in this browser', () =>
+            choose((given) => take(given, false), true),
         ),
     ];
     if (recordings.length > 0) {
         made.push(
             button('Compare with…', 'Open a second recording beside this one, or drop it on the page', () =>
-                choose((file) => openFile(file, true)),
+                choose((given) => take(given, true)),
             ),
         );
     }
@@ -100,7 +154,7 @@ function keep(kind: 'svg' | 'png'): void {
 
 /** The page without a recording. */
 function welcome(): void {
-    const open = button('Choose a file', 'Open a recording', () => choose((file) => openFile(file, false)));
+    const open = button('Choose a file', 'Open a recording', () => choose((given) => take(given, false)));
     const host = byId('welcome');
     host.replaceChildren(
         element(
@@ -144,7 +198,7 @@ function help(): void {
         element(
             'p',
             { class: 'note' },
-            'Instant N is the state after N entries. Drop a second file to compare. The URL stores the current view: copy it to share the view with anyone who has the page.',
+            'Instant N is the state after N entries. Drop a second file to compare, the files or the folder of a run for its ranks, or the folder of the program for lines of code. The URL stores the current view: copy it to share the view with anyone who has the page.',
         ),
         element(
             'details',
@@ -156,18 +210,14 @@ function help(): void {
     );
 }
 
-onDrop((files) => {
-    const [first, second] = files;
-    openFile(first, second === undefined);
-    if (second) openFile(second, true);
-});
+onDrop((given) => take(given, true), fail);
 actions();
 help();
 listenToSplit();
-engine = take('engine')?.bytes ?? null;
-const carried = take('recording');
+engine = carriedIn('engine')?.bytes ?? null;
+const carried = carriedIn('recording');
 if (carried) {
     carries = true;
     const link = location.hash.length > 1 ? location.hash : carried.show;
-    opened = open(carried, false, { link, isLinked: true, shown: carried.show });
+    opened = open([carried], false, { link, isLinked: true, shown: carried.show });
 } else welcome();

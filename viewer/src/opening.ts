@@ -4,15 +4,17 @@ import type { DeviceFigures, Metric } from '../engine/engine.d.ts';
 import { answerable } from './controls.ts';
 import { devicesOf } from './lane.ts';
 import { common, type Recording } from './recording.ts';
-import type { State } from './state.ts';
+import { AS_RECORDED, type State } from './state.ts';
 
-/** The device to begin with: of those that are no host the one that holds most. */
+/** The device to begin with: the first on which a request failed, else of those that are no host the one that holds most. */
 function mainDevice({ figures: { devices } }: Recording): DeviceFigures {
+    const failed = devices.find(({ ooms }) => ooms.length > 0);
+    if (failed) return failed;
     const held = (device: DeviceFigures) => (device.device < 0 ? -1 : device.peak.allocated.bytes);
     return devices.reduce((most, device) => (held(device) > held(most) ? device : most));
 }
 
-/** The state at the beginning: all of a device, at its peak. */
+/** The state at the beginning: all of a device, at its first failed request, or its peak. */
 export function begin(recordings: readonly Recording[]): State {
     const { device } = mainDevice(recordings[0]);
     const { by } = common(recordings);
@@ -23,12 +25,19 @@ export function begin(recordings: readonly Recording[]): State {
         to: 1,
         metric: 'allocated',
         by: by.includes('site') ? 'site' : by[0],
-        ...peaks(recordings, device, 'allocated'),
+        ...telling(recordings, device),
         mark: null,
         tab: 'table',
         flame: null,
         around: '',
-        cures: '',
+        ...AS_RECORDED,
+        vary: '',
+        value: 0,
+        listed: 'all',
+        least: 0,
+        packed: false,
+        pinned: '',
+        folded: '',
         selected: null,
         query: '',
         found: 0,
@@ -41,7 +50,7 @@ export function asked(wanted: Partial<State>, initial: State, recordings: readon
     const { by, hasTimes, hasSegments } = common(recordings);
     const isThere = devicesOf(recordings).some((each) => each.device === wanted.device);
     const device = isThere ? wanted.device! : initial.device;
-    const state = { ...initial, ...peaks(recordings, device, 'allocated'), ...wanted, device };
+    const state = { ...initial, ...telling(recordings, device), ...wanted, device };
     if (!by.includes(state.by)) state.by = initial.by;
     if (!hasTimes) state.axis = 'entry';
     const { selected } = state;
@@ -49,6 +58,13 @@ export function asked(wanted: Partial<State>, initial: State, recordings: readon
     if (recordings.length === 1) return answerable({ ...state, selected: isOfSecond ? null : selected }, hasSegments);
     // Two files are compared, or two instants of one.
     return answerable({ ...state, mark: null, cures: '' }, hasSegments);
+}
+
+/** The instant that says most of a recording: its first failed request, or its peak. Two recordings are compared at their peaks. */
+function telling(recordings: readonly Recording[], device: number): { at: number; at2: number } {
+    const [{ ooms }] = recordings.map((each) => each.device(device));
+    const most = peaks(recordings, device, 'allocated');
+    return recordings.length === 1 && ooms.length > 0 ? { ...most, at: ooms[0].instant } : most;
 }
 
 /** The instants at which recordings hold most. */

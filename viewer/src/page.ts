@@ -25,7 +25,9 @@ import { type State, Store, touches } from './state.ts';
 import { Table } from './table.ts';
 import { Timeline } from './timeline.ts';
 import { Tip } from './tip.ts';
+import { TracksView } from './tracked.ts';
 import type { View } from './view.ts';
+import { WhatIfView } from './whatif.ts';
 import { Where } from './where.ts';
 
 /** Shows an error in its line. */
@@ -42,6 +44,8 @@ export class Page {
     readonly store: Store;
 
     readonly #findings: FindingsView;
+    readonly #whatIf: WhatIfView;
+    readonly #details: Details;
     readonly #where: Where;
     /** What was found in the first recording. */
     #found: readonly Finding[] = [];
@@ -52,13 +56,16 @@ export class Page {
 
     private constructor(
         private readonly recordings: readonly Recording[],
+        beside: readonly Recording[],
         initial: State,
         state: State,
         hasRange: boolean,
         readonly opening: Opening,
+        turnTo: (recording: Recording) => void,
     ) {
         this.store = new Store(state, this.#gone.signal);
         this.lanes = recordings.map((recording, at) => new Lane(recording, this.store, at === 1));
+        this.lanes[0].beside = beside;
         const whole = extent(this.lanes);
         this.#start = { ...initial, from: whole[0], to: whole[1] };
         this.store.set(this.#range(state, hasRange));
@@ -84,11 +91,12 @@ export class Page {
         this.#where = new Where(byId('where'), this.lanes, fail);
 
         const table = new Table(this.lanes, fail);
-        this.#findings = new FindingsView(this.lanes, (finding) => void this.#visit(finding).catch(fail), (device) =>
-            changeDevice(this.lanes, device).catch(fail),
-        );
+        const turn = (device: number) => changeDevice(this.lanes, device).catch(fail);
+        this.#findings = new FindingsView(this.lanes, (finding) => void this.#visit(finding).catch(fail), turn);
+        this.#whatIf = new WhatIfView(this.lanes, turn, fail);
         const details = new Details(byId('details'), this.lanes, table, this.#findings.aside, fail);
         details.show();
+        this.#details = details;
         const { hasSegments } = common(recordings);
         this.views = [
             table,
@@ -96,6 +104,8 @@ export class Page {
             ...(hasSegments ? [new SegmentsView(this.lanes, tip, fail)] : []),
             new FlameView(this.lanes, details, tip, fail),
             new EventsView(this.lanes, tip, fail),
+            new TracksView(this.lanes, tip, turnTo, fail),
+            ...(hasSegments ? [this.#whatIf] : []),
             this.#findings,
         ];
         this.#tabs();
@@ -108,6 +118,7 @@ export class Page {
                 this.#diverge();
             }
             if (changed.has('tab')) this.#tabs();
+            if (changed.has('selected')) this.#alone();
             if (touches(changed, 'query', 'device')) this.#find();
             if (opening.isLinked) this.#link(now);
         });
@@ -118,24 +129,37 @@ export class Page {
     }
 
     /** Shows recordings, as a link says if there is one, or as the first of them was shown before. */
-    static async open(recordings: readonly Recording[], opening: Opening, before: Page | null): Promise<Page> {
+    static async open(
+        recordings: readonly Recording[],
+        beside: readonly Recording[],
+        opening: Opening,
+        before: Page | null,
+        turnTo: (recording: Recording) => void,
+    ): Promise<Page> {
         const initial = begin(recordings);
         const wanted = before ? kept(before.store.state, recordings) : hash.read(opening.link);
         const state = asked(wanted, initial, recordings);
         await Promise.all(recordings.map((each) => each.prepare(each.device(state.device).device)));
+        await Promise.all(beside.flatMap((each) => each.figures.devices.map(({ device }) => each.prepare(device))));
         byId('welcome').hidden = true;
         byId('work').hidden = false;
-        const names = recordings.map((each) => name(each.name, 60)).join(' and ');
+        const more = beside.length > 0 ? ` and ${beside.length} more` : '';
+        const names = recordings.map((each) => name(each.name, 60)).join(' and ') + more;
         byId('file').textContent = names;
         byId('file').title = recordings.map((each) => name(each.name, 1000)).join('\n');
         document.title = `${names} · memviz`;
-        return new Page(recordings, initial, state, wanted.from !== undefined, opening);
+        return new Page(recordings, beside, initial, state, wanted.from !== undefined, opening, turnTo);
     }
 
     /** Another page takes its place. */
     close(): void {
         this.#gone.abort();
         clearTimeout(this.#timer);
+    }
+
+    /** Lines of code have become known: stacks show them. */
+    sourced(): void {
+        this.#details.show();
     }
 
     /** Says what is the matter, in a line. */
@@ -208,6 +232,8 @@ export class Page {
             this.#diverge();
             const findings = await Promise.all(this.lanes.map((lane) => lane.recording.findings()));
             this.#findings.fill(findings);
+            this.#whatIf.fill(findings);
+            this.#alone();
             [this.#found] = findings;
             this.verdict();
         } catch (error) {
@@ -271,7 +297,14 @@ export class Page {
             button.tabIndex = isShown ? 0 : -1;
             view.panel.hidden = !isShown;
         });
+        this.#alone();
         shown.show();
+    }
+
+    /** Leaves out what is beside the views where it would say the same again. */
+    #alone(): void {
+        const { tab, selected } = this.store.state;
+        byId('work').classList.toggle('alone', selected === null && (this.#findings.isSilent || tab === 'findings' || tab === 'whatif'));
     }
 
     #tab(view: View): HTMLElement {

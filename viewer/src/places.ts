@@ -1,12 +1,12 @@
-/** Where segments lie in their picture: one behind the other, in rows, by what they are for and by address. */
+/** Where segments lie in their picture: by what they are for and by address, in rows of their own or one behind the other. */
 
-import type { SegmentMap } from '../engine/engine.d.ts';
+import type { SegmentMap, Unserved } from '../engine/engine.d.ts';
 import { bytes, whole } from './format.ts';
 import type { Run } from './runs.ts';
 
 /** Pixels of a row and between two, and of a line of text. */
-export const ROW = 20;
-export const GAP = 5;
+export const ROW = 18;
+export const GAP = 3;
 const HEAD = 22;
 
 type Segment = SegmentMap['segments'][number];
@@ -22,14 +22,35 @@ export interface Place {
     runs: Run[] | null;
 }
 
+/** A failed request, or a free block beside it. */
+export interface Bar {
+    y: number;
+    start: number;
+    bytes: number;
+    isRequest: boolean;
+}
+
 /** A line of text above segments. */
 export interface Head {
     text: string;
     y: number;
+    isAlarm?: boolean;
 }
 
-/** Lays out segments in rows of `row` bytes, `gap` bytes between two; longer ones take several rows. */
-export function layOut(map: SegmentMap, row: number, gap: number): { places: Place[]; heads: Head[]; height: number } {
+/** What is laid out, and how high all of it is. */
+export interface LaidOut {
+    places: Place[];
+    heads: Head[];
+    bars: Bar[];
+    height: number;
+}
+
+/**
+ * Lays out segments in rows of `row` bytes; longer ones take several rows. Each has rows of its own, or follows the one before it,
+ * `gap` bytes behind it.
+ */
+export function layOut(map: SegmentMap, row: number, gap: number, isPacked: boolean): LaidOut {
+    const bars: Bar[] = [];
     const places: Place[] = [];
     const heads: Head[] = [];
     const kinds = new Map<string, Segment[]>();
@@ -46,6 +67,7 @@ export function layOut(map: SegmentMap, row: number, gap: number): { places: Pla
         heads.push({ text: `${text}: the recording contradicts itself`, y });
         y += HEAD;
     }
+    if (map.failed) y = besides(map.failed, row, gap, y, heads, bars);
     for (const [kind, segments] of kinds) {
         const total = segments.reduce((sum, segment) => sum + segment.bytes, 0);
         heads.push({
@@ -55,7 +77,7 @@ export function layOut(map: SegmentMap, row: number, gap: number): { places: Pla
         y += HEAD;
         let at = 0;
         for (const segment of segments) {
-            if (at > 0 && at + Math.min(segment.bytes, row) > row) {
+            if (at > 0 && (!isPacked || at + Math.min(segment.bytes, row) > row)) {
                 at = 0;
                 y += ROW + GAP;
             }
@@ -66,7 +88,26 @@ export function layOut(map: SegmentMap, row: number, gap: number): { places: Pla
         }
         y += ROW + GAP + 8;
     }
-    return { places, heads, height: y + 10 };
+    return { places, heads, bars, height: y + 10 };
+}
+
+/** A failed request beside the free blocks that could have served it, had one been large enough; where the rest begins. */
+function besides(failed: Unserved, row: number, gap: number, top: number, heads: Head[], bars: Bar[]): number {
+    heads.push({ text: `The request that failed: ${bytes(failed.bytes)}, ${failed.site}`, y: top, isAlarm: true });
+    let y = top + HEAD;
+    bars.push({ y, start: 0, bytes: failed.bytes, isRequest: true });
+    y += (Math.floor((failed.bytes - 1) / row) + 1) * (ROW + GAP);
+    const blocks = failed.holes === 1 ? '1 free block' : `${whole(failed.holes)} free blocks`;
+    const largest = failed.holes > 0 ? `, the largest that it may use ${bytes(failed.largest_bytes)}` : '';
+    heads.push({ text: `Beside it: ${bytes(failed.free_bytes)} in ${blocks} of its pool and stream${largest}`, y });
+    y += HEAD;
+    let at = 0;
+    for (const hole of failed.largest_holes) {
+        if (at > 0 && at + hole > row) break;
+        bars.push({ y, start: at, bytes: Math.min(hole, row), isRequest: false });
+        at += hole + gap;
+    }
+    return y + (failed.holes > 0 ? ROW + GAP : 0) + 10;
 }
 
 /** What a segment is for. */

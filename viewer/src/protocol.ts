@@ -4,10 +4,34 @@ import type * as Engine from '../engine/engine.d.ts';
 import type { Axis, By, Metric, RangePart } from '../engine/engine.d.ts';
 
 type Range = [axis: Axis, from: number, to: number, columns: number];
+type Attempt = [cures: Uint32Array, conf: string | undefined, capacity: number];
+
+/** A file to read, and how: as the command line has written it, nothing for nothing in particular. */
+export interface Carried {
+    bytes: Blob;
+    name: string;
+    options: string;
+    /** The text of the `.device.json` beside it; nothing where there is none. */
+    samples: string;
+}
 
 /** What the engine can be asked, and what comes back. */
 export interface Requests {
-    open: { args: [engine: Blob, recording: Blob, name: string, options: string]; answer: Engine.Figures };
+    open: { args: [engine: Blob, recording: Carried]; answer: Engine.Figures };
+    /** Reads several recordings of one program, for `predicted`. */
+    open_fit: { args: [engine: Blob, recordings: Carried[]]; answer: null };
+    predicted: {
+        args: [
+            device: number,
+            parameter: string,
+            values: Float64Array,
+            at: Float64Array,
+            conf: string | undefined,
+            capacity: number,
+            top: number,
+        ];
+        answer: Engine.Predicted;
+    };
     times: { args: [device: number]; answer: Float64Array };
     curve: { args: [device: number, metric: Metric, ...Range]; answer: Engine.Curve };
     values: { args: [device: number, metric: Metric, instants: Uint32Array]; answer: Float64Array };
@@ -46,8 +70,11 @@ export interface Requests {
         ];
         answer: Engine.Apart | null;
     };
-    cured: { args: [device: number, chosen: Uint32Array]; answer: Engine.Cured | null };
-    curve_cured: { args: [device: number, metric: Metric, ...Range, chosen: Uint32Array]; answer: Float64Array | null };
+    tried: { args: [device: number, ...Attempt]; answer: Engine.Tried | null };
+    curve_tried: { args: [device: number, metric: Metric, ...Range, ...Attempt]; answer: Float64Array | null };
+    phases: { args: [device: number]; answer: Engine.PhaseSpan[] };
+    samples: { args: [device: number]; answer: Engine.Sample[] };
+    gpus: { args: []; answer: Engine.Gpu[] };
     findings: { args: []; answer: Engine.Finding[] };
 }
 

@@ -1,16 +1,19 @@
 /** An open recording: its engine, its figures, and where its instants lie on the axes. */
 
-import type { Annotation, Axis, DeviceFigures, Figures, Finding, Metric, Steps } from '../engine/engine.d.ts';
+import type {
+    Annotation,
+    Axis,
+    DeviceFigures,
+    Figures,
+    Finding,
+    Metric,
+    PhaseSpan,
+    Sample,
+    Steps,
+} from '../engine/engine.d.ts';
 import { Client } from './client.ts';
+import type { Carried } from './protocol.ts';
 import { openAt } from './ribbons.ts';
-
-/** A file to read, and how. */
-export interface Source {
-    bytes: Blob;
-    name: string;
-    /** As the command line has written it; nothing for nothing in particular. */
-    options: string;
-}
 
 /** What all recordings can be asked for together. */
 export function common(recordings: readonly Recording[]): { by: string[]; hasTimes: boolean; hasSegments: boolean } {
@@ -29,21 +32,38 @@ interface Course {
     steps: Steps;
 }
 
+/** What is known of a device, asked for when it is first wanted. */
+function once<T>(known: Map<number, Promise<T>>, device: number, ask: () => Promise<T>): Promise<T> {
+    let asked = known.get(device);
+    if (!asked) {
+        asked = ask();
+        known.set(device, asked);
+    }
+    return asked;
+}
+
 export class Recording {
     readonly #courses = new Map<number, Course>();
+    readonly #phases = new Map<number, Promise<PhaseSpan[]>>();
+    readonly #samples = new Map<number, Promise<Sample[]>>();
     #findings: Promise<Finding[]> | null = null;
 
     private constructor(
         readonly client: Client,
-        readonly name: string,
+        readonly engine: Blob,
+        readonly source: Carried,
         readonly figures: Figures,
     ) {}
 
+    get name(): string {
+        return this.source.name;
+    }
+
     /** Opens a file of any kind that the engine reads. */
-    static async open(engine: Blob, { bytes, name, options }: Source): Promise<Recording> {
+    static async open(engine: Blob, source: Carried): Promise<Recording> {
         const client = new Client();
         try {
-            return new Recording(client, name, await client.ask('open', [engine, bytes, name, options]));
+            return new Recording(client, engine, source, await client.ask('open', [engine, source]));
         } catch (error) {
             client.close();
             throw error;
@@ -77,6 +97,16 @@ export class Recording {
     findings(): Promise<Finding[]> {
         this.#findings ??= this.client.ask('findings', []);
         return this.#findings;
+    }
+
+    /** The phases of the program on a device: worked out once. */
+    phases(device: number): Promise<PhaseSpan[]> {
+        return once(this.#phases, device, () => this.client.ask('phases', [device]));
+    }
+
+    /** The samples of a whole device. */
+    samples(device: number): Promise<Sample[]> {
+        return once(this.#samples, device, () => this.client.ask('samples', [device]));
     }
 
     annotations(device: number): Annotation[] {

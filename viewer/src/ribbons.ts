@@ -1,8 +1,9 @@
 /** Annotations and steps as ribbons below a plot. */
 
-import type { Annotation, Axis } from '../engine/engine.d.ts';
+import type { Annotation, Axis, DeviceFigures } from '../engine/engine.d.ts';
 import type { Lane } from './lane.ts';
-import type { Pen } from './pen.ts';
+import type { Pen, TextStyle } from './pen.ts';
+import type { Recording } from './recording.ts';
 import { fromX, type Plot, toX } from './plot.ts';
 import { RIBBONS, TEXT, type Theme } from './colours.ts';
 import { name } from './format.ts';
@@ -25,22 +26,37 @@ export type Ribbons = readonly (readonly Span[])[];
 
 /** The annotations of a lane by depth, or its steps where nothing is annotated. */
 export function ribbons(lane: Lane): Ribbons {
-    const { device, entries } = lane.device;
-    const { recording } = lane;
-    const annotations = recording.annotations(device);
-    if (annotations.length === 0) {
-        // A step has no time of its own: it lasts from its first entry to that of the next one.
-        const time = (instant: number) => recording.x(device, Math.min(instant + 1, entries), 'time');
-        const steps = recording.steps(device).map(({ from, to }, at) => {
-            return { name: `step ${at + 1}`, from, to, from_us: time(from), to_us: time(to) };
-        });
-        return steps.length > 0 ? [steps] : [];
-    }
+    const annotations = annotationRows(lane.recording, lane.device);
+    if (annotations.length > 0) return annotations;
+    const steps = stepRow(lane.recording, lane.device);
+    return steps.length > 0 ? [steps] : [];
+}
+
+/** The annotations of a device by depth. */
+export function annotationRows(recording: Recording, { device }: DeviceFigures): Ribbons {
     const rows: Span[][] = [];
-    for (const each of annotations) {
+    for (const each of recording.annotations(device)) {
         if (each.depth < ROWS) (rows[each.depth] ??= []).push(each);
     }
     return rows.filter((row) => row !== undefined).map((row) => row.sort((a, b) => a.from_us - b.from_us));
+}
+
+/** The steps of a device. */
+export function stepRow(recording: Recording, device: DeviceFigures): readonly Span[] {
+    return recording
+        .steps(device.device)
+        .map(({ from, to }, at) => ({ name: `step ${at + 1}`, from, to, ...times(recording, device, from, to) }));
+}
+
+/** When entries are: they have no time of their own, and last from the first of them to the one behind the last. */
+export function times(
+    recording: Recording,
+    { device, entries }: DeviceFigures,
+    from: number,
+    to: number,
+): { from_us: number; to_us: number } {
+    const time = (instant: number) => recording.x(device, Math.min(instant + 1, entries), 'time');
+    return { from_us: time(from), to_us: time(to) };
 }
 
 /** Those of some annotations that the entry before an instant lies in, the outermost first. */
@@ -104,11 +120,12 @@ function firstBehind(row: readonly Span[], x: number, axis: Axis): number {
     return low;
 }
 
-/** As much of a text as fits, its middle cut. */
-export function fitting(pen: Pen, text: string, width: number, mono = false): string {
-    const style = { fill: '', size: 10.5, mono };
-    const all = pen.measure(text, style);
+/** As much of a text as fits, its end cut: labels begin with what tells them apart. Nothing where hardly any of it fits. */
+export function fitting(pen: Pen, text: string, width: number, style: Omit<TextStyle, 'fill'> = { size: 10.5 }): string {
+    const measure = (part: string) => pen.measure(part, { ...style, fill: '' });
+    const all = measure(text);
     if (all <= width) return text;
-    const room = Math.floor((text.length * width) / all) - 1;
-    return room < 3 ? '' : name(text, room);
+    let room = Math.floor((text.length * width) / all);
+    while (room > 2 && measure(`${text.slice(0, room)}…`) > width) room--;
+    return room < 3 ? '' : `${text.slice(0, room)}…`;
 }

@@ -3,12 +3,13 @@
 import type { Group, SegmentMap } from '../engine/engine.d.ts';
 import { choosable } from './chosen.ts';
 import { Latest } from './client.ts';
-import { ACCENT, BACKGROUND, FREE, GRID, mix, MUTED, OTHER, TEXT, type Theme } from './colours.ts';
-import { element } from './dom.ts';
+import { ACCENT, ALARM, BACKGROUND, FREE, GRID, mix, MUTED, OTHER, TEXT, type Theme } from './colours.ts';
+import { button, element } from './dom.ts';
 import { bytes, name, share, whole } from './format.ts';
 import type { Lane } from './lane.ts';
-import type { Pen } from './pen.ts';
-import { describe, GAP, type Head, layOut, type Place, ROW } from './places.ts';
+import type { Box, Pen } from './pen.ts';
+import { type Bar, describe, GAP, type Head, layOut, type Place, ROW } from './places.ts';
+import { fitting } from './ribbons.ts';
 import { behind, runs } from './runs.ts';
 import { Scrolled } from './scrolled.ts';
 import { chosenBand, stackedBy, touches } from './state.ts';
@@ -18,6 +19,11 @@ import type { Tip } from './tip.ts';
 import type { Drawn, View } from './view.ts';
 
 const SIDE = 14;
+/** Pixels of the address and size of a segment that has a row of its own; in a narrow window, of its size. */
+const GUTTER = 196;
+const NARROW_GUTTER = 72;
+/** A block is outlined that keeps so many free bytes from being released, and more than it holds itself. */
+const KEEPS = 1 << 20;
 /** Rows that all segments take at the scale they are shown at first. */
 const ROWS = 14;
 /** Live blocks that are told apart: all that a recording may have. */
@@ -43,6 +49,7 @@ class SegmentPicture implements Drawn {
     #key = '';
     #places: Place[] = [];
     #heads: Head[] = [];
+    #bars: Bar[] = [];
     /** Bytes that a row holds. */
     #row = 1;
     #zoom = 1;
@@ -90,6 +97,7 @@ class SegmentPicture implements Drawn {
         lane.store.subscribe((state, changed) => {
             if (state.tab !== 'segments') return;
             if (touches(changed, 'at', 'at2', 'device', 'by', 'tab')) this.fetch();
+            if (changed.has('packed')) this.#layOut();
             this.surface.invalidate();
         });
     }
@@ -123,27 +131,46 @@ class SegmentPicture implements Drawn {
         });
     }
 
-    /** Puts segments one behind the other, in rows, by what they are for and by address; longer ones take several rows. */
+    /** Puts segments into rows, by what they are for and by address; longer ones take several rows. */
     #layOut(): void {
         const map = this.#map;
         if (!map) return;
         const longest = map.segments.reduce((most, segment) => Math.max(most, segment.bytes), 1);
-        this.#row = Math.max(longest / 8, map.reserved_bytes / ROWS, 1) / this.#zoom;
+        const { isPacked } = this;
+        const sizes = map.segments.map((segment) => segment.bytes).sort((a, b) => a - b);
+        // A row holds the longest one, unless most of them would be hardly seen beside it.
+        const own = Math.min(longest, Math.max(longest / 4, 8 * (sizes[sizes.length >> 1] ?? 0)));
+        this.#row = (isPacked ? Math.max(longest / 8, map.reserved_bytes / ROWS, 1) : own) / this.#zoom;
         // A pixel between two of them, so that they are told apart.
-        const gap = (1.5 * this.#row) / Math.max(10, this.surface.width - 2 * SIDE);
-        const { places, heads, height } = layOut(map, this.#row, gap);
-        [this.#places, this.#heads] = [places, heads];
+        const gap = (1.5 * this.#row) / this.#width;
+        const { places, heads, bars, height } = layOut(map, this.#row, gap, isPacked);
+        [this.#places, this.#heads, this.#bars] = [places, heads, bars];
         this.#scrolled.height = height;
+    }
+
+    /** Whether segments follow each other, instead of having rows of their own. */
+    private get isPacked(): boolean {
+        return this.lane.store.state.packed;
+    }
+
+    /** Where rows begin, and how wide they are. */
+    get #left(): number {
+        if (this.isPacked) return SIDE;
+        return SIDE + (this.surface.width < 600 ? NARROW_GUTTER : GUTTER);
+    }
+
+    get #width(): number {
+        return Math.max(10, this.surface.width - SIDE - this.#left);
     }
 
     /** The rectangles of a range of a segment, one in each row it lies in, as they are seen. */
     #boxes(
-        place: Place,
+        place: { start: number; y: number },
         offset: number,
         size: number,
         each: (box: { x: number; y: number; width: number; height: number }) => void,
     ): void {
-        const width = Math.max(10, this.surface.width - 2 * SIDE);
+        const width = this.#width;
         let from = place.start + offset;
         const end = from + size;
         while (from < end) {
@@ -152,7 +179,7 @@ class SegmentPicture implements Drawn {
             const y = place.y + row * (ROW + GAP) - this.#scrolled.offset;
             const left = ((from - row * this.#row) / this.#row) * width;
             if (y > -ROW && y < this.surface.height)
-                each({ x: SIDE + left, y, width: ((to - from) / this.#row) * width, height: ROW });
+                each({ x: this.#left + left, y, width: ((to - from) / this.#row) * width, height: ROW });
             if (to <= from) break;
             from = to;
         }
@@ -166,13 +193,22 @@ class SegmentPicture implements Drawn {
         if (!map) return;
         if (map.segments.length === 0)
             pen.text(SIDE, 22, 'Nothing is reserved here.', { fill: MUTED[shown], size: 12 });
-        for (const { text, y } of this.#heads)
-            pen.text(SIDE, y + 14 - this.#scrolled.offset, name(text, 200), { fill: MUTED[shown], size: 11.5 });
+        for (const { text, y, isAlarm } of this.#heads) {
+            const style = { fill: isAlarm ? ALARM[shown] : MUTED[shown], size: 11.5, bold: isAlarm ?? false };
+            pen.text(SIDE, y + 14 - this.#scrolled.offset, fitting(pen, name(text, 400), width - 2 * SIDE, style), style);
+        }
+        for (const { isRequest, bytes: size, ...place } of this.#bars) {
+            this.#boxes(place, 0, size, (box) => {
+                pen.rect(box, isRequest ? ALARM[shown] : FREE[shown], isRequest ? 0.35 : 1);
+                pen.outline(inner(box), { stroke: isRequest ? ALARM[shown] : MUTED[shown] });
+            });
+        }
         const { offset } = this.#scrolled;
-        const scale = this.#row / Math.max(10, width - 2 * SIDE);
+        const scale = this.#row / this.#width;
         for (const place of this.#places) {
             const rows = Math.ceil((place.start + place.segment.bytes) / this.#row);
             if (place.y - offset > height || place.y + rows * (ROW + GAP) - offset < 0) continue;
+            this.#name(pen, place, shown);
             this.#boxes(place, 0, place.segment.bytes, (box) => pen.rect(box, FREE[shown]));
             place.runs ??= runs(place.segment.blocks, scale);
             const [first, end] = this.#seen(place);
@@ -185,6 +221,7 @@ class SegmentPicture implements Drawn {
                     pen.rect({ ...box, width: Math.max(0.4, box.width - (box.width > 4 ? 1 : 0)) }, fill);
                     if (block.state === 'pending_free')
                         pen.rect({ ...box, y: box.y + ROW - 4, height: 4 }, TEXT[shown]);
+                    if (keepsMuch(block)) pen.outline(inner(box), { stroke: ALARM[shown], width: 1.5 });
                 });
             }
             this.#boxes(place, 0, place.segment.bytes, (box) =>
@@ -196,6 +233,15 @@ class SegmentPicture implements Drawn {
         };
         outline(this.#choice(), { stroke: ACCENT[shown], width: 2.5 });
         if (pen === this.surface.pen) outline(this.#hover, { stroke: TEXT[shown], width: 1.5 });
+    }
+
+    /** The address and size of a segment that has a row of its own. */
+    #name(pen: Pen, { segment, y }: Place, shown: Theme): void {
+        if (this.isPacked) return;
+        const at = y + 13 - this.#scrolled.offset;
+        const style = { fill: MUTED[shown], size: 11, mono: true } as const;
+        pen.text(this.#left - 8, at, bytes(segment.bytes), { ...style, anchor: 'end' });
+        if (this.#left > SIDE + NARROW_GUTTER) pen.text(SIDE, at, segment.address, style);
     }
 
     /** The bytes of a segment in the rows that are seen. */
@@ -283,6 +329,7 @@ class SegmentPicture implements Drawn {
             { text: `${bytes(block.bytes)} (${whole(block.bytes)}), ${state}` },
             { text: `${bytes(block.offset)} into the segment ${segment.address}` },
             { text: `${bytes(segment.bytes)}, ${share(used, segment.bytes)} in use; ${name(describe(segment), 160)}` },
+            ...(block.keeps > 0 ? [{ text: `keeps ${bytes(block.keeps)} of free memory from being released` }] : []),
         ];
         this.tip.show(event.clientX, event.clientY, lines, more);
     }
@@ -300,13 +347,13 @@ class SegmentPicture implements Drawn {
     }
 
     #under(x: number, y: number): Spot | null {
-        const width = Math.max(10, this.surface.width - 2 * SIDE);
+        const width = this.#width;
         for (const place of this.#places) {
             const from = y + this.#scrolled.offset - place.y;
             const row = Math.floor(from / (ROW + GAP));
             if (row < 0 || from - row * (ROW + GAP) > ROW) continue;
-            const at = ((x - SIDE) / width + row) * this.#row - place.start;
-            if (x < SIDE || x > SIDE + width || at < 0 || at >= place.segment.bytes) continue;
+            const at = ((x - this.#left) / width + row) * this.#row - place.start;
+            if (x < this.#left || x > this.#left + width || at < 0 || at >= place.segment.bytes) continue;
             const { blocks } = place.segment;
             const block = blocks[behind(blocks, at)];
             if (block && block.offset <= at) return { place, block };
@@ -315,16 +362,47 @@ class SegmentPicture implements Drawn {
     }
 }
 
+/** Whether a block keeps more free memory from being released than it holds. */
+function keepsMuch({ keeps, bytes: size }: Block): boolean {
+    return keeps >= KEEPS && keeps > size;
+}
+
+/** The middle of the edge of a box, where a line of a pixel is sharp. */
+function inner({ x, y, width, height }: Box): Box {
+    return { x: x + 0.5, y: y + 0.5, width: Math.max(1, width - 1), height: height - 1 };
+}
+
 export class SegmentsView implements View {
     readonly tab = 'segments';
     readonly title = 'Segments';
-    readonly panel = element('div', { class: 'panel lanes' });
+    readonly panel = element('div', { class: 'panel segments' });
     readonly drawn: readonly SegmentPicture[];
 
     constructor(lanes: readonly Lane[], tip: Tip, fail: (error: unknown) => void) {
         const hosts = lanes.map(() => element('div'));
-        this.panel.append(...hosts);
+        this.panel.append(this.#tools(lanes[0]), element('div', { class: 'lanes' }, ...hosts));
         this.drawn = lanes.map((lane, at) => new SegmentPicture(hosts[at], lane, tip, fail));
+    }
+
+    /** How segments are laid out, and what colours and lines stand for. */
+    #tools({ store }: Lane): HTMLElement {
+        const ways = [
+            button('rows', 'A row for each segment, with its address and size', () => store.set({ packed: false })),
+            button('packed', 'Segments one behind the other', () => store.set({ packed: true })),
+        ];
+        const update = () =>
+            ways.forEach((way, at) => way.setAttribute('aria-pressed', String(store.state.packed === (at === 1))));
+        update();
+        store.subscribe((_, changed) => {
+            if (changed.has('packed')) update();
+        });
+        const key = [
+            element('span', { class: 'legend free' }, 'free'),
+            element('span', { class: 'legend pending' }, 'waiting for a stream'),
+            element('span', { class: 'legend keeps' }, 'keeps more free memory reserved than it holds'),
+        ];
+        const group = element('span', { class: 'group', role: 'group', 'aria-label': 'Layout of segments' }, ...ways);
+        return element('div', { class: 'tools' }, group, ...key);
     }
 
     show(): void {

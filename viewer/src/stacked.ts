@@ -176,6 +176,8 @@ export function drawSteps(
     const points: number[] = [];
     for (let at = first; at <= last; at++) {
         if (at > first && at < last && values[at] === values[at - 1] && values[at] === values[at + 1]) continue;
+        // Nothing is known from here on.
+        if (Number.isNaN(values[at])) break;
         const y = toY(plot, values[at]);
         points.push(toX(plot, stretch.from + at * step), y, toX(plot, stretch.from + (at + 1) * step), y);
     }

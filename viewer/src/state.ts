@@ -2,8 +2,8 @@
 
 import type { Axis, By, Metric, RangePart } from '../engine/engine.d.ts';
 
-export type Tab = 'table' | 'blocks' | 'segments' | 'flame' | 'events' | 'findings';
-export const TABS: readonly Tab[] = ['table', 'blocks', 'segments', 'flame', 'events', 'findings'];
+export type Tab = 'table' | 'blocks' | 'segments' | 'flame' | 'events' | 'tracks' | 'whatif' | 'findings';
+export const TABS: readonly Tab[] = ['table', 'blocks', 'segments', 'flame', 'events', 'tracks', 'whatif', 'findings'];
 
 /**
  * What a flame graph is of: what is live at the cursor, a part of the range between the mark and the cursor, or the difference
@@ -12,6 +12,9 @@ export const TABS: readonly Tab[] = ['table', 'blocks', 'segments', 'flame', 'ev
 export type FlameOf = 'live' | 'difference' | RangePart;
 /** Those of a range. */
 export const FLAMES: readonly FlameOf[] = ['allocated', 'survived', 'freed', 'difference', 'live'];
+
+/** What can be listed alone of the entries. */
+export const LISTED: readonly string[] = ['all', 'allocations', 'frees', 'segments', 'failed'];
 
 /** What the bands can be of. Reserved memory is held by segments, by the stacks that asked for them. */
 export const METRICS: readonly Metric[] = ['allocated', 'active', 'requested', 'reserved'];
@@ -56,6 +59,22 @@ export interface State {
     around: string;
     /** Cures that are tried, by their places in the list of the device, as in `0,2`. */
     cures: string;
+    /** The string of other allocator settings that are tried; `null` for the recorded ones. */
+    conf: string | null;
+    /** Bytes of the device that is tried; 0 for the recorded one. */
+    capacity: number;
+    /** What two recordings differ in and its value in each, as in `batch=4,8`; what their names say where it is empty. */
+    vary: string;
+    /** The value of it that is tried; 0 for none. */
+    value: number;
+    /** The kind of entries that are listed, and their least bytes. */
+    listed: string;
+    least: number;
+    /** Whether segments follow each other instead of having rows of their own. */
+    packed: boolean;
+    /** Tracks that stay in sight, and those that are folded, as in `0.0.allocated,1`. */
+    pinned: string;
+    folded: string;
     selected: Selection;
     query: string;
     /** How often the search has answered: not part of a link. */
@@ -67,6 +86,32 @@ export interface State {
 /** The places of the cures that are tried. */
 export function tried({ cures }: Pick<State, 'cures'>): number[] {
     return cures === '' ? [] : cures.split(',').map(Number);
+}
+
+type Tried = Pick<State, 'cures' | 'conf' | 'capacity'>;
+
+/** Whether anything is tried. */
+export function isTried({ cures, conf, capacity }: Tried): boolean {
+    return cures !== '' || conf !== null || capacity > 0;
+}
+
+/** What is tried, as the engine takes it. */
+export function attempt(state: Tried): [cures: Uint32Array, conf: string | undefined, capacity: number] {
+    return [Uint32Array.from(tried(state)), state.conf ?? undefined, state.capacity];
+}
+
+/** Nothing is tried. */
+export const AS_RECORDED = { cures: '', conf: null, capacity: 0 } as const;
+
+/** The parts of a list. */
+export function parts(list: string): string[] {
+    return list === '' ? [] : list.split(',');
+}
+
+/** A list with a part, or without it if it had it. */
+export function toggled(list: string, part: string): string {
+    const all = parts(list);
+    return (all.includes(part) ? all.filter((each) => each !== part) : [...all, part]).join();
 }
 
 type Changed = ReadonlySet<keyof State>;

@@ -24,7 +24,7 @@ import {
     shades,
     type Stretch,
 } from './stacked.ts';
-import { chosenBand, stackedBy, type State, touches, tried } from './state.ts';
+import { attempt, chosenBand, isTried, stackedBy, type State, touches } from './state.ts';
 import type { Surface } from './surface.ts';
 import { theme } from './theme.ts';
 import type { Tip, TipLine } from './tip.ts';
@@ -90,7 +90,7 @@ export class Timeline implements Drawn {
         });
         lane.store.subscribe((_, changed) => {
             if (changed.has('device')) this.#ribbons = ribbons(lane);
-            if (touches(changed, 'device', 'axis', 'metric', 'by', 'from', 'to', 'found', 'cures')) this.fetch();
+            if (touches(changed, 'device', 'axis', 'metric', 'by', 'from', 'to', 'found', 'cures', 'conf', 'capacity')) this.fetch();
             this.surface.invalidate();
         });
         this.#ribbons = ribbons(lane);
@@ -136,7 +136,7 @@ export class Timeline implements Drawn {
         const pixels = Math.round(this.plot().box.width * this.surface.ratio);
         if (this.surface.width === 0) return;
         const [first, end] = this.lane.extent();
-        const what = [state.device, state.axis, state.metric, stackedBy(state.by), state.found, state.cures].join();
+        const what = [state.device, state.axis, state.metric, stackedBy(state.by), state.found, ...attempt(state)].join();
         const step = (state.to - state.from) / pixels;
         const key = [what, step.toPrecision(9)].join();
         const near = this.#near;
@@ -164,8 +164,8 @@ export class Timeline implements Drawn {
         const { found } = this.lane;
         const { axis, metric } = state;
         const range = [axis, stretch.from, stretch.to, stretch.columns] as const;
-        const chosen = Uint32Array.from(this.lane.second ? [] : tried(state));
-        const cure = (of: Metric) => (chosen.length > 0 ? client.ask('curve_cured', [device, of, ...range, chosen]) : null);
+        const isAlone = this.lanes.length === 1 && isTried(state);
+        const cure = (of: Metric) => (isAlone ? client.ask('curve_tried', [device, of, ...range, ...attempt(state)]) : null);
         const [bands, reserved, held, cured, curedReserved] = await Promise.all([
             client.ask('bands', [device, metric, stackedBy(state.by), ...range, BANDS]),
             has_reserved ? client.ask('curve', [device, 'reserved', ...range]) : null,
@@ -472,7 +472,7 @@ export class Timeline implements Drawn {
         const time = recording.figures.has_times
             ? `, after ${duration(recording.x(device.device, instant, 'time'))}`
             : '';
-        if (fetched.cured) lines.push({ text: `${bytes(fetched.cured[at])} with the changes` });
+        if (fetched.cured && fetched.cured[at] >= 0) lines.push({ text: `${bytes(fetched.cured[at])} with the changes` });
         if (fetched.held) lines.push({ text: `${bytes(fetched.held[at])} of it found` });
         lines.push({ text: `${entryOf(instant, device.entries)}${time}` });
         const open = recording.open(device.device, instant);

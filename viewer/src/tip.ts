@@ -4,6 +4,7 @@ import type { Frame } from '../engine/engine.d.ts';
 import type { Colour } from './colours.ts';
 import { element, swatch } from './dom.ts';
 import { name } from './format.ts';
+import { hasSources, lineOf } from './sources.ts';
 
 /** Milliseconds that the pointer rests before a stack is asked for. */
 const REST = 250;
@@ -16,10 +17,15 @@ export interface TipLine {
     strong?: boolean;
 }
 
-/** A stack, innermost frame first, the user's own frames in bold. */
-function stackLines(frames: readonly Frame[]): TipLine[] {
+/** A stack, innermost frame first, the user's own frames in bold, with their lines where these are known. */
+async function stackLines(frames: readonly Frame[]): Promise<TipLine[]> {
     if (frames.length === 0) return [{ text: 'no stack was recorded' }];
-    const lines: TipLine[] = frames.slice(0, FRAMES).map(({ label, own }) => ({ text: name(label), strong: own }));
+    const lines: TipLine[] = [];
+    for (const frame of frames.slice(0, FRAMES)) {
+        lines.push({ text: name(frame.label), strong: frame.own });
+        const line = frame.own && hasSources() ? await lineOf(frame).catch(() => null) : null;
+        if (line !== null) lines.push({ text: `    ${line}` });
+    }
     if (frames.length > FRAMES) lines.push({ text: `${frames.length - FRAMES} more frames` });
     return lines;
 }
@@ -40,7 +46,7 @@ export class Tip {
         this.#draw(x, y, lines);
         if (!stack) return;
         const timer = window.setTimeout(async () => {
-            const more = stackLines(await stack().catch(() => []));
+            const more = await stackLines(await stack().catch(() => []));
             if (this.#timer === timer) this.#draw(x, y, [...lines, ...more]);
         }, REST);
         this.#timer = timer;

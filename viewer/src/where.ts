@@ -1,12 +1,12 @@
 /** The instant that all views speak of, in words, and ways to others. */
 
-import type { Cured, Metric } from '../engine/engine.d.ts';
+import type { Metric, Tried } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
 import { button, element } from './dom.ts';
 import { bound, bytes, duration, entry, entryOf, name, whole } from './format.ts';
 import { extent, type Lane, letters } from './lane.ts';
 import { clamped } from './navigate.ts';
-import { touches, tried } from './state.ts';
+import { AS_RECORDED, attempt, isTried, touches, tried } from './state.ts';
 
 export class Where {
     #latest = new Latest();
@@ -22,7 +22,7 @@ export class Where {
         private readonly fail: (error: unknown) => void,
     ) {
         lanes[0].store.subscribe((_, changed) => {
-            if (touches(changed, 'device', 'metric', 'at', 'at2', 'mark', 'cures')) this.show();
+            if (touches(changed, 'device', 'metric', 'at', 'at2', 'mark', 'cures', 'conf', 'capacity')) this.show();
         });
         host.replaceChildren(this.#texts, this.#buttons());
         this.show();
@@ -51,17 +51,18 @@ export class Where {
 
     /** What the cures that are tried save together. */
     async #cured(lane: Lane): Promise<HTMLElement | null> {
-        const chosen = tried(lane.store.state);
-        if (chosen.length === 0) return null;
-        const cured = await lane.recording.client.ask('cured', [lane.device.device, Uint32Array.from(chosen)]);
+        const { state } = lane.store;
+        if (!isTried(state) || this.lanes.length > 1) return null;
+        const cured = await lane.recording.client.ask('tried', [lane.device.device, ...attempt(state)]);
         // A request that failed is part of what would be needed.
-        const isServed = lane.device.ooms.length > 0 ? '; the failed request included' : '';
-        const said = cured ? saved(cured) + isServed : 'no notable difference';
+        const isServed = lane.device.ooms.length > 0 && cured?.fails === null ? '; the failed request included' : '';
+        const said = cured ? saved(cured, lane.device.entries) + isServed : 'no notable difference';
         // Which curves there are, the engine says: a simulation has no others that could be compared.
-        const { metric } = lane.store.state;
+        const { metric } = state;
         const isDrawn = metric === 'allocated' || (metric === 'reserved' && cured?.reserved_trust === cured?.trust);
         const missing = isDrawn ? '' : `; no curve of ${metric} memory can be simulated`;
-        const title = chosen.length === 1 ? 'with the change: ' : `with ${chosen.length} changes: `;
+        const count = tried(state).length + Number(state.conf !== null) + Number(state.capacity > 0);
+        const title = count === 1 ? 'with the change: ' : `with ${count} changes: `;
         return element('span', { class: 'cured' }, element('strong', {}, title), said + missing);
     }
 
@@ -95,7 +96,7 @@ export class Where {
             bound(device.bounds[of]) + bytes(await recording.value(device.device, of, instant));
         const [held, reserved] = await Promise.all([value(metric), value('reserved')]);
         const parts = [entryOf(instant, device.entries)];
-        if (recording.figures.has_times) parts.push(`after ${duration(recording.x(device.device, instant, 'time'))}`);
+        if (recording.figures.has_times && device.entries > 0) parts.push(`after ${duration(recording.x(device.device, instant, 'time'))}`);
         const open = recording.open(device.device, instant);
         if (open.length > 0) parts.push(`in ${name(open.join(' / '), 80)}`);
         parts.push(`${held} ${metric}`);
@@ -130,9 +131,9 @@ export class Where {
             const margin = 0.05 * (right - left);
             first.store.set(clamped(left - margin, right + margin, extent(this.lanes)));
         });
-        const recorded = button('as recorded', 'Try no changes any more', () => first.store.set({ cures: '' }));
+        const recorded = button('as recorded', 'Try no changes any more', () => first.store.set(AS_RECORDED));
         this.#update = () => {
-            recorded.hidden = first.store.state.cures === '';
+            recorded.hidden = !isTried(first.store.state);
             zoom.hidden = first.range === null;
             oom.hidden = first.device.ooms.length === 0;
             const isMarked = first.mark !== null;
@@ -145,9 +146,11 @@ export class Where {
     }
 }
 
-/** Peaks with some cures instead of those without, and how far to trust them. */
-function saved({ allocated, reserved, trust, reserved_trust }: Cured): string {
-    const of = ({ before, after }: Cured['allocated'], what: string) =>
+/** Peaks with what is tried instead of those without, and how far to trust them. */
+function saved({ allocated, reserved, fails, trust, reserved_trust, because }: Tried, entries: number): string {
+    if (!allocated || !reserved) return `not simulated: ${name(because, 200)}`;
+    if (fails !== null) return `out of memory at ${entryOf(fails, entries)}`;
+    const of = ({ before, after }: typeof allocated, what: string) =>
         `${bytes(after)} instead of ${bytes(before)} ${what}`;
     const doubts = [trust === 'exact' ? '' : trust, reserved_trust === trust ? '' : `reserved ${reserved_trust}`];
     const doubt = doubts.filter((each) => each !== '').join('; ');

@@ -1,7 +1,7 @@
 /** The worker: holds the engine and answers the page's questions, in their order. */
 
-import { Engine, initSync } from '../engine/pkg/engine.js';
-import type { Question, Reply, Requests } from './protocol.ts';
+import { Engine, Fit, initSync } from '../engine/pkg/engine.js';
+import type { Carried, Question, Reply, Requests } from './protocol.ts';
 
 declare module '../engine/pkg/engine.js' {
     /** Makes the instance that the engine lives in. */
@@ -17,21 +17,35 @@ async function unpacked(blob: Blob): Promise<ArrayBuffer> {
         : blob.arrayBuffer();
 }
 
-let engine: Engine | null = null;
+/** What answers: of one recording, or of several together. */
+let engine: Engine | Fit | null = null;
 
-async function open(module: Blob, recording: Blob, name: string, options: string): Promise<string> {
-    initSync({ module: await unpacked(module) });
+/** Reads a file piece by piece. */
+function reader({ bytes }: Carried): (at: number, length: number) => Uint8Array {
     const reader = new FileReaderSync();
-    const read = (at: number, length: number) =>
-        new Uint8Array(reader.readAsArrayBuffer(recording.slice(at, at + length)));
-    engine = Engine.open(read, name, options);
-    return engine.figures();
+    return (at, length) => new Uint8Array(reader.readAsArrayBuffer(bytes.slice(at, at + length)));
+}
+
+async function open(module: Blob, recording: Carried): Promise<string> {
+    initSync({ module: await unpacked(module) });
+    const made = Engine.open(reader(recording), recording.name, recording.options, recording.samples);
+    engine = made;
+    return made.figures();
+}
+
+async function openFit(module: Blob, recordings: readonly Carried[]): Promise<null> {
+    initSync({ module: await unpacked(module) });
+    const fit = new Fit();
+    for (const recording of recordings) fit.add(reader(recording), recording.name, recording.options);
+    engine = fit;
+    return null;
 }
 
 async function answer(question: Question): Promise<unknown> {
     if (question.name === 'open') return open(...(question.args as Requests['open']['args']));
+    if (question.name === 'open_fit') return openFit(...(question.args as Requests['open_fit']['args']));
     if (!engine) throw new Error('no recording is open');
-    const method = engine[question.name as keyof Engine] as (...args: unknown[]) => unknown;
+    const method = engine[question.name as keyof typeof engine] as (...args: unknown[]) => unknown;
     return method.apply(engine, question.args);
 }
 

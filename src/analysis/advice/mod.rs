@@ -32,7 +32,7 @@ mod without_backward;
 mod zero_grad_late;
 
 pub use trial::{Lowered, Saving};
-pub use what_if::{OverTime, WhatIf};
+pub use what_if::{Attempt, OverTime, WhatIf};
 
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, FrameId, HOST_DEVICE};

@@ -202,6 +202,11 @@ impl<'d, 'a> Trial<'d, 'a> {
         Ok((testbed, edited, settings))
     }
 
+    /// Bytes that the allocator can use of a device of this size, or of the recorded one: see [`Testbed::on_device`].
+    pub fn usable(&self, capacity: Option<u64>) -> Option<u64> {
+        self.testbed.as_ref().ok().and_then(|(testbed, _)| testbed.device(capacity).0)
+    }
+
     /// A cure that is not played: `None` where it could save too little.
     fn not_played(&self, remedy: &Remedy, because: String) -> Option<Saving> {
         let highest = self.device.history().maxima[Metric::Allocated as usize];

@@ -1,19 +1,45 @@
-//! The cures of a device, and its memory over time with some of them.
+//! What a device would need with some of its cures, other settings or another size, and its memory over time then.
 
 use super::trial::Trial;
 use super::{Advice, Plays, Remedy, Saving, found};
 use crate::analysis::scene::Column;
 use crate::error::{Error, Result};
 use crate::facts::device::Device;
+use crate::input::alloc_conf::{parse, rest_of};
+use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::changes::{Edited, Lives};
-use crate::play::{Setup, over_time};
-use crate::replay::Metric;
+use crate::play::{Program, Run, Setup, Testbed, over_time};
+use crate::replay::{History, Metric};
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
-/// A device with its list of cures, of which any can be tried.
+/// What is tried: cures of the list, other allocator settings, another device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// Places in the list of cures.
+    pub cures: Vec<usize>,
+    /// The string of the settings, as `PYTORCH_CUDA_ALLOC_CONF` takes it; the recorded ones where not given.
+    pub alloc_conf: Option<String>,
+    /// Bytes of the device, as PyTorch's messages name its total capacity.
+    pub capacity: Option<u64>,
+}
+
+setters!(Attempt { cures: Vec<usize>, alloc_conf: Option<String>, capacity: Option<u64> });
+
+impl Attempt {
+    /// Whether it is simulated on a device, as `memviz simulate` does. Cures alone are measured without one.
+    fn has_device(&self) -> bool {
+        self.alloc_conf.is_some() || self.capacity.is_some()
+    }
+}
+
+/// A device with its list of cures, of which any can be tried, with any settings and on a device of any size.
 pub struct WhatIf<'d, 'a> {
     device: &'d Device<'a>,
-    found: Option<(Trial<'d, 'a>, Vec<(Advice, Remedy)>)>,
+    /// What simulates: made when something is first tried.
+    trial: OnceLock<Trial<'d, 'a>>,
+    list: Vec<(Advice, Remedy)>,
 }
 
 /// A counter at every instant of a recording, as it would have been.
@@ -25,24 +51,30 @@ pub struct OverTime {
     highest: Vec<u64>,
 }
 
+/// A program that is ready to be simulated.
+struct Prepared<'t> {
+    testbed: Cow<'t, Testbed>,
+    edited: Edited,
+    settings: AllocatorSettings,
+    /// Whether the settings are the recorded ones.
+    is_recorded: bool,
+}
+
 impl<'d, 'a> WhatIf<'d, 'a> {
     /// The cures of a device.
     pub fn of(device: &'d Device<'a>, plays: Plays) -> Self {
-        Self { device, found: found(device, plays, |_| true) }
-    }
-
-    fn list(&self) -> &[(Advice, Remedy)] {
-        self.found.as_ref().map_or(&[], |(_, list)| list)
+        let (trial, list) = found(device, plays, |_| true).unzip();
+        Self { device, trial: trial.map_or_else(OnceLock::new, OnceLock::from), list: list.unwrap_or_default() }
     }
 
     /// The list, as [`super::advice`] has it.
     pub fn advice(&self) -> impl Iterator<Item = &Advice> {
-        self.list().iter().map(|(advice, _)| advice)
+        self.list.iter().map(|(advice, _)| advice)
     }
 
     /// Whether one of the list can be tried together with others.
     pub fn combines(&self, place: usize) -> bool {
-        matches!(self.list().get(place), Some((_, Remedy::Lives(_))))
+        matches!(self.list.get(place), Some((_, Remedy::Lives(_))))
     }
 
     /// What some of the list save together; `None` where that is too little to mention.
@@ -50,56 +82,110 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     /// # Errors
     /// As [`WhatIf::over_time`].
     pub fn saving(&self, chosen: &[usize]) -> Result<Option<Saving>> {
-        let (trial, remedy) = self.chosen(chosen)?;
+        let remedy = self.remedy(chosen)?;
         Ok(match chosen {
-            &[one] => self.list().get(one).map(|(advice, _)| advice.saving.clone()),
-            _ => trial.saving(&remedy),
+            &[one] => self.list.get(one).map(|(advice, _)| advice.saving.clone()),
+            _ => self.trial()?.saving(&remedy),
         })
     }
 
-    /// A counter over time with some of the list. `None` for active and requested memory: a simulation completes each free where
+    /// The program with other settings or on another device, and with some of the list: without these, the run of these settings
+    /// that [`SimulateReport`] has, but not the sizes of devices on which it works.
+    ///
+    /// # Errors
+    /// As [`WhatIf::over_time`].
+    ///
+    /// [`SimulateReport`]: crate::analysis::simulate::SimulateReport
+    pub fn run(&self, attempt: &Attempt) -> Result<Run> {
+        let Prepared { testbed, edited, settings, is_recorded } = self.prepared(attempt)?;
+        Ok(match attempt.cures.is_empty() {
+            true => testbed.run(&settings, is_recorded, 0),
+            false => testbed.run_changed(&edited, &[], &settings, is_recorded, 0),
+        })
+    }
+
+    /// Bytes of the device of an attempt that the allocator can use; `None` for a device without end.
+    ///
+    /// # Errors
+    /// As [`WhatIf::over_time`].
+    pub fn usable(&self, attempt: &Attempt) -> Result<Option<u64>> {
+        Ok(self.trial()?.usable(attempt.capacity))
+    }
+
+    /// A counter over time with what is tried, up to the request that ends the program, if one fails. `None` where the device is
+    /// smaller than what the recording starts with. `None` for active and requested memory: a simulation completes each free where
     /// it is requested, not entries later. `None` for reserved memory where the recording starts with free segments: what an
     /// earlier part of the program left there cannot be compared. Elsewhere, reserved memory depends on where the driver places
     /// segments, so it may grow at other requests than in the recording.
     ///
     /// # Errors
-    /// When the list has no such cure, one of them cannot be simulated, or not together with others.
-    pub fn over_time(&self, metric: Metric, chosen: &[usize]) -> Result<Option<OverTime>> {
-        let (trial, remedy) = self.chosen(chosen)?;
-        let (testbed, edited, settings) = trial.changed(&remedy).map_err(Error::Request)?;
+    /// When the list has no such cure, one of them cannot be simulated, or not together with others; when PyTorch would refuse the
+    /// settings; when nothing of the device can be simulated.
+    pub fn over_time(&self, metric: Metric, attempt: &Attempt) -> Result<Option<OverTime>> {
+        let Prepared { testbed, edited, settings, .. } = self.prepared(attempt)?;
         let is_known = match metric {
             Metric::Allocated => true,
             Metric::Active | Metric::Requested => false,
             Metric::Reserved => testbed.program.without_cache().is_none(),
         };
-        Ok(is_known.then(|| self.play(metric, &edited, &testbed.setup(&settings))))
+        let program = testbed.as_simulated(&edited.program, &settings).filter(|_| is_known);
+        let history = self.device.history();
+        Ok(program.map(|program| OverTime::of(&program, &edited, &testbed.setup(&settings), metric, history)))
     }
 
-    /// The trial, and one remedy for all that is chosen.
-    fn chosen(&self, chosen: &[usize]) -> Result<(&Trial<'d, 'a>, Cow<'_, Remedy>)> {
+    fn trial(&self) -> Result<&Trial<'d, 'a>> {
+        if self.device.id() <= HOST_DEVICE {
+            return Err(Error::Request("only memory of a GPU can be simulated here".to_owned()));
+        }
+        Ok(self.trial.get_or_init(|| Trial::new(self.device, None, 0)))
+    }
+
+    /// What is tried, ready to be simulated.
+    fn prepared(&self, attempt: &Attempt) -> Result<Prepared<'_>> {
+        let remedy = self.remedy(&attempt.cures)?;
+        let (testbed, edited, mut settings) = self.trial()?.changed(&remedy).map_err(Error::Request)?;
+        let mut is_recorded = !matches!(&*remedy, Remedy::Settings(_));
+        if !attempt.has_device() {
+            return Ok(Prepared { testbed: Cow::Borrowed(testbed), edited, settings, is_recorded });
+        }
+        if let Some(text) = &attempt.alloc_conf {
+            if !is_recorded {
+                let message = "this cure changes the allocator's settings; it cannot be simulated together with others";
+                return Err(Error::Request(message.to_owned()));
+            }
+            let rest = rest_of(&self.device.snapshot().settings);
+            settings = parse(text, rest).map_err(|error| Error::Request(error.to_string()))?;
+            is_recorded = false;
+        }
+        Ok(Prepared { testbed: Cow::Owned(testbed.on_device(attempt.capacity)), edited, settings, is_recorded })
+    }
+
+    /// One remedy for all that is chosen.
+    fn remedy(&self, chosen: &[usize]) -> Result<Cow<'_, Remedy>> {
         let wrong = |message: &str| Error::Request(message.to_owned());
         let none = || wrong("expected places in the list of cures, found another");
-        let (trial, list) = self.found.as_ref().ok_or_else(none)?;
-        let remedy = |&place: &usize| list.get(place).map(|(_, remedy)| remedy).ok_or_else(none);
+        let remedy = |&place: &usize| self.list.get(place).map(|(_, remedy)| remedy).ok_or_else(none);
         let remedies: Vec<&Remedy> = chosen.iter().map(remedy).collect::<Result<_>>()?;
         if let [one] = remedies[..] {
-            return Ok((trial, Cow::Borrowed(one)));
+            return Ok(Cow::Borrowed(one));
         }
         let lives = remedies.into_iter().map(|remedy| match remedy {
             Remedy::Lives(lives) => Ok(lives),
             _ => Err(wrong("one of these cures cannot be simulated together with others")),
         });
         let lives: Vec<&Lives> = lives.collect::<Result<_>>()?;
-        Ok((trial, Cow::Owned(Remedy::Lives(Lives::merged(lives.into_iter())))))
+        Ok(Cow::Owned(Remedy::Lives(Lives::merged(lives.into_iter()))))
     }
+}
 
-    fn play(&self, metric: Metric, edited: &Edited, setup: &Setup) -> OverTime {
-        let history = self.device.history();
+impl OverTime {
+    /// A counter of a simulated program at the instants of a recording; `edited` knows which steps were recorded.
+    fn of(program: &Program, edited: &Edited, setup: &Setup, metric: Metric, history: &History) -> Self {
         let last = history.entries() as usize;
-        let mut curve = OverTime { after: Vec::with_capacity(last + 1), highest: vec![0; last + 1] };
+        let mut curve = Self { after: Vec::with_capacity(last + 1), highest: vec![0; last + 1] };
         let mut now = 0;
         let mut at = 0;
-        over_time(&edited.program, setup, metric, |step, after, highest| {
+        let ends = over_time(program, setup, metric, |step, after, highest| {
             // What was not recorded here happens right after the instant before.
             let instant = step.map_or(0, |step| edited.recorded_instant(step, history).unwrap_or(step.entry) as usize);
             at = instant.clamp(at, last);
@@ -109,29 +195,32 @@ impl<'d, 'a> WhatIf<'d, 'a> {
             curve.highest[at] = curve.highest[at].max(highest);
             now = after;
         });
-        curve.after.resize(last + 1, now);
+        // Nothing is known behind the request that ends the program.
+        let end = ends.map_or(last, |entry| (entry as usize).clamp(at, last));
+        curve.after.resize(end + 1, now);
+        curve.highest.truncate(end + 1);
         // Where nothing happens there is what there was before, and a highest value is never below what stays.
         for (highest, after) in curve.highest.iter_mut().zip(&curve.after) {
             *highest = (*highest).max(*after);
         }
         curve
     }
-}
 
-impl OverTime {
-    /// The most bytes in each column of a part of the recording, given those that [`Scene::instants`] has.
+    /// The most bytes in each column of a part of the recording, given those that [`Scene::instants`] has; `None` behind the
+    /// request that ends the program.
     ///
     /// [`Scene::instants`]: crate::analysis::scene::Scene::instants
-    pub fn columns(&self, columns: &[Column]) -> Vec<u64> {
+    pub fn columns(&self, columns: &[Column]) -> Vec<Option<u64>> {
         columns.iter().map(|column| self.most(column)).collect()
     }
 
-    fn most(&self, &Column { first, last, begins_before }: &Column) -> u64 {
+    fn most(&self, &Column { first, last, begins_before }: &Column) -> Option<u64> {
         let (first, end) = (first as usize, (last as usize).saturating_add(1).min(self.highest.len()));
         // What a column begins with is what was left by what happened before.
-        let carried = self.after.get(first).copied().filter(|_| begins_before).unwrap_or(0);
+        let carried = self.after.get(first).copied()?;
+        let carried = if begins_before { carried } else { 0 };
         let within = first + usize::from(begins_before);
-        self.highest.get(within..end).unwrap_or_default().iter().copied().fold(carried, u64::max)
+        Some(self.highest.get(within..end).unwrap_or_default().iter().copied().fold(carried, u64::max))
     }
 
     /// The most bytes at any time.

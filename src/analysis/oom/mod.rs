@@ -28,7 +28,7 @@ use crate::facts::segments::pinning::Pinning;
 use crate::facts::time::moment::Moment;
 use crate::model::{Action, BlockState, DeviceId};
 use crate::play::plans::DevicePlans;
-use crate::replay::{Anomalies, Completeness, Counters, Instant, Metric};
+use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
 use advice::Turnover;
 use rayon::prelude::*;
 use settings::Plays;
@@ -117,6 +117,37 @@ pub struct Oom {
     pub pinning: Pinning,
     /// What the same failure has in another run; `None` where rows are not all sites.
     pub signature: Option<Signature>,
+}
+
+/// A request that failed, without what it takes to say why: what was asked for, and what could have served it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Unserved {
+    /// What was asked for.
+    pub request: Request,
+    /// The segments whose free blocks could have served it.
+    pub serving: Serving,
+    /// Bytes of the free blocks in these, the largest first.
+    pub holes: Vec<u64>,
+}
+
+impl Unserved {
+    /// The request that failed at the last entry before an instant, given the layout then; `None` where that entry is no failed
+    /// request.
+    pub fn at(device: &Device<'_>, instant: Instant, layout: &Layout) -> Option<Self> {
+        let track = device.track;
+        let entry = History::entry_before(instant)?;
+        (track.entry(entry)?.action == Action::Oom).then(|| {
+            let request = Request::of(track, device.sites(), entry, layout, None);
+            let serving = Serving::of(track, &request, layout);
+            let segments = layout.segments.iter().filter(|segment| request.may_use(segment));
+            let pieces = segments.flat_map(|segment| layout.pieces_of(segment));
+            let free = pieces.filter(|piece| piece.state == BlockState::Inactive);
+            let mut holes: Vec<u64> = free.map(|piece| piece.size).collect();
+            holes.sort_unstable_by(|a, b| b.cmp(a));
+            Self { request, serving, holes }
+        })
+    }
 }
 
 /// One device.

@@ -12,7 +12,7 @@ use crate::cli::serve::Server;
 use crate::cli::{desktop, files, output};
 use crate::facts::device::{Device, Devices};
 use crate::facts::time::when::{Purpose, When};
-use crate::input::{Compression, ReadOptions, Unpacked};
+use crate::input::{Compression, ReadOptions, Unpacked, device_file};
 use crate::model::Snapshot;
 use crate::replay::Metric;
 use crate::report::safe;
@@ -75,6 +75,8 @@ struct Input {
     name: String,
     content: Content,
     options: String,
+    /// Samples of the whole device beside it.
+    samples: String,
     show: String,
     anomalies: u64,
 }
@@ -133,15 +135,18 @@ impl View {
         let is_whole = windows.len() == devices.all().len() && windows.iter().all(|window| is_whole(&devices, window));
         if is_whole {
             let show = shown_failure(&devices);
-            return Ok(Input { name, content: Content::Whole(origin, compression), options, show, anomalies });
+            let samples = samples_beside(input, self.shared.quiet);
+            return Ok(Input { name, content: Content::Whole(origin, compression), options, samples, show, anomalies });
         }
         if !recording.snapshot.notes.format.has_segments() {
             let show = windows.first().map(|window| shown_first(&devices, window)).unwrap_or_default();
-            return Ok(Input { name, content: Content::Whole(origin, compression), options, show, anomalies });
+            let (content, samples) = (Content::Whole(origin, compression), String::new());
+            return Ok(Input { name, content, options, samples, show, anomalies });
         }
         let part = Box::new(excerpt(&devices, &windows).map_err(about)?);
         let name = format!("{name}, {}", described(&devices, &windows));
-        Ok(Input { name, content: Content::Part(part), options, show: String::new(), anomalies })
+        let (content, samples, show) = (Content::Part(part), String::new(), String::new());
+        Ok(Input { name, content, options, samples, show, anomalies })
     }
 
     /// What is requested of each device: of those that have such instants.
@@ -214,6 +219,23 @@ impl View {
     }
 }
 
+/// The samples of the whole device beside a recording, as they are. If they cannot be read, memviz warns and does without.
+fn samples_beside(recording: &Path, quiet: bool) -> String {
+    if recording.as_os_str() == "-" {
+        return String::new();
+    }
+    let path = device_file::path_beside(recording);
+    match device_file::beside(recording) {
+        Ok(known) => known.and_then(|_| std::fs::read_to_string(path).ok()).unwrap_or_default(),
+        Err(error) => {
+            if !quiet {
+                complain(&error.to_string());
+            }
+            String::new()
+        }
+    }
+}
+
 fn is_whole(devices: &Devices<'_>, window: &Window) -> bool {
     devices.get(window.device).is_some_and(|device| *window == Window::whole(device))
 }
@@ -257,7 +279,7 @@ fn described(devices: &Devices<'_>, windows: &[Window]) -> String {
 
 /// Writes the page.
 fn write(input: Option<&Input>, out: &mut dyn Write) -> io::Result<()> {
-    let Some(Input { name, content, options, show, .. }) = input else { return page::write(None, out) };
+    let Some(Input { name, content, options, samples, show, .. }) = input else { return page::write(None, out) };
     let mut write = |out: &mut dyn Write| match content {
         Content::Part(snapshot) => wire::snapshot::write(snapshot, out),
         Content::Whole(origin, Compression::Zstd) => {
@@ -270,7 +292,7 @@ fn write(input: Option<&Input>, out: &mut dyn Write) -> io::Result<()> {
         }
     };
     let is_packed = matches!(content, Content::Whole(_, Compression::Zstd));
-    page::write(Some(Carried { name, options, show, content: &mut write, is_packed }), out)
+    page::write(Some(Carried { name, options, samples, show, content: &mut write, is_packed }), out)
 }
 
 impl Origin {

@@ -82,6 +82,23 @@ pub(crate) fn pinned_units(layout: &Layout, segment: &SegmentLayout, mut visit: 
     close(unit, used, &blocks);
 }
 
+/// Free bytes of a unit in equal parts, one for each of its blocks.
+fn shares(free: u64, blocks: &[usize]) -> impl Iterator<Item = (usize, u64)> {
+    let (share, left) = (free / blocks.len() as u64, free % blocks.len() as u64);
+    (0..).zip(blocks).map(move |(place, &block)| (block, share + u64::from(place < left)))
+}
+
+/// The free bytes of a segment that each of its blocks is charged: see [`PinningRow::pinned_free_bytes`].
+pub(crate) fn charged(layout: &Layout, segment: &SegmentLayout) -> HashMap<usize, u64> {
+    let mut charged = HashMap::new();
+    pinned_units(layout, segment, |free, blocks| {
+        for (block, bytes) in shares(free, blocks) {
+            *charged.entry(block).or_default() += bytes;
+        }
+    });
+    charged
+}
+
 impl Pinning {
     /// The same without saying whose they are: one row, labeled [`OTHER`].
     pub(crate) fn in_total(history: &History, layout: &Layout) -> Self {
@@ -112,10 +129,9 @@ impl Pinning {
         for segment in &layout.segments {
             pinned_units(layout, segment, |free, blocks| {
                 total += free;
-                let (share, left) = (free / blocks.len() as u64, free % blocks.len() as u64);
                 let mut kept_by: HashMap<usize, usize> = HashMap::new();
-                for (place, &block) in (0..).zip(blocks) {
-                    *charged.entry(block).or_default() += share + u64::from(place < left);
+                for (block, bytes) in shares(free, blocks) {
+                    *charged.entry(block).or_default() += bytes;
                     for &group in groups.of_allocation(block) {
                         *kept_by.entry(group).or_default() += 1;
                         if group >= rows.len() {

@@ -4,7 +4,6 @@
 //! they have no schema, and change as the page needs it.
 
 mod allocation;
-mod cured;
 mod difference;
 mod events;
 mod figures;
@@ -16,9 +15,9 @@ pub mod page;
 mod reading;
 mod segments;
 mod times;
+mod tried;
 
 pub use allocation::allocation;
-pub use cured::cured;
 pub use difference::{difference, flow};
 pub use events::{events, stack};
 pub use figures::figures;
@@ -27,7 +26,8 @@ pub use flame::flame;
 pub use frames::frames;
 pub use reading::Reading;
 pub use segments::segments;
-pub use times::{annotations, steps};
+pub use times::{annotations, phases, samples, steps};
+pub use tried::{gpus, tried};
 
 use super::common::palette::{self, Color};
 use crate::analysis::scene::{Place, SceneGroup};

@@ -21,6 +21,8 @@ pub struct Carried<'a> {
     pub name: &'a str,
     /// How to read it: see [`super::Reading::to_json`].
     pub options: &'a str,
+    /// The samples of the whole device that lie beside it, as they are; nothing where there are none.
+    pub samples: &'a str,
     /// What is shown first, as the page has it in links to itself; nothing for all.
     pub show: &'a str,
     /// Writes the file.
@@ -45,12 +47,13 @@ pub fn write(carried: Option<Carried<'_>>, out: &mut dyn Write) -> io::Result<()
     out.write_all(between.as_bytes())?;
     match carried {
         None => out.write_all(RECORDING_PLACE.as_bytes())?,
-        Some(Carried { name, options, show, content, is_packed }) => {
+        Some(Carried { name, options, samples, show, content, is_packed }) => {
             write!(
                 out,
-                r#"<script type="application/octet-stream;base64" id="recording" data-name="{}" data-options="{}" data-show="{}">"#,
+                r#"<script type="application/octet-stream;base64" id="recording" data-name="{}" data-options="{}" data-samples="{}" data-show="{}">"#,
                 attribute(name),
                 attribute(options),
+                attribute(samples),
                 attribute(show)
             )?;
             let mut text = Base64::new(out);

@@ -1,9 +1,11 @@
 //! Segments and their blocks at an instant.
 
 use super::json;
+use crate::analysis::oom::Unserved;
 use crate::facts::device::Device;
 use crate::facts::grouping::private_pools::PrivatePools;
 use crate::facts::segments::layout::{Layout, Piece, SegmentLayout};
+use crate::facts::segments::pinning::charged;
 use crate::model::{BlockState, DEFAULT_POOL, PoolId, SegmentType};
 use crate::replay::Instant;
 use serde::Serialize;
@@ -15,7 +17,25 @@ struct SegmentMap {
     active_bytes: u64,
     segments: Vec<Segment>,
     stray: Vec<usize>,
+    failed: Option<Failed>,
 }
+
+/// The request that has just failed, and what was free for it.
+#[derive(Serialize)]
+struct Failed {
+    bytes: u64,
+    site: String,
+    /// The largest free block that it could have been a part of, if it had been larger.
+    largest_bytes: u64,
+    free_bytes: u64,
+    /// Free blocks of the segments that serve such requests.
+    holes: usize,
+    /// Bytes of the largest of them.
+    largest_holes: Vec<u64>,
+}
+
+/// Free blocks beside a failed request.
+const HOLES: usize = 24;
 
 #[derive(Serialize)]
 struct Segment {
@@ -34,6 +54,8 @@ struct Block {
     bytes: u64,
     state: &'static str,
     allocation: Option<usize>,
+    /// Free bytes that cannot be released because of it, as `memviz fragmentation` charges them.
+    keeps: u64,
 }
 
 /// The layout of a device at an instant, in address order.
@@ -47,16 +69,32 @@ pub fn segments(device: &Device<'_>, instant: Instant) -> String {
         active_bytes: used.fold(0, |sum: u64, piece| sum.wrapping_add(piece.size)),
         segments: layout.segments.iter().map(|segment| Segment::of(&layout, segment, &pools)).collect(),
         stray: layout.stray.clone(),
+        failed: Unserved::at(device, instant, &layout).map(|unserved| Failed::of(&unserved)),
     })
+}
+
+impl Failed {
+    fn of(Unserved { request, serving, holes, .. }: &Unserved) -> Self {
+        Self {
+            bytes: request.bytes,
+            site: request.site.clone(),
+            largest_bytes: serving.largest_usable,
+            free_bytes: serving.figures.inactive,
+            holes: holes.len(),
+            largest_holes: holes.iter().copied().take(HOLES).collect(),
+        }
+    }
 }
 
 impl Segment {
     fn of(layout: &Layout, segment: &SegmentLayout, pools: &PoolNames) -> Self {
+        let charged = charged(layout, segment);
         let block = |piece: &Piece| Block {
             offset: piece.addr - segment.addr,
             bytes: piece.size,
             state: state(piece.state),
             allocation: piece.allocation,
+            keeps: piece.allocation.and_then(|allocation| charged.get(&allocation).copied()).unwrap_or(0),
         };
         Self {
             address: address(segment.addr),

@@ -1,9 +1,12 @@
-//! Items along the time axis: `record_function` ranges and steps.
+//! Items along the time axis: `record_function` ranges, steps, phases, samples of the device.
 
 use super::json;
 use crate::facts::code::sites::clipped;
-use crate::facts::device::Device;
+use crate::facts::device::{Device, Devices};
+use crate::facts::training::phases::PhaseSpan;
 use crate::facts::training::steps::NoSteps;
+use crate::model::DeviceId;
+use crate::model::device_file::DeviceSample;
 use crate::replay::Instant;
 use crate::report::common::training;
 use serde::Serialize;
@@ -70,4 +73,52 @@ pub fn steps(device: &Device<'_>) -> String {
         Err(why) => Steps { why: Some(words(why)), steps: Vec::new() },
     };
     json(&answer)
+}
+
+#[derive(Serialize)]
+struct Phase {
+    phase: &'static str,
+    from: Instant,
+    to: Instant,
+    recorded: bool,
+}
+
+/// The phases of the program on a device, without gaps.
+pub fn phases(device: &Device<'_>) -> String {
+    let phase = |&PhaseSpan { phase, start, end, recorded }: &PhaseSpan| Phase {
+        phase: phase.name(),
+        from: start,
+        to: end,
+        recorded,
+    };
+    json(&device.phases().spans.iter().map(phase).collect::<Vec<_>>())
+}
+
+#[derive(Serialize)]
+struct Sample {
+    occasion: &'static str,
+    /// The last instant before it; `None` where its time is not known.
+    instant: Option<Instant>,
+    time_us: Option<i64>,
+    used_bytes: u64,
+    total_bytes: u64,
+    reserved_bytes: u64,
+}
+
+/// The samples of a whole device, in their order; none where nobody took any.
+pub fn samples(devices: &Devices<'_>, id: DeviceId) -> String {
+    let known = devices.device_file().and_then(|file| file.devices.iter().find(|samples| samples.device == id));
+    let (Some(known), Some(device)) = (known, devices.get(id)) else { return "[]".to_owned() };
+    let origin = device.snapshot().first_time().unwrap_or(0);
+    let times = if device.track.has_times() { device.track.times() } else { &[] };
+    let instant = |time: i64| (!times.is_empty()).then(|| times.partition_point(|&entry| entry <= time) as Instant);
+    let sample = |sample: &DeviceSample| Sample {
+        occasion: sample.at.name(),
+        instant: sample.time_us.and_then(instant),
+        time_us: sample.time_us.map(|time| time.saturating_sub(origin)),
+        used_bytes: sample.used_bytes(),
+        total_bytes: sample.total_bytes,
+        reserved_bytes: sample.reserved_bytes,
+    };
+    json(&known.samples.iter().map(sample).collect::<Vec<_>>())
 }

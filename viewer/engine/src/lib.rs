@@ -4,13 +4,14 @@
 //! arguments to options, results to JSON and typed arrays. `engine.d.ts` says what each method takes and gives.
 
 mod file;
+mod fit;
 mod names;
 mod object;
 
 use file::File;
 use js_sys::{Float64Array, Function, Object, Uint32Array};
 use memviz::Recording;
-use memviz::analysis::advice::{OverTime, Plays, WhatIf};
+use memviz::analysis::advice::{Attempt, OverTime, Plays, WhatIf};
 use memviz::analysis::diff::{Apart, Request, Requests};
 use memviz::analysis::flame::{self, FlameOptions, FlameReport};
 use memviz::analysis::peak::{PeakOptions, PeakReport};
@@ -18,6 +19,7 @@ use memviz::analysis::scene::{EventFilter, Part, Scene, Shape};
 use memviz::facts::device::{Device, Devices};
 use memviz::facts::grouping::filter::Filter;
 use memviz::facts::time::when::When;
+use memviz::input::device_file;
 use memviz::model::DeviceId;
 use memviz::replay::{History, Metric};
 use memviz::report::view::{self, Reading};
@@ -38,21 +40,16 @@ pub struct Engine {
     scenes: Vec<Scene<'static>>,
     /// What could be changed on each device, once somebody has asked.
     cures: BTreeMap<DeviceId, WhatIf<'static, 'static>>,
-    /// The last curve with some of it of each counter, and with what.
-    curves: HashMap<(DeviceId, Metric), (Vec<usize>, Option<OverTime>)>,
+    /// The last curve of each counter with something that was tried, and what that was.
+    curves: HashMap<(DeviceId, Metric), (Attempt, Option<OverTime>)>,
 }
 
 #[wasm_bindgen]
 impl Engine {
-    /// Reads a recording, as `options` say: those of the command line that are about reading.
-    pub fn open(read: Function, name: String, options: &str) -> Thrown<Engine> {
-        let mut options =
-            Reading::from_json(options).and_then(|reading| reading.options()).map_err(|error| about(&name, &error))?;
-        // A page has one thread.
-        options.on_one_thread = true;
-        let recording = Recording::read(File::new(read), &options).map_err(|error| about(&name, &error))?;
-        // Answers borrow from it as long as there is anybody to ask; the memory is given back with the instance.
-        let recording: &'static Recording = Box::leak(Box::new(recording));
+    /// Reads a recording, as `options` say: those of the command line that are about reading. `samples` are those of the whole
+    /// device that were taken beside it, if any were.
+    pub fn open(read: Function, name: String, options: &str, samples: &str) -> Thrown<Engine> {
+        let recording = opened(read, &name, options, samples)?;
         let devices = recording.devices();
         let scenes = devices.all().iter().map(Scene::new).collect();
         Ok(Self { name, recording, devices, scenes, cures: BTreeMap::new(), curves: HashMap::new() })
@@ -217,6 +214,21 @@ impl Engine {
         Ok(view::annotations(self.scene(device)?.device()))
     }
 
+    /// The GPUs that are known by name.
+    pub fn gpus(&self) -> String {
+        view::gpus()
+    }
+
+    /// The phases of the program.
+    pub fn phases(&self, device: i32) -> Thrown<String> {
+        Ok(view::phases(self.scene(device)?.device()))
+    }
+
+    /// The samples of the whole device.
+    pub fn samples(&self, device: i32) -> String {
+        view::samples(&self.devices, device)
+    }
+
     /// The steps of the program.
     pub fn steps(&self, device: i32) -> Thrown<String> {
         Ok(view::steps(self.scene(device)?.device()))
@@ -320,15 +332,23 @@ impl Engine {
         view::findings(&self.devices, &self.cures).map_err(|error| self.thrown(&error))
     }
 
-    /// What some cures of a device save together.
-    pub fn cured(&mut self, device: i32, chosen: Vec<usize>) -> Thrown<String> {
-        let saving = self.cures(device)?.saving(&chosen).map_err(|error| self.thrown(&error))?;
-        Ok(view::cured(saving.as_ref()))
+    /// What a device needs with some cures, under other settings, or on a device of another size.
+    pub fn tried(
+        &mut self,
+        device: i32,
+        cures: Vec<usize>,
+        alloc_conf: Option<String>,
+        capacity: f64,
+    ) -> Thrown<String> {
+        let attempt = attempt(cures, alloc_conf, capacity);
+        self.cures(device)?;
+        let list = self.cures.get(&device).ok_or_else(|| JsError::new("the device is missing"))?;
+        view::tried(self.scene(device)?.device(), list, &attempt).map_err(|error| self.thrown(&error))
     }
 
-    /// The highest value of a counter in each column, as it would be with some cures.
+    /// The highest value of a counter in each column, as it would be with what is tried.
     #[allow(clippy::too_many_arguments, reason = "JavaScript has no options structs that are checked")]
-    pub fn curve_cured(
+    pub fn curve_tried(
         &mut self,
         device: i32,
         of: &str,
@@ -336,19 +356,46 @@ impl Engine {
         from: f64,
         to: f64,
         columns: usize,
-        chosen: Vec<usize>,
+        cures: Vec<usize>,
+        alloc_conf: Option<String>,
+        capacity: f64,
     ) -> Thrown<JsValue> {
         let part = Part { axis: axis(along)?, from, to, columns };
         let metric = metric(of)?;
+        let attempt = attempt(cures, alloc_conf, capacity);
         let columns = self.scene(device)?.instants(&part).map_err(|error| self.thrown(&error))?;
         let key = (device, metric);
-        if self.curves.get(&key).is_none_or(|(known, _)| *known != chosen) {
-            let curve = self.cures(device)?.over_time(metric, &chosen).map_err(|error| self.thrown(&error))?;
-            self.curves.insert(key, (chosen, curve));
+        if self.curves.get(&key).is_none_or(|(known, _)| *known != attempt) {
+            let curve = self.cures(device)?.over_time(metric, &attempt).map_err(|error| self.thrown(&error))?;
+            self.curves.insert(key, (attempt, curve));
         }
         let curve = self.curves.get(&key).and_then(|(_, curve)| curve.as_ref());
-        Ok(curve.map_or(JsValue::NULL, |curve| object::bytes(&curve.columns(&columns))))
+        Ok(curve.map_or(JsValue::NULL, |curve| {
+            let bytes = |bytes: Option<u64>| bytes.map_or(f64::NAN, |bytes| bytes as f64);
+            let values: Vec<f64> = curve.columns(&columns).into_iter().map(bytes).collect();
+            Float64Array::from(values.as_slice()).into()
+        }))
     }
+}
+
+/// What is tried; 0 bytes are no capacity.
+fn attempt(cures: Vec<usize>, alloc_conf: Option<String>, capacity: f64) -> Attempt {
+    let capacity = (capacity >= 1.0).then_some(capacity as u64);
+    Attempt::default().cures(cures).alloc_conf(alloc_conf).capacity(capacity)
+}
+
+/// Reads a recording, which stays until the instance ends: answers borrow from it as long as there is anybody to ask.
+fn opened(read: Function, name: &str, options: &str, samples: &str) -> Thrown<&'static Recording> {
+    let thrown = |error: &memviz::Error| about(name, error);
+    let mut options =
+        Reading::from_json(options).and_then(|reading| reading.options()).map_err(|error| thrown(&error))?;
+    // A page has one thread.
+    options.on_one_thread = true;
+    let mut recording = Recording::read(File::new(read), &options).map_err(|error| thrown(&error))?;
+    if !samples.is_empty() {
+        recording.device_file = Some(device_file::read(samples.as_bytes()).map_err(|error| thrown(&error))?);
+    }
+    Ok(Box::leak(Box::new(recording)))
 }
 
 impl Engine {

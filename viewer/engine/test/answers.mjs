@@ -55,7 +55,7 @@ for await (const path of createInterface({ input: process.stdin })) {
     let said;
     try {
         const Engine = await fresh(count++);
-        said = answers(Engine.open(read, path, ''));
+        said = answers(Engine.open(read, path, '', ''));
     } catch (error) {
         said = { error: error.message };
     }

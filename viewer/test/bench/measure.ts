@@ -74,7 +74,7 @@ console.log(
 const box = await page.locator('#timelines canvas').boundingBox();
 if (!box) throw new Error('the timeline is not shown');
 const [x, y] = [box.x + 0.6 * box.width, box.y + 0.5 * box.height];
-for (const tab of ['table', 'blocks']) {
+for (const tab of ['table', 'blocks', 'tracks']) {
     await page.click(`#tab-${tab}`);
     await page.keyboard.press('0');
     await settled(page);
@@ -120,6 +120,22 @@ const walk = async () => {
     for (let turn = 0; turn < 60; turn++) await page.keyboard.press('ArrowDown');
 };
 line('from event to event', await frames(page, walk));
+// What if: from the slider to the curve and the figures.
+if ((await page.locator('#tab-whatif').count()) > 0) {
+    await page.click('#tab-whatif');
+    await settled(page);
+    const slider = page.locator('.whatif [aria-label="Memory of the device"]');
+    await slider.focus();
+    const times = [];
+    for (let press = 0; press < 8; press++) {
+        const start = performance.now();
+        await slider.press('ArrowLeft');
+        await settled(page);
+        times.push(performance.now() - start);
+    }
+    times.sort((a, b) => a - b);
+    console.log(`what if, from key to figures p50 ${times[4].toFixed(0)} ms, longest ${times[7].toFixed(0)} ms of ${times.length}`);
+}
 for (const tab of ['segments', 'flame', 'findings']) {
     const button = page.locator(`#tab-${tab}`);
     if ((await button.count()) === 0) continue;

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import type { Page } from 'playwright-core';
 import * as support from './support.ts';
-import { answer, drop, exact, fixture, inPage, pageFile, ready, settled } from './support.ts';
+import { answer, drop, exact, fixture, inPage, onlyChromium, pageFile, ready, settled } from './support.ts';
 
 interface Peak {
     devices: {
@@ -158,7 +158,7 @@ test('two recordings are told apart, their rows sum up, and what is of one does 
     });
 });
 
-test('the address is about what the page carries, and is followed', async () => {
+test('the address is about what the page carries, and is followed', onlyChromium('listeners of the window'), async () => {
     const page = pageFile(GPT);
     await inPage(page, '#at=3000&allocation=1500', async (page) => {
         await ready(page);
@@ -252,7 +252,7 @@ test('a narrow window shows the verdict and all buttons', async () => {
             // The views below the timeline have room, and nothing is wider than the window.
             const panels = await page.locator('#panels').boundingBox();
             assert.ok(panels && panels.height > 400, JSON.stringify(panels));
-            assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 420);
+            assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 420);
         },
         { viewport },
     );

@@ -5,7 +5,7 @@ import test, { after } from 'node:test';
 import type { Page } from 'playwright-core';
 import { bytes as size } from '../../src/format.ts';
 import * as support from './support.ts';
-import { answer, drop, exact, fixture, inPage, pageFile, picture, ready, settled, site } from './support.ts';
+import { answer, drop, exact, fixture, inPage, onlyChromium, pageFile, picture, ready, settled, site } from './support.ts';
 
 interface Peak {
     devices: {
@@ -106,7 +106,7 @@ test('wheel, drag and keys zoom and move', async () => {
         await page.mouse.click(box!.x + 0.5 * box!.width, box!.y + box!.height - 40);
         const step = await span();
         assert.ok(step[0] > 1000 && step[1] < 8000 && step[1] - step[0] > 1000, `a step: ${step}`);
-        await page.keyboard.press('6');
+        await page.keyboard.press('8');
         assert.equal((await link(page)).get('tab'), 'findings');
     });
 });
@@ -148,9 +148,9 @@ test('the list of events has all entries, and goes where the cursor is', async (
         await ready(page);
         assert.equal(await count(page), entries);
         for (const [choice, names] of [
-            ['1', ['alloc']],
-            ['2', ['free_requested', 'free_completed']],
-            ['4', ['oom']],
+            ['allocations', ['alloc']],
+            ['frees', ['free_requested', 'free_completed']],
+            ['failed', ['oom']],
         ] as const) {
             await page.selectOption('.events select[aria-label="Actions"]', choice);
             await settled(page);
@@ -162,9 +162,11 @@ test('the list of events has all entries, and goes where the cursor is', async (
         await settled(page);
         const [failed] = await shown(page);
         assert.ok(failed.isChosen);
-        assert.equal((await link(page)).get('at'), String(failed.entry + 1));
+        const where = (await page.textContent('#where')) ?? '';
+        assert.ok(where.includes(`entry ${failed.entry.toLocaleString('en-US')} of`), where);
+        assert.equal((await link(page)).get('listed'), 'failed');
         assert.match(await page.textContent('#details h2').then(String), /^oom, entry/);
-        await page.selectOption('.events select[aria-label="Actions"]', '0');
+        await page.selectOption('.events select[aria-label="Actions"]', 'all');
         await settled(page);
         const chosen = async () => (await shown(page)).filter(({ isChosen }) => isChosen).map(({ entry }) => entry);
         const isSeen = () =>
@@ -184,21 +186,28 @@ test('the list of events has all entries, and goes where the cursor is', async (
         assert.deepEqual(await chosen(), [0]);
         assert.ok(await isSeen());
         // An entry that frees leads to the one that allocates, and back.
-        await page.selectOption('.events select[aria-label="Actions"]', '2');
+        await page.selectOption('.events select[aria-label="Actions"]', 'frees');
         await settled(page);
         const [{ entry: freed }] = await shown(page);
-        await page.locator(`.events [data-entry="${freed}"] button`).click();
-        await page.selectOption('.events select[aria-label="Actions"]', '0');
+        // Rows are drawn again while a driver scrolls to one.
+        await page.locator(`.events [data-entry="${freed}"] button`).dispatchEvent('click');
+        await page.selectOption('.events select[aria-label="Actions"]', 'all');
         await settled(page);
         const allocated = (await shown(page)).find(({ isChosen }) => isChosen)!;
         assert.equal(allocated.action, 'alloc');
-        await page.locator(`.events [data-entry="${allocated.entry}"] button`).click();
+        await page.locator(`.events [data-entry="${allocated.entry}"] button`).dispatchEvent('click');
         await settled(page);
         assert.deepEqual(await chosen(), [freed]);
         await page.fill('.events input', '500 MiB');
         await settled(page);
         const large = await count(page);
         assert.ok(large > 0 && large < entries);
+        assert.equal((await link(page)).get('least'), String(500 * 2 ** 20));
+        // A link to what is listed lists the same.
+        await page.reload();
+        await ready(page);
+        assert.equal(await count(page), large);
+        assert.equal(await page.inputValue('.events input'), '500.00 MiB');
     });
 });
 
@@ -220,6 +229,33 @@ test('a failed request stands at the end of the curve', async () => {
             return { height: rows.size / height, top: Math.min(...rows) };
         });
         assert.ok(height > 0.05 && height < 0.2 && top > 0, `${height}, ${top}`);
+    });
+});
+
+test('the page opens at the failed request, which stands beside the free blocks in the segments', onlyChromium('downloads'), async () => {
+    interface Oom {
+        devices: {
+            ooms: {
+                requested_bytes: number;
+                serving: { inactive_bytes: number; largest_usable_block_bytes: number; free_block_count: number };
+            }[];
+        }[];
+    }
+    const [{ requested_bytes, serving }] = answer<Oom>('oom', OOM).devices[0].ooms;
+    await inPage(of(OOM), '#tab=segments', async (page) => {
+        await ready(page);
+        assert.match((await page.textContent('#where')) ?? '', /^at entry 6,362 of 6,363/);
+        const [download] = await Promise.all([page.waitForEvent('download'), page.click('#actions >> text=SVG')]);
+        const svg = readFileSync(await download.path()).toString();
+        assert.ok(svg.includes(`The request that failed: ${size(requested_bytes)}`));
+        const { inactive_bytes, largest_usable_block_bytes, free_block_count } = serving;
+        const beside = `Beside it: ${size(inactive_bytes)} in ${free_block_count} free blocks of its pool and stream`;
+        assert.ok(svg.includes(`${beside}, the largest that it may use ${size(largest_usable_block_bytes)}`), beside);
+        // Rows with address and size, and the same packed.
+        assert.match(svg, />0x[0-9a-f]+</);
+        await page.click('.segments >> text=packed');
+        await settled(page);
+        assert.equal((await link(page)).get('packed'), '1');
     });
 });
 
@@ -613,7 +649,7 @@ test('a link shows the same again', async () => {
     });
 });
 
-test('dark is dark, on the page and in its pictures', async () => {
+test('dark is dark, on the page and in its pictures', onlyChromium('a colour scheme'), async () => {
     const look = async (colorScheme: 'light' | 'dark') => {
         let seen: number[] = [];
         await inPage(
@@ -638,7 +674,7 @@ test('dark is dark, on the page and in its pictures', async () => {
     assert.deepEqual(await look('dark'), [13, 17, 23, 13, 17, 23]);
 });
 
-test('what is seen is kept as SVG and PNG', async () => {
+test('what is seen is kept as SVG and PNG', onlyChromium('downloads'), async () => {
     await inPage(of(OOM), '#tab=blocks&by=category', async (page) => {
         await ready(page);
         const keep = async (kind: string) => {

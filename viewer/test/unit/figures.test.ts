@@ -52,7 +52,7 @@ test('blocks thinner than a pixel are drawn together, and nothing is lost', () =
     const sizes = [1, 1, 1, 1, 50, 2, 1, 1, 9, 4];
     let offset = 0;
     const blocks: SegmentMap['segments'][number]['blocks'] = sizes.map((bytes) => {
-        const block = { offset, bytes, state: 'allocated', allocation: offset };
+        const block = { offset, bytes, state: 'allocated', allocation: offset, keeps: 0 };
         offset += bytes;
         return block;
     });

@@ -17,6 +17,15 @@ const initial: State = {
     flame: null,
     around: '',
     cures: '',
+    conf: null,
+    capacity: 0,
+    vary: '',
+    value: 0,
+    listed: 'all',
+    least: 0,
+    packed: false,
+    pinned: '',
+    folded: '',
     selected: null,
     query: '',
     found: 0,
@@ -49,12 +58,21 @@ test('a state comes back from its link', () => {
         { device: 3, at: 5, at2: 0 },
         { device: -1 },
         { cures: '0,2', around: 'minigpt.py hidden' },
+        { conf: 'expandable_segments:True', capacity: 24 * 2 ** 30, tab: 'whatif' },
+        { conf: '', vary: 'batch=4,8', value: 16, packed: true },
+        { listed: 'frees', least: 2 ** 20, pinned: '0.0.allocated,1.-1.requested', folded: '3.2' },
     ];
     for (const changes of states) {
         const state = { ...initial, ...changes };
         assert.deepEqual({ ...initial, ...read(`#${write(state, initial)}`) }, state);
     }
     assert.equal(write(initial, initial), '');
+});
+
+test('the ends of a range are no more exact than a screen shows them', () => {
+    const link = (from: number, to: number) => write({ ...initial, from, to }, initial);
+    assert.equal(link(1234.56789, 987654.321), 'from=1235&to=987654');
+    assert.equal(link(3.123456, 4.987654), 'from=3.123&to=4.988');
 });
 
 test('a hash says so where none would show something else', () => {

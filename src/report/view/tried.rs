@@ -1,0 +1,102 @@
+//! What a device would need with some cures, other settings, or another size.
+
+use super::json;
+use crate::analysis::advice::{Attempt, Lowered, Saving, WhatIf};
+use crate::error::Result;
+use crate::facts::device::Device;
+use crate::model::gpu::Gpu;
+use crate::play::{Outcome, Run, Trust};
+use crate::replay::{Instant, Metric};
+use crate::report::common::notes;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Tried {
+    allocated: Option<Peaks>,
+    reserved: Option<Peaks>,
+    reserved_range: Option<(u64, u64)>,
+    /// Bytes that the allocator can use.
+    capacity_bytes: Option<u64>,
+    /// After the first entry whose request fails.
+    fails: Option<Instant>,
+    retries: Option<u64>,
+    trust: Trust,
+    reserved_trust: Trust,
+    /// Why the figures are not trusted further.
+    because: String,
+    warnings: Vec<String>,
+}
+
+/// A peak as recorded, and with what is tried.
+#[derive(Serialize)]
+struct Peaks {
+    before: u64,
+    after: u64,
+}
+
+impl From<&Lowered> for Peaks {
+    fn from(&Lowered { before, after }: &Lowered) -> Self {
+        Self { before, after }
+    }
+}
+
+/// The peaks with what is tried; `null` where cures alone save too little, or are not simulated.
+///
+/// # Errors
+/// As [`WhatIf::run`].
+pub fn tried(device: &Device<'_>, cures: &WhatIf<'_, '_>, attempt: &Attempt) -> Result<String> {
+    if attempt.alloc_conf.is_none() && attempt.capacity.is_none() {
+        return Ok(json(&cures.saving(&attempt.cures)?.as_ref().and_then(Tried::of_cures)));
+    }
+    let run = cures.run(attempt)?;
+    Ok(json(&Tried::of(&run, cures.usable(attempt)?, device)))
+}
+
+impl Tried {
+    fn of_cures(saving: &Saving) -> Option<Self> {
+        let Saving::Played { allocated, reserved, trust, reserved_trust, because, .. } = saving else { return None };
+        Some(Self {
+            allocated: Some(allocated.into()),
+            reserved: Some(reserved.into()),
+            reserved_range: None,
+            capacity_bytes: None,
+            fails: None,
+            retries: None,
+            trust: *trust,
+            reserved_trust: *reserved_trust,
+            because: because.clone(),
+            warnings: Vec::new(),
+        })
+    }
+
+    fn of(run: &Run, capacity_bytes: Option<u64>, device: &Device<'_>) -> Self {
+        let outcome = run.outcome.as_ref();
+        let peaks = |metric: Metric, after: fn(&Outcome) -> u64| {
+            let before = device.history().maxima[metric as usize].bytes.max(0).unsigned_abs();
+            outcome.map(|outcome| Peaks { before, after: after(outcome) })
+        };
+        Self {
+            allocated: peaks(Metric::Allocated, |outcome| outcome.max_allocated),
+            reserved: peaks(Metric::Reserved, |outcome| outcome.max_reserved),
+            reserved_range: run.reserved_range,
+            capacity_bytes,
+            fails: outcome.and_then(Outcome::failure).map(|entry| entry + 1),
+            retries: outcome.map(|outcome| outcome.retries),
+            trust: run.trust,
+            reserved_trust: run.trust,
+            because: run.because.clone(),
+            warnings: run.warnings.iter().map(|&warning| notes::settings_warning(warning)).collect(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Known {
+    name: &'static str,
+    memory_bytes: u64,
+}
+
+/// The GPUs that are known by name, those first that recordings most likely come from.
+pub fn gpus() -> String {
+    json(&Gpu::known().iter().map(|gpu| Known { name: gpu.name, memory_bytes: gpu.memory }).collect::<Vec<_>>())
+}

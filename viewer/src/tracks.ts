@@ -1,0 +1,75 @@
+/** What there is over time, as tracks: of each recording and device its counters, samples, phases, steps and annotations. */
+
+import type { DeviceFigures, Metric, Sample } from '../engine/engine.d.ts';
+import { bytes } from './format.ts';
+import { annotationRows, type Span, stepRow, times } from './ribbons.ts';
+import type { Recording } from './recording.ts';
+
+/** Pixels of a track. */
+export const HEAD = 20;
+const COUNTER = 38;
+const SPANS = 18;
+
+/** Counters that have a track, in their order. */
+const COUNTERS: readonly Metric[] = ['allocated', 'reserved', 'requested'];
+
+/** A recording and one of its devices. */
+export interface Member {
+    recording: Recording;
+    device: DeviceFigures;
+    /** Its place among all recordings, and what its tracks are called by: `0.1`. */
+    at: number;
+    key: string;
+}
+
+export type Track = Member & { id: string; label: string; height: number } & (
+        | { kind: 'head' }
+        | { kind: 'counter'; metric: Metric }
+        | { kind: 'spans'; spans: readonly Span[] }
+        | { kind: 'samples'; samples: readonly Sample[] }
+    );
+
+/** All devices of some recordings. */
+export function members(recordings: readonly Recording[]): Member[] {
+    return recordings.flatMap((recording, at) =>
+        recording.figures.devices.map((device) => ({ recording, device, at, key: `${at}.${device.device}` })),
+    );
+}
+
+/** The tracks of a device, its head first. */
+export async function tracksOf(member: Member, isAlone: boolean): Promise<Track[]> {
+    const { recording, device, key } = member;
+    await recording.prepare(device.device);
+    const [phases, samples] = await Promise.all([recording.phases(device.device), recording.samples(device.device)]);
+    const tracks: Track[] = [{ ...member, kind: 'head', id: key, label: title(member, isAlone), height: HEAD }];
+    for (const metric of COUNTERS) {
+        if (metric === 'reserved' && !device.has_reserved) continue;
+        tracks.push({ ...member, kind: 'counter', id: `${key}.${metric}`, label: metric, height: COUNTER, metric });
+    }
+    if (samples.length > 0)
+        tracks.push({ ...member, kind: 'samples', id: `${key}.device`, label: 'device', height: COUNTER, samples });
+    const add = (label: string, id: string, spans: readonly Span[]) => {
+        if (spans.length > 0) tracks.push({ ...member, kind: 'spans', id: `${key}.${id}`, label, height: SPANS, spans });
+    };
+    const spans = phases.map(({ phase, from, to, recorded }) => ({
+        name: recorded ? phase : `${phase} *`,
+        from,
+        to,
+        ...times(recording, device, from, to),
+    }));
+    if (phases.some(({ phase }) => phase !== 'other')) add('phases', 'phases', spans);
+    add('steps', 'steps', stepRow(recording, device));
+    annotationRows(recording, device).forEach((row, depth) =>
+        add(depth === 0 ? 'annotations' : '', `annotations${depth}`, row),
+    );
+    return tracks;
+}
+
+/** What a device is called, and the most that it held. */
+function title({ recording, device }: Member, isAlone: boolean): string {
+    const name = isAlone ? device.name : `${recording.name}, ${device.name}`;
+    const { allocated, reserved } = device.peak;
+    const peak = `peak ${bytes(allocated.bytes)} allocated`;
+    const failed = device.ooms.length > 0 ? '; out of memory' : '';
+    return `${name}: ${peak}${device.has_reserved ? `, ${bytes(reserved.bytes)} reserved` : ''}${failed}`;
+}

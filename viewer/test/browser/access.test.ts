@@ -1,0 +1,166 @@
+/** The page by keyboard, for a screen reader, on a telephone, and on paper. */
+
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import type { Page } from 'playwright-core';
+import * as support from './support.ts';
+import { fixture, inPage, onlyChromium, pageFile, ready, settled } from './support.ts';
+
+const GPT = fixture('snapshots/gpt_train/snapshot.pickle.gz');
+const OOM = fixture('snapshots/oom/snapshot.pickle.gz');
+
+after(support.close);
+
+const tabs = (page: Page): Promise<string[]> =>
+    page.$$eval('#tabs [role="tab"]', (all) => all.map((each) => each.id.replace('tab-', '')));
+
+test('everything that can be acted on has a name and can be reached by Tab', async () => {
+    await inPage(pageFile(GPT), '', async (page) => {
+        await ready(page);
+        for (const tab of await tabs(page)) {
+            await page.click(`#tab-${tab}`);
+            await settled(page);
+            const nameless = await page.$$eval('button, input, select, canvas, [tabindex="0"], [role="listbox"]', (all) =>
+                all
+                    .filter((each) => (each as HTMLElement).offsetParent !== null)
+                    .filter((each) => {
+                        const labelled = (each as HTMLInputElement).labels?.[0]?.textContent;
+                        const said = each.getAttribute('aria-label') ?? labelled ?? each.textContent ?? '';
+                        return said.trim() === '';
+                    })
+                    .map((each) => each.outerHTML.slice(0, 200)),
+            );
+            assert.deepEqual(nameless, [], tab);
+            const [panel, button] = [page.locator(`#panel-${tab}`), page.locator(`#tab-${tab}`)];
+            assert.equal(await panel.getAttribute('aria-labelledby'), `tab-${tab}`);
+            assert.equal(await button.getAttribute('aria-selected'), 'true');
+            // From its tab, what a view has to act on is the next thing, or it has nothing.
+            await button.focus();
+            await page.keyboard.press('Tab');
+            const isWithin = await page.evaluate((id) => document.getElementById(id)!.contains(document.activeElement), `panel-${tab}`);
+            assert.ok(isWithin || tab === 'blocks', `${tab}: ${await page.evaluate(() => document.activeElement?.outerHTML.slice(0, 200))}`);
+        }
+    });
+});
+
+test('keys lead through views, rows, pictures and events', async () => {
+    await inPage(pageFile(GPT), '', async (page) => {
+        await ready(page);
+        const all = await tabs(page);
+        await page.focus('#tab-table');
+        for (const tab of all.slice(1)) {
+            await page.keyboard.press('ArrowRight');
+            await settled(page);
+            assert.equal(await page.evaluate(() => document.activeElement?.id), `tab-${tab}`);
+        }
+        for (const [at, tab] of all.entries()) {
+            await page.keyboard.press(String(at + 1));
+            await settled(page);
+            assert.equal(await page.getAttribute(`#tab-${tab}`, 'aria-selected'), 'true');
+        }
+        // A row of the table, then back.
+        await page.keyboard.press('1');
+        await settled(page);
+        await page.focus('#panel-table tbody tr');
+        await page.keyboard.press('Enter');
+        await settled(page);
+        assert.ok((await page.locator('#details ol.stack li').count()) > 0);
+        await page.keyboard.press('Escape');
+        await settled(page);
+        assert.equal(await page.locator('#details ol.stack').count(), 0);
+        // What the cursor is on is said wherever it goes.
+        const said = page.locator('#where [aria-live="polite"]');
+        const before = await said.textContent();
+        await page.locator('#timelines canvas').focus();
+        await page.keyboard.press('Shift+ArrowLeft');
+        await settled(page);
+        assert.notEqual(await said.textContent(), before);
+        for (const tab of ['blocks', 'segments', 'flame']) {
+            await page.click(`#tab-${tab}`);
+            await settled(page);
+            await page.locator(`#panel-${tab} canvas`).focus();
+            await page.keyboard.press('ArrowDown');
+            await page.keyboard.press('Enter');
+            await settled(page);
+            assert.ok((await page.locator('#details h2').count()) > 0, tab);
+        }
+        await page.click('#tab-events');
+        await settled(page);
+        await page.focus('.events .list');
+        await page.keyboard.press('Home');
+        await page.keyboard.press('ArrowDown');
+        await settled(page);
+        const active = await page.getAttribute('.events .list', 'aria-activedescendant');
+        assert.equal(await page.getAttribute(`#${active}`, 'aria-selected'), 'true');
+        await page.keyboard.press('?');
+        assert.ok(await page.isVisible('dialog#help'));
+        await page.keyboard.press('Escape');
+        assert.ok(await page.isHidden('dialog#help'));
+    });
+});
+
+test('tabs stay where they are, whatever is chosen and wherever the cursor is', async () => {
+    await inPage(pageFile(OOM), '', async (page) => {
+        await ready(page);
+        const places = () =>
+            page.$$eval('#tabs [role="tab"]', (all) =>
+                all.map((each) => {
+                    const { x, y, width } = each.getBoundingClientRect();
+                    return [x, y, width].map(Math.round).join();
+                }),
+            );
+        const first = await places();
+        for (const tab of await tabs(page)) {
+            await page.click(`#tab-${tab}`);
+            await settled(page);
+            assert.deepEqual(await places(), first, tab);
+        }
+        for (const key of ['p', 'm', 'Shift+ArrowRight', 'm']) {
+            await page.keyboard.press(key);
+            await settled(page);
+            assert.deepEqual(await places(), first, key);
+        }
+    });
+});
+
+test('at the width of a telephone nothing needs to be scrolled sideways', async () => {
+    await inPage(
+        pageFile(OOM),
+        '',
+        async (page) => {
+            await ready(page);
+            for (const tab of await tabs(page)) {
+                await page.evaluate((id) => document.getElementById(id)!.click(), `tab-${tab}`);
+                await settled(page);
+                const widths = await page.evaluate((id) => {
+                    const panel = document.getElementById(id)!;
+                    return [document.scrollingElement!.scrollWidth, panel.scrollWidth - panel.clientWidth];
+                }, `panel-${tab}`);
+                assert.ok(widths[0] <= 390 && widths[1] <= 0, `${tab}: ${widths}`);
+            }
+        },
+        { viewport: { width: 390, height: 844 } },
+    );
+});
+
+test('rows of tables and lists are 18 pixels high', async () => {
+    await inPage(pageFile(GPT), '#tab=table', async (page) => {
+        await ready(page);
+        const heights = (of: string) => page.$$eval(of, (all) => [...new Set(all.map((each) => each.getBoundingClientRect().height))]);
+        assert.deepEqual(await heights('#panel-table tbody tr'), [18]);
+        await page.click('#tab-events');
+        await settled(page);
+        assert.deepEqual(await heights('.events .line'), [18]);
+    });
+});
+
+test('on paper there is what is seen, without what is pressed', onlyChromium('print media'), async () => {
+    await inPage(pageFile(OOM), '', async (page) => {
+        await ready(page);
+        await page.emulateMedia({ media: 'print' });
+        for (const of of ['#actions', '#controls', '#tabs', '#split', '#where .buttons']) assert.ok(await page.isHidden(of), of);
+        for (const of of ['#verdict', '#timelines canvas', '#panel-table']) assert.ok(await page.locator(of).first().isVisible(), of);
+        const beyond = await page.evaluate(() => document.scrollingElement!.scrollWidth - innerWidth);
+        assert.ok(beyond <= 0, `${beyond} pixels beyond the page`);
+    });
+});

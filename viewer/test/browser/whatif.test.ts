@@ -1,0 +1,131 @@
+/** What is tried in the page is what the command line says of the same. */
+
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import type { Page } from 'playwright-core';
+import { bytes as size } from '../../src/format.ts';
+import * as support from './support.ts';
+import { answer, drop, fixture, inPage, pageFile, ready, settled } from './support.ts';
+
+interface Simulated {
+    devices: {
+        runs: {
+            finishes: boolean;
+            fails_at_entry: number | null;
+            max_allocated_bytes: number;
+            max_reserved_bytes: number;
+            trust: string;
+        }[];
+    }[];
+}
+
+interface Fitted {
+    devices: {
+        scaling: {
+            largest: number | null;
+            predictions: { value: number; finishes: boolean; max_allocated_bytes: number; max_reserved_bytes: number }[];
+        };
+    }[];
+}
+
+const GPT = fixture('snapshots/gpt_train/snapshot.pickle.gz');
+const FOUR = fixture('fit/minigpt_batch4/snapshot.pickle.gz');
+const EIGHT = fixture('fit/minigpt_batch8/snapshot.pickle.gz');
+
+after(support.close);
+
+async function said(page: Page): Promise<string> {
+    // What is typed counts once nothing was typed for a moment.
+    await page.waitForTimeout(300);
+    await settled(page);
+    return (await page.textContent('.whatif .answer')) ?? '';
+}
+
+test('settings and the size of the device are tried with the figures of memviz simulate', async () => {
+    const conf = 'expandable_segments:True';
+    await inPage(pageFile(GPT, 'snapshot.pickle.gz'), '#tab=whatif', async (page) => {
+        await ready(page);
+        const recorded = await page.locator('#timelines canvas').first().screenshot();
+        for (const [settings, capacity] of [
+            [conf, null],
+            [null, '24GiB'],
+            [conf, '4096MiB'],
+        ] as const) {
+            await page.fill('.whatif [aria-label="Allocator settings"]', settings ?? '');
+            await page.fill('.whatif [aria-label="Memory of the device, as a size"]', capacity ?? '');
+            const shown = await said(page);
+            const options = [...(settings ? ['--alloc-conf', settings] : []), ...(capacity ? ['--capacity', capacity] : [])];
+            const run = answer<Simulated>('simulate', GPT, ...options).devices[0].runs.at(-1)!;
+            for (const bytes of [run.max_allocated_bytes, run.max_reserved_bytes])
+                assert.ok(shown.includes(size(bytes)), `${options}: ${shown}, expected ${size(bytes)}`);
+            assert.equal(/Every request is served/.test(shown), run.finishes, shown);
+            if (!run.finishes) assert.ok(shown.includes(`at entry ${run.fails_at_entry!.toLocaleString('en-US')} of`), shown);
+            assert.ok(shown.includes('memviz simulate snapshot.pickle.gz --'), shown);
+        }
+        // The curve ends where the program would, and the link leads there.
+        assert.notDeepEqual(await page.locator('#timelines canvas').first().screenshot(), recorded);
+        assert.match((await page.textContent('#where .cured')) ?? '', /with 2 changes: out of memory at entry/);
+        await page.click('.whatif .answer .link');
+        await settled(page);
+        const there = (await page.textContent('.whatif .answer .link')) ?? '';
+        assert.ok(((await page.textContent('#where')) ?? '').includes(there), there);
+        const link = new URL(page.url()).hash;
+        assert.match(link, /conf=expandable_segments%3ATrue&capacity=4294967296/);
+        await page.fill('.whatif [aria-label="Allocator settings"]', 'max_split_size_mb:few');
+        await page.waitForSelector('.whatif [aria-invalid="true"]');
+        assert.match((await page.textContent('.whatif fieldset .alarm')) ?? '', /^.*expected .*max_split_size_mb/);
+        await page.click('.whatif >> text=as recorded');
+        await settled(page);
+        assert.equal(await page.locator('#where .cured').count(), 0);
+    });
+});
+
+test('a slider and the name of a GPU are the size of the device', async () => {
+    await inPage(pageFile(GPT, 'snapshot.pickle.gz'), '#tab=whatif', async (page) => {
+        await ready(page);
+        await page.selectOption('.whatif [aria-label="GPU"]', { index: 1 });
+        const shown = await said(page);
+        const name = (await page.locator('.whatif [aria-label="GPU"] option:checked').textContent())!.split(',')[0];
+        const [{ runs }] = answer<Simulated>('simulate', GPT, '--gpu', name).devices;
+        assert.ok(shown.includes(size(runs.at(-1)!.max_reserved_bytes)), shown);
+        const slider = page.locator('.whatif [aria-label="Memory of the device"]');
+        await slider.focus();
+        for (let press = 0; press < 3; press++) await slider.press('Home');
+        await said(page);
+        assert.match(await page.inputValue('.whatif [aria-label="Memory of the device, as a size"]'), / (MiB|GiB)$/);
+    });
+});
+
+test('a change is switched on among what is tried as among the findings', async () => {
+    await inPage(pageFile(GPT, 'snapshot.pickle.gz'), '#tab=whatif', async (page) => {
+        await ready(page);
+        await page.locator('.whatif .cures input').first().check();
+        await settled(page);
+        assert.match((await page.textContent('#where .cured')) ?? '', /^with the change: peak /);
+        await page.click('#tab-findings');
+        assert.equal(await page.locator('#panel-findings input:checked').count(), 1);
+    });
+});
+
+test('two recordings that differ in one number predict others, as memviz fit does', async () => {
+    await inPage(pageFile(FOUR), '#tab=whatif', async (page) => {
+        await ready(page);
+        await drop(page, EIGHT);
+        await ready(page, 2);
+        assert.match(await said(page), /Say what A and B differ in/);
+        await page.fill('.whatif [aria-label="What the recordings differ in"]', 'batch=4,8');
+        await said(page);
+        await page.fill('.whatif [aria-label="Value, as a number"]', '16');
+        await page.fill('.whatif [aria-label="Memory of the device, as a size"]', '24 GiB');
+        const shown = await said(page);
+        const options = ['--vary', 'batch=4,8', '--at', '16', '--capacity', '24GiB'];
+        const [{ scaling }] = answer<Fitted>('fit', FOUR, EIGHT, ...options).devices;
+        assert.ok(scaling.predictions.length >= 3);
+        for (const { value, finishes, max_allocated_bytes, max_reserved_bytes } of scaling.predictions) {
+            const row = (await page.locator('.whatif tbody tr', { has: page.locator(`th:text-is("${value}")`) }).textContent()) ?? '';
+            for (const bytes of [max_allocated_bytes, max_reserved_bytes]) assert.ok(row.includes(size(bytes)), `${value}: ${row}`);
+            assert.ok(row.includes(finishes ? 'fits' : 'out of memory'), row);
+        }
+        assert.ok(shown.includes(`largest batch that fits is ${scaling.largest!.toLocaleString('en-US')}`), shown);
+    });
+});
