@@ -237,7 +237,7 @@ pub enum ExportFormat {
     Firefox,
     /// Memory by stack as lines of text, for flame graphs
     Folded,
-    /// Tables for databases: DuckDB, Polars, Spark, ClickHouse
+    /// Tables for databases
     Parquet,
     /// Peaks and categories as gauges, for Prometheus
     Prometheus,

@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn processes_of_threads() {
         let global = (7 << 48) | (4711 << 24);
-        assert_eq!(Process::of(global | 4712), Process::of(global));
+        assert_eq!(Process::of(global | 0x1268), Process::of(global));
         assert_eq!(Process::of(global).pid(), 4711);
     }
 }

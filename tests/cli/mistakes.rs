@@ -34,7 +34,7 @@ fn files() -> Vec<(&'static str, Vec<u8>, [&'static str; 2])> {
         ("model.pt", archive(), ["torch.save", dump]),
         ("state.pkl", state, ["not a memory snapshot", dump]),
         ("run.nsys-rep", b"NVIDIA Tegra Profiler Report 2024".to_vec(), ["Nsight Systems", "nsys export"]),
-        ("run.sqlite", b"SQLite format 3\0....".to_vec(), ["an SQLite database", dump]),
+        ("run.sqlite", b"SQLite format 3\0....".to_vec(), ["an SQLite database", "memviz nsys"]),
         ("lfs.pickle", b"version https://git-lfs.github.com/spec/v1\n".to_vec(), ["a Git LFS pointer", "git lfs pull"]),
         ("model.safetensors", b"\x20\0\0\0\0\0\0\0{\"w\":{}}".to_vec(), ["safetensors", dump]),
         ("trace.json", trace.to_vec(), ["without memory events", "profile_memory=True"]),

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 /// Writes samples in a format.
 type WriteSamples = fn(Source<'_>, &SamplesReport, &mut dyn Write) -> io::Result<()>;
 
-/// Write a file for another program: pprof, Perfetto, DuckDB, speedscope, Firefox
+/// Write a file for another program: pprof, Perfetto, databases, speedscope, Firefox
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz export snapshot.pickle -o peak.pb.gz", "memory by stack, for go tool pprof"),
