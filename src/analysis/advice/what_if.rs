@@ -98,10 +98,10 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     /// [`SimulateReport`]: crate::analysis::simulate::SimulateReport
     pub fn run(&self, attempt: &Attempt) -> Result<Run> {
         let Prepared { testbed, edited, settings, is_recorded } = self.prepared(attempt)?;
-        Ok(match attempt.cures.is_empty() {
-            true => testbed.run(&settings, is_recorded, 0),
-            false => testbed.run_changed(&edited, &[], &settings, is_recorded, 0),
-        })
+        if attempt.cures.is_empty() {
+            return Ok(testbed.run(&settings, is_recorded, 0));
+        }
+        Ok(testbed.run_changed(&edited, &[], &settings, is_recorded, 0))
     }
 
     /// Bytes of the device of an attempt that the allocator can use; `None` for a device without end.

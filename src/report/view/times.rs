@@ -76,7 +76,7 @@ pub fn steps(device: &Device<'_>) -> String {
 }
 
 #[derive(Serialize)]
-struct Phase {
+struct Span {
     phase: &'static str,
     from: Instant,
     to: Instant,
@@ -85,13 +85,13 @@ struct Phase {
 
 /// The phases of the program on a device, without gaps.
 pub fn phases(device: &Device<'_>) -> String {
-    let phase = |&PhaseSpan { phase, start, end, recorded }: &PhaseSpan| Phase {
+    let span = |&PhaseSpan { phase, start, end, recorded }: &PhaseSpan| Span {
         phase: phase.name(),
         from: start,
         to: end,
         recorded,
     };
-    json(&device.phases().spans.iter().map(phase).collect::<Vec<_>>())
+    json(&device.phases().spans.iter().map(span).collect::<Vec<_>>())
 }
 
 #[derive(Serialize)]
