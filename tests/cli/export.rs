@@ -264,7 +264,7 @@ fn a_profile_is_no_recording() {
     memviz(&["peak", &file]).expect_error("a profile of pprof, but not of device memory");
 }
 
-/// Answers of DuckDB to queries in a folder: a row of numbers and texts each.
+/// Answers of the database to queries in a folder: a row of numbers and texts each.
 fn duckdb(folder: &TempDir, queries: &[&str]) -> Vec<Vec<Vec<Value>>> {
     const ASK: &str = "import duckdb, json, sys\nprint(json.dumps([duckdb.execute(query).fetchall() for query in sys.argv[1:]], default=int))";
     let run = Command::new("python3").args(["-c", ASK]).args(queries).current_dir(folder.path()).output().unwrap();

@@ -1,4 +1,4 @@
-//! Exports of Nsight Systems: the reader of SQLite's format against damage, and against SQLite itself.
+//! Exports of Nsight Systems: the reader of the database against damage, and against Python's own.
 
 use crate::support::skipped;
 use memviz::input::nsys;
