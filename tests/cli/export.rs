@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const REQUIRE_PPROF: &str = "MEMVIZ_REQUIRE_PPROF";
 const REQUIRE_PERFETTO: &str = "MEMVIZ_REQUIRE_PERFETTO";
 const REQUIRE_DUCKDB: &str = "MEMVIZ_REQUIRE_DUCKDB";
-const REQUIRE_FIREFOX: &str = "MEMVIZ_REQUIRE_FIREFOX";
+const REQUIRE_FIREFOX_PROFILER: &str = "MEMVIZ_REQUIRE_FIREFOX_PROFILER";
 
 fn export(folder: &TempDir, name: &str, args: &[&str]) -> String {
     let path = folder.path().join(name).into_os_string().into_string().unwrap();
@@ -437,7 +437,7 @@ fn the_firefox_profiler_gets_every_block() {
             }
         }
     }
-    if !is_there("profiler-cli", &["--version"], REQUIRE_FIREFOX) {
+    if !is_there("profiler-cli", &["--version"], REQUIRE_FIREFOX_PROFILER) {
         return;
     }
     let file = folder.path().join("gpt_train.firefox.json").display().to_string();
