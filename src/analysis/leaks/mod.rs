@@ -43,18 +43,13 @@ pub struct LeakOptions {
     pub devices: Vec<DeviceId>,
     /// Whether to look for mistakes in the program, and which cures to play.
     pub cures: Option<Plays>,
-    /// Whether those are wanted that are about memory that piles up, and no others.
-    pub(crate) cures_of_growth: bool,
+    /// Whether to look only for mistakes that let memory grow, as [`DeviceLeaks::of_growth`] lists them.
+    pub cures_of_growth: bool,
     /// Whether rows are all that is wanted: then memory at the ends of steps and the projection are left out.
     pub(crate) rows_alone: bool,
 }
 
 impl LeakOptions {
-    /// The same for who shows the cures of [`DeviceLeaks::of_growth`] alone.
-    pub(crate) fn cures_of_growth(self, alone: bool) -> Self {
-        Self { cures_of_growth: alone, ..self }
-    }
-
     /// The same for who needs the rows alone.
     pub(crate) fn rows_alone(self) -> Self {
         Self { rows_alone: true, ..self }
@@ -70,6 +65,7 @@ setters!(LeakOptions {
     top: Option<usize>,
     devices: Vec<DeviceId>,
     cures: Option<Plays>,
+    cures_of_growth: bool,
 });
 
 /// A group of blocks that grows, or has grown.

@@ -67,15 +67,8 @@ pub struct OomOptions {
     pub cures: Option<CurePlays>,
     /// Failed requests explained of each device, the first ones; all when absent.
     pub explained: Option<usize>,
-    /// Whether cures are wanted beside failed requests alone, and not beside the peaks that stand in for them.
-    pub(crate) cures_of_failures: bool,
-}
-
-impl OomOptions {
-    /// The same for who shows cures beside failed requests alone.
-    pub(crate) fn cures_of_failures(self, alone: bool) -> Self {
-        Self { cures_of_failures: alone, ..self }
-    }
+    /// Whether to look for mistakes only if a request failed, and not beside the peak that is shown otherwise.
+    pub cures_of_failures: bool,
 }
 
 setters!(OomOptions {
@@ -87,6 +80,7 @@ setters!(OomOptions {
     plans: bool,
     cures: Option<CurePlays>,
     explained: Option<usize>,
+    cures_of_failures: bool,
 });
 
 /// A failed request.

@@ -89,7 +89,7 @@ fn shares(free: u64, blocks: &[usize]) -> impl Iterator<Item = (usize, u64)> {
 }
 
 /// The free bytes of a segment that each of its blocks is charged: see [`PinningRow::pinned_free_bytes`].
-pub(crate) fn charged(layout: &Layout, segment: &SegmentLayout) -> HashMap<usize, u64> {
+pub fn charged(layout: &Layout, segment: &SegmentLayout) -> HashMap<usize, u64> {
     let mut charged = HashMap::new();
     pinned_units(layout, segment, |free, blocks| {
         for (block, bytes) in shares(free, blocks) {
