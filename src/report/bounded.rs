@@ -228,7 +228,7 @@ mod tests {
             deep = json!({ format!("k/{level}"): [deep, level] });
         }
         let wide: Value = (0..5_000).map(|key| (key.to_string(), json!("y".repeat(50)))).collect::<Map<_, _>>().into();
-        let lists = Value::Array(vec![json!([["z"; 100]; 10]); 100]);
+        let lists = json!(vec![vec![vec!["z"; 100]; 10]; 100]);
         for value in [deep, wide, lists, json!("w".repeat(100_000))] {
             for most in [200, 500, 2_000, 20_000] {
                 let part = json(&value, most);
