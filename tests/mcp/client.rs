@@ -28,7 +28,7 @@ impl Client {
         let mut client = Self::with(&roots.collect::<Vec<_>>());
         let client_info = json!({ "name": "test", "version": "1" });
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client_info });
-        let server = client.request("initialize", params);
+        let server = client.request("initialize", &params);
         assert_eq!(server["result"]["serverInfo"]["name"], "memviz", "{server}");
         client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string());
         client
@@ -60,7 +60,7 @@ impl Client {
     }
 
     /// The response to a request; what else the server says meanwhile is passed over.
-    pub fn request(&mut self, method: &str, params: Value) -> Value {
+    pub fn request(&mut self, method: &str, params: &Value) -> Value {
         self.last += 1;
         let id = self.last;
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string());
@@ -73,23 +73,23 @@ impl Client {
     }
 
     /// The answer of a tool.
-    pub fn call(&mut self, tool: &str, arguments: Value) -> Answer {
-        let response = self.request("tools/call", json!({ "name": tool, "arguments": arguments }));
+    pub fn call(&mut self, tool: &str, arguments: &Value) -> Answer {
+        let response = self.request("tools/call", &json!({ "name": tool, "arguments": arguments }));
         let result = &response["result"];
         let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{tool}: {response}"));
         Answer { text: text.to_owned(), is_error: result["isError"] == true }
     }
 
     /// The same, where it must be one.
-    pub fn answer(&mut self, tool: &str, arguments: Value) -> String {
-        let answer = self.call(tool, arguments.clone());
+    pub fn answer(&mut self, tool: &str, arguments: &Value) -> String {
+        let answer = self.call(tool, arguments);
         assert!(!answer.is_error, "{tool} {arguments}: {}", answer.text);
         answer.text
     }
 
     /// What is wrong.
-    pub fn error(&mut self, tool: &str, arguments: Value) -> String {
-        let answer = self.call(tool, arguments.clone());
+    pub fn error(&mut self, tool: &str, arguments: &Value) -> String {
+        let answer = self.call(tool, arguments);
         assert!(answer.is_error, "{tool} {arguments}: {}", answer.text);
         answer.text
     }

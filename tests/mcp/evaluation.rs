@@ -37,14 +37,14 @@ const CURES: [(&str, &str); 17] = [
 
 /// A question, the call that answers it, and what has to be in the answer.
 struct Question {
-    question: String,
+    asks: String,
     tool: &'static str,
     arguments: Value,
     known: Vec<String>,
 }
 
 fn about(question: &str, tool: &'static str, arguments: Value, known: &[String]) -> Question {
-    Question { question: question.to_owned(), tool, arguments, known: known.to_vec() }
+    Question { asks: question.to_owned(), tool, arguments, known: known.to_vec() }
 }
 
 fn file(path: &str) -> Value {
@@ -72,7 +72,7 @@ fn exact(key: &str, value: &Value) -> String {
 fn of_story(folder: &str, input: &str, client: &mut Client) -> Question {
     let story = file(&format!("{folder}/story.json"));
     let name = Path::new(folder).file_name().unwrap().to_str().unwrap().to_owned();
-    let answer = client.answer("triage", json!({ "input": input }));
+    let answer = client.answer("triage", &json!({ "input": input }));
     let also = story["culprit_also"].as_array().cloned().unwrap_or_default();
     let line = |culprit: &Value| {
         let file = culprit["file"].as_str().unwrap();
@@ -89,8 +89,8 @@ fn of_story(folder: &str, input: &str, client: &mut Client) -> Question {
     about(&question, "triage", json!({ "input": input }), &[named, said.to_owned()])
 }
 
-/// Questions about fixtures; those about stories first.
-fn questions(client: &mut Client) -> Vec<Question> {
+/// Questions about known mistakes.
+fn of_stories(client: &mut Client) -> Vec<Question> {
     let stories = [
         "accumulating_metrics_sampler_flawed",
         "attention_matrix_functional_flawed",
@@ -105,20 +105,15 @@ fn questions(client: &mut Client) -> Vec<Question> {
         "retained_graph_gpt_flawed",
         "zero_grad_late_unet_flawed",
     ];
-    let of_stories =
-        stories.iter().map(|name| of_story(&format!("fixtures/stories/{name}"), &format!("stories/{name}"), client));
-    let mut questions: Vec<Question> = of_stories.collect();
+    let of = |name| of_story(&format!("fixtures/stories/{name}"), &format!("stories/{name}"), client);
+    stories.into_iter().map(of).collect()
+}
 
+/// Questions about peaks, failed requests and leaks.
+fn of_the_past() -> Vec<Question> {
     let (gpt, oom) = ("snapshots/gpt_train", "snapshots/oom");
     let failed = |case: &str, key: &str| bytes(&file(&format!("fixtures/{case}/truth.json"))["oom_observer"][key]);
-    let (first, second) = (truth("snapshots/multi_gpu", 0), truth("snapshots/multi_gpu", 1));
-    let samples = file("fixtures/ledger/snapshot.device.json");
-    let other = samples.to_string();
-    assert!(other.contains("vllm") && other.contains("4711"), "the samples name another process");
-    let entries = file("fixtures/snapshots/gpt_train/truth.json")["trace_entries"][0].to_string();
-    let peak = truth(gpt, 0)["max_memory_allocated"].as_u64().unwrap();
-    let fits = ["fit/minigpt_batch4", "fit/minigpt_batch8"];
-    questions.extend([
+    vec![
         about(
             "Is anything wrong in `healthy_target_network`?",
             "triage",
@@ -167,6 +162,19 @@ fn questions(client: &mut Client) -> Vec<Question> {
             json!({ "input": "snapshots/leak" }),
             &["leaks".to_owned(), counted("snapshots/leak", "memory_allocated")],
         ),
+    ]
+}
+
+/// Questions about plans, budgets, and whole devices.
+fn of_plans_and_budgets() -> Vec<Question> {
+    let gpt = "snapshots/gpt_train";
+    let (first, second) = (truth("snapshots/multi_gpu", 0), truth("snapshots/multi_gpu", 1));
+    let samples = file("fixtures/ledger/snapshot.device.json").to_string();
+    assert!(samples.contains("vllm") && samples.contains("4711"), "the samples name another process");
+    let entries = file("fixtures/snapshots/gpt_train/truth.json")["trace_entries"][0].to_string();
+    let peak = truth(gpt, 0)["max_memory_allocated"].as_u64().unwrap();
+    let fits = ["fit/minigpt_batch4", "fit/minigpt_batch8"];
+    vec![
         about(
             "What will batch 16 need?",
             "fit",
@@ -226,23 +234,23 @@ fn questions(client: &mut Client) -> Vec<Question> {
             &[counted("snapshots/leak", "max_memory_reserved")],
         ),
         about("How many entries has the recording?", "info", json!({ "input": gpt }), &[entries]),
-    ]);
-    questions
+    ]
 }
 
 #[test]
 fn thirty_questions_are_answered() {
     let mut client = Client::new(&["fixtures"]);
-    let questions = questions(&mut client);
+    let questions: Vec<Question> =
+        of_stories(&mut client).into_iter().chain(of_the_past()).chain(of_plans_and_budgets()).collect();
     assert!(questions.len() >= 30, "{}", questions.len());
     let mut table = String::new();
-    for Question { question, tool, arguments, known } in questions {
-        let answer = client.answer(tool, arguments.clone());
+    for Question { asks, tool, arguments, known } in questions {
+        let answer = client.answer(tool, &arguments);
         for known in &known {
-            assert!(answer.contains(known), "{question} {tool} {arguments}: {known} is not in\n{answer}");
+            assert!(answer.contains(known), "{asks} {tool} {arguments}: {known} is not in\n{answer}");
         }
         let known: Vec<String> = known.iter().map(|known| format!("`{known}`")).collect();
-        table += &format!("| {question} | `{tool}` `{arguments}` | {} | {} |\n", answer.len(), known.join(", "));
+        table += &format!("| {asks} | `{tool}` `{arguments}` | {} | {} |\n", answer.len(), known.join(", "));
     }
     let page = read_text(PAGE);
     let (before, rest) = page.split_once(HEADING).expect("the page has the table");

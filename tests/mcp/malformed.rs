@@ -134,20 +134,20 @@ fn calls() -> Vec<(&'static str, Value)> {
 #[test]
 fn a_hundred_malformed_requests_do_no_harm() {
     let mut client = Client::new(&["fixtures/snapshots"]);
-    let good = client.answer("peak", json!({ "input": TINY }));
+    let good = client.answer("peak", &json!({ "input": TINY }));
     let (lines, calls) = (lines(), calls());
     assert!(lines.len() + calls.len() >= 100, "{} and {}", lines.len(), calls.len());
     for line in &lines {
         client.send(line);
         // Whatever it says to that, it goes on, and answers well.
-        assert_eq!(client.answer("peak", json!({ "input": TINY })), good, "{}", &line[..line.len().min(100)]);
+        assert_eq!(client.answer("peak", &json!({ "input": TINY })), good, "{}", &line[..line.len().min(100)]);
     }
     for (tool, given) in calls {
-        let error = client.error(tool, given.clone());
+        let error = client.error(tool, &given);
         assert!(error.lines().count() == 1 && error.len() < 10_000, "{tool} {given}: {error}");
     }
-    assert_eq!(client.answer("peak", json!({ "input": TINY })), good);
-    let unknown = client.request("tools/call", json!({ "name": "nothing", "arguments": {} }));
+    assert_eq!(client.answer("peak", &json!({ "input": TINY })), good);
+    let unknown = client.request("tools/call", &json!({ "name": "nothing", "arguments": {} }));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
     assert_eq!(client.end(), Some(0));
 }

@@ -36,7 +36,7 @@ fn what_lies_outside_is_refused() {
     let mut client = place.client();
     let (secret, mine) = (place.path("secret.pickle.gz"), place.path("allowed/mine.pickle.gz"));
     for input in ["mine.pickle.gz", "./inner/../mine.pickle.gz", "inner", &mine] {
-        client.answer("peak", json!({ "input": input }));
+        client.answer("peak", &json!({ "input": input }));
     }
     let outside = [
         secret.as_str(),
@@ -49,37 +49,37 @@ fn what_lies_outside_is_refused() {
         "../nothing.pickle",
     ];
     for input in outside {
-        let error = client.error("peak", json!({ "input": input }));
+        let error = client.error("peak", &json!({ "input": input }));
         assert!(error.starts_with("expected a path inside"), "{input}: {error}");
-        client.error("diff", json!({ "base": "mine.pickle.gz", "new": input }));
+        client.error("diff", &json!({ "base": "mine.pickle.gz", "new": input }));
         client.error(
             "diff",
-            json!({ "base": "mine.pickle.gz", "new": "mine.pickle.gz", "base_at": format!("x@{input}") }),
+            &json!({ "base": "mine.pickle.gz", "new": "mine.pickle.gz", "base_at": format!("x@{input}") }),
         );
-        client.error("ranks", json!({ "inputs": ["mine.pickle.gz", input] }));
-        client.error("check", json!({ "inputs": ["mine.pickle.gz"], "baseline": input }));
+        client.error("ranks", &json!({ "inputs": ["mine.pickle.gz", input] }));
+        client.error("check", &json!({ "inputs": ["mine.pickle.gz"], "baseline": input }));
     }
     for pattern in ["../*", "../*.pickle.gz", "*/../../*.gz", "/etc/*"] {
-        let error = client.error("ranks", json!({ "inputs": [pattern] }));
+        let error = client.error("ranks", &json!({ "inputs": [pattern] }));
         assert!(error.starts_with("expected a path inside"), "{pattern}: {error}");
     }
     // A folder whose name begins like a file at an instant makes no way out.
     fs::create_dir(place.path("allowed/mine.pickle.gz@annotation:x")).unwrap();
     for at in ["annotation:x/../../secret.pickle.gz", "/../../secret.pickle.gz@peak"] {
-        client.error("diff", json!({ "base": "mine.pickle.gz", "new": "mine.pickle.gz", "new_at": at }));
+        client.error("diff", &json!({ "base": "mine.pickle.gz", "new": "mine.pickle.gz", "new_at": at }));
     }
     fs::remove_dir(place.path("allowed/mine.pickle.gz@annotation:x")).unwrap();
-    client.error("ledger", json!({ "input": "mine.pickle.gz", "gpu": "../secret.pickle.gz" }));
+    client.error("ledger", &json!({ "input": "mine.pickle.gz", "gpu": "../secret.pickle.gz" }));
     // Options that write, and words that look like options, are no arguments.
     for (key, value) in
         [("output", "x.json"), ("o", "x"), ("config", "x.toml"), ("source", "/"), ("update_baseline", "")]
     {
-        let error = client.error("check", json!({ "inputs": ["mine.pickle.gz"], key: value }));
+        let error = client.error("check", &json!({ "inputs": ["mine.pickle.gz"], key: value }));
         assert!(error.starts_with("expected arguments of check"), "{error}");
     }
-    client.error("peak", json!({ "input": "--output=x" }));
-    client.error("peak", json!({ "input": "mine.pickle.gz", "at": "peak --output=x" }));
-    client.error("peak", json!({ "input": "-" }));
+    client.error("peak", &json!({ "input": "--output=x" }));
+    client.error("peak", &json!({ "input": "mine.pickle.gz", "at": "peak --output=x" }));
+    client.error("peak", &json!({ "input": "-" }));
     assert_eq!(client.end(), Some(0));
     assert_eq!(names(place.folder.path()), ["allowed", "secret.pickle.gz"]);
     assert_eq!(names(Path::new(&place.path("allowed"))), ["inner", "mine.pickle.gz"]);
@@ -94,23 +94,23 @@ fn links_that_lead_outside_are_refused() {
     symlink(place.path(""), place.path("allowed/up")).unwrap();
     symlink(place.path("allowed/mine.pickle.gz"), place.path("allowed/inside.pickle.gz")).unwrap();
     let mut client = place.client();
-    client.answer("peak", json!({ "input": "inside.pickle.gz" }));
+    client.answer("peak", &json!({ "input": "inside.pickle.gz" }));
     for input in ["link.pickle.gz", "up/secret.pickle.gz", "up"] {
-        let error = client.error("peak", json!({ "input": input }));
+        let error = client.error("peak", &json!({ "input": input }));
         assert!(error.starts_with("expected a path inside"), "{input}: {error}");
     }
     for input in [".", "*.pickle.gz", "up/*"] {
-        let error = client.error("ranks", json!({ "inputs": [input] }));
+        let error = client.error("ranks", &json!({ "inputs": [input] }));
         assert!(error.starts_with("expected a path inside"), "{input}: {error}");
     }
     // What lies beside a recording is read with it.
     fs::write(place.path("samples"), "{}").unwrap();
     symlink(place.path("samples"), place.path("allowed/mine.device.json")).unwrap();
-    let error = client.error("peak", json!({ "input": "mine.pickle.gz" }));
+    let error = client.error("peak", &json!({ "input": "mine.pickle.gz" }));
     assert!(error.starts_with("expected a path inside"), "{error}");
     fs::write(place.path("allowed/memviz.toml"), "[[budget]]\ninput = \"*\"\nbaseline = \"../secret.pickle.gz\"\n")
         .unwrap();
-    let error = client.error("check", json!({ "inputs": ["inner/one.pickle.gz"], "max_peak": "1GiB" }));
+    let error = client.error("check", &json!({ "inputs": ["inner/one.pickle.gz"], "max_peak": "1GiB" }));
     assert!(error.starts_with("expected a path inside"), "{error}");
 }
 
@@ -121,7 +121,7 @@ fn files_of_strangers_are_errors() {
     let mut asked = 0;
     for file in names(Path::new("fixtures/malformed")) {
         for tool in ["triage", "peak", "info"] {
-            let answer = client.call(tool, json!({ "input": file }));
+            let answer = client.call(tool, &json!({ "input": file }));
             assert!(answer.text.len() <= 8_000, "{file}");
             asked += usize::from(answer.is_error);
         }

@@ -52,7 +52,7 @@ pub fn client() -> Client {
 #[test]
 fn every_tool_says_what_its_command_says() {
     let mut client = client();
-    let listed = client.request("tools/list", json!({}));
+    let listed = client.request("tools/list", &json!({}));
     let names: Vec<&str> =
         listed["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     let asked: Vec<&str> = questions().iter().map(|(tool, ..)| *tool).chain(["drill"]).collect();
@@ -67,12 +67,12 @@ fn every_tool_says_what_its_command_says() {
         let said = String::from_utf8(said.stdout).unwrap();
         let mut given = arguments.clone();
         given["max_bytes"] = json!(100_000);
-        let told = client.answer(tool, given);
+        let told = client.answer(tool, &given);
         let (answer, last) = told.trim_end().rsplit_once('\n').unwrap();
         assert_eq!(format!("{answer}\n"), said, "{tool}");
         assert!(last.ends_with("drill with this id shows all figures as JSON]"), "{last}");
         // All figures, from the same question.
-        let figures: Value = serde_json::from_str(&client.answer("drill", json!({ "id": id_of(&told) }))).unwrap();
+        let figures: Value = serde_json::from_str(&client.answer("drill", &json!({ "id": id_of(&told) }))).unwrap();
         assert_eq!(figures["id"], id_of(&told), "{tool}");
     }
     assert_eq!(client.end(), Some(0));
@@ -81,7 +81,7 @@ fn every_tool_says_what_its_command_says() {
 #[test]
 fn schemas_accept_what_questions_give_and_nothing_else() {
     let mut client = client();
-    let listed = client.request("tools/list", json!({}));
+    let listed = client.request("tools/list", &json!({}));
     let bytes = listed.to_string().len();
     assert!(bytes < 30_000, "the list of tools takes {bytes} bytes of every conversation");
     for tool in listed["result"]["tools"].as_array().unwrap() {
@@ -115,16 +115,16 @@ fn no_answer_is_longer_than_asked_and_nothing_is_lost() {
             let mut given = arguments.clone();
             given["format"] = format.into();
             given["max_bytes"] = 1_000.into();
-            let answer = client.answer(tool, given);
+            let answer = client.answer(tool, &given);
             assert!(answer.len() <= 1_000, "{tool}: {} bytes", answer.len());
         }
     }
     // Text that was cut goes on where it ended.
-    let whole = client.answer("fragmentation", json!({ "input": OOM, "max_bytes": 100_000 }));
+    let whole = client.answer("fragmentation", &json!({ "input": OOM, "max_bytes": 100_000 }));
     let mut parts = String::new();
     let mut line = 1;
     loop {
-        let part = client.answer("drill", json!({ "id": id_of(&whole), "line": line, "max_bytes": 1_000 }));
+        let part = client.answer("drill", &json!({ "id": id_of(&whole), "line": line, "max_bytes": 1_000 }));
         assert!(part.len() <= 1_000);
         let (text, last) = part.trim_end().rsplit_once('\n').unwrap();
         parts += &format!("{text}\n");
@@ -137,9 +137,9 @@ fn no_answer_is_longer_than_asked_and_nothing_is_lost() {
 #[test]
 fn ids_lead_to_rows_stacks_and_failed_requests() {
     let mut client = client();
-    let id = id_of(&client.answer("oom", json!({ "input": OOM })));
+    let id = id_of(&client.answer("oom", &json!({ "input": OOM })));
     let mut drill = |at: &str, from: u64| {
-        let answer = client.answer("drill", json!({ "id": id, "at": at, "from": from, "max_bytes": 3_000 }));
+        let answer = client.answer("drill", &json!({ "id": id, "at": at, "from": from, "max_bytes": 3_000 }));
         let part: Value = serde_json::from_str(&answer).unwrap();
         part
     };
@@ -160,7 +160,7 @@ fn ids_lead_to_rows_stacks_and_failed_requests() {
     assert_eq!(&Value::Array(found), rows);
     let stack = drill("/devices/0/ooms/0/attribution/rows/0/stack", 0);
     assert_eq!(stack["value"], rows[0]["stack"]);
-    let wrong = client.error("drill", json!({ "id": "a1", "at": "/devices/7" }));
+    let wrong = client.error("drill", &json!({ "id": "a1", "at": "/devices/7" }));
     assert!(wrong.starts_with("at: expected a part of a1"), "{wrong}");
 }
 
@@ -171,18 +171,18 @@ fn memviz_json(command: &str, path: &str) -> Value {
 #[test]
 fn two_recordings_are_open_at_once() {
     let mut client = client();
-    let first = client.answer("peak", json!({ "input": GPT }));
-    let second = client.answer("peak", json!({ "input": OOM }));
+    let first = client.answer("peak", &json!({ "input": GPT }));
+    let second = client.answer("peak", &json!({ "input": OOM }));
     assert_ne!(id_of(&first), id_of(&second));
     let mut peak = |id: &str| {
-        let part = client.answer("drill", json!({ "id": id, "at": "/devices/0/peak/allocated_bytes" }));
+        let part = client.answer("drill", &json!({ "id": id, "at": "/devices/0/peak/allocated_bytes" }));
         serde_json::from_str::<Value>(&part).unwrap()["value"].clone()
     };
     let found = [peak(&id_of(&first)), peak(&id_of(&second)), peak(&id_of(&first))];
     let truth = |path| memviz_json("peak", path)["devices"][0]["peak"]["allocated_bytes"].clone();
     assert_eq!(found, [truth(GPT), truth(OOM), truth(GPT)]);
     // The same question again is the same answer.
-    assert_eq!(client.answer("peak", json!({ "input": GPT })), first);
+    assert_eq!(client.answer("peak", &json!({ "input": GPT })), first);
 }
 
 /// Requests are answered side by side, each with its own answer.
@@ -212,10 +212,10 @@ fn limits_are_those_of_the_commands() {
     let mut client = Client::with(&["--root", "fixtures/snapshots", "--max-memory", "64MiB"]);
     let client_info = json!({ "name": "test", "version": "1" });
     let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client_info });
-    client.request("initialize", params);
+    client.request("initialize", &params);
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string());
     // A recording that needs more takes the question down, not the server.
-    let error = client.error("peak", json!({ "input": "big_1m" }));
+    let error = client.error("peak", &json!({ "input": "big_1m" }));
     assert!(error.contains("memory"), "{error}");
-    assert!(client.answer("peak", json!({ "input": "tiny/snapshot.pickle.gz" })).contains("peak allocated"));
+    assert!(client.answer("peak", &json!({ "input": "tiny/snapshot.pickle.gz" })).contains("peak allocated"));
 }
