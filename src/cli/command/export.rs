@@ -29,7 +29,6 @@ type WriteSamples = fn(Source<'_>, &SamplesReport, &mut dyn Write) -> io::Result
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz export snapshot.pickle -o peak.pb.gz", "memory by stack, for go tool pprof"),
-    ("memviz export snapshot.pickle -o run.perfetto-trace", "counters over time, for ui.perfetto.dev"),
     ("memviz export snapshot.pickle -o tables/", "Parquet tables, for DuckDB"),
 ]))]
 pub struct Export {

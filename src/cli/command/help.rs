@@ -61,7 +61,9 @@ pub(super) fn of_all(command: Command) -> Command {
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{{before-help}}Commands, which `memviz COMMAND -h` explains:\n{commands}\nOptions:\n{{options}}{{after-help}}"
     );
     command
-        .override_usage("memviz FILE...\n       memviz <COMMAND> [OPTIONS] FILE...")
+        .override_usage("memviz [COMMAND] [OPTIONS] FILE...")
+        .disable_version_flag(true)
+        .arg(version())
         .before_help(examples(&EXAMPLES))
         .after_help(EXIT_CODES)
         .help_template(template)
@@ -96,6 +98,12 @@ pub(super) fn of_one(command: Command) -> Command {
         .arg(flag())
         .after_help(format!("{COMMON}, which --{FLAG} explains: {}", common.join(", ")))
         .after_long_help(EXIT_CODES)
+}
+
+/// The flag that prints the version, which the short help leaves out to fit a screen.
+fn version() -> Arg {
+    let arg = Arg::new("version").short('V').long("version").action(ArgAction::Version);
+    arg.hide_short_help(true).help("Print version")
 }
 
 fn flag() -> Arg {

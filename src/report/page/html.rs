@@ -199,7 +199,7 @@ fn style() -> String {
          table{{border-collapse:collapse}}\n\
          th,td{{border-bottom-style:solid;border-bottom-width:1px;padding:3px 16px 3px 0;vertical-align:top}}\n\
          th{{text-align:left;font-weight:400}}\ntd.number,th.number{{text-align:right;white-space:nowrap}}\n\
-         code,pre{{font-family:ui-monospace,monospace;font-size:12px;overflow-wrap:anywhere}}\n\
+         code,pre{{font-family:ui-monospace,monospace;font-size:12px;overflow-wrap:anywhere}}pre{{white-space:pre-wrap}}\n\
          svg{{display:block;max-width:100%;height:auto}}\n\
          @media (max-width:760px){{td,th{{padding-right:8px}}h2{{margin-top:20px}}.narrow{{display:block}}\
          .figures th{{display:none}}.figures tr{{display:block;padding:8px 0}}\
