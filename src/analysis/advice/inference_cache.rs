@@ -70,7 +70,7 @@ fn finding(device: &Device<'_>, library: &Library) -> Option<Finding> {
             Bytes(all),
             library.name
         ),
-        cost: Some("fewer requests at a time".to_owned()),
+        cost: Some(format!("{} then serves fewer requests at a time", library.name)),
         code: vec![library.code.to_owned()],
         remedy: Remedy::Unplayed("how much of the cache is needed is not recorded"),
     })

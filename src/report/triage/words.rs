@@ -137,7 +137,7 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
             let (what, less) = if *states > 0 {
                 (
                     "weights, gradients and optimizer state",
-                    "An optimizer with smaller state, or sharding over several GPUs,",
+                    "An optimizer with less state, or sharding over several GPUs,",
                 )
             } else {
                 ("weights and gradients", "Sharding over several GPUs")
