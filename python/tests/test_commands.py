@@ -37,6 +37,7 @@ QUESTIONS: dict[str, list[tuple[list[Path], dict[str, Any]]]] = {
     "oom": [([OOM], {}), ([GPT], {})],
     "leaks": [([fixture("leak")], {"capacity": "24GiB"})],
     "ledger": [([FIXTURES.parent / "ledger" / "snapshot.pickle.gz"], {})],
+    "nsys": [([FIXTURES.parent / "nsys" / "training.sqlite"], {}), ([FIXTURES.parent / "nsys" / "unfreed.sqlite"], {})],
     "checkpoint": [([GPT], {}), ([fixture("tiny")], {})],
     "simulate": [([OOM], {})],
     "fit": [

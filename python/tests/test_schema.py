@@ -28,6 +28,7 @@ ANSWERS: dict[str, list[tuple[str, ...]]] = {
     "oom": [(), ("--by=stack",)],
     "leaks": [("--capacity=80GiB",)],
     "ledger": [("--capacity=80GiB",)],
+    "nsys": [()],
     "checkpoint": [(), ("--top=1",)],
     "simulate": [()],
     "fit": [("--vary=batch=4,8", "--capacity=80GiB"), ("--capacity=3GiB",)],
@@ -69,6 +70,7 @@ OPTIONAL = (
     "/matching_sites",
 )
 
+PROFILES = [FIXTURES.parent / "nsys" / name for name in ("training.sqlite", "unfreed.sqlite")]
 SNAPSHOTS = sorted(path / "snapshot.pickle.gz" for path in FIXTURES.iterdir() if (path / "snapshot.pickle.gz").exists())
 TRACES = [
     path
@@ -128,7 +130,7 @@ def test_every_command_has_a_schema_and_no_other() -> None:
 @pytest.mark.parametrize("command", sorted(ANSWERS))
 def test_what_every_command_writes_is_valid(command: str) -> None:
     valid = 0
-    for path in RECORDINGS:
+    for path in PROFILES if command == "nsys" else RECORDINGS:
         for arguments in ANSWERS[command]:
             # Commands that compare take two recordings.
             is_pair = command == "diff" or any(word.startswith("--vary") for word in arguments)
@@ -141,8 +143,8 @@ def test_what_every_command_writes_is_valid(command: str) -> None:
                 for each in (validator(command), validator("")):
                     each.validate(answer)
             valid += 1
-    # Only a few recordings have samples of whole devices.
-    assert valid > (4 if command == "ledger" else 10)
+    # Only a few recordings have samples of whole devices, and profiles of Nsight Systems are few.
+    assert valid > {"ledger": 4, "nsys": 1}.get(command, 10)
 
 
 @pytest.mark.parametrize("command", sorted(ANSWERS))
@@ -156,6 +158,8 @@ def test_what_no_command_writes_is_not_valid(command: str) -> None:
         options = CHECK
     elif command == "ledger":
         options, inputs = (), [FIXTURES.parent / "ledger" / "snapshot.pickle.gz"]
+    elif command == "nsys":
+        options, inputs = (), [PROFILES[0]]
     elif command == "fit":
         options = ("--vary=batch=4,8", "--capacity=4GiB", "--top=2")
         inputs = [fit / f"minigpt_batch{size}" / "snapshot.pickle.gz" for size in (4, 8)]
