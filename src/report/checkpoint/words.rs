@@ -289,6 +289,7 @@ pub fn plan(candidate: &Candidate) -> Vec<(String, EveryNth)> {
                 (1, 1) => "every".to_owned(),
                 (1, last) => format!("every to every {}", ordinal(last)),
                 (first, last) if first == last => format!("every {}", ordinal(first)),
+                (first, last) if first + 1 == last => format!("every {} or {}", ordinal(first), ordinal(last)),
                 (first, last) => format!("every {} to {}", ordinal(first), ordinal(last)),
             };
             let least = plans.iter().max_by_key(|plan| plan.predicted_peak_bytes)?;

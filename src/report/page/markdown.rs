@@ -60,7 +60,8 @@ fn more<'p>(document: &mut Document, page: &Page<'p>, timeline_of: impl Fn(&Devi
         table.row(cells, note);
     }
     document.table(table);
-    document.paragraph(format!("{}; {}.", figures::INACTIVE, figures::recording(page)));
+    document.paragraph(format!("{}.", figures::INACTIVE));
+    document.paragraph(format!("{}.", figures::recording(page)));
     let (devices, shown) = page.tables();
     for peak in devices {
         let is_first = page.first_peak().is_some_and(|first| first.device == peak.device);
