@@ -17,7 +17,7 @@ pub enum Align {
     Time,
     /// By number of entries since the first.
     Entry,
-    /// By step..
+    /// By step.
     ///
     /// And as far into it, in thousandths of a step.
     Step,

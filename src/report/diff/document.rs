@@ -19,7 +19,7 @@ pub(crate) fn document(sources: Sources<'_>, report: &DiffReport) -> Document {
     let mut document = Document::new(format!("GPU memory of {} against {}", code(new), code(base)));
     document.notes(words::files(sources, report));
     if report.is_empty() {
-        document.paragraph(format!("nothing differs between {base} and {new}"));
+        document.paragraph(format!("no differences between {base} and {new}"));
         return document;
     }
     document.each(report.devices.iter(), diff);
@@ -40,7 +40,7 @@ fn diff(document: &mut Document, device: &DeviceDiff) {
     document.facts(device.lives.as_ref().map(words::lives));
     document.notes(words::limits(device));
     if device.is_empty() {
-        return document.legend("nothing differs");
+        return document.legend("no differences");
     }
     let columns = [Column::left(19, ""), Column::right(11, "base"), Column::right(11, "new")];
     let mut table = Table::new(columns.into_iter().chain([Column::right(12, "growth").from(SIDES_FROM)])).indent(2);
@@ -52,7 +52,7 @@ fn diff(document: &mut Document, device: &DeviceDiff) {
     document.gap();
     document.table(rows(device));
     if device.rows.iter().any(|row| row.inferred) {
-        document.legend(notes::inferred(device.by()));
+        document.legend(notes::inferred_rows(device.by()));
     }
 }
 

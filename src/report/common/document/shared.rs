@@ -18,7 +18,7 @@ const FRAMES: usize = 23;
 
 /// The four counters, a line each, at the instants named; 47 columns wide where these are three.
 pub(crate) fn counters(instants: &[(&str, Counters)]) -> Table {
-    let columns = instants.iter().map(|(name, _)| Column::right(11, name));
+    let columns = instants.iter().map(|(name, _)| Column::right(name.len().max(11), name));
     let mut table = Table::new([Column::left(9, "")].into_iter().chain(columns)).head(Some(Tone::Plain)).indent(2);
     // The memory of the CPU and memory timelines have none.
     let is_used = instants.iter().any(|(_, values)| values.allocated > 0);
