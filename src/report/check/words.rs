@@ -61,8 +61,8 @@ pub fn summary(checks: &[Check]) -> String {
     let all = count(checks.len() as u64, "budget");
     match (number(CheckVerdict::Failed), number(CheckVerdict::Unknown)) {
         (0, 0) if checks.is_empty() => "measured, no budget set".to_owned(),
-        (0, 0) if checks.len() == 1 => "1 budget kept".to_owned(),
-        (0, 0) => format!("all {all} kept"),
+        (0, 0) if checks.len() == 1 => "1 budget met".to_owned(),
+        (0, 0) => format!("all {all} met"),
         (failed, 0) => format!("{failed} of {all} exceeded"),
         (0, unknown) => format!("{unknown} of {all} cannot be judged"),
         (failed, unknown) => format!("{failed} of {all} exceeded, {unknown} cannot be judged"),

@@ -43,7 +43,7 @@ fn diff(document: &mut Document, device: &DeviceDiff) {
         return document.legend("no differences");
     }
     let columns = [Column::left(19, ""), Column::right(11, "base"), Column::right(11, "new")];
-    let mut table = Table::new(columns.into_iter().chain([Column::right(12, "growth").from(SIDES_FROM)])).indent(2);
+    let mut table = Table::new(columns.into_iter().chain([Column::right(12, "change").from(SIDES_FROM)])).indent(2);
     for figure in words::figures(device) {
         let shown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
         table.row([figure.name.to_owned(), shown(figure.base), shown(figure.new)], shown(figure.delta));
@@ -67,7 +67,7 @@ fn rows(device: &DeviceDiff) -> Table {
             Column::label(by.name()),
         ]),
         None => Table::new([
-            Column::right(12, "growth"),
+            Column::right(12, "change"),
             Column::right(11, "base").from(SIDES_FROM),
             Column::right(11, "new").from(SIDES_FROM),
             Column::label(by.name()),
