@@ -313,11 +313,11 @@ export class Timeline implements Drawn {
         if (x < box.x || x > box.x + box.width) return;
         pen.line([x, box.y, x, box.y + box.height], { stroke: TEXT[shown], dash: [4, 3] });
         const style = { fill: TEXT[shown] };
-        const width = pen.measure('they diverge', style);
+        const width = pen.measure('first difference', style);
         const left = x + 8 + width < box.x + box.width ? x + 2 : x - width - 8;
         const y = box.y + box.height / 2;
         pen.rect({ x: left, y: y - 11, width: width + 6, height: 15 }, BACKGROUND[shown], 0.85);
-        pen.text(left + 3, y, 'they diverge', style);
+        pen.text(left + 3, y, 'first difference', style);
     }
 
     /** A drag with shift, or along the axis, chooses a range. */

@@ -38,7 +38,7 @@ export class Where {
                     : Promise.all(this.lanes.map((lane) => this.#text(lane, lane.at))));
                 if (this.#diverging !== '') texts.push(this.#diverging);
                 const cured = await this.#cured(first);
-                const names = this.lanes.length > 1 ? [...letters(this.lanes), 'they diverge'] : first.range ? ['range', ''] : ['at'];
+                const names = this.lanes.length > 1 ? [...letters(this.lanes), ''] : first.range ? ['range', ''] : ['at'];
                 const lines = texts.map((text, at) =>
                     element('span', {}, element('strong', {}, `${names[at]} `), text),
                 );
@@ -111,7 +111,7 @@ export class Where {
             for (const lane of this.lanes) lane.at = lane.peak();
         });
         if (second) {
-            const parts = button('where they diverge', 'Look at the first request that differs', () => {
+            const parts = button('first difference', 'Look at the first request that differs', () => {
                 for (const lane of this.lanes) if (lane.diverges !== null) lane.at = lane.diverges;
             });
             this.#update = () => {
