@@ -388,7 +388,7 @@ export class SegmentsView implements View {
     #tools({ store }: Lane): HTMLElement {
         const ways = [
             button('rows', 'A row for each segment, with its address and size', () => store.set({ packed: false })),
-            button('packed', 'Segments one behind the other', () => store.set({ packed: true })),
+            button('packed', 'Segments one after the other', () => store.set({ packed: true })),
         ];
         const update = () =>
             ways.forEach((way, at) => way.setAttribute('aria-pressed', String(store.state.packed === (at === 1))));

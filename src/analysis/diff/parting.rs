@@ -150,4 +150,3 @@ fn requests<'d>(device: &'d Device<'_>, start: Instant) -> impl Iterator<Item = 
     let entries = (0..).zip(device.track.actions().iter().zip(device.track.sizes()));
     entries.skip(start as usize).filter_map(|(entry, (&action, &bytes))| Request::of(entry, action, bytes))
 }
-
