@@ -102,7 +102,8 @@ fn a_predicted_curve_is_the_recorded_one_and_has_the_predicted_peak() {
         }
     }
     // Nothing is known behind a request that fails, and counters that a simulation does not have are not drawn.
-    let small = at(16, Metric::Allocated, &FitOptions::default().capacity(Some(3 << 30)));
+    let least = fit.predictions[3].outcome.max_allocated;
+    let small = at(16, Metric::Allocated, &FitOptions::default().capacity(Some(least)));
     let scene = Scene::new(devices[0].1.get(0).unwrap());
     let part =
         Part { axis: XAxis::Entry, from: 0.0, to: f64::from(scene.device().history().entries() + 1), columns: 100 };
