@@ -38,8 +38,8 @@ test('holders of stranded memory are outlined, with the bytes of memviz fragment
                     return data[at] > data[at + 1] + 60 && data[at] > data[at + 2] + 60;
                 };
                 const found = new Map<string, boolean>();
-                for (let y = 6; y < height; y += 9) {
-                    for (let x = 180; x < width; x += 5) {
+                for (let y = 6; y < height; y += 12) {
+                    for (let x = 180; x < width; x += 20) {
                         const event = { clientX: left + x, clientY: top + y, bubbles: true, pointerId: 1, pointerType: 'mouse' };
                         canvas.dispatchEvent(new PointerEvent('pointermove', event));
                         const tip = document.querySelector('.tip:not([hidden])')?.textContent ?? '';
