@@ -25,6 +25,7 @@ export class Where {
         lanes[0].store.subscribe((_, changed) => {
             if (touches(changed, 'device', 'metric', 'at', 'at2', 'mark', ...TRIED)) this.show();
         });
+        host.classList.toggle('two', lanes.length > 1);
         host.replaceChildren(this.#texts, this.#buttons());
         this.show();
     }
