@@ -4,10 +4,13 @@ use crate::support::{FIXTURES, assert_none, corpus, open, read_text};
 use memviz::Recording;
 use memviz::analysis::excerpt::{Window, excerpt};
 use memviz::analysis::fit::{DeviceFit, Largest, Prediction, Refusal};
-use memviz::analysis::fit::{FitInput, FitOptions, FitReport};
+use memviz::analysis::fit::{FitInput, FitOptions, FitReport, PredictedOverTime};
+use memviz::analysis::scene::{Part, Scene};
+use memviz::analysis::timeline::XAxis;
 use memviz::input::alloc_conf::{Rest, parse};
 use memviz::model::Action;
 use memviz::play::Trust;
+use memviz::replay::Metric;
 use memviz::wire;
 use serde_json::Value;
 use std::fs::File;
@@ -60,6 +63,53 @@ fn differences(prefix: &str, digits: usize, bases: &[u64], at: &[u64]) -> Vec<St
         }
     }
     wrong
+}
+
+/// A predicted curve is the recorded one at a recorded number, and has the predicted peak at any other, in the order of the run
+/// whose number is nearest.
+#[test]
+fn a_predicted_curve_is_the_recorded_one_and_has_the_predicted_peak() {
+    let recordings = recorded(FIXTURE, 0, &[8, 4]).into_iter().map(|(value, path)| (value, open(&path)));
+    let recordings: Vec<(u64, Recording)> = recordings.collect();
+    let devices: Vec<_> = recordings.iter().map(|(value, recording)| (*value, recording.devices())).collect();
+    let inputs: Vec<FitInput<'_>> =
+        devices.iter().map(|(value, devices)| FitInput { value: *value, devices }).collect();
+    let at = |value: u64, metric: Metric, options: &FitOptions| {
+        PredictedOverTime::of(&inputs, (0, metric, value), options).unwrap().unwrap()
+    };
+    let fit = predict(&recorded(FIXTURE, 0, &[8, 4]), &FitOptions::default().at(vec![5, 16]));
+    assert_eq!(fit.predictions.len(), 4);
+    for prediction in &fit.predictions {
+        let nearest = if prediction.value <= 5 { 4 } else { 8 };
+        let of = &devices.iter().find(|(value, _)| *value == nearest).unwrap().1;
+        let outcome = &prediction.outcome;
+        for (metric, peak) in [(Metric::Allocated, outcome.max_allocated), (Metric::Reserved, outcome.max_reserved)] {
+            let curve = at(prediction.value, metric, &FitOptions::default());
+            assert_eq!((curve.of, curve.device, curve.curve.peak()), (nearest, 0, peak), "{}", prediction.value);
+            // Where segments are reserved depends on where the driver placed them.
+            if !prediction.is_recorded || metric == Metric::Reserved {
+                continue;
+            }
+            let scene = Scene::new(of.get(0).unwrap());
+            let columns = 997;
+            let to = f64::from(scene.device().history().entries() + 1);
+            let part = Part { axis: XAxis::Entry, from: 0.0, to, columns };
+            let found = scene.columns(metric, &part).unwrap().values;
+            let predicted = curve.curve.columns(&scene.instants(&part).unwrap());
+            let differing: Vec<usize> =
+                (0..columns).filter(|&at| predicted[at] != u64::try_from(found[at]).ok()).collect();
+            assert_eq!(differing, Vec::<usize>::new(), "{metric:?} at {}", prediction.value);
+        }
+    }
+    // Nothing is known behind a request that fails, and counters that a simulation does not have are not drawn.
+    let least = fit.predictions[3].outcome.max_allocated;
+    let small = at(16, Metric::Allocated, &FitOptions::default().capacity(Some(least)));
+    let scene = Scene::new(devices[0].1.get(0).unwrap());
+    let part =
+        Part { axis: XAxis::Entry, from: 0.0, to: f64::from(scene.device().history().entries() + 1), columns: 100 };
+    assert_eq!(small.curve.columns(&scene.instants(&part).unwrap()).last(), Some(&None));
+    let none = PredictedOverTime::of(&inputs, (0, Metric::Active, 16), &FitOptions::default()).unwrap();
+    assert_eq!(none, None);
 }
 
 #[test]

@@ -125,6 +125,8 @@ export class Engine {
         bytes: Float64Array,
         failed: Uint32Array,
     ): Apart | null;
+    /** JSON: `string`, what the entry of `apart` requests, as `memviz diff` says it, with a name for the recording. */
+    request(device: number, name: string, entry: number | undefined): string;
     /** Bytes that the given allocations, in rising order, hold at the instant of each column that `curve` has for the metric. */
     held(device: number, metric: Metric, axis: Axis, from: number, to: number, columns: number, allocations: Uint32Array): Float64Array;
     /** JSON: `Finding[]`, the most urgent first. Takes a while: ask when there is time. */
@@ -167,6 +169,24 @@ export class Fit {
         capacity: number,
         top: number,
     ): string;
+    /**
+     * `Curve.values` of the recording at a place, as they would be at `value`, NaN behind the request that ends the program; null
+     * for all recordings but the one that gives the order of requests there, where no prediction is possible, and for metrics and
+     * recordings for which `Engine.curve_tried` is null.
+     */
+    curve_predicted(
+        place: number,
+        device: number,
+        metric: Metric,
+        axis: Axis,
+        from: number,
+        to: number,
+        columns: number,
+        values: Float64Array,
+        value: number,
+        allocConf: string | undefined,
+        capacity: number,
+    ): Float64Array | null;
     free(): void;
 }
 
@@ -179,6 +199,8 @@ export interface Figures {
     version: string;
     /** Whether the time axis is known; without, only `entry`. */
     has_times: boolean;
+    /** Microseconds since 1970 at 0 of the time axis; null where times are not those of a clock that other machines share. */
+    clock_us: number | null;
     /** Whether there are segments. */
     has_segments: boolean;
     /** What was cut off or not understood. */
@@ -388,8 +410,8 @@ export interface Asked {
 
 /** The first requests that differ. */
 export interface Apart {
-    /** Requests before it that are alike. */
-    alike: number;
+    /** How many before it are alike, in the words of `memviz diff`. */
+    alike: string;
     /** The entry in each recording; null where it ends before. */
     base: number | null;
     new: number | null;

@@ -36,7 +36,7 @@ export class Details {
         if (selected === null) {
             this.#fill(
                 this.otherwise,
-                element('p', { class: 'note' }, 'Click on a band, a block or a row to see what it is.'),
+                element('p', { class: 'note' }, 'Click a band, a block or a row to see what it is.'),
             );
             return;
         }

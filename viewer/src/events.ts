@@ -127,7 +127,7 @@ export class EventsView implements View {
             { class: 'group', role: 'group', 'aria-label': 'Steps' },
             button('◂', 'Previous entry (↑)', step(-1)),
             this.#play,
-            button('▸', 'The next entry (↓)', step(1)),
+            button('▸', 'Next entry (↓)', step(1)),
         );
         const parts = [steps, actions, least, this.#count];
         if (this.lanes.length > 1) {
@@ -156,7 +156,7 @@ export class EventsView implements View {
                 const all = this.#listed.length === entries ? '' : ` of ${whole(entries)}`;
                 this.#count.textContent = `${whole(this.#listed.length)}${all} entries`;
                 this.#none.hidden = this.#listed.length > 0;
-                this.#none.textContent = entries === 0 ? 'No history was recorded.' : 'No entry is like that.';
+                this.#none.textContent = entries === 0 ? 'No history was recorded.' : 'No entry matches.';
                 this.#space.style.height = `${Math.min(this.#listed.length * ROW, HIGHEST)}px`;
                 this.#follow();
             } catch (error) {

@@ -52,9 +52,10 @@ export class FindingsView implements View {
     /** Shows what was found in each recording. */
     fill(findings: readonly (readonly Finding[])[]): void {
         [this.#found] = findings;
-        this.panel.replaceChildren(...this.#list(findings));
         // The verdict on one recording stands above everything.
         const isSaid = this.lanes.length === 1;
+        const isVerdict = (finding: Finding, at: number) => isSaid && at === 0 && finding.kind === 'verdict';
+        this.panel.replaceChildren(...this.#list(findings.map((list) => list.filter((finding, at) => !isVerdict(finding, at)))));
         const rest = findings.map((list) => {
             const told = list.filter(({ kind }) => !isSaid || kind !== 'verdict');
             const cures = told.filter(({ kind }) => kind === 'advice').slice(CURES);
@@ -85,7 +86,8 @@ export class FindingsView implements View {
 
     #finding(finding: Finding, lane: Lane): HTMLElement {
         const { recording } = lane;
-        const place = recording.figures.devices.length > 1 ? `${recording.device(finding.device).name}: ` : '';
+        const isOfAll = finding.kind === 'devices';
+        const place = recording.figures.devices.length > 1 && !isOfAll ? `${recording.device(finding.device).name}: ` : '';
         const isNamed = finding.sentence.startsWith(place);
         const head = element('p', { class: 'sentence' }, isNamed ? null : place, name(finding.sentence, 1000));
         const lines = finding.lines.map((line) => element('li', {}, name(line, 1000)));

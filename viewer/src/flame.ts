@@ -100,7 +100,7 @@ export class FlameView implements View {
             element('span', { class: 'grew' }, 'red'),
             ' grew, ',
             element('span', { class: 'shrank' }, 'blue'),
-            ` shrank, grey did not change; widths are the larger of both, stack by stack${range ? '' : '; frames by function'}`,
+            ` shrank, gray did not change; widths are the larger of both, stack by stack${range ? '' : '; frames by function'}`,
         );
     }
 

@@ -33,7 +33,7 @@ export const OF: Record<FlameOf, Words> = {
         button: 'difference',
         title: 'What grew and what shrank',
         words: 'in one of both',
-        none: 'Nothing is allocated in either of them.',
+        none: 'Nothing is allocated in either.',
     },
     live: { button: 'at the cursor', title: 'What is live at the cursor', words: 'live', none: 'Nothing is allocated here.' },
 };

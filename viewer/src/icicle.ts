@@ -182,7 +182,7 @@ export class Icicle implements Drawn {
         const shown = theme();
         pen.rect({ x: 0, y: 0, width: this.surface.width, height: this.surface.height }, BACKGROUND[shown]);
         if (this.#nodes.length === 0 || this.#nodes[0].bytes === 0) {
-            pen.text(SIDE, 22, this.#key === '' ? '' : this.#around === '' ? OF[this.of()].none : 'This function allocates nothing here.', { fill: MUTED[shown], size: 12 });
+            pen.text(SIDE, 22, this.#key === '' ? '' : this.#around === '' ? OF[this.of()].none : 'This function holds no memory here.', { fill: MUTED[shown], size: 12 });
             return;
         }
         const found = this.#found;
@@ -237,9 +237,10 @@ export class Icicle implements Drawn {
             const { before, after } = node;
             const held = (of: typeof before) => `${bytes(of.bytes)} (${whole(of.bytes)}) in ${whole(of.blocks)} blocks`;
             const own = after.own_bytes - before.own_bytes;
+            const [first, second] = this.lanes.length > 1 ? ['in A', 'in B'] : ['before', 'after'];
             return [
-                ['before', held(before)],
-                ['after', held(after)],
+                [first, held(before)],
+                [second, held(after)],
                 ['change', `${growth(after.bytes - before.bytes)} (${whole(after.bytes - before.bytes)} bytes)`],
                 ['by this frame itself', growth(own)],
             ];

@@ -14,6 +14,10 @@ export class Lane {
     diverges: number | null = null;
     /** Other ranks of the same run, whose tracks are shown beside. */
     beside: readonly Recording[] = [];
+    /** Microseconds from the start of this recording to those of its ranks, where their clocks show them; else empty. */
+    lags: ReadonlyMap<Recording, number> = new Map();
+    /** The highest point of a predicted curve. */
+    predicted = 0;
 
     constructor(
         readonly recording: Recording,
@@ -110,11 +114,13 @@ export function devicesOf(recordings: readonly { figures: { devices: readonly De
 /** What all recordings need on the axis, so that one scale serves them. */
 export function extent(lanes: readonly Lane[]): [number, number] {
     const { axis } = lanes[0].store.state;
-    const beside = lanes.flatMap((lane) => lane.beside);
-    const all = [
-        ...lanes.map((lane) => lane.extent()),
-        ...beside.flatMap((each) => each.figures.devices.map(({ device }) => each.extent(device, axis))),
-    ];
+    const besides = lanes.flatMap((lane) =>
+        lane.beside.flatMap((each) => {
+            const lag = axis === 'time' ? (lane.lags.get(each) ?? 0) : 0;
+            return each.figures.devices.map(({ device }) => each.extent(device, axis).map((x) => x + lag));
+        }),
+    );
+    const all = [...lanes.map((lane) => lane.extent()), ...besides];
     return [Math.min(...all.map(([from]) => from)), Math.max(...all.map(([, to]) => to))];
 }
 
@@ -127,9 +133,9 @@ export function missing({ has_reserved }: DeviceFigures, oom: FailedRequest): { 
 /** The highest point that any of them shows over the whole run. */
 export function top(lanes: readonly Lane[]): number {
     let most = 1;
-    for (const { device, store } of lanes) {
+    for (const { device, predicted, store } of lanes) {
         const held = Math.max(device.peak[store.state.metric].bytes, device.peak.reserved.bytes);
-        most = Math.max(most, held);
+        most = Math.max(most, held, predicted);
         // A limit far above everything would leave nothing to see, as would the first failed request.
         const wanted = device.ooms.length > 0 ? missing(device, device.ooms[0]).to : 0;
         for (const bytes of [device.capacity_bytes ?? 0, wanted]) {

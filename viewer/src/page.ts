@@ -26,6 +26,7 @@ import { Table } from './table.ts';
 import { Timeline } from './timeline.ts';
 import { Tip } from './tip.ts';
 import { TracksView } from './tracked.ts';
+import { lagsOf } from './tracks.ts';
 import type { View } from './view.ts';
 import { WhatIfView } from './whatif.ts';
 import { Where } from './where.ts';
@@ -66,6 +67,7 @@ export class Page {
         this.store = new Store(state, this.#gone.signal);
         this.lanes = recordings.map((recording, at) => new Lane(recording, this.store, at === 1));
         this.lanes[0].beside = beside;
+        this.lanes[0].lags = lagsOf([recordings[0], ...beside]);
         const whole = extent(this.lanes);
         this.#start = { ...initial, from: whole[0], to: whole[1] };
         this.store.set(this.#range(state, hasRange));
@@ -137,6 +139,8 @@ export class Page {
         turnTo: (recording: Recording) => void,
     ): Promise<Page> {
         const initial = begin(recordings);
+        // Ranks that were recorded at the same time belong side by side.
+        if (beside.length > 0 && lagsOf([recordings[0], ...beside]).size > 0) initial.axis = 'time';
         const wanted = before ? kept(before.store.state, recordings) : hash.read(opening.link);
         const state = asked(wanted, initial, recordings);
         await Promise.all(recordings.map((each) => each.prepare(each.device(state.device).device)));

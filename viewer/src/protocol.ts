@@ -32,6 +32,19 @@ export interface Requests {
         ];
         answer: Engine.Predicted;
     };
+    curve_predicted: {
+        args: [
+            place: number,
+            device: number,
+            metric: Metric,
+            ...Range,
+            values: Float64Array,
+            value: number,
+            conf: string | undefined,
+            capacity: number,
+        ];
+        answer: Float64Array | null;
+    };
     times: { args: [device: number]; answer: Float64Array };
     curve: { args: [device: number, metric: Metric, ...Range]; answer: Engine.Curve };
     values: { args: [device: number, metric: Metric, instants: Uint32Array]; answer: Float64Array };
@@ -70,6 +83,7 @@ export interface Requests {
         ];
         answer: Engine.Apart | null;
     };
+    request: { args: [device: number, name: string, entry: number | undefined]; answer: string };
     tried: { args: [device: number, ...Attempt]; answer: Engine.Tried | null };
     curve_tried: { args: [device: number, metric: Metric, ...Range, ...Attempt]; answer: Float64Array | null };
     phases: { args: [device: number]; answer: Engine.PhaseSpan[] };

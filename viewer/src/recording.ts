@@ -70,6 +70,12 @@ export class Recording {
         }
     }
 
+    /** Its first and last microsecond since 1970; `null` where its times are not those of a clock. */
+    get clock(): [first: number, last: number] | null {
+        const { clock_us: start, devices } = this.figures;
+        return start === null ? null : [start, start + Math.max(...devices.map(({ end_us }) => end_us))];
+    }
+
     /** A counter of a device at an instant. */
     async value(device: number, metric: Metric, instant: number): Promise<number> {
         return (await this.client.ask('values', [device, metric, Uint32Array.of(instant)]))[0];

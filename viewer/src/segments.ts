@@ -212,6 +212,7 @@ class SegmentPicture implements Drawn {
             this.#boxes(place, 0, place.segment.bytes, (box) => pen.rect(box, FREE[shown]));
             place.runs ??= runs(place.segment.blocks, scale);
             const [first, end] = this.#seen(place);
+            const holders: Box[] = [];
             for (let at = behind(place.runs, first); at < place.runs.length; at++) {
                 const { block, offset: start, bytes: size } = place.runs[at];
                 if (start >= end) break;
@@ -221,12 +222,14 @@ class SegmentPicture implements Drawn {
                     pen.rect({ ...box, width: Math.max(0.4, box.width - (box.width > 4 ? 1 : 0)) }, fill);
                     if (block.state === 'pending_free')
                         pen.rect({ ...box, y: box.y + ROW - 4, height: 4 }, TEXT[shown]);
-                    if (keepsMuch(block)) pen.outline(inner(box), { stroke: ALARM[shown], width: 1.5 });
+                    if (keepsMuch(block)) holders.push(inner(box));
                 });
             }
             this.#boxes(place, 0, place.segment.bytes, (box) =>
                 pen.outline({ x: box.x, y: box.y + 0.5, width: box.width, height: ROW - 1 }, { stroke: GRID[shown] }),
             );
+            // Above the edges of their segment.
+            for (const box of holders) pen.outline(box, { stroke: ALARM[shown], width: 1.5 });
         }
         const outline = (spot: Spot | null, style: { stroke: string; width: number }) => {
             if (spot) this.#boxes(spot.place, spot.block.offset, spot.block.bytes, (box) => pen.outline(box, style));
@@ -388,7 +391,7 @@ export class SegmentsView implements View {
     #tools({ store }: Lane): HTMLElement {
         const ways = [
             button('rows', 'A row for each segment, with its address and size', () => store.set({ packed: false })),
-            button('packed', 'Segments one behind the other', () => store.set({ packed: true })),
+            button('packed', 'Segments one after the other', () => store.set({ packed: true })),
         ];
         const update = () =>
             ways.forEach((way, at) => way.setAttribute('aria-pressed', String(store.state.packed === (at === 1))));

@@ -100,6 +100,9 @@ export function attempt(state: Tried): [cures: Uint32Array, conf: string | undef
     return [Uint32Array.from(tried(state)), state.conf ?? undefined, state.capacity];
 }
 
+/** What says what is tried, of one recording or of two. */
+export const TRIED = ['cures', 'conf', 'capacity', 'vary', 'value'] as const satisfies readonly (keyof State)[];
+
 /** Nothing is tried. */
 export const AS_RECORDED = { cures: '', conf: null, capacity: 0 } as const;
 

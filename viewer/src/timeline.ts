@@ -9,6 +9,7 @@ import { devicesOf, extent, type Lane, missing, top } from './lane.ts';
 import { clamped, type Ranged } from './navigate.ts';
 import type { Pen } from './pen.ts';
 import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
+import { predictedCurve, predictedOf } from './predicted.ts';
 import { Raster } from './raster.ts';
 import { drawRibbons, edgesOf, RIBBON, type Ribbons, ribbons, type Span, spanAt } from './ribbons.ts';
 import {
@@ -24,7 +25,7 @@ import {
     shades,
     type Stretch,
 } from './stacked.ts';
-import { attempt, chosenBand, isTried, stackedBy, type State, touches } from './state.ts';
+import { attempt, chosenBand, isTried, stackedBy, type State, touches, TRIED } from './state.ts';
 import type { Surface } from './surface.ts';
 import { theme } from './theme.ts';
 import type { Tip, TipLine } from './tip.ts';
@@ -46,9 +47,13 @@ interface Fetched {
     reservedThen: Float64Array | null;
     /** What the allocations hold that the search finds, where something is searched for. */
     held: Float64Array | null;
-    /** What the metric, and reserved memory, would be with the cures that are tried. */
-    cured: Float64Array | null;
-    curedReserved: Float64Array | null;
+    tried: Simulated;
+}
+
+/** What the metric, and reserved memory, would be with what is tried. */
+interface Simulated {
+    metric: Float64Array | null;
+    reserved: Float64Array | null;
 }
 
 export class Timeline implements Drawn {
@@ -90,7 +95,7 @@ export class Timeline implements Drawn {
         });
         lane.store.subscribe((_, changed) => {
             if (changed.has('device')) this.#ribbons = ribbons(lane);
-            if (touches(changed, 'device', 'axis', 'metric', 'by', 'from', 'to', 'found', 'cures', 'conf', 'capacity')) this.fetch();
+            if (touches(changed, 'device', 'axis', 'metric', 'by', 'from', 'to', 'found', ...TRIED)) this.fetch();
             this.surface.invalidate();
         });
         this.#ribbons = ribbons(lane);
@@ -136,7 +141,8 @@ export class Timeline implements Drawn {
         const pixels = Math.round(this.plot().box.width * this.surface.ratio);
         if (this.surface.width === 0) return;
         const [first, end] = this.lane.extent();
-        const what = [state.device, state.axis, state.metric, stackedBy(state.by), state.found, ...attempt(state)].join();
+        const trial = [...attempt(state), ...(this.lanes.length > 1 ? [state.vary, state.value] : [])];
+        const what = [state.device, state.axis, state.metric, stackedBy(state.by), state.found, ...trial].join();
         const step = (state.to - state.from) / pixels;
         const key = [what, step.toPrecision(9)].join();
         const near = this.#near;
@@ -165,22 +171,43 @@ export class Timeline implements Drawn {
         const { axis, metric } = state;
         const range = [axis, stretch.from, stretch.to, stretch.columns] as const;
         const isAlone = this.lanes.length === 1 && isTried(state);
-        const cure = (of: Metric) => (isAlone ? client.ask('curve_tried', [device, of, ...range, ...attempt(state)]) : null);
-        const [bands, reserved, held, cured, curedReserved] = await Promise.all([
+        const simulate = (of: Metric) => (isAlone ? client.ask('curve_tried', [device, of, ...range, ...attempt(state)]) : null);
+        const [bands, reserved, held, ofMetric, ofReserved] = await Promise.all([
             client.ask('bands', [device, metric, stackedBy(state.by), ...range, BANDS]),
             has_reserved ? client.ask('curve', [device, 'reserved', ...range]) : null,
             // Segments are no allocations: of those that are found none is part of their bands.
             metric !== 'reserved' && found
                 ? client.ask('held', [device, metric, ...range, Uint32Array.from(found)])
                 : null,
-            cure(metric),
-            has_reserved && metric !== 'reserved' ? cure('reserved') : null,
+            simulate(metric),
+            has_reserved && metric !== 'reserved' ? simulate('reserved') : null,
         ]);
         const reservedThen = has_reserved ? await client.ask('values', [device, 'reserved', bands.instants]) : null;
         const before = this.#whole?.bands.groups.map((group) => group.label) ?? [];
         const stacked = ordered(bands, stretch.columns, stackedBy(state.by), before);
         const sums = edges(stacked, stretch.columns);
-        return { key, stretch, bands: stacked, sums, reserved, reservedThen, held, cured, curedReserved };
+        const tried = { metric: ofMetric, reserved: ofReserved };
+        if (predictedOf(this.lanes)) void this.#predict(state, stretch, tried);
+        else this.lane.predicted = 0;
+        return { key, stretch, bands: stacked, sums, reserved, reservedThen, held, tried };
+    }
+
+    /** Asks for predicted curves, which are drawn once they are there: both recordings are read for them. */
+    async #predict(state: Readonly<State>, stretch: Stretch, tried: Simulated): Promise<void> {
+        const curve = (of: Metric) => predictedCurve(this.lanes, this.lane, of, state, stretch);
+        try {
+            const hasReserved = this.lane.device.has_reserved && state.metric !== 'reserved';
+            [tried.metric, tried.reserved] = await Promise.all([curve(state.metric), hasReserved ? curve('reserved') : null]);
+        } catch {
+            // What is wrong with what was asked for, "What if" says.
+            return;
+        }
+        if (state.value !== this.lane.store.state.value) return;
+        this.lane.predicted = 0;
+        for (const values of [tried.metric, tried.reserved]) {
+            for (const bytes of values ?? []) if (bytes > this.lane.predicted) this.lane.predicted = bytes;
+        }
+        for (const each of this.all()) each.surface.invalidate();
     }
 
     /** Draws what is seen with any pen, into its own box. */
@@ -216,7 +243,7 @@ export class Timeline implements Drawn {
         const isCovered = near && covers(near.stretch, plot.from, plot.to, this.lane.extent());
         const layers = isCovered ? [near] : [this.#whole, near].filter((layer) => layer !== null);
         for (const layer of layers) {
-            const { bands, held, reserved, stretch, sums, cured, curedReserved } = layer;
+            const { bands, held, reserved, stretch, sums, tried } = layer;
             const colours = shades(bands, shown, this.#meant(layer));
             if (pen === this.surface.pen) {
                 this.#blit(plot, layer, colours, shown);
@@ -228,9 +255,9 @@ export class Timeline implements Drawn {
             pen.within(plot.box, () => {
                 if (held) drawBand(pen, plot, stretch, held, 0, ACCENT[shown], 0.85);
                 if (reserved) drawSteps(pen, plot, stretch, reserved.values, TEXT[shown]);
-                if (curedReserved) drawSteps(pen, plot, stretch, curedReserved, ACCENT[shown], 1.5, [5, 3]);
-                if (cured) drawSteps(pen, plot, stretch, cured, BACKGROUND[shown], 4);
-                if (cured) drawSteps(pen, plot, stretch, cured, ACCENT[shown], 2);
+                if (tried.reserved) drawSteps(pen, plot, stretch, tried.reserved, ACCENT[shown], 1.5, [5, 3]);
+                if (tried.metric) drawSteps(pen, plot, stretch, tried.metric, BACKGROUND[shown], 4);
+                if (tried.metric) drawSteps(pen, plot, stretch, tried.metric, ACCENT[shown], 2);
             });
         }
     }
@@ -313,11 +340,11 @@ export class Timeline implements Drawn {
         if (x < box.x || x > box.x + box.width) return;
         pen.line([x, box.y, x, box.y + box.height], { stroke: TEXT[shown], dash: [4, 3] });
         const style = { fill: TEXT[shown] };
-        const width = pen.measure('they diverge', style);
+        const width = pen.measure('first difference', style);
         const left = x + 8 + width < box.x + box.width ? x + 2 : x - width - 8;
         const y = box.y + box.height / 2;
         pen.rect({ x: left, y: y - 11, width: width + 6, height: 15 }, BACKGROUND[shown], 0.85);
-        pen.text(left + 3, y, 'they diverge', style);
+        pen.text(left + 3, y, 'first difference', style);
     }
 
     /** A drag with shift, or along the axis, chooses a range. */
@@ -472,13 +499,20 @@ export class Timeline implements Drawn {
         const time = recording.figures.has_times
             ? `, after ${duration(recording.x(device.device, instant, 'time'))}`
             : '';
-        if (fetched.cured && fetched.cured[at] >= 0) lines.push({ text: `${bytes(fetched.cured[at])} with the changes` });
+        const { metric: simulated } = fetched.tried;
+        if (simulated && simulated[at] >= 0) lines.push({ text: `${bytes(simulated[at])} ${this.#trial()}` });
         if (fetched.held) lines.push({ text: `${bytes(fetched.held[at])} of it found` });
         lines.push({ text: `${entryOf(instant, device.entries)}${time}` });
         const open = recording.open(device.device, instant);
         if (open.length > 0) lines.push({ text: `in ${name(open.join(' / '))}` });
         const bounds = this.surface.canvas.getBoundingClientRect();
         this.tip.show(bounds.left + x, bounds.top + y, lines);
+    }
+
+    /** What is tried, in words. */
+    #trial(): string {
+        const varied = predictedOf(this.lanes);
+        return varied ? `with ${name(varied.name, 40)} ${whole(this.lane.store.state.value)}` : 'with the changes';
     }
 
     #click(x: number, y: number, isSecond: boolean): void {

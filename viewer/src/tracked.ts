@@ -96,7 +96,7 @@ export class TracksView implements View {
 
     async #begin(): Promise<void> {
         const isAlone = this.lanes.length === 1 && this.lanes[0].beside.length === 0;
-        this.#tracks = (await Promise.all(this.#members.map((member) => tracksOf(member, isAlone)))).flat();
+        this.#tracks = (await Promise.all(this.#members.map((member) => tracksOf(member, isAlone, this.lanes[0].lags.get(member.recording))))).flat();
         this.#place();
         this.#fetch();
     }
@@ -161,6 +161,18 @@ export class TracksView implements View {
         return made;
     }
 
+    /** Where a recording starts on the axis. */
+    #lag(recording: Recording): number {
+        const [{ lags, store }] = this.lanes;
+        return store.state.axis === 'time' ? (lags.get(recording) ?? 0) : 0;
+    }
+
+    /** The same part, as the axis of a recording has it. */
+    #plotOf(plot: Plot, recording: Recording): Plot {
+        const lag = this.#lag(recording);
+        return { ...plot, from: plot.from - lag, to: plot.to - lag };
+    }
+
     /** The part of the axis that is seen. */
     #plot(surface: Surface): Plot {
         const { from, to } = this.lanes[0].store.state;
@@ -180,17 +192,19 @@ export class TracksView implements View {
 
     /** Asks for the counters in sight. */
     #fetch(): void {
-        const { axis, from, to } = this.lanes[0].store.state;
+        const { axis, from: left, to: right } = this.lanes[0].store.state;
         if (!this.#isBegun || this.lanes[0].store.state.tab !== 'tracks') return;
         for (const surface of [this.#top, this.#surface]) {
             if (surface.width === 0) continue;
             const pixels = Math.round(this.#plot(surface).box.width);
-            const key = [axis, ((to - from) / pixels).toPrecision(9)].join();
+            const key = [axis, ((right - left) / pixels).toPrecision(9)].join();
             for (const { track } of this.#seen(surface)) {
                 if (track.kind !== 'counter') continue;
                 const { recording, metric } = track;
                 const { device } = track.device;
                 const whole = recording.extent(device, axis);
+                const lag = this.#lag(recording);
+                const [from, to] = [left - lag, right - lag];
                 const known = this.#counters.get(track.id) ?? { latest: new Latest(true), fetched: null };
                 this.#counters.set(track.id, known);
                 if (known.fetched?.key === key && covers(known.fetched.stretch, from, to, whole)) continue;
@@ -223,7 +237,9 @@ export class TracksView implements View {
         const plot = this.#plot(surface);
         pen.rect({ x: 0, y: 0, width: surface.width, height: surface.height }, BACKGROUND[shown]);
         const isTop = surface === this.#top;
-        for (const placed of this.#seen(surface)) this.#track(pen, plot, placed, shown, pen !== surface.pen, isTop);
+        for (const placed of this.#seen(surface)) {
+            this.#track(pen, this.#plotOf(plot, placed.track.recording), placed, shown, pen !== surface.pen, isTop);
+        }
     }
 
     #track(pen: Pen, plot: Plot, { track, y }: Placed, shown: Theme, isKept: boolean, isTop: boolean): void {
@@ -330,7 +346,8 @@ export class TracksView implements View {
 
     #point(surface: Surface, x: number, y: number): void {
         const placed = this.#under(surface, y);
-        const lines = placed && x >= LEFT ? this.#lines(this.#plot(surface), placed, x, y) : [];
+        const plot = this.#plot(surface);
+        const lines = placed && x >= LEFT ? this.#lines(this.#plotOf(plot, placed.track.recording), placed, x, y) : [];
         const bounds = surface.canvas.getBoundingClientRect();
         if (lines.length > 0) this.tip.show(bounds.left + x, bounds.top + y, lines);
         else this.tip.hide();
@@ -373,10 +390,14 @@ export class TracksView implements View {
         if (!placed) return;
         const { track } = placed;
         const { store } = this.lanes[0];
-        const plot = this.#plot(surface);
+        const plot = this.#plotOf(this.#plot(surface), track.recording);
         if (track.kind === 'spans') {
             const span = spanAt(plot, placed.y + 2, [track.spans], store.state.axis, x, Math.min(y, placed.y + 12));
-            if (span) store.set(clamped(...edgesOf(span, store.state.axis), extent(this.lanes)));
+            const lag = this.#lag(track.recording);
+            if (span) {
+                const [from, to] = edgesOf(span, store.state.axis);
+                store.set(clamped(from + lag, to + lag, extent(this.lanes)));
+            }
             return;
         }
         const fetched = track.kind === 'counter' ? this.#counters.get(track.id)?.fetched : null;

@@ -1,7 +1,7 @@
 /** What there is over time, as tracks: of each recording and device its counters, samples, phases, steps and annotations. */
 
 import type { DeviceFigures, Metric, Sample } from '../engine/engine.d.ts';
-import { bytes } from './format.ts';
+import { bound, bytes, duration } from './format.ts';
 import { annotationRows, type Span, stepRow, times } from './ribbons.ts';
 import type { Recording } from './recording.ts';
 
@@ -36,12 +36,23 @@ export function members(recordings: readonly Recording[]): Member[] {
     );
 }
 
+/**
+ * Microseconds from the start of the first recording to those of others, by the clocks of their machines. Empty unless all have
+ * one and were recorded at the same time.
+ */
+export function lagsOf<R extends Pick<Recording, 'clock'>>(recordings: readonly R[]): Map<R, number> {
+    const clocks = recordings.map(({ clock }) => clock).filter((clock) => clock !== null);
+    const isTogether = Math.max(...clocks.map(([first]) => first)) <= Math.min(...clocks.map(([, last]) => last));
+    if (clocks.length < recordings.length || !isTogether) return new Map();
+    return new Map(recordings.map((recording, at) => [recording, clocks[at][0] - clocks[0][0]]));
+}
+
 /** The tracks of a device, its head first. */
-export async function tracksOf(member: Member, isAlone: boolean): Promise<Track[]> {
+export async function tracksOf(member: Member, isAlone: boolean, lag: number | undefined): Promise<Track[]> {
     const { recording, device, key } = member;
     await recording.prepare(device.device);
     const [phases, samples] = await Promise.all([recording.phases(device.device), recording.samples(device.device)]);
-    const tracks: Track[] = [{ ...member, kind: 'head', id: key, label: title(member, isAlone), height: HEAD }];
+    const tracks: Track[] = [{ ...member, kind: 'head', id: key, label: title(member, isAlone, lag), height: HEAD }];
     for (const metric of COUNTERS) {
         if (metric === 'reserved' && !device.has_reserved) continue;
         tracks.push({ ...member, kind: 'counter', id: `${key}.${metric}`, label: metric, height: COUNTER, metric });
@@ -65,11 +76,13 @@ export async function tracksOf(member: Member, isAlone: boolean): Promise<Track[
     return tracks;
 }
 
-/** What a device is called, and the most that it held. */
-function title({ recording, device }: Member, isAlone: boolean): string {
+/** What a device is called, the most that it held, and when its recording started. */
+function title({ recording, device }: Member, isAlone: boolean, lag = 0): string {
     const name = isAlone ? device.name : `${recording.name}, ${device.name}`;
     const { allocated, reserved } = device.peak;
-    const peak = `peak ${bytes(allocated.bytes)} allocated`;
+    const most = (of: typeof allocated) => bound(of.bound) + bytes(of.bytes);
+    const peak = `peak ${most(allocated)} allocated`;
     const failed = device.ooms.length > 0 ? '; out of memory' : '';
-    return `${name}: ${peak}${device.has_reserved ? `, ${bytes(reserved.bytes)} reserved` : ''}${failed}`;
+    const start = lag === 0 ? '' : `; starts ${duration(Math.abs(lag))} ${lag > 0 ? 'later' : 'earlier'}`;
+    return `${name}: ${peak}${device.has_reserved ? `, ${most(reserved)} reserved` : ''}${failed}${start}`;
 }

@@ -1,10 +1,10 @@
 /** What the engine answers about what is tried, as a table with what must be said of it. */
 
 import type { Prediction, Tried } from '../engine/engine.d.ts';
-import { Client } from './client.ts';
 import { button, element } from './dom.ts';
 import { bytes, entryOf, growth, name, whole } from './format.ts';
 import type { Lane } from './lane.ts';
+import { predictions as predictionsOf } from './predicted.ts';
 import { capacity as asCapacity, command, typed } from './shell.ts';
 import { attempt, isTried } from './state.ts';
 import type { Varied } from './varied.ts';
@@ -34,9 +34,9 @@ function trust(of: { trust: string; because: string }): HTMLElement {
 export async function simulated(lane: Lane): Promise<HTMLElement[]> {
     const { device, recording, store } = lane;
     if (!isTried(store.state))
-        return [note('Choose a size, settings or changes: their curve is drawn over the recorded one, and their peaks stand here.')];
+        return [note('Choose a size, settings or changes: memviz draws their curve over the recorded one and shows their peaks here.')];
     const answer = await recording.client.ask('tried', [device.device, ...attempt(store.state)]);
-    if (!answer) return [note('These changes make no notable difference.')];
+    if (!answer) return [note('These changes make no significant difference.')];
     const { cures, conf, capacity } = store.state;
     const same = command(
         ['simulate', typed(recording.name)],
@@ -70,7 +70,7 @@ function peaks({ allocated, reserved, reserved_range: range }: Tried): HTMLEleme
 /** Whether every request is served, on which device. */
 function outcome(lane: Lane, { allocated, capacity_bytes: usable, fails, retries }: Tried): HTMLElement[] {
     if (!allocated || retries === null) return [];
-    const device = usable === null ? 'on a device without end' : `with ${bytes(usable)} for the allocator`;
+    const device = usable === null ? 'on an unlimited device' : `with ${bytes(usable)} for the allocator`;
     if (fails === null) {
         const again = retries > 0 ? `, ${whole(retries)} after the cache was emptied` : '';
         return [element('p', { class: 'good' }, `Every request is served ${device}${again}.`)];
@@ -79,45 +79,14 @@ function outcome(lane: Lane, { allocated, capacity_bytes: usable, fails, retries
         lane.at = fails;
     });
     link.className = 'link';
-    return [element('p', { class: 'alarm' }, `Out of memory ${device}, at `, link, '. The figures are those up to there.')];
-}
-
-/** Both recordings in one engine, for as long as the page shows them. */
-const fits = new WeakMap<AbortSignal, Promise<Client>>();
-
-function fitOf(lanes: readonly Lane[]): Promise<Client> {
-    const { gone } = lanes[0].store;
-    let made = fits.get(gone);
-    if (!made) {
-        made = (async () => {
-            const client = new Client();
-            gone.addEventListener('abort', () => client.close(), { once: true });
-            const [{ recording }] = lanes;
-            await client.ask('open_fit', [recording.engine, lanes.map((lane) => lane.recording.source)]);
-            return client;
-        })();
-        fits.set(gone, made);
-        made.catch(() => fits.delete(gone));
-    }
-    return made;
+    return [element('p', { class: 'alarm' }, `Out of memory ${device}, at `, link, '. The peaks are those before it.')];
 }
 
 /** Of two recordings that differ in one number: what other numbers need. */
 export async function fitAnswer(lanes: readonly Lane[], varied: Varied | null): Promise<HTMLElement[]> {
-    if (!varied) return [note('Say what A and B differ in, such as batch=4,8: what other values need stands here.')];
+    if (!varied) return [note('Enter what A and B differ in, such as batch=4,8: memviz predicts what other values need.')];
     const { conf, capacity, value } = lanes[0].store.state;
-    const client = await fitOf(lanes);
-    const { device } = lanes[0].device;
-    const answer = await client.ask('predicted', [
-        device,
-        varied.name,
-        Float64Array.from(varied.values),
-        Float64Array.from(value > 0 ? [value] : []),
-        conf ?? undefined,
-        capacity,
-        0,
-    ]);
-    const [of] = answer.devices;
+    const of = await predictionsOf(lanes, varied);
     const same = command(
         ['fit', ...lanes.map(({ recording }, at) => typed(recording.name, 'AB'[at]))],
         [

@@ -7,8 +7,9 @@ import { button, element } from './dom.ts';
 import { bytes, name, typedBytes } from './format.ts';
 import type { Lane } from './lane.ts';
 import { AS_RECORDED, isTried, touches, tried } from './state.ts';
+import { variedOf } from './predicted.ts';
 import { fitAnswer, simulated } from './tried.ts';
-import { typedVary, type Varied, varyOf } from './varied.ts';
+import { typedVary, type Varied } from './varied.ts';
 import type { View } from './view.ts';
 
 const MIB = 2 ** 20;
@@ -37,7 +38,6 @@ export class WhatIfView implements View {
     readonly #cures = element('div', { class: 'cures' }, element('p', { class: 'note' }, 'Looking…'));
     readonly #answer = element('div', { class: 'answer', 'aria-live': 'polite' });
     #isBegun = false;
-    readonly #varied: Varied | null;
 
     constructor(
         private readonly lanes: readonly Lane[],
@@ -45,7 +45,6 @@ export class WhatIfView implements View {
         private readonly turn: (device: number) => Promise<void>,
         private readonly fail: (error: unknown) => void,
     ) {
-        this.#varied = lanes.length > 1 ? varyOf(lanes.map((lane) => lane.recording.name)) : null;
         lanes[0].store.subscribe((state, changed) => {
             if (!this.#isBegun) return;
             if (changed.has('device')) this.#fillCures();
@@ -76,7 +75,7 @@ export class WhatIfView implements View {
                 ? [this.#vary(), this.#device(gpus), this.#settings()]
                 : [this.#device(gpus), this.#settings(), group('Changes to the program', this.#cures)];
         const { store } = this.lanes[0];
-        const back = button('as recorded', 'Try nothing any more', () => store.set({ ...AS_RECORDED, value: 0 }));
+        const back = button('as recorded', 'Return to the recorded curve', () => store.set({ ...AS_RECORDED, value: 0 }));
         this.#updates.push(() => {
             back.disabled = !isTried(store.state) && store.state.value === 0;
         });
@@ -175,7 +174,7 @@ export class WhatIfView implements View {
         slider.addEventListener('input', () => set(slider.value));
         typing(number, () => set(number.value));
         this.#updates.push(() => {
-            const varied = this.#variedNow();
+            const varied = variedOf(this.lanes);
             const { value, vary } = store.state;
             if (document.activeElement !== input) input.value = vary !== '' ? vary : varied ? written(varied) : '';
             slider.disabled = number.disabled = varied === null;
@@ -190,11 +189,6 @@ export class WhatIfView implements View {
             input,
             element('span', { class: 'line-of' }, slider, number),
         );
-    }
-
-    #variedNow(): Varied | null {
-        const { vary } = this.lanes[0].store.state;
-        return vary === '' ? this.#varied : typedVary(vary, this.lanes.length);
     }
 
     /** A switch for each cure of the device. */
@@ -212,7 +206,7 @@ export class WhatIfView implements View {
                 : 'not simulated';
             return element('label', {}, box, element('span', {}, name(finding.sentence, 300), element('small', {}, saves)));
         });
-        const none = element('p', { class: 'note' }, 'No change to the program is known that would save much.');
+        const none = element('p', { class: 'note' }, 'memviz knows no change to the program that would save much.');
         this.#cures.replaceChildren(...(rows.length > 0 ? rows : [none]));
         this.#mark();
     }
@@ -228,7 +222,7 @@ export class WhatIfView implements View {
         this.#mark();
         this.#latest.run(async () => {
             try {
-                const shown = this.lanes.length > 1 ? await fitAnswer(this.lanes, this.#variedNow()) : await simulated(this.lanes[0]);
+                const shown = this.lanes.length > 1 ? await fitAnswer(this.lanes, variedOf(this.lanes)) : await simulated(this.lanes[0]);
                 this.#answer.replaceChildren(...shown);
             } catch (error) {
                 const text = name(error instanceof Error ? error.message : String(error), 1000);

@@ -6,7 +6,8 @@ import { button, element } from './dom.ts';
 import { bound, bytes, duration, entry, entryOf, name, whole } from './format.ts';
 import { extent, type Lane, letters } from './lane.ts';
 import { clamped } from './navigate.ts';
-import { AS_RECORDED, attempt, isTried, touches, tried } from './state.ts';
+import { predictedOf, predictionOf } from './predicted.ts';
+import { AS_RECORDED, attempt, isTried, type State, touches, tried, TRIED } from './state.ts';
 
 export class Where {
     #latest = new Latest();
@@ -22,8 +23,9 @@ export class Where {
         private readonly fail: (error: unknown) => void,
     ) {
         lanes[0].store.subscribe((_, changed) => {
-            if (touches(changed, 'device', 'metric', 'at', 'at2', 'mark', 'cures', 'conf', 'capacity')) this.show();
+            if (touches(changed, 'device', 'metric', 'at', 'at2', 'mark', ...TRIED)) this.show();
         });
+        host.classList.toggle('two', lanes.length > 1);
         host.replaceChildren(this.#texts, this.#buttons());
         this.show();
     }
@@ -38,7 +40,7 @@ export class Where {
                     : Promise.all(this.lanes.map((lane) => this.#text(lane, lane.at))));
                 if (this.#diverging !== '') texts.push(this.#diverging);
                 const cured = await this.#cured(first);
-                const names = this.lanes.length > 1 ? [...letters(this.lanes), 'they diverge'] : first.range ? ['range', ''] : ['at'];
+                const names = this.lanes.length > 1 ? [...letters(this.lanes), ''] : first.range ? ['range', ''] : ['at'];
                 const lines = texts.map((text, at) =>
                     element('span', {}, element('strong', {}, `${names[at]} `), text),
                 );
@@ -52,11 +54,12 @@ export class Where {
     /** What the cures that are tried save together. */
     async #cured(lane: Lane): Promise<HTMLElement | null> {
         const { state } = lane.store;
-        if (!isTried(state) || this.lanes.length > 1) return null;
+        if (this.lanes.length > 1) return this.#predicted(state);
+        if (!isTried(state)) return null;
         const cured = await lane.recording.client.ask('tried', [lane.device.device, ...attempt(state)]);
         // A request that failed is part of what would be needed.
         const isServed = lane.device.ooms.length > 0 && cured?.fails === null ? '; the failed request included' : '';
-        const said = cured ? saved(cured, lane.device.entries) + isServed : 'no notable difference';
+        const said = cured ? saved(cured, lane.device.entries) + isServed : 'no significant difference';
         // Which curves there are, the engine says: a simulation has no others that could be compared.
         const { metric } = state;
         const isDrawn = metric === 'allocated' || (metric === 'reserved' && cured?.reserved_trust === cured?.trust);
@@ -64,6 +67,19 @@ export class Where {
         const count = tried(state).length + Number(state.conf !== null) + Number(state.capacity > 0);
         const title = count === 1 ? 'with the change: ' : `with ${count} changes: `;
         return element('span', { class: 'cured' }, element('strong', {}, title), said + missing);
+    }
+
+    /** What the number that is tried needs. */
+    async #predicted({ value }: Readonly<State>): Promise<HTMLElement | null> {
+        const varied = predictedOf(this.lanes);
+        if (!varied) return null;
+        // What is wrong with what was asked for, "What if" says.
+        const found = await predictionOf(this.lanes, varied).catch(() => null);
+        if (!found) return null;
+        const { finishes, max_allocated_bytes, max_reserved_bytes, trust } = found;
+        const peak = `peak ${bytes(max_allocated_bytes)} allocated, ${bytes(max_reserved_bytes)} reserved`;
+        const said = `${peak} (${trust})${finishes ? '' : ', out of memory'}`;
+        return element('span', { class: 'cured' }, element('strong', {}, `with ${name(varied.name, 40)} ${whole(value)}: `), said);
     }
 
     /** Two recordings diverge somewhere. */
@@ -111,13 +127,15 @@ export class Where {
             for (const lane of this.lanes) lane.at = lane.peak();
         });
         if (second) {
-            const parts = button('where they diverge', 'Look at the first request that differs', () => {
+            const parts = button('first difference', 'Look at the first request that differs', () => {
                 for (const lane of this.lanes) if (lane.diverges !== null) lane.at = lane.diverges;
             });
+            const recorded = button('as recorded', 'Return to the recorded curves', () => first.store.set({ ...AS_RECORDED, value: 0 }));
             this.#update = () => {
                 parts.hidden = this.lanes.every((lane) => lane.diverges === null);
+                recorded.hidden = first.store.state.value === 0;
             };
-            return element('span', { class: 'buttons' }, peak, parts);
+            return element('span', { class: 'buttons' }, peak, parts, recorded);
         }
         const oom = button('OOM', 'Look at the first failed request', () => {
             first.at = first.device.ooms[0].instant;
@@ -131,7 +149,7 @@ export class Where {
             const margin = 0.05 * (right - left);
             first.store.set(clamped(left - margin, right + margin, extent(this.lanes)));
         });
-        const recorded = button('as recorded', 'Try no changes any more', () => first.store.set(AS_RECORDED));
+        const recorded = button('as recorded', 'Return to the recorded curve', () => first.store.set(AS_RECORDED));
         this.#update = () => {
             recorded.hidden = !isTried(first.store.state);
             zoom.hidden = first.range === null;

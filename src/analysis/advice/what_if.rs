@@ -8,8 +8,8 @@ use crate::facts::device::Device;
 use crate::input::alloc_conf::{parse, rest_of};
 use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::changes::{Edited, Lives};
-use crate::play::{Program, Run, Setup, Testbed, over_time};
-use crate::replay::{History, Metric};
+use crate::play::{Program, Run, Setup, Step, Testbed, over_time};
+use crate::replay::{Instant, Metric};
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
@@ -130,7 +130,9 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         };
         let program = testbed.as_simulated(&edited.program, &settings).filter(|_| is_known);
         let history = self.device.history();
-        Ok(program.map(|program| OverTime::of(&program, &edited, &testbed.setup(&settings), metric, history)))
+        // What was not recorded here happens right after the instant before.
+        let instant = |step: &Step| edited.recorded_instant(step, history).unwrap_or(step.entry);
+        Ok(program.map(|program| OverTime::of(&program, &testbed.setup(&settings), metric, history.entries(), instant)))
     }
 
     fn trial(&self) -> Result<&Trial<'d, 'a>> {
@@ -179,16 +181,21 @@ impl<'d, 'a> WhatIf<'d, 'a> {
 }
 
 impl OverTime {
-    /// A counter of a simulated program at the instants of a recording; `edited` knows which steps were recorded.
-    fn of(program: &Program, edited: &Edited, setup: &Setup, metric: Metric, history: &History) -> Self {
-        let last = history.entries() as usize;
+    /// A counter of a simulated program at the instants of a recording with so many entries; `instant` says at which one a step
+    /// happens.
+    pub(crate) fn of(
+        program: &Program,
+        setup: &Setup,
+        metric: Metric,
+        entries: u32,
+        instant: impl Fn(&Step) -> Instant,
+    ) -> Self {
+        let last = entries as usize;
         let mut curve = Self { after: Vec::with_capacity(last + 1), highest: vec![0; last + 1] };
         let mut now = 0;
         let mut at = 0;
         let ends = over_time(program, setup, metric, |step, after, highest| {
-            // What was not recorded here happens right after the instant before.
-            let instant = step.map_or(0, |step| edited.recorded_instant(step, history).unwrap_or(step.entry) as usize);
-            at = instant.clamp(at, last);
+            at = step.map_or(0, |step| instant(step) as usize).clamp(at, last);
             if curve.after.len() < at {
                 curve.after.resize(at, now);
             }

@@ -84,6 +84,30 @@ impl Requests {
     }
 }
 
+impl Request {
+    /// The request of an entry; `None` for entries that request nothing.
+    fn of(entry: u32, action: Action, bytes: u64) -> Option<Self> {
+        match action {
+            Action::Alloc => Some(Self { entry, bytes, failed: false }),
+            Action::Oom => Some(Self { entry, bytes, failed: true }),
+            _ => None,
+        }
+    }
+}
+
+impl Asked {
+    /// The request of an entry of a device; `None` for entries that request nothing.
+    pub fn at(device: &Device<'_>, entry: u32) -> Option<Self> {
+        let of = device.track.entry(entry)?;
+        Some(Self::of(device, Request::of(entry, of.action, of.size)?))
+    }
+
+    fn of(device: &Device<'_>, Request { entry, bytes, failed }: Request) -> Self {
+        let site = device.sites().site(device.track.stack(entry));
+        Self { instant: entry.saturating_add(1), entry, bytes, failed, site }
+    }
+}
+
 impl Parting {
     /// Compares the requests of both in order: all of them where both recordings have the whole history, else those after
     /// their first steps. `None` where nothing tells which requests belong together, and where all are alike.
@@ -91,8 +115,8 @@ impl Parting {
         let both = (is_whole(base) && is_whole(new)).then_some((0, 0));
         let (from, to) = both.or_else(|| first_step(base).zip(first_step(new)))?;
         let Apart { alike, base: one, new: another } = apart(requests(base, from), requests(new, to))?;
-        let base = one.map(|request| asked(base, request));
-        Some(Self { alike, base, new: another.map(|request| asked(new, request)) })
+        let base = one.map(|request| Asked::of(base, request));
+        Some(Self { alike, base, new: another.map(|request| Asked::of(new, request)) })
     }
 
     /// Both sides, each with its name in answers.
@@ -124,14 +148,5 @@ fn apart(mut base: impl Iterator<Item = Request>, mut new: impl Iterator<Item = 
 
 fn requests<'d>(device: &'d Device<'_>, start: Instant) -> impl Iterator<Item = Request> + 'd {
     let entries = (0..).zip(device.track.actions().iter().zip(device.track.sizes()));
-    entries.skip(start as usize).filter_map(|(entry, (&action, &bytes))| match action {
-        Action::Alloc => Some(Request { entry, bytes, failed: false }),
-        Action::Oom => Some(Request { entry, bytes, failed: true }),
-        _ => None,
-    })
-}
-
-fn asked(device: &Device<'_>, Request { entry, bytes, failed }: Request) -> Asked {
-    let site = device.sites().site(device.track.stack(entry));
-    Asked { instant: entry.saturating_add(1), entry, bytes, failed, site }
+    entries.skip(start as usize).filter_map(|(entry, (&action, &bytes))| Request::of(entry, action, bytes))
 }

@@ -8,6 +8,7 @@ mod completed;
 mod cured;
 mod growth;
 mod largest;
+mod over_time;
 mod prediction;
 mod proportion;
 mod scaling;
@@ -17,6 +18,7 @@ mod sums;
 pub use completed::{plans_beside, ran_out};
 pub use cured::{FIRST, FitCure, FitPlans, FitTogether};
 pub use largest::Largest;
+pub use over_time::PredictedOverTime;
 pub use prediction::{Doubt, Prediction};
 pub use scaling::Matching;
 
@@ -188,6 +190,13 @@ impl DeviceFit {
     }
 }
 
+/// Runs of a device whose requests belong together.
+struct Aligned<'i> {
+    devices: Vec<&'i Device<'i>>,
+    scaling: Scaling,
+    editors: Vec<Editor<'i, 'i>>,
+}
+
 /// All devices.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -204,18 +213,7 @@ impl FitReport {
     /// # Errors
     /// When there are not two or three recordings with numbers that differ, or a device is named that they do not have.
     pub fn of(parameter: &str, inputs: &[FitInput<'_>], options: &FitOptions) -> Result<Self> {
-        let mut inputs = inputs.to_vec();
-        inputs.sort_by_key(|input| input.value);
-        let values: Vec<u64> = inputs.iter().map(|input| input.value).collect();
-        if !(2..=3).contains(&values.len()) {
-            return Err(Error::Request(format!("expected two or three recordings, found {}", values.len())));
-        }
-        if values[0] == 0 || values.windows(2).any(|pair| pair[0] == pair[1]) || values[values.len() - 1] > LARGEST {
-            let found = values.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
-            return Err(Error::Request(format!(
-                "expected a {parameter} above 0 and below {LARGEST} for each recording, no two the same, found {found}"
-            )));
-        }
+        let inputs = sorted(parameter, inputs)?;
         // The largest is likely to give the order of requests: its devices count.
         let wanted = inputs[inputs.len() - 1].devices.wanted(&options.devices)?;
         let devices = ask_each(&wanted, |device| Ok(DeviceFit::of(device, &inputs, options)))?.0;
@@ -260,13 +258,14 @@ impl DeviceFit {
         }
     }
 
-    fn predict(
+    /// Aligns the runs. Without a refusal, numbers can be predicted.
+    fn aligned<'i>(
         &mut self,
         device: &Device<'_>,
-        inputs: &[FitInput<'_>],
-        (settings, context): (&AllocatorSettings, u64),
+        inputs: &[FitInput<'i>],
+        settings: &AllocatorSettings,
         options: &FitOptions,
-    ) -> std::result::Result<(), Refusal> {
+    ) -> std::result::Result<Aligned<'i>, Refusal> {
         let mut runs = Vec::new();
         let mut devices = Vec::new();
         for input in inputs {
@@ -303,11 +302,21 @@ impl DeviceFit {
             self.assumptions = edited.assumptions;
         }
         self.doubts = Doubt::of(&devices, &scaling);
+        Ok(Aligned { devices, scaling, editors })
+    }
+
+    /// What predicts, given the settings, and the bytes of the device that CUDA keeps.
+    fn predictor<'p, 'i>(
+        &self,
+        Aligned { devices, scaling, editors }: &'p Aligned<'i>,
+        (settings, context): (&'p AllocatorSettings, u64),
+        options: &'p FitOptions,
+    ) -> Predictor<'p, 'i> {
         let last = devices.len() - 1;
         let program = &scaling.runs()[last].program;
-        let predictor = Predictor {
-            scaling: &scaling,
-            editors: &editors,
+        Predictor {
+            scaling,
+            editors,
             changes: &options.changes,
             settings,
             is_recorded: self.is_recorded,
@@ -315,7 +324,20 @@ impl DeviceFit {
             context,
             placement: placement_of(devices[last].track, program, &recorded_settings(devices[last].track)),
             is_sure: self.doubts.is_empty(),
-        };
+        }
+    }
+
+    fn predict(
+        &mut self,
+        device: &Device<'_>,
+        inputs: &[FitInput<'_>],
+        (settings, context): (&AllocatorSettings, u64),
+        options: &FitOptions,
+    ) -> std::result::Result<(), Refusal> {
+        let aligned = self.aligned(device, inputs, settings, options)?;
+        let predictor = self.predictor(&aligned, (settings, context), options);
+        let Aligned { devices, scaling, .. } = &aligned;
+        let last = devices.len() - 1;
         if let [.., measured] = self.points[..]
             && self.points.len() > 2
             && self.is_recorded
@@ -328,8 +350,8 @@ impl DeviceFit {
             (None, _) => None,
             (Some(_), None) => Some(Largest::search(start, |value| predictor.fits(value))),
             (Some(_), Some(tokens)) => {
-                predictor.serves(&devices, start, tokens).map_err(Refusal::Tokens)?;
-                Some(Largest::search(start, |value| predictor.serves(&devices, value, tokens) == Ok(true)))
+                predictor.serves(devices, start, tokens).map_err(Refusal::Tokens)?;
+                Some(Largest::search(start, |value| predictor.serves(devices, value, tokens) == Ok(true)))
             }
         };
         let values = self.values(&options.at);
@@ -337,7 +359,7 @@ impl DeviceFit {
         let subject = options.at.last().copied().or_else(|| self.largest.and_then(Largest::value));
         // Which line of forward a change leaves at the peak is not worked out.
         let subject = subject.filter(|_| options.changes.is_empty() && options.tokens.is_none());
-        self.peak = subject.map(|value| (value, peak(&predictor, &devices, value, options.top)));
+        self.peak = subject.map(|value| (value, peak(&predictor, devices, value, options.top)));
         Ok(())
     }
 
@@ -362,6 +384,23 @@ impl DeviceFit {
         values.dedup();
         values
     }
+}
+
+/// The recordings, ascending by number.
+fn sorted<'i>(parameter: &str, inputs: &[FitInput<'i>]) -> Result<Vec<FitInput<'i>>> {
+    let mut inputs = inputs.to_vec();
+    inputs.sort_by_key(|input| input.value);
+    let values: Vec<u64> = inputs.iter().map(|input| input.value).collect();
+    if !(2..=3).contains(&values.len()) {
+        return Err(Error::Request(format!("expected two or three recordings, found {}", values.len())));
+    }
+    if values[0] == 0 || values.windows(2).any(|pair| pair[0] == pair[1]) || values[values.len() - 1] > LARGEST {
+        let found = values.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+        return Err(Error::Request(format!(
+            "expected a {parameter} above 0 and below {LARGEST} for each recording, no two the same, found {found}"
+        )));
+    }
+    Ok(inputs)
 }
 
 /// The device of another recording that is this one: the one with its number, or the only one on both sides.

@@ -70,20 +70,24 @@ pub fn lives(lives: &Lives) -> String {
 
 /// Where two recordings part, and what was requested there.
 pub fn parting(parting: &Parting) -> String {
-    let asked = |(name, asked): (&str, Option<&Asked>)| match asked {
-        None => format!("{name} ends"),
-        Some(Asked { entry, bytes, failed, site, .. }) => {
-            let asks = if *failed { "fails to allocate" } else { "requests" };
-            format!("{name} {asks} {} at {} (entry {entry})", Bytes(*bytes), safe(site))
-        }
-    };
-    let [base, new] = parting.sides().map(asked);
-    let alike = match parting.alike {
+    let [base, new] = parting.sides().map(|(name, asked)| request(name, asked));
+    format!("{} {base}, {new}", alike(parting.alike))
+}
+
+/// What precedes the first requests that differ.
+pub fn alike(requests: usize) -> String {
+    match requests {
         0 => "the first requests differ:".to_owned(),
         1 => "the first request is the same; then".to_owned(),
-        alike => format!("the first {alike} requests are the same; then"),
-    };
-    format!("{alike} {base}, {new}")
+        _ => format!("the first {requests} requests are the same; then"),
+    }
+}
+
+/// The first request that differs, of the side with this name; `None` where it ends.
+pub fn request(name: &str, asked: Option<&Asked>) -> String {
+    let Some(Asked { entry, bytes, failed, site, .. }) = asked else { return format!("{name} ends") };
+    let asks = if *failed { "fails to allocate" } else { "requests" };
+    format!("{name} {asks} {} at {} (entry {entry})", Bytes(*bytes), safe(site))
 }
 
 /// What both devices' histories lack, a line each; what both lack alike is said once.

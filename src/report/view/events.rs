@@ -3,11 +3,13 @@
 use super::frames::Frame;
 use super::json;
 use super::segments::{address, pool};
+use crate::analysis::diff::Asked;
 use crate::facts::device::Device;
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Holder, Inference};
 use crate::model::Action;
 use crate::replay::{Instant, Metric, NEVER};
+use crate::report::diff::words;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -69,4 +71,11 @@ fn event(device: &Device<'_>, number: u32, site: &impl Fn(usize) -> Option<Strin
 /// The stack of an entry, innermost frame first; empty past the end.
 pub fn stack(device: &Device<'_>, entry: u32) -> String {
     json(&Frame::of_stack(device.deep_sites(), device.track.stack(entry)))
+}
+
+/// The request of an entry, or the end of the recording where there is none, as `memviz diff` says it with this name for the
+/// recording.
+pub fn request(device: &Device<'_>, name: &str, entry: Option<u32>) -> String {
+    let asked = entry.and_then(|entry| Asked::at(device, entry));
+    json(&words::request(name, asked.as_ref()))
 }

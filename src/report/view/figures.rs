@@ -11,6 +11,9 @@ use crate::report::common::notes;
 use indexmap::IndexMap;
 use serde::Serialize;
 
+/// Microseconds since 1970 at the start of 2000: smaller times count from the start of a machine or a program.
+const EARLIEST_CLOCK: i64 = 946_684_800_000_000;
+
 #[derive(Serialize)]
 struct Figures<'a> {
     name: &'a str,
@@ -18,6 +21,7 @@ struct Figures<'a> {
     bytes: u64,
     version: &'static str,
     has_times: bool,
+    clock_us: Option<i64>,
     has_segments: bool,
     notes: Vec<String>,
     by: Vec<&'static str>,
@@ -74,6 +78,7 @@ pub fn figures(source: Source<'_>, devices: &Devices<'_>) -> String {
         bytes: source.recording.bytes,
         version: env!("CARGO_PKG_VERSION"),
         has_times: snapshot.notes.has_times,
+        clock_us: snapshot.first_time().filter(|&time| snapshot.notes.has_times && time >= EARLIEST_CLOCK),
         has_segments: snapshot.notes.format.has_segments(),
         notes: notes::source(snapshot),
         by: GroupBy::told(devices).map(GroupBy::name).collect(),

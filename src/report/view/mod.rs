@@ -19,7 +19,7 @@ mod tried;
 
 pub use allocation::allocation;
 pub use difference::{difference, flow};
-pub use events::{events, stack};
+pub use events::{events, request, stack};
 pub use figures::figures;
 pub use findings::findings;
 pub use flame::flame;

@@ -15,13 +15,14 @@ use memviz::analysis::advice::{Attempt, OverTime, Plays, WhatIf};
 use memviz::analysis::diff::{Apart, Request, Requests};
 use memviz::analysis::flame::{self, FlameOptions, FlameReport};
 use memviz::analysis::peak::{PeakOptions, PeakReport};
-use memviz::analysis::scene::{EventFilter, Part, Scene, Shape};
+use memviz::analysis::scene::{Column, EventFilter, Part, Scene, Shape};
 use memviz::facts::device::{Device, Devices};
 use memviz::facts::grouping::filter::Filter;
 use memviz::facts::time::when::When;
 use memviz::input::device_file;
 use memviz::model::DeviceId;
 use memviz::replay::{History, Metric};
+use memviz::report::diff;
 use memviz::report::view::{self, Reading};
 use memviz::report::{Answer, Source};
 use names::{action, axis, by, metric, range_part};
@@ -299,7 +300,13 @@ impl Engine {
             return Ok(JsValue::NULL);
         };
         let entry = |request: Option<Request>| request.map_or(JsValue::NULL, |request| request.entry.into());
-        Ok(object(&[("alike", (alike as f64).into()), ("base", entry(base)), ("new", entry(new))]).into())
+        let alike = JsValue::from(diff::alike(alike));
+        Ok(object(&[("alike", alike), ("base", entry(base)), ("new", entry(new))]).into())
+    }
+
+    /// The request of an entry, or the end of the recording where there is none, as `memviz diff` says it with this name.
+    pub fn request(&self, device: i32, name: &str, entry: Option<u32>) -> Thrown<String> {
+        Ok(view::request(self.scene(device)?.device(), name, entry))
     }
 
     /// The frames that labels of stacks stand for.
@@ -370,12 +377,15 @@ impl Engine {
             self.curves.insert(key, (attempt, curve));
         }
         let curve = self.curves.get(&key).and_then(|(_, curve)| curve.as_ref());
-        Ok(curve.map_or(JsValue::NULL, |curve| {
-            let bytes = |bytes: Option<u64>| bytes.map_or(f64::NAN, |bytes| bytes as f64);
-            let values: Vec<f64> = curve.columns(&columns).into_iter().map(bytes).collect();
-            Float64Array::from(values.as_slice()).into()
-        }))
+        Ok(curve.map_or(JsValue::NULL, |curve| columns_of(curve, &columns)))
     }
+}
+
+/// A simulated curve in columns: no number behind the request that ends the program.
+fn columns_of(curve: &OverTime, columns: &[Column]) -> JsValue {
+    let bytes = |bytes: Option<u64>| bytes.map_or(f64::NAN, |bytes| bytes as f64);
+    let values: Vec<f64> = curve.columns(columns).into_iter().map(bytes).collect();
+    Float64Array::from(values.as_slice()).into()
 }
 
 /// What is tried; 0 bytes are no capacity.

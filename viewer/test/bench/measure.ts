@@ -120,6 +120,28 @@ const walk = async () => {
     for (let turn = 0; turn < 60; turn++) await page.keyboard.press('ArrowDown');
 };
 line('from event to event', await frames(page, walk));
+for (const tab of ['segments', 'flame']) {
+    if ((await page.locator(`#tab-${tab}`).count()) === 0) continue;
+    await page.click(`#tab-${tab}`);
+    await settled(page);
+    const shown = await page.locator(`#panel-${tab} canvas`).first().boundingBox();
+    if (!shown) throw new Error(`${tab} is not shown`);
+    await page.mouse.move(shown.x + 0.4 * shown.width, shown.y + 0.4 * shown.height);
+    const scrolled = async () => {
+        for (let turn = 0; turn < 60; turn++) {
+            await page.mouse.wheel(0, turn < 30 ? 60 : -60);
+            await page.waitForTimeout(20);
+        }
+    };
+    line(`scrolling ${tab}`, await frames(page, scrolled));
+    const point = async () => {
+        for (let step = 0; step < 60; step++) {
+            await page.mouse.move(shown.x + (0.2 + 0.01 * step) * shown.width, shown.y + 40 + 2 * step);
+            await page.waitForTimeout(12);
+        }
+    };
+    line(`pointing at ${tab}`, await frames(page, point));
+}
 // What if: from the slider to the curve and the figures.
 if ((await page.locator('#tab-whatif').count()) > 0) {
     await page.click('#tab-whatif');

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import type { Page } from 'playwright-core';
 import * as support from './support.ts';
-import { fixture, inPage, onlyChromium, pageFile, ready, settled } from './support.ts';
+import { drop, fixture, inPage, onlyChromium, pageFile, ready, settled } from './support.ts';
 
 const GPT = fixture('snapshots/gpt_train/snapshot.pickle.gz');
 const OOM = fixture('snapshots/oom/snapshot.pickle.gz');
@@ -96,6 +96,65 @@ test('keys lead through views, rows, pictures and events', async () => {
         assert.ok(await page.isVisible('dialog#help'));
         await page.keyboard.press('Escape');
         assert.ok(await page.isHidden('dialog#help'));
+    });
+});
+
+test('keys fold and pin tracks, try changes and sizes, and lead through a difference', async () => {
+    await inPage(pageFile(GPT), '#tab=tracks', async (page) => {
+        await ready(page);
+        const tracks = () => page.locator('.tracks .scrolled .track').count();
+        const all = await tracks();
+        const fold = page.locator('.track.head button').first();
+        assert.equal(await fold.getAttribute('aria-expanded'), 'true');
+        await fold.focus();
+        await page.keyboard.press('Enter');
+        await settled(page);
+        assert.equal(await tracks(), 1);
+        // The focus stays, so that the same key unfolds.
+        assert.equal(await page.evaluate(() => document.activeElement?.getAttribute('aria-expanded')), 'false');
+        await page.keyboard.press('Enter');
+        await settled(page);
+        assert.equal(await tracks(), all);
+        const pin = page.locator('.track .pin').first();
+        assert.match((await pin.getAttribute('aria-label')) ?? '', /^Pin allocated$/);
+        await pin.focus();
+        await page.keyboard.press('Space');
+        await settled(page);
+        assert.equal(await page.locator('.tracks > .pinned .pin').getAttribute('aria-pressed'), 'true');
+        // What is tried is said, where figures stand and where the cursor is.
+        await page.click('#tab-whatif');
+        await settled(page);
+        for (const host of ['.whatif .answer', '#where .texts']) assert.equal(await page.getAttribute(host, 'aria-live'), 'polite');
+        await page.locator('.whatif .cures input').first().focus();
+        await page.keyboard.press('Space');
+        await settled(page);
+        assert.match((await page.textContent('#where')) ?? '', /with the change: /);
+        await page.locator('.whatif [aria-label="Memory of the device"]').focus();
+        await page.keyboard.press('ArrowLeft');
+        await settled(page);
+        const slider = page.locator('.whatif [aria-label="Memory of the device"]');
+        assert.match((await slider.getAttribute('aria-valuetext')) ?? '', /GiB$/);
+        assert.match((await page.textContent('#where')) ?? '', /with 2 changes: /);
+        await page.locator('.whatif >> text=as recorded').focus();
+        await page.keyboard.press('Enter');
+        await settled(page);
+        assert.equal(await page.locator('#where .cured').count(), 0);
+    });
+    await inPage(pageFile(GPT), '#tab=flame', async (page) => {
+        await ready(page);
+        await drop(page, OOM);
+        await ready(page, 2);
+        const [both] = [page.locator('#panel-flame .tools [aria-pressed="true"]')];
+        assert.match((await both.textContent()) ?? '', /difference/);
+        await page.locator('#panel-flame canvas:visible').focus();
+        await page.keyboard.press('ArrowDown');
+        await page.keyboard.press('Enter');
+        await settled(page);
+        assert.match((await page.textContent('#details')) ?? '', /in A.* in \d+ blocks.*in B/s);
+        await page.locator('#where >> text=first difference').focus();
+        await page.keyboard.press('Enter');
+        await settled(page);
+        assert.match((await page.textContent('#where [aria-live]')) ?? '', /the first \d+ requests are the same; then A /);
     });
 });
 

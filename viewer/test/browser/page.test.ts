@@ -613,10 +613,10 @@ test('two recordings have a difference as a flame graph, and diverge where memvi
         await settled(page);
         assert.equal(await page.locator('#panel-flame canvas:visible').count(), 2);
         // The picture of the command says the same, with other names for both.
-        const alike = picture(GPT, OOM).match(/the first (\d+) requests are the same/)?.[1] ?? 'no';
+        const [, alike, base, other] = picture(GPT, OOM).match(/(the first \d+ requests are the same; then) base (.*?\)), new (.*?\))/)!;
         const where = (await page.textContent('#where')) ?? '';
-        assert.ok(where.includes(`they diverge after ${alike} requests in common`), `${alike}: ${where}`);
-        await page.click('#where >> text=where they diverge');
+        assert.ok(where.includes(`${alike} A ${base}, B ${other}`), `${alike} ${base}, ${other}: ${where}`);
+        await page.click('#where >> text=first difference');
         await settled(page);
         const [, a, b] = where.match(/A requests .*?\(entry ([\d,]+)\), B requests .*?\(entry ([\d,]+)\)/) ?? [];
         const state = await link(page);

@@ -1,10 +1,11 @@
 /** Tracks of devices and ranks, and the folders that these and a program's source come from. */
 
 import assert from 'node:assert/strict';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { after } from 'node:test';
+import { gunzipSync } from 'node:zlib';
 import type { Page } from 'playwright-core';
 import { bytes as size } from '../../src/format.ts';
 import * as support from './support.ts';
@@ -65,6 +66,71 @@ test('eight ranks of one run stand below each other, with the peaks of memviz pe
         assert.equal(Number(exact?.replaceAll(',', '')), maxima.allocated_bytes);
     });
 });
+
+test('ranks that were recorded at the same time stand below each other by their clocks', async () => {
+    const trace = JSON.parse(gunzipSync(readFileSync(fixture('traces/profiler_traces/fake_cuda_modules.trace.json.gz'))).toString());
+    /** The same recording, so many milliseconds later. */
+    const later = (milliseconds: number, at: number) =>
+        support.scratch(
+            `rank${at}.json`,
+            JSON.stringify({ ...trace, baseTimeNanoseconds: trace.baseTimeNanoseconds + milliseconds * 1e6 }),
+        );
+    const starts = async (milliseconds: number[], look: (page: Page, heads: string[]) => Promise<void>) => {
+        const run = async (page: Page) => {
+            await page.waitForSelector('#welcome:not([hidden])');
+            await choose(page, 'Open…', milliseconds.map(later));
+            await ready(page);
+            await page.click('#tab-tracks');
+            await settled(page);
+            const heads = await labels(page, 'head');
+            await look(page, heads.filter((head) => head.includes('Device 0')));
+        };
+        // High enough for all tracks at once.
+        await inPage(pageFile(null), '', run, { viewport: { width: 1280, height: 2400 } });
+    };
+    await starts([0, 3, -2], async (page, heads) => {
+        assert.ok(!/starts/.test(heads[0]), heads[0]);
+        assert.match(heads[1], /; starts 3\.0 ms later/);
+        assert.match(heads[2], /; starts 2\.0 ms earlier/);
+        assert.equal(await page.locator('#controls [aria-pressed="true"]').first().textContent(), 'time');
+        // The same instant of each: its place on the axis follows the clock.
+        const box = (await page.locator('.tracks .scrolled canvas').boundingBox())!;
+        const firsts: number[] = [];
+        for (const at of [0, 1, 2]) {
+            const track = (await page.locator('.tracks .scrolled .track.counter', { hasText: 'allocated' }).nth(at * (await count(page))).boundingBox())!;
+            firsts.push(await firstEntry(page, box, track.y + 20));
+        }
+        const [first, second, third] = firsts;
+        assert.ok(second > first + 20 && third < first - 10, String(firsts));
+        assert.ok(Math.abs((second - first) / 3 - (first - third) / 2) < 2, String(firsts));
+    });
+    // Recorded one after the other, each starts with its own first entry.
+    await starts([0, 60_000, 120_000], async (_, heads) => {
+        for (const head of heads) assert.ok(!/starts/.test(head), head);
+    });
+});
+
+/** Counters of allocated memory that a recording has: one for each device. */
+async function count(page: Page): Promise<number> {
+    const all = await page.locator('.tracks .scrolled .track.counter', { hasText: 'allocated' }).count();
+    return all / 3;
+}
+
+/** How far right the first entry of a counter is: left of it, the pointer says nothing of memory. */
+async function firstEntry(page: Page, box: { x: number; width: number }, y: number): Promise<number> {
+    const says = async (x: number) => {
+        await page.mouse.move(x, y);
+        const tip = page.locator('.tip:not([hidden])');
+        return (await tip.count()) > 0 && /allocated/.test((await tip.textContent()) ?? '');
+    };
+    let [low, high] = [box.x + 69, box.x + box.width * 0.6];
+    while (high - low > 0.5) {
+        const middle = (low + high) / 2;
+        if (await says(middle)) high = middle;
+        else low = middle;
+    }
+    return high;
+}
 
 test('the pointer says what a track shows, and the wheel zooms with Ctrl', async () => {
     await inPage(pageFile(GPT, 'snapshot.pickle.gz'), '#tab=tracks', async (page) => {

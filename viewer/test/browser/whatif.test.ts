@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import type { Page } from 'playwright-core';
-import { bytes as size } from '../../src/format.ts';
+import { bytes as size, typedBytes } from '../../src/format.ts';
 import * as support from './support.ts';
 import { answer, drop, fixture, inPage, pageFile, ready, settled } from './support.ts';
 
@@ -112,7 +112,7 @@ test('two recordings that differ in one number predict others, as memviz fit doe
         await ready(page);
         await drop(page, EIGHT);
         await ready(page, 2);
-        assert.match(await said(page), /Say what A and B differ in/);
+        assert.match(await said(page), /Enter what A and B differ in/);
         await page.fill('.whatif [aria-label="What the recordings differ in"]', 'batch=4,8');
         await said(page);
         await page.fill('.whatif [aria-label="Value, as a number"]', '16');
@@ -127,5 +127,58 @@ test('two recordings that differ in one number predict others, as memviz fit doe
             assert.ok(row.includes(finishes ? 'fits' : 'out of memory'), row);
         }
         assert.ok(shown.includes(`largest batch that fits is ${scaling.largest!.toLocaleString('en-US')}`), shown);
+    });
+});
+
+test('what another batch size would need is drawn over the recording that is nearest, with the peaks of memviz fit', async () => {
+    await inPage(pageFile(FOUR), '#tab=whatif&vary=batch%3D4%2C8', async (page) => {
+        await ready(page);
+        await drop(page, EIGHT);
+        await ready(page, 2);
+        await page.fill('.whatif [aria-label="What the recordings differ in"]', 'batch=4,8');
+        await said(page);
+        const pictures = () => Promise.all([0, 1].map((at) => page.locator('#timelines canvas').nth(at).screenshot()));
+        const [ofFour] = await pictures();
+        for (const [value, place] of [
+            [8, 1],
+            [4, 0],
+            [16, 1],
+        ] as const) {
+            // The driver of Firefox types behind what is there.
+            await page.locator('.whatif [aria-label="Value, as a number"]').evaluate((input: HTMLInputElement, typed) => {
+                input.value = typed;
+                input.dispatchEvent(new Event('input'));
+            }, String(value));
+            await said(page);
+            const [{ scaling }] = answer<Fitted>('fit', FOUR, EIGHT, '--vary', 'batch=4,8', '--at', String(value)).devices;
+            const { max_allocated_bytes, max_reserved_bytes } = scaling.predictions.find((each) => each.value === value)!;
+            const where = (await page.textContent('#where .cured')) ?? '';
+            assert.match(where, new RegExp(`^with batch ${value}: peak `));
+            for (const bytes of [max_allocated_bytes, max_reserved_bytes]) assert.ok(where.includes(size(bytes)), where);
+            // The highest that the pointer finds on the curve, and only in the recording that gives the order of requests.
+            const highest: (number | null)[] = [];
+            for (const at of [0, 1]) {
+                const tips = await page.locator('#timelines canvas').nth(at).evaluate((canvas) => {
+                    const { left, top, width } = canvas.getBoundingClientRect();
+                    const xs = Array.from({ length: Math.floor(width) - 86 }, (_, x) => left + 70 + x);
+                    return xs.map((clientX) => {
+                        const event = { clientX, clientY: top + 60, bubbles: true, pointerId: 1, pointerType: 'mouse' };
+                        canvas.dispatchEvent(new PointerEvent('pointermove', event));
+                        return document.querySelector('.tip')?.textContent ?? '';
+                    });
+                });
+                const found = tips.map((tip) => new RegExp(`([\\d.]+ [KMG]iB) with batch ${value}`).exec(tip)?.[1]);
+                const all = found.filter((text) => text !== undefined).map((text) => typedBytes(text)!);
+                highest.push(all.length > 0 ? Math.max(...all) : null);
+            }
+            assert.equal(highest[1 - place], null);
+            assert.equal(size(highest[place] ?? 0), size(max_allocated_bytes), `batch ${value}`);
+        }
+        await page.click('#where >> text=as recorded');
+        await settled(page);
+        assert.equal(await page.locator('#where .cured').count(), 0);
+        await page.mouse.move(5, 5);
+        await settled(page);
+        assert.deepEqual((await pictures())[0], ofFour);
     });
 });

@@ -1,0 +1,51 @@
+/** Each row of the book's table of features is tried in the page by a test, or said to be missing. */
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import test from 'node:test';
+
+const ROOT = process.env.MEMVIZ_ROOT ?? path.resolve('..');
+
+/** The file in `test/browser`, and the beginning of the name of the test there. */
+const TRIED: Record<string, [file: string, name: string]> = {
+    'Allocated memory over time': ['exact', 'the line of an instant is what memviz peak --at says'],
+    'Reserved memory by segment over time (the cached-segment timeline)': ['page', 'reserved memory over time has a band for each segment'],
+    'Segments and blocks at any event': ['page', 'the page opens at the failed request, which stands beside the free blocks'],
+    'List of events, with step and animation': ['page', 'the list of events has all entries'],
+    'Stack under the pointer, kept by a click': ['page', 'the pointer says what it is on, and a click where it comes from'],
+    'Drop a file, nothing is uploaded': ['dropped', 'a folder of ranks that is dropped is opened'],
+    'What the figures mean, in words': ['page', 'cures are tried in the timeline, with the figures of memviz triage'],
+    'Memory that fragmentation strands, and the blocks that keep it': ['stranded', 'holders of stranded memory are outlined'],
+    'Live blocks by the line of your own code': ['page', 'the totals of each device are those of memviz peak'],
+    'Failed requests in the timeline': ['page', 'a failed request stands at the end of the curve'],
+    'Samples to try': ['page', 'a static site has an empty page and samples'],
+    'Flame graph of what is held': ['page', 'a function is shown with its callers and callees'],
+    'Flame graph of a range of time': ['page', 'a range that is dragged says what was allocated, freed and survived'],
+    'Table of allocations that sorts': ['page', 'a range that is dragged says what was allocated, freed and survived'],
+    'Source lines in stacks': ['tracks', 'the folder of a program shows its lines in stacks'],
+    'Statistics of a selected range': ['page', 'a range that is dragged says what was allocated, freed and survived'],
+    'Callers and callees of a function': ['page', 'a function is shown with its callers and callees'],
+    'Difference of two profiles as a flame graph': ['page', 'two recordings have a difference as a flame graph'],
+    'Search by a regular expression': ['page', 'a search is shown everywhere, and a bad one says so'],
+    'Tracks of counters, phases and annotations': ['tracks', 'the pointer says what a track shows'],
+    'Pinned and collapsed tracks': ['tracks', 'eight ranks of one run stand below each other'],
+    'Several processes in one view': ['tracks', 'ranks that were recorded at the same time stand below each other by their clocks'],
+    'A link to what is shown': ['page', 'a link shows the same again'],
+};
+
+test('each feature in the book is tried by a test in a browser, or missing', () => {
+    const book = readFileSync(path.join(ROOT, 'docs/src/commands/view.md'), 'utf8');
+    const [, table] = book.split('| Feature | Known from | Here |\n|---|---|---|\n');
+    const rows = table.split('\n\n')[0].split('\n').map((row) => row.split('|').map((cell) => cell.trim()));
+    assert.ok(rows.length > 20);
+    const named = new Set(Object.keys(TRIED));
+    for (const [, feature, , here] of rows) {
+        if (here.startsWith('missing')) continue;
+        assert.ok(named.delete(feature), `no test is named for: ${feature}`);
+        const [file, name] = TRIED[feature];
+        const tests = readFileSync(path.join(ROOT, `viewer/test/browser/${file}.test.ts`), 'utf8');
+        assert.ok(tests.includes(`test('${name}`), `${file}.test.ts has no test: ${name}`);
+    }
+    assert.deepEqual([...named], [], 'the book has a row for each');
+});
