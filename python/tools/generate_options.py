@@ -37,7 +37,7 @@ Value = str | int | float | os.PathLike[str]
 '''
 
 COMMANDS = (
-    *("triage", "info", "peak", "fragmentation", "oom", "leaks", "ledger", "nsys", "checkpoint", "simulate", "fit"),
+    *("triage", "info", "peak", "blocks", "fragmentation", "oom", "leaks", "ledger", "nsys", "checkpoint", "simulate", "fit"),
     *("diff", "check", "ranks", "timeline", "flamegraph", "report", "view"),
 )
 
