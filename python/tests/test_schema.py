@@ -45,6 +45,7 @@ OPTIONAL = (
     "/window",
     "/comparison",
     "/programs",
+    "/failures",
     "/time_us",
     "/code",
     "/each",

@@ -115,12 +115,12 @@ for packet in trace.packet:
         elif event.type in (event.TYPE_SLICE_BEGIN, event.TYPE_SLICE_END):
             if event.type == event.TYPE_SLICE_BEGIN:
                 assert packet.sequence_flags == 2 and event.name_iid
+                numbers = {word.name: word.uint_value for word in event.debug_annotations}
+                if "id" in numbers:
+                    blocks[numbers["id"]] = numbers["bytes"]
             step = 1 if event.type == event.TYPE_SLICE_BEGIN else -1
             open_slices[event.track_uuid] = open_slices.get(event.track_uuid, 0) + step
             assert open_slices[event.track_uuid] >= 0
-                if any(word.name == "id" for word in event.debug_annotations):
-                    numbers = {word.name: word.int_value or word.uint_value for word in event.debug_annotations}
-                    blocks[numbers["id"]] = numbers["bytes"]
     for dump in packet.profile_packet.process_dumps:
         data = packet.interned_data
         stacks = {stack.iid: stack.frame_ids for stack in data.callstacks}

@@ -236,6 +236,7 @@ fn a_trace_of_the_run_tells_the_memory_of_the_device() {
         let [triage, whole] = ["triage", "ledger"].map(|command| memviz(&[command, "--format", "json", &path]).json());
         assert_eq!(triage["devices"][0]["device_bytes"].as_u64(), Some(MEMORY));
         assert_eq!(whole["devices"][0]["samples"][0]["total_bytes"].as_u64(), Some(MEMORY));
+        fs::copy("fixtures/fit/minigpt_batch8/snapshot.pickle.gz", &path).unwrap();
         let fit = memviz(&["fit", "--format", "json", &path]).json();
         let device = &fit["devices"][0];
         let total = device["capacity_bytes"].as_u64().unwrap() + device["context_bytes"].as_u64().unwrap_or(0);
