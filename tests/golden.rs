@@ -121,7 +121,7 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("oom.ranks.txt", "oom", &["ranks", "--earlier", "fixtures/snapshots/oom_t201/snapshot.pickle.gz"]),
     ("oom.ranks.md", "oom", &["ranks", "--format", "markdown"]),
     ("oom.ranks.prom", "oom", &["ranks", "--format", "prometheus"]),
-    ("oom.check.prom", "oom", &["check", "--max-peak", "4GiB", "--format", "prometheus"]),
+    ("oom.check.prom", "oom", &["check", "--max-peak", "8GiB", "--format", "prometheus"]),
     ("ledger.ledger.txt", "fixtures/ledger/snapshot.pickle.gz", &["ledger"]),
     ("ledger.ledger.json", "fixtures/ledger/snapshot.pickle.gz", &["ledger", "--format", "json"]),
     ("ledger.ledger.csv", "fixtures/ledger/snapshot.pickle.gz", &["ledger", "--format", "csv"]),
