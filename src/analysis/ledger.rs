@@ -177,12 +177,12 @@ impl LedgerReport {
         let wanted = recording.wanted(&options.devices)?;
         let wanted = wanted.into_iter().filter(|device| device.id() > HOST_DEVICE);
         let devices: Vec<DeviceLedger> = wanted
-            .filter_map(|device| match (known(device.id()), file) {
-                (Some(samples), Some(file)) => DeviceLedger::of_samples(device, samples, file),
-                _ => {
-                    let capacity = options.capacity.or_else(|| recording.memory_of(device.id()))?;
-                    DeviceLedger::of_failed_request(device, capacity)
+            .filter_map(|device| {
+                if let (Some(samples), Some(file)) = (known(device.id()), file) {
+                    return DeviceLedger::of_samples(device, samples, file);
                 }
+                let capacity = options.capacity.or_else(|| recording.memory_of(device.id()))?;
+                DeviceLedger::of_failed_request(device, capacity)
             })
             .collect();
         if devices.is_empty() {

@@ -125,10 +125,12 @@ pub fn open(path: &Path, args: &SharedArgs, view: View, bytes: Option<&Arc<Atomi
     let mut recording = Recording::open(path, &options)?;
     recording.device_file = device_file(path, args.quiet);
     let notes = &mut recording.snapshot.notes;
-    if notes.format.has_segments() && notes.device_memory.is_empty() && recording.device_file.is_none() {
-        if let Some((trace, memory)) = trace_beside::memory_beside(path) {
-            (notes.device_memory, notes.device_memory_from) = (memory, Some(trace));
-        }
+    let is_known = !notes.device_memory.is_empty() || recording.device_file.is_some();
+    if notes.format.has_segments()
+        && !is_known
+        && let Some((trace, memory)) = trace_beside::memory_beside(path)
+    {
+        (notes.device_memory, notes.device_memory_from) = (memory, Some(trace));
     }
     Ok(recording)
 }

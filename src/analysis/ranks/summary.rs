@@ -106,14 +106,13 @@ fn failures(device: &Device<'_>) -> Vec<RankFailure> {
     let mut failures: Vec<RankFailure> = Vec::new();
     for signature in signatures(device, SIGNED) {
         let mut signature = FailureSignature::from(&signature);
-        match failures.iter_mut().find(|failure| failure.signature.id == signature.id) {
-            Some(failure) => failure.requests += 1,
-            None => {
-                signature.requester = ending(&signature.requester, LABEL);
-                signature.holder = ending(&signature.holder, LABEL);
-                failures.push(RankFailure { signature, requests: 1 });
-            }
+        if let Some(failure) = failures.iter_mut().find(|failure| failure.signature.id == signature.id) {
+            failure.requests += 1;
+            continue;
         }
+        signature.requester = ending(&signature.requester, LABEL);
+        signature.holder = ending(&signature.holder, LABEL);
+        failures.push(RankFailure { signature, requests: 1 });
     }
     failures
 }

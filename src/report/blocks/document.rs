@@ -69,7 +69,7 @@ fn table(device: &DeviceBlocks) -> Table {
     if rest > 0 {
         let listed = device.blocks.iter().fold(0, |sum: u64, block| sum.wrapping_add(block.bytes));
         let bytes = Bytes(device.total_bytes.wrapping_sub(listed)).to_string();
-        table.short(bytes, format!("{} more", blocks(rest)));
+        table.short(bytes, count(rest as u64, "more block"));
     }
     table
 }
