@@ -108,7 +108,7 @@ fn the_same_failure_is_one_group_and_was_seen_before() {
     let inputs = [same[0].as_str(), &same[1], &same[2], &caught];
     let json = |args: &[&str]| lines(memviz(&[&["ranks", "--format", "json"], args].concat()).expect(0));
     let answer = json(&[&inputs[..], &["--earlier", &earlier]].concat());
-    let known = vec![
+    let known = [
         (signature("oom", 0), 3, same.to_vec(), vec![earlier.clone()]),
         (signature("oom_caught", 0), 1, vec![caught.clone()], vec![]),
         (signature("oom_caught", 1), 1, vec![caught.clone()], vec![]),

@@ -85,6 +85,9 @@ pub fn write(
 
 /// Writes the heap profiles of devices, each of which is a process in the trace.
 fn write_heaps(report: &TracksReport, samples: &SamplesReport, trace: &mut Trace<'_>) -> io::Result<()> {
+    if samples.devices.is_empty() {
+        return Ok(());
+    }
     let process = |id| report.devices.iter().position(|device| device.device == id).map(|place| place as u64 + 1);
     let mut code = Code::default();
     let mut profile = Message::default();
