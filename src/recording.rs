@@ -1,5 +1,6 @@
 //! The whole way from a file to its histories.
 
+use crate::analysis::blocks::{BlocksOptions, BlocksReport};
 use crate::analysis::check::{CheckOptions, CheckReport};
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::diff::DiffInput;
@@ -201,6 +202,14 @@ impl Recording {
     pub fn leaks(&self, options: &LeakOptions) -> Result<LeakReport> {
         self.require_history("leaks")?;
         LeakReport::of(&self.devices(), options)
+    }
+
+    /// Single blocks of each device.
+    ///
+    /// # Errors
+    /// As [`BlocksReport::of`].
+    pub fn blocks(&self, options: &BlocksOptions) -> Result<BlocksReport> {
+        BlocksReport::of(&self.devices(), options)
     }
 
     /// What whole devices hold, PyTorch's part and everybody else's.

@@ -33,6 +33,7 @@ QUESTIONS: dict[str, list[tuple[list[Path], dict[str, Any]]]] = {
     "triage": [([GPT], {}), ([OOM], {})],
     "info": [([GPT], {}), ([fixture("no_history")], {})],
     "peak": [([GPT], {"by": "category"}), ([OOM], {"at": "oom"}), ([GPT], {"each": "step"})],
+    "blocks": [([GPT], {"top": 3}), ([GPT], {"at": "end"})],
     "fragmentation": [([GPT], {}), ([fixture("private_pool")], {})],
     "oom": [([OOM], {}), ([GPT], {})],
     "leaks": [([fixture("leak")], {"capacity": "24GiB"})],

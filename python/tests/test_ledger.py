@@ -108,6 +108,20 @@ def test_samples_are_what_pytorch_said(torch: TorchEnvironment, tmp_path: Path) 
         assert sum(row.bytes for row in sample.rows) == sample.used_bytes
 
 
+def test_process_groups_that_report_their_memory_have_rows(torch: TorchEnvironment, tmp_path: Path) -> None:
+    done = torch.run(PROGRAMS / "groups.py", cwd=tmp_path)
+    names = json.loads(done.stdout.splitlines()[-1])["names"]
+    recording = next(tmp_path.glob("run*.pickle"))
+    [device] = torch_memviz.ledger(recording).devices
+    assert [sample.at for sample in device.samples] == ["start", "end"]
+    for sample in device.samples:
+        groups = {row.label: row.bytes for row in sample.rows if row.holder == "nccl"}
+        assert groups == {f"NCCL, group {names[0]}": 96 << 20, f"NCCL, group {names[1]}": 8 << 20}
+        rest = sum(row.bytes for row in sample.rows if row.holder not in ("nccl", "pytorch"))
+        assert rest >= 0, "the driver counts what the groups report"
+        assert sum(row.bytes for row in sample.rows) == sample.used_bytes
+
+
 def test_a_request_that_fails_has_its_own_sample(torch: TorchEnvironment, tmp_path: Path) -> None:
     torch.run(PROGRAMS / "ledger.py", "oom", cwd=tmp_path)
     assert not (tmp_path / "run.device.json").exists()

@@ -24,6 +24,7 @@ CHECK = ("--max-peak=1B", "--max-reserved=1TiB", "--max-fragmentation=0.1%", "--
 ANSWERS: dict[str, list[tuple[str, ...]]] = {
     "info": [()],
     "peak": [(), ("--by=operator",), ("--to=entry:2",), ("--each=phase",), ("--each=annotation",)],
+    "blocks": [()],
     "fragmentation": [(), ("--over-time", "--points=3")],
     "oom": [(), ("--by=stack",)],
     "leaks": [("--capacity=80GiB",)],
@@ -44,6 +45,7 @@ OPTIONAL = (
     "/window",
     "/comparison",
     "/programs",
+    "/failures",
     "/time_us",
     "/code",
     "/each",

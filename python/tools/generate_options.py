@@ -37,8 +37,8 @@ Value = str | int | float | os.PathLike[str]
 '''
 
 COMMANDS = (
-    *("triage", "info", "peak", "fragmentation", "oom", "leaks", "ledger", "nsys", "checkpoint", "simulate", "fit"),
-    *("diff", "check", "ranks", "timeline", "flamegraph", "report", "view"),
+    *("triage", "info", "peak", "blocks", "fragmentation", "oom", "leaks", "ledger", "nsys", "checkpoint", "simulate"),
+    *("fit", "diff", "check", "ranks", "timeline", "flamegraph", "report", "view"),
 )
 
 #: Options that the functions set themselves, and options that only make sense in a terminal.

@@ -177,9 +177,12 @@ impl LedgerReport {
         let wanted = recording.wanted(&options.devices)?;
         let wanted = wanted.into_iter().filter(|device| device.id() > HOST_DEVICE);
         let devices: Vec<DeviceLedger> = wanted
-            .filter_map(|device| match (known(device.id()), file) {
-                (Some(samples), Some(file)) => DeviceLedger::of_samples(device, samples, file),
-                _ => DeviceLedger::of_failed_request(device, options.capacity?),
+            .filter_map(|device| {
+                if let (Some(samples), Some(file)) = (known(device.id()), file) {
+                    return DeviceLedger::of_samples(device, samples, file);
+                }
+                let capacity = options.capacity.or_else(|| recording.memory_of(device.id()))?;
+                DeviceLedger::of_failed_request(device, capacity)
             })
             .collect();
         if devices.is_empty() {
@@ -202,9 +205,14 @@ impl LedgerReport {
 }
 
 impl Ledger {
-    /// The ledger of a device at the failed request, if it was sampled then.
+    /// The ledger of a device at the failed request, if it was sampled then, or a trace says how much memory it has.
     pub(crate) fn when_failed(recording: &Devices<'_>, device: &Device<'_>) -> Option<Self> {
-        let file = recording.device_file()?;
+        let Some(file) = recording.device_file() else {
+            // A trace does not record what the device had free.
+            let capacity =
+                recording.memory_of(device.id()).filter(|_| device.snapshot().notes.format.has_segments())?;
+            return DeviceLedger::of_failed_request(device, capacity)?.samples.pop();
+        };
         let samples = file.devices.iter().find(|samples| samples.device == device.id())?;
         let ledger = DeviceLedger::of_samples(device, samples, file)?;
         ledger.samples.into_iter().rfind(|sample| sample.at == Occasion::Oom)

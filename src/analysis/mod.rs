@@ -4,6 +4,7 @@
 //! Out: result types that `report` renders. There is a folder for each question.
 
 pub mod advice;
+pub mod blocks;
 pub mod check;
 pub mod checkpoint;
 pub mod diff;

@@ -208,6 +208,8 @@ pub enum CheckFormat {
     Junit,
     /// Workflow commands of GitHub Actions
     Github,
+    /// Verdicts, limits and measured bytes as gauges, for Prometheus
+    Prometheus,
 }
 
 impl Format for CheckFormat {
@@ -219,6 +221,7 @@ impl Format for CheckFormat {
             Self::Json => JSON,
             Self::Markdown => MARKDOWN,
             Self::Junit => XML,
+            Self::Prometheus => PROMETHEUS,
         }
     }
 }
@@ -270,6 +273,8 @@ impl Format for ExportFormat {
 pub enum RanksFormat {
     /// Rows, or a picture.
     Answer(RowsOrPicture),
+    /// Gauges of each rank.
+    Prometheus,
     /// A table with a row for each rank.
     #[cfg(feature = "export")]
     Parquet,
@@ -285,6 +290,7 @@ impl ValueEnum for RanksFormat {
             Self::Answer(RowsOrPicture::Rows(AnswerFormat::JsonAndCsv)),
             Self::Answer(RowsOrPicture::Picture(PictureFormat::Svg)),
             Self::Answer(RowsOrPicture::Picture(PictureFormat::Png)),
+            Self::Prometheus,
             #[cfg(feature = "export")]
             Self::Parquet,
         ]
@@ -293,6 +299,7 @@ impl ValueEnum for RanksFormat {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         match self {
             Self::Answer(answer) => answer.to_possible_value(),
+            Self::Prometheus => Some(PossibleValue::new("prometheus").help("Gauges of each rank, for Prometheus")),
             #[cfg(feature = "export")]
             Self::Parquet => {
                 Some(PossibleValue::new("parquet").help("A table with a row for each rank, for databases"))
@@ -307,6 +314,7 @@ impl Format for RanksFormat {
     fn extensions(&self) -> &'static [&'static str] {
         match self {
             Self::Answer(answer) => answer.extensions(),
+            Self::Prometheus => PROMETHEUS,
             #[cfg(feature = "export")]
             Self::Parquet => PARQUET,
         }
@@ -315,6 +323,7 @@ impl Format for RanksFormat {
     fn not_for_terminals(&self) -> Option<&'static str> {
         match self {
             Self::Answer(answer) => answer.not_for_terminals(),
+            Self::Prometheus => None,
             #[cfg(feature = "export")]
             Self::Parquet => Some("a terminal does not show tables for databases"),
         }
@@ -323,6 +332,7 @@ impl Format for RanksFormat {
     fn picture(&self) -> Option<PictureFormat> {
         match self {
             Self::Answer(answer) => answer.picture(),
+            Self::Prometheus => None,
             #[cfg(feature = "export")]
             Self::Parquet => None,
         }
@@ -409,7 +419,7 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let peak = "expected -o with a file name ending in .txt, .json, .csv or .md, or --format; found peak.png";
         assert_eq!(of::<AnswerFormat>(None, "peak.png"), Err(peak.to_owned()));
-        let check = "expected -o with a file name ending in .txt, .json, .md or .xml, or --format; found a.csv";
+        let check = "expected -o with a file name ending in .txt, .json, .md, .xml or .prom, or --format; found a.csv";
         assert_eq!(of::<CheckFormat>(None, "a.csv"), Err(check.to_owned()));
         let contradiction = "expected a file name ending in .json for --format json, found peak.csv";
         assert_eq!(of(Some(AnswerFormat::Json), "peak.csv"), Err(contradiction.to_owned()));

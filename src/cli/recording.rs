@@ -6,7 +6,7 @@ use super::output;
 use super::progress::Progress;
 use crate::Recording;
 use crate::cli::outcome::{Failure, Outcome, complain};
-use crate::input::{ReadOptions, device_file};
+use crate::input::{ReadOptions, device_file, trace_beside};
 use crate::model::{DeviceFile, View};
 use crate::ranks::MAX_THREADS;
 use crate::report::{Answer, AnswerFormat, Rows, Source, TextStyle};
@@ -114,13 +114,23 @@ pub fn read_quietly(path: &Path, allow_truncated: bool) -> crate::Result<Recordi
     Recording::open(path, &ReadOptions { allow_truncated, ..ReadOptions::default() })
 }
 
-/// Reads an input (`-` is standard input) with the device samples beside it, and counts its bytes.
+/// Reads an input (`-` is standard input) and counts its bytes. With it comes what is beside it about the whole device: samples, or
+/// the head of the profiler trace of the same run.
 pub fn open(path: &Path, args: &SharedArgs, view: View, bytes: Option<&Arc<AtomicU64>>) -> crate::Result<Recording> {
     let options = ReadOptions { progress: bytes.cloned(), ..args.read_options(view) };
     limits::grant(size_of_file(path));
     if path.as_os_str() == "-" {
         return Recording::read(io::stdin(), &options);
     }
-    let recording = Recording::open(path, &options)?;
-    Ok(Recording { device_file: device_file(path, args.quiet), ..recording })
+    let mut recording = Recording::open(path, &options)?;
+    recording.device_file = device_file(path, args.quiet);
+    let notes = &mut recording.snapshot.notes;
+    let is_known = !notes.device_memory.is_empty() || recording.device_file.is_some();
+    if notes.format.has_segments()
+        && !is_known
+        && let Some((trace, memory)) = trace_beside::memory_beside(path)
+    {
+        (notes.device_memory, notes.device_memory_from) = (memory, Some(trace));
+    }
+    Ok(recording)
 }

@@ -144,6 +144,7 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         format: _,
         bytes: _,
         device_memory: _,
+        device_memory_from: _,
         protocol: _,
         rank: _,
         device_type: _,

@@ -22,6 +22,7 @@ mod pickle;
 mod pprof;
 mod snapshot;
 mod sqlite;
+pub mod trace_beside;
 mod window;
 #[cfg(all(feature = "compressed", any(test, target_family = "wasm")))]
 mod zstd_frames;

@@ -142,6 +142,8 @@ pub struct SourceNotes {
     pub device_type: Option<DeviceType>,
     /// Memory of each GPU in bytes, where a profiler trace tells: `totalGlobalMem`.
     pub device_memory: Vec<(DeviceId, u64)>,
+    /// The file that tells, if it is another one: a trace beside the recording.
+    pub device_memory_from: Option<String>,
     /// What devices are called in the file, where it names them.
     pub device_names: Vec<(DeviceId, String)>,
     /// Whether the file is the list of segments alone, as `torch.cuda.memory_snapshot()` returns it: a state without a

@@ -4,6 +4,7 @@
 //! A folder per command holds all that is written for it: a [`Document`], which is text and Markdown, and a file for each other
 //! format. [`Answer`] says which formats there are; a program may bring one of its own (`examples/custom_report.rs`).
 
+pub mod blocks;
 #[cfg(feature = "mcp")]
 pub(crate) mod bounded;
 pub mod check;

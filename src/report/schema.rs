@@ -2,6 +2,7 @@
 
 use super::Answer;
 use super::check::words::CheckedInput;
+use crate::analysis::blocks::BlocksReport;
 use crate::analysis::checkpoint::CheckpointReport;
 use crate::analysis::diff::DiffReport;
 use crate::analysis::fit::FitReport;
@@ -33,6 +34,7 @@ const ANSWERS: &[Described] = &[
     answer::<TriageReport>(),
     answer::<InfoReport>(),
     answer::<PeakReport>(),
+    answer::<BlocksReport>(),
     answer::<FragmentationReport>(),
     answer::<OomReport>(),
     answer::<LeakReport>(),

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub const SAMPLE: usize = 64;
 /// Hexadecimal digits of the hash of each.
 pub const DIGITS: usize = 6;
+/// Failed requests of which a summary has the signatures, the first ones.
+pub const SIGNED: usize = 5;
 
 /// What there is to say about an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +82,9 @@ pub struct RankSummary {
     pub end: Counters,
     /// Requests that failed.
     pub ooms: u64,
+    /// The first [`SIGNED`] of these by signature.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<RankFailure>,
     /// Bytes held at the peak; `top` sums to it.
     pub total_bytes: u64,
     /// The sites that hold most at the peak; what is not listed is the last row, `(other)`.
@@ -100,6 +105,37 @@ pub struct TopRow {
     /// Whether the label is inferred rather than recorded. Left out when it is not, so that summaries stay small.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inferred: bool,
+}
+
+/// What failed requests have in common that are alike, in one run and in others. Line numbers, addresses, times and exact sizes are not
+/// part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct FailureSignature {
+    /// Sixteen hexadecimal digits, made from the other keys.
+    pub id: String,
+    /// Why the request failed.
+    pub cause: String,
+    /// The function that made the request, without its line.
+    pub requester: String,
+    /// The function that held most of the memory, without its line.
+    pub holder: String,
+    /// The requested size, rounded up to a power of two.
+    pub size_class_bytes: u64,
+    /// `small`, `large` or `private`.
+    pub pool: String,
+}
+
+/// Failed requests of a rank with one signature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct RankFailure {
+    /// What they have in common.
+    pub signature: FailureSignature,
+    /// How many there are.
+    pub requests: u64,
 }
 
 /// A rank without memory.
@@ -197,6 +233,10 @@ impl RankSummary {
         }
         if let Some(code) = &self.code {
             code.check()?;
+        }
+        let signed: u128 = self.failures.iter().map(|failure| u128::from(failure.requests)).sum();
+        if signed > u128::from(self.ooms) {
+            return Err(format!("expected signatures of at most {} failed requests, found {signed}", self.ooms));
         }
         let sum: u128 = self.top.iter().map(|row| u128::from(row.bytes)).sum();
         if sum != u128::from(self.total_bytes) {

@@ -101,6 +101,7 @@ trace = schema.Trace()
 trace.ParseFromString(open(sys.argv[1], "rb").read())
 assert unknown(trace) == 0
 tracks, highest, open_slices = {}, {}, {}
+heaps, blocks = {}, {}
 for packet in trace.packet:
     if packet.HasField("track_descriptor"):
         tracks[packet.track_descriptor.uuid] = packet.track_descriptor
@@ -114,10 +115,24 @@ for packet in trace.packet:
         elif event.type in (event.TYPE_SLICE_BEGIN, event.TYPE_SLICE_END):
             if event.type == event.TYPE_SLICE_BEGIN:
                 assert packet.sequence_flags == 2 and event.name_iid
+                numbers = {word.name: word.uint_value for word in event.debug_annotations}
+                if "id" in numbers:
+                    blocks[numbers["id"]] = numbers["bytes"]
             step = 1 if event.type == event.TYPE_SLICE_BEGIN else -1
             open_slices[event.track_uuid] = open_slices.get(event.track_uuid, 0) + step
             assert open_slices[event.track_uuid] >= 0
-print(json.dumps(highest))
+    for dump in packet.profile_packet.process_dumps:
+        data = packet.interned_data
+        stacks = {stack.iid: stack.frame_ids for stack in data.callstacks}
+        frames = {frame.iid: frame for frame in data.frames}
+        names = {name.iid: name.str.decode() for name in data.function_names}
+        mappings = {mapping.iid for mapping in data.mappings}
+        assert packet.sequence_flags == 2 and packet.timestamp >= dump.timestamp
+        assert any(track.process.pid == dump.pid for track in tracks.values())
+        for sample in dump.samples:
+            assert all(frames[frame].mapping_id in mappings and names[frames[frame].function_name_id] for frame in stacks[sample.callstack_id])
+        heaps[dump.heap_name] = sum(sample.self_allocated - sample.self_freed for sample in dump.samples)
+print(json.dumps({"highest": highest, "heaps": heaps, "blocks": sum(blocks.values())}))
 "#;
 
 #[test]
@@ -193,15 +208,28 @@ fn perfetto_knows_every_field() {
     }
     let folder = TempDir::new().unwrap();
     for name in ["annotated", "multi_gpu", "oom", "tiny_t201", "gpt_late"] {
-        let file = export(&folder, &format!("{name}.perfetto-trace"), &[&fixture(name)]);
+        let file = export(&folder, &format!("{name}.perfetto-trace"), &[&fixture(name), "--blocks", "5"]);
         let run = Command::new("python3").args(["-c", READ_TRACE, &file]).output().unwrap();
         assert!(run.status.success(), "{name}: {}", String::from_utf8_lossy(&run.stderr));
-        let highest: BTreeMap<String, i64> = serde_json::from_slice(&run.stdout).unwrap();
+        let found: Value = serde_json::from_slice(&run.stdout).unwrap();
+        let highest = &found["highest"];
         let answer = memviz(&["peak", "--format", "json", &fixture(name)]).json();
         for device in answer["devices"].as_array().unwrap() {
             for metric in ["allocated", "requested", "reserved"] {
                 let counter = format!("Device {} {metric}", device["device"]);
                 assert_eq!(device["maxima"][format!("{metric}_bytes")], highest[&counter], "{name}: {counter}");
+            }
+            // Weighted stacks sum to what is held at the peak.
+            let heap = format!("Device {}: held at the peak", device["device"]);
+            assert_eq!(found["heaps"][heap], device["attribution"]["total_bytes"], "{name}");
+        }
+        if name == "oom" {
+            // The largest blocks of the whole recording, each with its bytes.
+            let tables = tables(&fixture(name));
+            let largest =
+                "SELECT sum(bytes)::BIGINT FROM (SELECT bytes FROM 'allocations.parquet' ORDER BY bytes DESC LIMIT 5)";
+            if has_duckdb() {
+                assert_eq!(duckdb(&tables, &[largest])[0][0][0], found["blocks"]);
             }
         }
     }
@@ -237,6 +265,7 @@ fn what_does_not_fit_is_refused() {
             "expected --format pprof for --from or --to, found firefox",
         ),
         (&["export", &tiny, "-o", "a.pb.gz", "--table", "entries"], "expected --format parquet for --table"),
+        (&["export", &tiny, "-o", "a.pb.gz", "--blocks", "5"], "expected --format perfetto for --blocks"),
         (
             &["export", &tiny, "-o", "tables/", "--table", "entries"],
             "expected all tables as Parquet for a folder, found --table",
@@ -266,7 +295,7 @@ fn a_profile_is_no_recording() {
 
 /// Answers of the database to queries in a folder: a row of numbers and texts each.
 fn duckdb(folder: &TempDir, queries: &[&str]) -> Vec<Vec<Vec<Value>>> {
-    const ASK: &str = "import duckdb, json, sys\nprint(json.dumps([duckdb.execute(query).fetchall() for query in sys.argv[1:]], default=int))";
+    const ASK: &str = "import duckdb, json, sys\nprint(json.dumps([duckdb.execute(query).fetchall() for query in sys.argv[1:]], default=lambda it: int(it) if hasattr(it, '__int__') else str(it)))";
     let run = Command::new("python3").args(["-c", ASK]).args(queries).current_dir(folder.path()).output().unwrap();
     assert!(run.status.success(), "{queries:?}: {}", String::from_utf8_lossy(&run.stderr));
     serde_json::from_slice(&run.stdout).unwrap()
@@ -389,6 +418,10 @@ fn queries_of_the_book_have_answers() {
         let recordings = format!("fixtures/snapshots/ranks8/{ranks}.pickle.gz");
         memviz(&["ranks", "-q", &recordings, "-o", &path(&format!("ranks/{node}.parquet"))]).expect(0);
     }
+    let year = "years/date=2026-11-25/job=4711";
+    fs::create_dir_all(folder.path().join(year)).unwrap();
+    memviz(&["ranks", "-q", &fixture("oom"), "-o", &path(&format!("{year}/node17.parquet"))]).expect(0);
+    memviz(&["ranks", "-q", &fixture("oom_t201"), "-o", &path("ranks/oom.parquet")]).expect(0);
     let page = fs::read_to_string("docs/src/databases.md").unwrap();
     let queries: Vec<&str> = page.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(queries.len() >= 6, "{}", queries.len());

@@ -209,3 +209,50 @@ fn what_is_missing_or_wrong_is_one_line() {
     assert!(peak.stderr.contains("expected a file"), "{}", peak.stderr);
     peak.expect(0);
 }
+
+/// A folder with a recording that ran out of memory, and a profiler trace under this name. The trace names a GPU of 80 GiB.
+fn beside_trace(name: &str) -> (TempDir, String) {
+    let folder = TempDir::new().unwrap();
+    let recording = folder.path().join("run.pickle.gz");
+    fs::copy(fixture("oom"), &recording).unwrap();
+    fs::copy("fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz", folder.path().join(name)).unwrap();
+    (folder, recording.display().to_string())
+}
+
+#[test]
+fn a_trace_of_the_run_tells_the_memory_of_the_device() {
+    const MEMORY: u64 = 85_899_345_920;
+    for name in ["run.trace.json.gz", "run.pt.trace.json.gz", "run.json.gz", "profile.trace.json.gz"] {
+        let (_folder, path) = beside_trace(name);
+        let oom = memviz(&["oom", "--format", "json", &path]).json();
+        let device = &oom["devices"][0];
+        let ledger = &device["ledger"];
+        assert_eq!((ledger["total_bytes"].as_u64(), ledger["at"].as_str()), (Some(MEMORY), Some("oom")), "{name}");
+        let free = MEMORY - ledger["used_bytes"].as_u64().unwrap();
+        assert_eq!(device["ooms"][0]["device_free_bytes"].as_u64(), Some(free));
+        rows_sum(&json!({ "samples": [ledger] }));
+        let notes = oom["input"]["notes"].to_string();
+        assert!(notes.contains(&format!("memory of the device, according to {name}: 80.00 GiB")), "{notes}");
+        let [triage, whole] = ["triage", "ledger"].map(|command| memviz(&[command, "--format", "json", &path]).json());
+        assert_eq!(triage["devices"][0]["device_bytes"].as_u64(), Some(MEMORY));
+        assert_eq!(whole["devices"][0]["samples"][0]["total_bytes"].as_u64(), Some(MEMORY));
+        fs::copy("fixtures/fit/minigpt_batch8/snapshot.pickle.gz", &path).unwrap();
+        let fit = memviz(&["fit", "--format", "json", &path]).json();
+        let device = &fit["devices"][0];
+        let total = device["capacity_bytes"].as_u64().unwrap() + device["context_bytes"].as_u64().unwrap_or(0);
+        assert_eq!(total, MEMORY);
+    }
+}
+
+#[test]
+fn a_trace_that_may_be_of_another_run_tells_nothing() {
+    let (folder, path) = beside_trace("other.json.gz");
+    let unknown = || memviz(&["triage", "--format", "json", &path]).json()["devices"][0]["device_bytes"].is_null();
+    assert!(unknown(), "nothing says that it is a trace of this run");
+    for name in ["a.trace.json.gz", "b.trace.json.gz"] {
+        fs::copy(folder.path().join("other.json.gz"), folder.path().join(name)).unwrap();
+    }
+    assert!(unknown(), "one of two");
+    fs::write(folder.path().join("run.trace.json"), "{\"traceEvents\": []}").unwrap();
+    assert!(unknown(), "a trace without GPUs");
+}

@@ -85,6 +85,116 @@ fn put(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+/// The failures of an answer: signature, requests, paths of its rows and of earlier ones.
+fn failures(across: &Value) -> Vec<(String, u64, Vec<String>, Vec<String>)> {
+    let paths = |rows: &Value| -> Vec<String> {
+        rows.as_array().unwrap().iter().map(|row| row["path"].as_str().unwrap().to_owned()).collect()
+    };
+    let of = |failure: &Value| {
+        let id = failure["signature"]["id"].as_str().unwrap().to_owned();
+        (id, failure["requests"].as_u64().unwrap(), paths(&failure["rows"]), paths(&failure["earlier"]))
+    };
+    across["failures"].as_array().unwrap().iter().map(of).collect()
+}
+
+#[test]
+fn the_same_failure_is_one_group_and_was_seen_before() {
+    let signature = |name: &str, number: usize| {
+        let oom = memviz(&["oom", "--format", "json", &fixture(name)]).json();
+        oom["devices"][0]["ooms"][number]["signature"]["id"].as_str().unwrap().to_owned()
+    };
+    let same = ["oom", "oom_t215", "oom_expandable"].map(fixture);
+    let (caught, earlier) = (fixture("oom_caught"), fixture("oom_t201"));
+    let inputs = [same[0].as_str(), &same[1], &same[2], &caught];
+    let json = |args: &[&str]| lines(memviz(&[&["ranks", "--format", "json"], args].concat()).expect(0));
+    let answer = json(&[&inputs[..], &["--earlier", &earlier]].concat());
+    let known = [
+        (signature("oom", 0), 3, same.to_vec(), vec![earlier.clone()]),
+        (signature("oom_caught", 0), 1, vec![caught.clone()], vec![]),
+        (signature("oom_caught", 1), 1, vec![caught.clone()], vec![]),
+    ];
+    let found = failures(across(&answer));
+    assert_eq!(found.len(), known.len(), "{found:?}");
+    assert!(known.iter().all(|one| found.contains(one)), "{found:?}");
+    assert_eq!(found[0], known[0], "what most have comes first");
+    assert_eq!((&across(&answer)["earlier_rows"], &across(&answer)["unsigned_requests"]), (&json!(1), &json!(0)));
+    // Requests of all groups are those of all rows.
+    let ooms: u64 = kind(&answer, "rank").iter().map(|rank| rank["ooms"].as_u64().unwrap()).sum();
+    assert_eq!(found.iter().map(|(_, requests, ..)| requests).sum::<u64>(), ooms);
+    // Summaries of earlier runs, as JSON or as a table, tell the same.
+    let folder = TempDir::new().unwrap();
+    for name in ["before.jsonl", "before.parquet"] {
+        let path = folder.path().join(name).display().to_string();
+        let format: &[&str] = if name == "before.jsonl" { &["--format", "json"] } else { &[] };
+        memviz(&[&["ranks", "-q", &earlier, "-o", &path], format].concat()).expect(0);
+        let again = json(&[&inputs[..], &["--earlier", &path]].concat());
+        assert_eq!(failures(across(&again)), found, "{name}");
+        // And as inputs, they are rows like others.
+        let joined = json(&[inputs[0], &path]);
+        let both = (signature("oom", 0), 2, vec![same[0].clone(), earlier.clone()], vec![]);
+        assert_eq!(failures(across(&joined)), [both]);
+        assert_eq!(across(&joined)["earlier_rows"], Value::Null);
+    }
+    let text = memviz(&[&["ranks"], &inputs[..], &["--earlier", &earlier]].concat());
+    assert!(text.stdout.contains(&format!("; seen before: {earlier}")), "{}", text.stdout);
+    assert!(text.stdout.contains("; new: in none of 1 earlier row"), "{}", text.stdout);
+    // An earlier run that cannot be read leaves the question open.
+    let missing = memviz(&["ranks", inputs[0], "--earlier", "nothing.pickle"]);
+    missing.expect(2);
+    assert!(missing.stderr.contains("nothing.pickle"), "{}", missing.stderr);
+}
+
+#[test]
+fn a_summary_with_more_signatures_than_failures_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let signature = json!({"id": "0123456789abcdef", "cause": "capacity", "requester": "a.py f", "holder": "a.py g",
+        "size_class_bytes": 1024, "pool": "large"});
+    let mut rank = summary(0, 7);
+    rank["ooms"] = json!(2);
+    rank["failures"] = json!([{"signature": signature, "requests": 2}]);
+    let run = memviz(&["ranks", "--format", "json", &put(&folder, "good.jsonl", written(&[rank.clone()]))]);
+    assert_eq!(across(&lines(run.expect(0)))["failures"][0]["requests"], 2);
+    rank["failures"][0]["requests"] = json!(3);
+    let run = memviz(&["ranks", &put(&folder, "bad.jsonl", written(&[rank]))]);
+    assert!(run.stderr.contains("signatures of at most 2 failed requests, found 3"), "{}", run.stderr);
+    run.expect(2);
+}
+
+#[test]
+fn prometheus_gets_the_figures_of_ranks() {
+    let text = memviz(&["ranks", "--format", "prometheus", RANKS8]).expect(0).stdout.clone();
+    let answer = lines(&memviz(&["ranks", "--format", "json", RANKS8]));
+    let value = |start: &str| {
+        let line = text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start}: {text}"));
+        line.rsplit_once(' ').unwrap().1.to_owned()
+    };
+    for rank in kind(&answer, "rank") {
+        let labels = format!(
+            "rank=\"{}\",device=\"{}\",path=\"{}\"",
+            rank["rank"],
+            rank["device"],
+            rank["path"].as_str().unwrap()
+        );
+        for counter in ["allocated", "active", "requested", "reserved"] {
+            for (at, key) in [("max", "maxima"), ("end", "end")] {
+                let found = value(&format!("memviz_rank_{at}_bytes{{{labels},counter=\"{counter}\"}}"));
+                assert_eq!(found, rank[key][format!("{counter}_bytes")].to_string());
+            }
+        }
+        assert_eq!(value(&format!("memviz_rank_failed_requests{{{labels}}}")), "0");
+    }
+    let outliers = text.lines().filter(|line| line.starts_with("memviz_rank_outlier_score{")).count();
+    assert_eq!(outliers, across(&answer)["outliers"].as_array().unwrap().len());
+    assert_eq!(value("memviz_unanalyzed_inputs"), "0");
+    // Each metric is announced once.
+    let heads: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
+    assert_eq!(heads.iter().collect::<std::collections::BTreeSet<_>>().len(), heads.len());
+    let name = |line: &str| line.split(['{', ' ']).next().unwrap().to_owned();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        assert!(heads.contains(&format!("# TYPE {} gauge", name(line)).as_str()), "{line}");
+    }
+}
+
 // ------------------------------------------------------------------ the numbers
 
 #[test]

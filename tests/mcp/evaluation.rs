@@ -4,7 +4,8 @@
 
 use crate::client::Client;
 use crate::support::difference::difference;
-use crate::support::{CORPUS, is_blessing, names, read_text};
+use crate::support::{CORPUS, is_blessing, names, open, read_text};
+use memviz::model::BlockState;
 use memviz::model::bytes::Bytes;
 use serde_json::{Value, json};
 use std::fs;
@@ -166,6 +167,15 @@ fn of_the_past() -> Vec<Question> {
 }
 
 /// Questions about plans, budgets, and whole devices.
+/// The largest block that PyTorch lists in the dump: its address, and its size.
+fn dumped_block(case: &str) -> (String, String) {
+    let recording = open(&format!("fixtures/{case}/snapshot.pickle.gz"));
+    let blocks = recording.snapshot.segments.iter().flat_map(|segment| &segment.blocks);
+    let in_use = blocks.filter(|block| block.state == BlockState::ActiveAllocated);
+    let block = in_use.max_by_key(|block| (block.size, block.address)).unwrap();
+    (format!("{:#x}", block.address), Bytes(block.size).to_string())
+}
+
 fn of_plans_and_budgets() -> Vec<Question> {
     let gpt = "snapshots/gpt_train";
     let (first, second) = (truth("snapshots/multi_gpu", 0), truth("snapshots/multi_gpu", 1));
@@ -174,7 +184,14 @@ fn of_plans_and_budgets() -> Vec<Question> {
     let entries = file("fixtures/snapshots/gpt_train/truth.json")["trace_entries"][0].to_string();
     let peak = truth(gpt, 0)["max_memory_allocated"].as_u64().unwrap();
     let fits = ["fit/minigpt_batch4", "fit/minigpt_batch8"];
+    let (address, block) = dumped_block(gpt);
     vec![
+        about(
+            "Which block is at this address at the end, as the dump lists it?",
+            "blocks",
+            json!({ "input": gpt, "address": [address], "at": "end" }),
+            &[block],
+        ),
         about(
             "What will batch 16 need?",
             "fit",

@@ -105,9 +105,12 @@ fn links_that_lead_outside_are_refused() {
     }
     // What lies beside a recording is read with it.
     fs::write(place.path("samples"), "{}").unwrap();
-    symlink(place.path("samples"), place.path("allowed/mine.device.json")).unwrap();
-    let error = client.error("peak", &json!({ "input": "mine.pickle.gz" }));
-    assert!(error.starts_with("expected a path inside"), "{error}");
+    for name in ["allowed/mine.device.json", "allowed/mine.trace.json"] {
+        symlink(place.path("samples"), place.path(name)).unwrap();
+        let error = client.error("peak", &json!({ "input": "mine.pickle.gz" }));
+        assert!(error.starts_with("expected a path inside"), "{name}: {error}");
+        fs::remove_file(place.path(name)).unwrap();
+    }
     fs::write(place.path("allowed/memviz.toml"), "[[budget]]\ninput = \"*\"\nbaseline = \"../secret.pickle.gz\"\n")
         .unwrap();
     let error = client.error("check", &json!({ "inputs": ["inner/one.pickle.gz"], "max_peak": "1GiB" }));

@@ -14,6 +14,7 @@ pub fn questions() -> Vec<(&'static str, Value, Vec<&'static str>)> {
         ("triage", json!({ "input": GPT }), vec!["triage", GPT]),
         ("info", json!({ "input": GPT, "device": [0] }), vec!["info", GPT, "--device=0"]),
         ("peak", json!({ "input": GPT, "by": "category", "top": 3 }), vec!["peak", GPT, "--by=category", "--top=3"]),
+        ("blocks", json!({ "input": GPT, "id": [200, 300] }), vec!["blocks", GPT, "--id=200", "--id=300"]),
         ("timeline", json!({ "input": GPT, "points": 10 }), vec!["fragmentation", GPT, "--over-time", "--points=10"]),
         ("oom", json!({ "input": OOM }), vec!["oom", OOM]),
         (
@@ -162,6 +163,26 @@ fn ids_lead_to_rows_stacks_and_failed_requests() {
     assert_eq!(stack["value"], rows[0]["stack"]);
     let wrong = client.error("drill", &json!({ "id": "a1", "at": "/devices/7" }));
     assert!(wrong.starts_with("at: expected a part of a1"), "{wrong}");
+}
+
+#[test]
+fn a_block_is_drilled_into_by_its_id_and_address() {
+    let mut client = client();
+    let list = client.answer("blocks", &json!({ "input": OOM, "at": "oom", "top": 3, "format": "json" }));
+    let list: Value = serde_json::from_str(&list).unwrap();
+    let first = &list["value"]["devices"][0]["blocks"][0];
+    let (id, address) = (&first["id"], &first["address"]);
+    let one = client.answer("blocks", &json!({ "input": OOM, "id": [id], "max_bytes": 2_000 }));
+    assert!(one.len() <= 2_000 && one.contains(address.as_str().unwrap()), "{one}");
+    let by_address = json!({ "input": OOM, "address": [address], "at": "oom", "format": "json" });
+    let by_address: Value = serde_json::from_str(&client.answer("blocks", &by_address)).unwrap();
+    assert_eq!(by_address["value"]["devices"][0]["blocks"][0]["id"], *id);
+    // Its stack, part by part.
+    let answer = client.answer("drill", &json!({ "id": by_address["id"], "at": "/devices/0/blocks/0/stack" }));
+    let expected =
+        memviz(&["blocks", "fixtures/snapshots/oom/snapshot.pickle.gz", "--id", &id.to_string(), "--format", "json"]);
+    let stack = serde_json::from_str::<Value>(&answer).unwrap()["value"].clone();
+    assert_eq!(stack, expected.json()["devices"][0]["blocks"][0]["stack"]);
 }
 
 fn memviz_json(command: &str, path: &str) -> Value {

@@ -56,7 +56,7 @@ fn a_report_needs_no_scrolling_sideways() {
     }
 }
 
-fn browser() -> Option<&'static str> {
+pub fn browser() -> Option<&'static str> {
     let runs = |name: &&str| {
         let version = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         version.is_ok_and(|status| status.success())
@@ -79,7 +79,7 @@ fn shoot(browser: &str, page: &Path, image: &Path, theme: &str) {
 }
 
 /// What the browser prints about a page.
-fn run(browser: &str, page: &Path, args: &[&str]) -> String {
+pub fn run(browser: &str, page: &Path, args: &[&str]) -> String {
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"])

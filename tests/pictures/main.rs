@@ -5,6 +5,7 @@
 mod support;
 
 mod browser;
+mod speedscope;
 mod synthetic;
 
 use memviz::Recording;

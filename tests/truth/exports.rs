@@ -4,7 +4,7 @@
 use crate::support::protobuf::Fields;
 use crate::support::{Case, FIXTURES, assert_none, cases, open};
 use memviz::Recording;
-use memviz::analysis::export::{COUNTERS, Label, SamplesOptions, TracksOptions};
+use memviz::analysis::export::{COUNTERS, Label, SamplesOptions, SamplesReport, TracksOptions};
 use memviz::analysis::peak::PeakOptions;
 use memviz::facts::time::when::When;
 use memviz::model::DeviceId;
@@ -237,7 +237,7 @@ fn traces_reach_the_maxima_and_end_as_the_recording_does() {
         // One instant is no trace.
         let Ok(report) = recording.tracks(&TracksOptions::default()) else { return Vec::new() };
         let mut file = Vec::new();
-        perfetto::write(Source { path, recording: &recording }, &report, &mut file).unwrap();
+        perfetto::write(Source { path, recording: &recording }, &report, &SamplesReport::default(), &mut file).unwrap();
         let trace = Trace::read(&file);
         let mut problems: Vec<String> = trace.problems.iter().map(|problem| format!("{path}: {problem}")).collect();
         for device in &report.devices {
@@ -262,7 +262,8 @@ fn traces_have_slices_of_annotations_steps_and_phases() {
     let recording = open(&crate::support::fixture("annotated"));
     let report = recording.tracks(&TracksOptions::default()).unwrap();
     let mut file = Vec::new();
-    perfetto::write(Source { path: "x", recording: &recording }, &report, &mut file).unwrap();
+    perfetto::write(Source { path: "x", recording: &recording }, &report, &SamplesReport::default(), &mut file)
+        .unwrap();
     let trace = Trace::read(&file);
     let devices = recording.devices();
     let times = recording.snapshot.entries.times();

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from . import answers, hooks
     from ._binary import binary
     from ._commands import (
+        blocks,
         check,
         checkpoint,
         diff,
@@ -80,6 +81,7 @@ _MODULES = {
     **dict.fromkeys(
         (
             *(
+                "blocks",
                 "check",
                 "checkpoint",
                 "diff",
@@ -110,6 +112,7 @@ __all__ = [
     "__version__",
     "answers",
     "binary",
+    "blocks",
     "categories",
     "category",
     "check",

@@ -48,6 +48,11 @@ def peak(path: Input, **options: Unpack[_options.PeakOptions]) -> answers.PeakAn
     return _answer(answers.PeakAnswer, "peak", [path], options)
 
 
+def blocks(path: Input, **options: Unpack[_options.BlocksOptions]) -> answers.BlocksAnswer:
+    """Show single blocks: `blocks(path, address=[0x7f0a2c000000])`, or the largest at an instant."""
+    return _answer(answers.BlocksAnswer, "blocks", [path], options)
+
+
 def fragmentation(path: Input, **options: Unpack[_options.FragmentationOptions]) -> answers.FragmentationAnswer:
     """Show which memory is reserved but unused, and what pins it."""
     return _answer(answers.FragmentationAnswer, "fragmentation", [path], options)

@@ -86,6 +86,25 @@ class PeakOptions(TypedDict, total=False):
     quiet: bool
 
 
+class BlocksOptions(TypedDict, total=False):
+    """Options of `memviz blocks`."""
+
+    id: int | Sequence[int] | None
+    address: Value | Sequence[str | int] | None
+    at: Value | None
+    top: int | None
+    no_infer: bool
+    device: Value | Sequence[str | int] | None
+    own: Value | Sequence[str | int] | None
+    metadata_key: Value | None
+    strict: bool
+    allow_truncated: bool
+    max_memory: Value | None
+    no_limit: bool
+    threads: int | None
+    quiet: bool
+
+
 class FragmentationOptions(TypedDict, total=False):
     """Options of `memviz fragmentation`."""
 
@@ -368,6 +387,7 @@ class CheckOptions(TypedDict, total=False):
 class RanksOptions(TypedDict, total=False):
     """Options of `memviz ranks`."""
 
+    earlier: Value | None
     metric: Literal["allocated", "active", "requested", "reserved"] | None
     top: int | None
     stdin_name: Value | None

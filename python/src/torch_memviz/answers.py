@@ -31,8 +31,14 @@ class Across(Answer):
     duplicates: tuple[DuplicateRank, ...]
     """Ranks that are there more than once."""
 
+    earlier_rows: int | None
+    """Number of rows of earlier runs that failures are compared with; null without `--earlier`."""
+
     failed: int
     """Number of inputs that could not be analyzed."""
+
+    failures: tuple[RanksFailure, ...]
+    """Failed requests by signature, those of most rows first."""
 
     metric: Metric
     """The metric that is attributed."""
@@ -45,6 +51,11 @@ class Across(Answer):
 
     skipped: int
     """Number of files that are neither recordings nor summaries."""
+
+    unsigned_requests: int
+    """Failed requests without a signature: those after the first five of a row, and those of recordings that do
+    not show why.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,6 +254,113 @@ class BlockLives:
 
     survived_bytes: int
     """Bytes that are there at both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockRow:
+    """One block."""
+
+    address: str
+    """Its address, in hexadecimal."""
+
+    allocated: Instant | None
+    """When it was allocated; null if before the recording."""
+
+    bytes: int
+    """Bytes as the allocator rounded them."""
+
+    category: str
+    """What it is for."""
+
+    completed: Instant | None
+    """When its memory could be used again; null if it could not while recording."""
+
+    evidence: str
+    """How that is known."""
+
+    free_stack: tuple[str, ...]
+    """The stack that freed it, innermost frame first; empty if not recorded."""
+
+    freed: Instant | None
+    """When the program freed it; null if it did not while recording."""
+
+    freed_by: str | None
+    """The line that freed it; null if not recorded."""
+
+    id: int
+    """Its place among all blocks of the device, for `--id`."""
+
+    inferred: bool
+    """Whether the site or the category is inferred."""
+
+    phase: str | None
+    """The phase in which it was allocated; null if unknown."""
+
+    pool_id: tuple[int, int] | None
+    """Private pool; null if it is in none, or if pools are not recorded."""
+
+    requested_bytes: int
+    """Requested bytes."""
+
+    site: str
+    """The line that allocated it."""
+
+    stack: tuple[str, ...]
+    """The stack that allocated it, innermost frame first."""
+
+    step: int | None
+    """The step in which it was allocated, from 1; null if unknown."""
+
+    stream: int | None
+    """CUDA stream; null if not recorded."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BlocksAnswer(Answer):
+    """What every answer starts with."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[BlocksDevice, ...]
+    """The answer, device by device."""
+
+    input: InputHead
+    """The file."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    comparison: DeviceComparison | None = None
+    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    answer is not about peaks.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlocksDevice:
+    """`memviz blocks`, one device."""
+
+    at: Instant | None
+    """The instant at which the blocks are allocated; null for blocks of any time."""
+
+    blocks: tuple[BlockRow, ...]
+    """The first of them, up to `--top`."""
+
+    complete_history: bool
+    """Whether this device's history is complete."""
+
+    device: int
+    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
+
+    found: int
+    """Number of blocks that were asked for."""
+
+    notes: tuple[str, ...]
+    """What is missing, in words."""
+
+    total_bytes: int
+    """Bytes of these together."""
 
 
 #: On which side of a number that is not exact the true one is.
@@ -1064,6 +1182,20 @@ class FailedRequest2:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FailedRow:
+    """A row with failed requests of one signature."""
+
+    path: str
+    """Its recording."""
+
+    rank: int
+    """Number of the rank."""
+
+    requests: int
+    """How many of these requests it has."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FailingCapacities:
     """A range of capacities on which a program fails."""
 
@@ -1076,7 +1208,9 @@ class FailingCapacities:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureSignature:
-    """What failures have in common that are alike. Lines, addresses, times and exact sizes are not part of it."""
+    """What failed requests have in common that are alike, in one run and in others. Line numbers, addresses, times
+    and exact sizes are not part of it.
+    """
 
     cause: str
     """Why the request failed."""
@@ -3084,6 +3218,17 @@ class RangeRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RankFailure:
+    """Failed requests of a rank with one signature."""
+
+    requests: int
+    """How many there are."""
+
+    signature: FailureSignature
+    """What they have in common."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RankName:
     """A row, by its rank."""
 
@@ -3210,11 +3355,31 @@ class RankSummary(Answer):
     code: CodeSample | None = None
     """The lines of code that allocate, where stacks tell."""
 
+    failures: tuple[RankFailure, ...] | None = None
+    """The first [`SIGNED`] of these by signature."""
+
     time_us: tuple[int, int] | None = None
     """Times of the first and the last entry in microseconds since the epoch, where the recording has times."""
 
     world_size: int | None = None
     """Number of ranks in the run, if the recording shows it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RanksFailure:
+    """Failed requests that have the same signature."""
+
+    earlier: tuple[FailedRow, ...]
+    """The rows of earlier runs that have some."""
+
+    requests: int
+    """Number of these requests."""
+
+    rows: tuple[FailedRow, ...]
+    """The rows that have some."""
+
+    signature: FailureSignature
+    """What they have in common."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3978,6 +4143,7 @@ ANSWERS: dict[str, Any] = {
     "triage": TriageAnswer,
     "info": InfoAnswer,
     "peak": PeakAnswer,
+    "blocks": BlocksAnswer,
     "fragmentation": FragmentationAnswer,
     "oom": OomAnswer,
     "leaks": LeaksAnswer,

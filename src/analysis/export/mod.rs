@@ -9,4 +9,4 @@ mod tracks;
 pub use lives::{DeviceLives, Life, LivesOptions, LivesReport};
 pub use samples::{DeviceSamples, Label, Sample, SamplesOptions, SamplesReport, Sums};
 pub use tables::{Table, TableColumn, TableName, Values, of_ranks};
-pub use tracks::{COUNTERS, DeviceTracks, FailedRequest, Point, Slice, TracksOptions, TracksReport};
+pub use tracks::{BlockSlice, COUNTERS, DeviceTracks, FailedRequest, Point, Slice, TracksOptions, TracksReport};

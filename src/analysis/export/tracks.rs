@@ -21,11 +21,13 @@ pub struct TracksOptions {
     pub from: Option<When>,
     /// End of that window.
     pub to: Option<When>,
+    /// Number of blocks of each device to follow, the largest ones.
+    pub blocks: usize,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
 }
 
-setters!(TracksOptions { from: Option<When>, to: Option<When>, devices: Vec<DeviceId> });
+setters!(TracksOptions { from: Option<When>, to: Option<When>, blocks: usize, devices: Vec<DeviceId> });
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +61,8 @@ pub struct DeviceTracks {
     pub steps: Vec<Slice>,
     /// The phases in the window.
     pub phases: Vec<Slice>,
+    /// The largest blocks that are allocated in the window, in the order of their starts.
+    pub blocks: Vec<BlockSlice>,
     /// The requests in the window that failed.
     pub failures: Vec<FailedRequest>,
     /// Counters before the first kept entry.
@@ -100,6 +104,20 @@ pub struct Slice {
     pub start_us: Option<i64>,
     /// When it ends; `None` after the recording.
     pub end_us: Option<i64>,
+}
+
+/// A block, from its allocation to its free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockSlice {
+    /// Its site and its lifetime.
+    pub slice: Slice,
+    /// Its place among all blocks of the device.
+    pub id: usize,
+    /// Its bytes.
+    pub bytes: u64,
+    /// What it is for.
+    pub category: &'static str,
 }
 
 /// A request that failed.
@@ -173,6 +191,7 @@ impl DeviceTracks {
             moved,
             steps: steps(device, from, to),
             phases: phases(device, from, to),
+            blocks: blocks(device, (from, to), options.blocks),
             failures: failures(track, from, to),
             baseline: history.start,
             completeness,
@@ -253,6 +272,35 @@ fn phases(device: &Device<'_>, from: Instant, to: Instant) -> Vec<Slice> {
         Slice::of_entries(device.track, phase.name().into(), start.max(from), end.min(to))
     };
     spans.filter_map(|span| slice(span.phase, span.start, span.end)).collect()
+}
+
+/// The largest blocks that are allocated in a window.
+fn blocks(device: &Device<'_>, (from, to): (Instant, Instant), most: usize) -> Vec<BlockSlice> {
+    if most == 0 {
+        return Vec::new();
+    }
+    let (track, sites) = (device.track, device.sites());
+    let all = &track.history.allocations;
+    let mut wanted: Vec<usize> =
+        (0..all.len()).filter(|&index| all[index].born <= to && all[index].freed > from).collect();
+    wanted.sort_by_key(|&index| std::cmp::Reverse(all[index].size));
+    wanted.truncate(most);
+    wanted.sort_by_key(|&index| (all[index].born, index));
+    let mut names: HashMap<_, Arc<str>, RandomState> = HashMap::default();
+    let block = |index: usize| {
+        let (block, stack) = (&all[index], track.stack_of(index));
+        let name = names.entry(stack).or_insert_with(|| clipped(&sites.site(stack)).into()).clone();
+        let slice = Slice {
+            name,
+            start_us: (block.born > from).then(|| time(track, block.born)),
+            end_us: (block.freed <= to).then(|| time(track, block.freed)),
+        };
+        let category = device.categories().get(index).category.name();
+        BlockSlice { slice, id: index, bytes: block.size, category }
+    };
+    let blocks = wanted.into_iter().map(block);
+    // Times of a damaged file can go back.
+    blocks.filter(|block| block.slice.is_possible()).collect()
 }
 
 fn failures(track: Track<'_>, from: Instant, to: Instant) -> Vec<FailedRequest> {

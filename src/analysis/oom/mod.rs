@@ -28,7 +28,7 @@ use crate::facts::segments::pinning::Pinning;
 use crate::facts::time::moment::Moment;
 use crate::model::{Action, BlockState, DeviceId};
 use crate::play::plans::DevicePlans;
-use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
+use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, Track};
 use advice::Turnover;
 use rayon::prelude::*;
 use settings::Plays;
@@ -241,6 +241,8 @@ enum Detail {
     Largest,
     /// Figures, without saying who holds what.
     Totals,
+    /// What the signature is made of.
+    Signed,
 }
 
 /// What every failed request of a device needs.
@@ -252,22 +254,40 @@ struct Explainer<'d, 'a> {
     plays: Plays<'a>,
 }
 
+/// The entries of a device's failed requests that can be explained.
+fn failed_entries(track: Track<'_>) -> Vec<u32> {
+    // Without segments, nothing tells why a request failed.
+    let explained = track.snapshot.notes.format.has_segments();
+    let failed = (0u32..).zip(track.actions()).filter(|&(_, &action)| explained && action == Action::Oom);
+    failed.map(|(entry, _)| entry).collect()
+}
+
+/// The signatures of a device's first failed requests, as [`Oom::signature`] has them.
+pub(crate) fn signatures(device: &Device<'_>, most: usize) -> Vec<Signature> {
+    let failed = failed_entries(device.track);
+    if failed.is_empty() {
+        return Vec::new();
+    }
+    let options = OomOptions::default();
+    let explainer = Explainer::new(device, &options, &failed);
+    let (mut sweep, mut turnover) = (Sweep::new(device.track), Turnover::new(device.track, device.deep_sites()));
+    let sign = |entry: u32| {
+        let layout = sweep.at(entry + 1);
+        turnover.advance(entry);
+        explainer.explain(entry, &layout, &turnover, Detail::Signed).signature
+    };
+    failed.into_iter().take(most).filter_map(sign).collect()
+}
+
 impl DeviceOoms {
     fn of(device: &Device<'_>, options: &OomOptions) -> Self {
         let (track, history, sites) = (device.track, device.history(), device.deep_sites());
-        let failed = (0u32..).zip(track.actions()).filter(|&(_, &action)| action == Action::Oom);
-        // Without segments, nothing tells why a request failed.
-        let explained = track.snapshot.notes.format.has_segments();
-        let mut failed: Vec<u32> = failed.map(|(entry, _)| entry).filter(|_| explained).collect();
+        let mut failed = failed_entries(track);
         let mut sweep = Sweep::new(track);
         let mut turnover = Turnover::new(track, sites);
-        let mut grouper = Grouper::new(device, sites, &options.filter, options.by);
-        if !failed.is_empty() {
-            grouper = grouper.inferring(device, options.inference, Metric::Allocated);
-        }
-        let (capacity, number) = (cause::known_capacity(track, &failed), failed.len());
+        let explainer = Explainer::new(device, options, &failed);
+        let number = failed.len();
         failed.truncate(options.explained.unwrap_or(usize::MAX));
-        let explainer = Explainer { device, options, grouper, capacity, plays: Plays::of(track) };
         let (mut blocks, mut unattributed) = (0, 0);
         let explain = |(number, entry)| {
             if blocks > MOST_LOOKED_AT {
@@ -320,7 +340,17 @@ impl DeviceOoms {
     }
 }
 
-impl Explainer<'_, '_> {
+impl<'d, 'a> Explainer<'d, 'a> {
+    /// What is needed for the requests that failed at some entries.
+    fn new(device: &'d Device<'a>, options: &'d OomOptions, failed: &[u32]) -> Self {
+        let track = device.track;
+        let mut grouper = Grouper::new(device, device.deep_sites(), &options.filter, options.by);
+        if !failed.is_empty() {
+            grouper = grouper.inferring(device, options.inference, Metric::Allocated);
+        }
+        Self { device, options, grouper, capacity: cause::known_capacity(track, failed), plays: Plays::of(track) }
+    }
+
     fn explain(&self, entry: u32, layout: &Layout, turnover: &Turnover<'_>, detail: Detail) -> Oom {
         let Self { device, options, ref grouper, capacity, ref plays } = *self;
         let (track, history, sites) = (device.track, device.history(), device.deep_sites());
@@ -353,7 +383,8 @@ impl Explainer<'_, '_> {
         let (cause, evidence) = facts.judge(&serving, capacity, &pinning);
         let plays = (detail == Detail::Replayed && !serving.assumed).then_some(plays);
         let advice = advice::Adviser { facts: &facts, serving: &serving, layout, cause, plays };
-        let advice = if detail == Detail::Totals { Vec::new() } else { advice.advise(turnover, sites) };
+        let is_bare = matches!(detail, Detail::Totals | Detail::Signed);
+        let advice = if is_bare { Vec::new() } else { advice.advise(turnover, sites) };
         let later = matches!(detail, Detail::Largest | Detail::Totals);
         if later {
             attribution.rows.iter_mut().for_each(|row| row.stack.clear());

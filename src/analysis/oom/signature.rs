@@ -3,6 +3,7 @@
 use super::{Cause, Request};
 use crate::facts::grouping::attribution::{Attribution, OTHER};
 use crate::model::{DEFAULT_POOL, SegmentType};
+use crate::wire::ranks::FailureSignature;
 
 /// What failures with the same signature have in common. Line numbers, addresses, times and exact sizes are not part of it, because
 /// they change from run to run, or when a line is inserted.
@@ -38,6 +39,13 @@ impl Signature {
         let cause = cause.name();
         let text = format!("{cause}\n{pool}\n{size_class_bytes}\n{requester}\n{holder}");
         Self { id: format!("{:016x}", hash(text.as_bytes())), cause, requester, holder, size_class_bytes, pool }
+    }
+}
+
+impl From<&Signature> for FailureSignature {
+    fn from(signature: &Signature) -> Self {
+        let Signature { id, cause, requester, holder, size_class_bytes, pool } = signature.clone();
+        Self { id, cause: cause.to_owned(), requester, holder, size_class_bytes, pool: pool.to_owned() }
     }
 }
 

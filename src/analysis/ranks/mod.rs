@@ -5,12 +5,14 @@
 
 mod code;
 mod difference;
+mod failures;
 mod number;
 mod outliers;
 mod relation;
 mod summary;
 
 pub use difference::{Difference, DifferenceRow};
+pub use failures::{EarlierFailure, SameFailure};
 pub use number::{RankNumber, rank_numbers};
 pub use outliers::{MIN_RANKS, MIN_SHARE, Scale, Spread};
 pub use relation::Relation;
@@ -157,6 +159,10 @@ pub struct RanksReport {
     pub groups: Vec<Group>,
     /// Maxima that stand out, by rank and device. Only ranks of one run have any.
     pub outliers: Vec<Outlier>,
+    /// Failed requests by signature, those of most rows first.
+    pub failures: Vec<SameFailure>,
+    /// Number of rows of earlier runs that failed requests are compared with; `None` if there is no earlier run.
+    pub earlier: Option<usize>,
     /// Ranks that are there more than once.
     pub duplicates: Vec<Duplicate>,
     /// Ranks below the highest one, or below the recorded world size, without a row: from and to, both included.
@@ -180,7 +186,23 @@ impl RanksReport {
         // Numbers of what is no rank mean nothing.
         let (duplicates, missing) =
             if unrelated { (Vec::new(), Vec::new()) } else { (duplicates(&lines), missing(&lines)) };
-        Self { metric, unrelated, lines, groups, outliers, duplicates, missing }
+        let failures = failures::same(&lines);
+        Self { metric, unrelated, lines, groups, outliers, failures, earlier: None, duplicates, missing }
+    }
+
+    /// Adds which failures happened in earlier runs. These are not compared otherwise.
+    #[must_use]
+    pub fn with_earlier(mut self, lines: &[RankLine]) -> Self {
+        failures::add_earlier(&mut self.failures, lines);
+        self.earlier = Some(ranks(lines).count());
+        self
+    }
+
+    /// Number of failed requests without a signature: those after the first few of a row, and those of recordings that do not
+    /// show why.
+    pub fn unsigned(&self) -> u64 {
+        let signed = |rank: &RankSummary| rank.failures.iter().fold(0, |sum: u64, of| sum.saturating_add(of.requests));
+        self.ranks().fold(0, |sum: u64, (_, rank)| sum.saturating_add(rank.ooms.saturating_sub(signed(rank))))
     }
 
     /// The rows of ranks with their indexes, in the order of the inputs.

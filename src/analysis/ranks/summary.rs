@@ -1,13 +1,17 @@
 //! A recording in a few kilobytes: what is needed to compare it with other ranks'.
 
 use super::number::RankNumber;
+use crate::analysis::oom::signatures;
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::Result;
+use crate::facts::device::Device;
 use crate::facts::device::Devices;
 use crate::facts::grouping::attribution::{Attribution, OTHER};
 use crate::model::{Action, DeviceId};
 use crate::replay::{Metric, Track};
-use crate::wire::ranks::{CodeSample, EmptyRank, RankLine, RankSource, RankSummary, TopRow};
+use crate::wire::ranks::{
+    CodeSample, EmptyRank, FailureSignature, RankFailure, RankLine, RankSource, RankSummary, SIGNED, TopRow,
+};
 
 /// Rows of a summary when nothing else is requested.
 pub const TOP: usize = 20;
@@ -90,10 +94,27 @@ pub fn summarise(
             .then(|| device.at.reserved.wrapping_sub(device.at.active)),
         end: device.end,
         ooms: track(device).map_or(0, ooms),
+        failures: recording.get(device.device).map(failures).unwrap_or_default(),
         total_bytes: device.attribution.total_bytes,
         top: top_rows(&device.attribution, options.top),
     };
     Ok(report.devices.iter().map(|device| RankLine::Rank(Box::new(summary(device)))).collect())
+}
+
+/// The first failed requests by signature, in the order in which signatures come up.
+fn failures(device: &Device<'_>) -> Vec<RankFailure> {
+    let mut failures: Vec<RankFailure> = Vec::new();
+    for signature in signatures(device, SIGNED) {
+        let mut signature = FailureSignature::from(&signature);
+        if let Some(failure) = failures.iter_mut().find(|failure| failure.signature.id == signature.id) {
+            failure.requests += 1;
+            continue;
+        }
+        signature.requester = ending(&signature.requester, LABEL);
+        signature.holder = ending(&signature.holder, LABEL);
+        failures.push(RankFailure { signature, requests: 1 });
+    }
+    failures
 }
 
 /// The largest rows, as many as are wanted and fit, and one for the rest.

@@ -47,6 +47,9 @@ pub struct Export {
     /// Output format [default: from the output file's extension]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
+    /// Also write the N largest blocks of each device to a trace for Perfetto, each from its allocation to its free
+    #[arg(long, value_name = "N")]
+    blocks: Option<usize>,
     /// Which table to write as Parquet; a folder as output receives all tables [default: allocations]
     #[arg(long, value_enum)]
     table: Option<TableName>,
@@ -71,7 +74,7 @@ impl Run for Export {
             return self.all_tables(folder);
         }
         with_recording(&self.common, |recording| match format {
-            ExportFormat::Perfetto => self.tracks(recording),
+            ExportFormat::Perfetto => self.tracks(recording, &samples),
             ExportFormat::Firefox => self.lives(recording),
             ExportFormat::Folded => Self::folded(recording, samples),
             ExportFormat::Parquet => self.table(recording, self.table.unwrap_or_default()),
@@ -103,11 +106,16 @@ impl Export {
         Ok(Reply::new(move |source, out| write(source, &report, out)).warning(skipped))
     }
 
-    fn tracks(&self, recording: &Recording) -> crate::Result<Reply> {
-        let options = TracksOptions { from: self.from.clone(), to: self.to.clone(), devices: self.common.devices() };
+    fn tracks(&self, recording: &Recording, samples: &SamplesOptions) -> crate::Result<Reply> {
+        let options = TracksOptions::default()
+            .from(self.from.clone())
+            .to(self.to.clone())
+            .blocks(self.blocks.unwrap_or(0))
+            .devices(self.common.devices());
         let mut report = recording.tracks(&options)?;
         let skipped = std::mem::take(&mut report.skipped);
-        Ok(Reply::new(move |source, out| perfetto::write(source, &report, out)).warning(skipped))
+        let samples = recording.samples(samples)?;
+        Ok(Reply::new(move |source, out| perfetto::write(source, &report, &samples, out)).warning(skipped))
     }
 
     fn lives(&self, recording: &Recording) -> crate::Result<Reply> {
@@ -204,6 +212,9 @@ impl Export {
         if let Some((flag, _)) = given.into_iter().find(|(_, is_wrong)| *is_wrong) {
             let found = format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
             return Err(Failure::Message(format!("expected --format pprof for {flag}, found {found}")));
+        }
+        if self.blocks.is_some() && !is_perfetto {
+            return Err(Failure::Message("expected --format perfetto for --blocks".to_owned()));
         }
         if self.table.is_some() && !is_parquet {
             return Err(Failure::Message("expected --format parquet for --table".to_owned()));

@@ -158,7 +158,8 @@ impl Run for Fit {
         let inputs: Vec<FitInput<'_>> =
             vary.values.iter().zip(&devices).map(|(&value, devices)| FitInput { value, devices }).collect();
         let rest = recordings.first().map(|recording| rest_of(&recording.snapshot.settings)).unwrap_or_default();
-        let options = self.fit_options(rest, format);
+        let mut options = self.fit_options(rest, format);
+        options.capacity = options.capacity.or_else(|| traced(&recordings));
         let report =
             FitReport::of(&vary.name, &inputs, &options).map_err(|error| Failure::Message(error.to_string()))?;
         self.write_fit(&report, &recordings, format)
@@ -204,6 +205,7 @@ impl Fit {
             options.capacity = Some(total);
             options.context = options.context.or(Some(outside));
         }
+        options.capacity = options.capacity.or_else(|| traced(&recordings));
         let report = FitPlans::of(&recording.devices(), &options);
         let mut report = report.map_err(|error| Failure::about(&CommonArgs::shown(&self.inputs[0]), &error))?;
         if let Some(rehearsal) = rehearsal {
@@ -405,6 +407,17 @@ fn from_names(paths: &[impl AsRef<Path>]) -> Option<Vary> {
     let word = word.trim_end_matches(|next: char| !next.is_alphabetic());
     let word = word.rsplit(|next: char| !next.is_alphabetic()).next().filter(|word| !word.is_empty());
     Some(Vary { name: word.unwrap_or(UNNAMED).to_owned(), values })
+}
+
+/// The memory of the device, where traces tell it for all recordings, and it is the same.
+fn traced(recordings: &[Recording]) -> Option<u64> {
+    let of = |recording: &Recording| {
+        let known = &recording.snapshot.notes.device_memory;
+        let (_, first) = known.first()?;
+        known.iter().all(|(_, memory)| memory == first).then_some(*first)
+    };
+    let first = of(recordings.first()?)?;
+    recordings.iter().all(|recording| of(recording) == Some(first)).then_some(first)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The commands: a file for each, with what can be typed behind its name and what it then does.
 
+mod blocks;
 mod check;
 mod checkpoint;
 mod completions;
@@ -39,6 +40,7 @@ pub const COMMANDS: &[Entry] = &[
     entry::<triage::Triage>("triage", Group::Look),
     entry::<info::Info>("info", Group::Look),
     entry::<peak::Peak>("peak", Group::Look),
+    entry::<blocks::Blocks>("blocks", Group::Look),
     entry::<timeline::Timeline>("timeline", Group::Look),
     entry::<flamegraph::Flamegraph>("flamegraph", Group::Look),
     #[cfg(feature = "view")]

@@ -35,6 +35,9 @@ pub struct Ranks {
     /// standard input
     #[arg(value_name = "INPUT", required = true)]
     inputs: Vec<PathBuf>,
+    /// Recordings, summaries, directories or globs of earlier runs: which failed requests happened in these
+    #[arg(long, value_name = "INPUT")]
+    earlier: Vec<PathBuf>,
     /// Which counter's peak to attribute
     #[arg(long, value_enum, default_value_t = Metric::Allocated)]
     metric: Metric,
@@ -74,23 +77,36 @@ impl Run for Ranks {
         if let (Some(Streamed::Text(_)), Some(problem)) = (streamed, inputs.problem()) {
             return Err(Failure::Message(problem));
         }
-        output::check_target(shared, &inputs.paths().collect::<Vec<_>>())?;
+        let before = RankInputs::of(&self.earlier, &options);
+        output::check_target(shared, &inputs.paths().chain(before.paths()).collect::<Vec<_>>())?;
         // Rows that appear on a terminal show the progress themselves.
         let rows_show = shared.output.is_none() && io::stdout().is_terminal() && streamed.is_some();
-        limits::grant(inputs.bytes());
+        limits::grant(inputs.bytes() + before.bytes());
         let progress = Progress::start(inputs.bytes(), 1, shared.quiet || rows_show);
         read.progress = progress.bytes.first().cloned();
         options.read = read;
 
+        // Those that cannot be read are complained about, and nothing is written for them.
+        let mut earlier = Vec::new();
+        read_all(&before, &options, |line| {
+            earlier.push(line);
+            Ok(())
+        })?;
+        let earlier_failed = earlier.iter().any(|line| matches!(line, RankLine::Failed(_)));
+
         let mut report = RanksReport::default();
         output::write(shared, |out| {
             report = summarise(&inputs, &options, streamed, out)?;
+            if !self.earlier.is_empty() {
+                report = std::mem::take(&mut report).with_earlier(&earlier);
+            }
             match (streamed, format) {
                 (Some(streamed), _) => streamed.end(&report, out),
                 (None, RanksFormat::Answer(RowsOrPicture::Rows(format))) => format.write(&report, (), style, out),
                 (None, RanksFormat::Answer(RowsOrPicture::Picture(picture))) => {
                     ranks::draw(&report).write_as(picture, out)
                 }
+                (None, RanksFormat::Prometheus) => ranks::prometheus::write(&report, out),
                 #[cfg(feature = "export")]
                 (None, RanksFormat::Parquet) => {
                     let mut table = parquet::Writer::new(out)?;
@@ -99,7 +115,7 @@ impl Run for Ranks {
                 }
             }
         })?;
-        if report.failed().next().is_some() {
+        if earlier_failed || report.failed().next().is_some() {
             return Ok(Outcome::Failed);
         }
         let contradicts = report.ranks().any(|(_, rank)| rank.anomalies > 0);
@@ -116,10 +132,7 @@ fn summarise(
     out: &mut dyn Write,
 ) -> io::Result<RanksReport> {
     let mut lines = Vec::new();
-    inputs.summarise(options, |line| {
-        if let RankLine::Failed(failed) = &line {
-            complain(&format!("{}: {}", failed.path, failed.error));
-        }
+    read_all(inputs, options, |line| {
         if let Some(streamed) = streamed {
             streamed.line(lines.len(), &line, out)?;
             out.flush()?;
@@ -128,4 +141,18 @@ fn summarise(
         Ok(())
     })?;
     Ok(RanksReport::of(lines, options.summary.metric))
+}
+
+/// Reads inputs, and complains about those that cannot be analyzed.
+fn read_all(
+    inputs: &RankInputs,
+    options: &RanksOptions,
+    mut each: impl FnMut(RankLine) -> io::Result<()>,
+) -> io::Result<()> {
+    inputs.summarise(options, |line| {
+        if let RankLine::Failed(failed) = &line {
+            complain(&format!("{}: {}", failed.path, failed.error));
+        }
+        each(line)
+    })
 }

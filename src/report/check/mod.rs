@@ -4,6 +4,7 @@ pub(crate) mod document;
 pub mod github;
 pub mod json;
 pub mod junit;
+pub mod prometheus;
 pub mod words;
 
 use crate::report::Answer;

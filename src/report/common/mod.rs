@@ -8,6 +8,7 @@ pub mod csv;
 pub(crate) mod cures;
 pub mod document;
 pub(crate) mod fit;
+pub(crate) mod gauges;
 pub mod json;
 pub mod markdown;
 pub(crate) mod next;

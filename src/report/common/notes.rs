@@ -17,7 +17,7 @@ use crate::model::profile::DeviceType;
 use crate::model::{AllocatorSettings, CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot, SourceNotes};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant};
 use crate::report::ledger::words as ledger;
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 /// How a device is called in text.
 pub fn device_name(device: DeviceId) -> String {
@@ -336,6 +336,11 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
         let more = counts.len().saturating_sub(8);
         if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
     };
+    if let Some(from) = &notes.device_memory_from {
+        let sizes: IndexSet<u64> = notes.device_memory.iter().map(|&(_, memory)| memory).collect();
+        let sizes: Vec<String> = sizes.into_iter().map(|memory| Bytes(memory).to_string()).collect();
+        lines.push(FileNote::plain(format!("memory of the device, according to {}: {}", safe(from), sizes.join(", "))));
+    }
     if let Some(device_type) = notes.device_type.filter(|&known| known != DeviceType::Cuda) {
         lines.push(FileNote::plain(format!("memory of {}", device_type.name())));
     }

@@ -1,6 +1,7 @@
 //! What `memviz export` writes for other programs.
 
 pub mod firefox;
+mod heap;
 mod message;
 pub mod parquet;
 pub mod perfetto;

@@ -1,12 +1,15 @@
-//! A trace for Perfetto: counters of each device, and slices of annotations, steps and phases.
+//! A trace for Perfetto: counters of each device, slices of annotations, steps, phases and blocks, and memory by call stack.
 
+use super::heap::{self, Code};
 use super::message::Message;
-use crate::analysis::export::{DeviceTracks, Slice, TracksReport};
+use crate::analysis::export::{BlockSlice, DeviceTracks, SamplesReport, Slice, TracksReport};
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::notes::{self, device_name, safe};
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::{self, Write};
 
 /// Fields of a trace, a packet, the description of a track, and an event on it.
@@ -21,7 +24,11 @@ mod field {
     pub const TRACK: u32 = 60;
     pub const TRACK_ID: u32 = 1;
     pub const TRACK_NAME: u32 = 2;
+    pub const TRACK_PROCESS: u32 = 3;
     pub const TRACK_PARENT: u32 = 5;
+    pub const PROCESS_ID: u32 = 1;
+    pub const PROCESS_NAME: u32 = 6;
+    pub const PROFILE: u32 = 37;
     pub const TRACK_COUNTER: u32 = 8;
     pub const TRACK_DESCRIPTION: u32 = 14;
     pub const COUNTER_UNIT: u32 = 3;
@@ -55,25 +62,65 @@ const BYTES: u64 = 3;
 /// Slices that overlap without nesting cannot share a track; up to this many tracks are tried for each.
 const LANES: usize = 32;
 
-/// Writes a trace of all devices.
+/// Writes a trace of all devices. Heap profiles show `samples`: what is held at the peak of each device, and what was allocated.
 ///
 /// # Errors
 /// When writing fails.
-pub fn write(source: Source<'_>, report: &TracksReport, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(
+    source: Source<'_>,
+    report: &TracksReport,
+    samples: &SamplesReport,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let first = report.devices.iter().filter_map(|device| device.points.first()).map(|point| point.time_us).min();
     let names = IndexSet::default();
     let mut trace = Trace { out, packet: Message::default(), tracks: 0, names, start_us: first.unwrap_or(0) };
     trace.begin(report.has_times)?;
-    for device in &report.devices {
-        write_device(source, report, device, &mut trace)?;
+    for (device, process) in report.devices.iter().zip(1..) {
+        write_device(source, report, (device, process), &mut trace)?;
     }
-    trace.slices("annotations", None, "annotation", &report.annotations)
+    trace.slices("annotations", None, "annotation", &report.annotations)?;
+    write_heaps(report, samples, &mut trace)
+}
+
+/// Writes the heap profiles of devices, each of which is a process in the trace.
+fn write_heaps(report: &TracksReport, samples: &SamplesReport, trace: &mut Trace<'_>) -> io::Result<()> {
+    if samples.devices.is_empty() {
+        return Ok(());
+    }
+    let process = |id| report.devices.iter().position(|device| device.device == id).map(|place| place as u64 + 1);
+    let mut code = Code::default();
+    let mut profile = Message::default();
+    let mut last = trace.start_us;
+    for device in &samples.devices {
+        let Some(process) = process(device.peak.device) else { continue };
+        let stacks = code.add(device);
+        let time = device.peak.time_us.or(device.peak.entry.map(i64::from)).unwrap_or(trace.start_us);
+        last = last.max(time);
+        let name = format!("{}: held at the peak", device_name(device.peak.device));
+        let at = (name.as_str(), process, nanoseconds(time));
+        heap::heap(&mut profile, at, device, &stacks, |sample| sample.held);
+        if device.has_history() {
+            let name = format!("{}: allocated while recording", device_name(device.peak.device));
+            let at = (name.as_str(), process, nanoseconds(time));
+            heap::heap(&mut profile, at, device, &stacks, |sample| sample.allocated);
+        }
+    }
+    trace.packet.message(field::PACKET, |packet| {
+        packet.number_or_zero(field::TIMESTAMP, nanoseconds(last)).number(field::SEQUENCE, SEQUENCE);
+        packet.number(field::SEQUENCE_FLAGS, NAMES_BEFORE);
+        packet.message(field::NAMES, |names| code.describe(names));
+        packet.message(field::PROFILE, |message| {
+            message.append(&profile);
+        });
+    });
+    trace.packet.write(trace.out)
 }
 
 fn write_device(
     source: Source<'_>,
     report: &TracksReport,
-    device: &DeviceTracks,
+    (device, process): (&DeviceTracks, u64),
     trace: &mut Trace<'_>,
 ) -> io::Result<()> {
     let name = device_name(device.device);
@@ -88,6 +135,10 @@ fn write_device(
             lines.push(format!("{} values have the time of the one before them, which is later", device.moved));
         }
         track.text(field::TRACK_DESCRIPTION, &lines.join("\n"));
+        // Heap profiles belong to processes.
+        track.message(field::TRACK_PROCESS, |message| {
+            message.number(field::PROCESS_ID, process).text(field::PROCESS_NAME, &name);
+        });
     })?;
     for &metric in &device.metrics {
         let track = trace.track(metric.name(), Some(group), |track| {
@@ -109,6 +160,7 @@ fn write_device(
     }
     trace.slices("steps", Some(group), "step", &device.steps)?;
     trace.slices("phases", Some(group), "phase", &device.phases)?;
+    trace.blocks(group, &device.blocks)?;
     if device.failures.is_empty() {
         return Ok(());
     }
@@ -253,6 +305,36 @@ impl Trace<'_> {
             for over in open.into_iter().rev().filter(|&over| over != i64::MAX) {
                 self.event(over, track, END, |_| {})?;
             }
+        }
+        Ok(())
+    }
+}
+
+impl Trace<'_> {
+    /// Writes blocks on as many tracks as there are blocks at a time.
+    fn blocks(&mut self, parent: u64, blocks: &[BlockSlice]) -> io::Result<()> {
+        // Free tracks by the time from which on they are, the earliest first.
+        let mut tracks: BinaryHeap<Reverse<(i64, u64)>> = BinaryHeap::new();
+        for block in blocks {
+            let (start, end) = (block.slice.start_us.unwrap_or(self.start_us), block.slice.end_us.unwrap_or(i64::MAX));
+            let is_free = tracks.peek().is_some_and(|Reverse((from, _))| *from <= start);
+            let free = if is_free { tracks.pop() } else { None };
+            let track = match free {
+                Some(Reverse((_, track))) => track,
+                None => self.track("blocks", Some(parent), |_| {})?,
+            };
+            self.named((start, track, BEGIN), &block.slice.name, |event| {
+                event.text(field::EVENT_CATEGORY, block.category);
+                for (name, number) in [("id", block.id as u64), ("bytes", block.bytes)] {
+                    event.message(field::EVENT_ARGUMENT, |argument| {
+                        argument.text(field::ARGUMENT_NAME, name).number_or_zero(field::ARGUMENT_NUMBER, number);
+                    });
+                }
+            })?;
+            if end != i64::MAX {
+                self.event(end, track, END, |_| {})?;
+            }
+            tracks.push(Reverse((end, track)));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use crate::analysis::export::{DeviceSamples, Label, SamplesReport};
 use crate::model::Action;
 use crate::replay::{Counters, Metric, Track};
 use crate::report::Source;
-use crate::report::common::notes::safe;
+use crate::report::common::gauges::Gauges;
 use crate::report::common::source::file_names;
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use std::io::{self, Write};
 /// # Errors
 /// When writing fails.
 pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut text = Text { file: file_names(&[source.path]).first().copied().unwrap_or_default(), out };
+    let mut text = Text { file: file_names(&[source.path]).first().copied().unwrap_or_default(), out: Gauges(out) };
     text.counters(report, "max", "Highest value of a counter while recording.", |device| {
         device.has_history().then(|| device.peak.maxima.into())
     })?;
@@ -56,12 +56,12 @@ fn categories(device: &DeviceSamples) -> Vec<(&str, u64)> {
 /// Where lines are written.
 struct Text<'a> {
     file: &'a str,
-    out: &'a mut dyn Write,
+    out: Gauges<'a>,
 }
 
 impl Text<'_> {
     fn head(&mut self, name: &str, help: &str) -> io::Result<()> {
-        writeln!(self.out, "# HELP memviz_{name} {help}\n# TYPE memviz_{name} gauge")
+        self.out.head(name, help)
     }
 
     fn line(
@@ -71,12 +71,9 @@ impl Text<'_> {
         labels: &[(&str, &str)],
         value: impl std::fmt::Display,
     ) -> io::Result<()> {
-        let (file, device) = (escaped(self.file), device.peak.device);
-        write!(self.out, "memviz_{name}{{file=\"{file}\",device=\"{device}\"")?;
-        for (label, text) in labels {
-            write!(self.out, ",{label}=\"{}\"", escaped(text))?;
-        }
-        writeln!(self.out, "}} {value}")
+        let device = device.peak.device.to_string();
+        let labels = [&[("file", self.file), ("device", &device)], labels].concat();
+        self.out.line(name, &labels, value)
     }
 
     /// A gauge of all counters that the recording shows.
@@ -99,9 +96,4 @@ impl Text<'_> {
         }
         Ok(())
     }
-}
-
-/// A value of a label: backslashes, quotes and line ends are escaped.
-fn escaped(text: &str) -> String {
-    safe(text).replace('\\', "\\\\").replace('"', "\\\"")
 }

@@ -2,7 +2,7 @@
 
 use super::words as oom_words;
 use super::words::Statement;
-use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport, Signature};
+use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
 use crate::model::PoolId;
 use crate::report::Source;
 use crate::report::common::cures::AdviceRow;
@@ -12,6 +12,7 @@ use crate::report::fit::single::json::FitSearch;
 use crate::report::fragmentation::json::{FigureBytes, Instant, PinningGroup, segment_type};
 use crate::report::ledger::json::LedgerSample;
 use crate::report::peak::json::PeakDevice;
+use crate::wire::ranks::FailureSignature;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -98,31 +99,6 @@ pub struct FailedRequest {
     /// What the same failure has in another run. Left out unless rows are sites, of all stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<FailureSignature>,
-}
-
-/// What failures have in common that are alike. Lines, addresses, times and exact sizes are not part of it.
-#[derive(Debug, Serialize, JsonSchema)]
-#[non_exhaustive]
-pub struct FailureSignature {
-    /// Sixteen hexadecimal digits, made from the other keys.
-    pub id: String,
-    /// Why the request failed.
-    pub cause: &'static str,
-    /// The function that made the request, without its line.
-    pub requester: String,
-    /// The function that held most of the memory, without its line.
-    pub holder: String,
-    /// The requested size, rounded up to a power of two.
-    pub size_class_bytes: u64,
-    /// `small`, `large` or `private`.
-    pub pool: &'static str,
-}
-
-impl From<&Signature> for FailureSignature {
-    fn from(signature: &Signature) -> Self {
-        let Signature { id, cause, requester, holder, size_class_bytes, pool } = signature.clone();
-        Self { id, cause, requester, holder, size_class_bytes, pool }
-    }
 }
 
 /// The pool and stream of a request.

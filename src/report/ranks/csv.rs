@@ -10,7 +10,7 @@ use std::io::{self, Write};
 const HEAD: &str = "rank,device,max_allocated_bytes,max_active_bytes,max_requested_bytes,max_reserved_bytes,\
      baseline_bytes,inactive_bytes,inactive_share,ooms,end_allocated_bytes,end_reserved_bytes,outlier,\
      largest_site,largest_site_bytes,largest_site_inferred,allocated_bound,active_bound,requested_bound,\
-     reserved_bound,entries,complete_history,anomalies,rank_source,relation,program,path,error";
+     reserved_bound,entries,complete_history,anomalies,rank_source,relation,program,signatures,path,error";
 
 pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
     let mut csv = Lines::new(HEAD, out)?;
@@ -26,7 +26,7 @@ pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()>
     csv.end()
 }
 
-fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; 28] {
+fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; 29] {
     let maximum = |metric: Metric| rank.maxima.get(metric).to_string();
     let bound = |metric: Metric| rank.bound(metric).map_or("exact", Bound::name).to_owned();
     let outliers = report.outliers.iter().filter(|outlier| outlier.row == row);
@@ -64,15 +64,16 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; 28] 
         source.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned(),
         group.map(|group| group.relation.name().to_owned()).unwrap_or_default(),
         program.map(|program| program.to_string()).unwrap_or_default(),
+        cell(&rank.failures.iter().map(|failure| failure.signature.id.as_str()).collect::<Vec<_>>().join(";")),
         cell(&rank.path),
         String::new(),
     ]
 }
 
-fn without_figures(rank: &str, path: &str, error: &str) -> [String; 28] {
-    let mut record = [const { String::new() }; 28];
+fn without_figures(rank: &str, path: &str, error: &str) -> [String; 29] {
+    let mut record = [const { String::new() }; 29];
     rank.clone_into(&mut record[0]);
-    record[28 - 2] = cell(path);
-    record[28 - 1] = cell(error);
+    record[29 - 2] = cell(path);
+    record[29 - 1] = cell(error);
     record
 }

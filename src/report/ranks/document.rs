@@ -113,6 +113,7 @@ fn together(document: &mut Document, report: &RanksReport, has_site: bool) {
         document.legend(notes::INFERRED_SITE);
     }
     document.notes(words::notes(report));
+    failures(document, report);
     report.groups.iter().for_each(|group| across(document, report, group));
     document.gap();
     let outliers = words::by_row(report);
@@ -133,6 +134,27 @@ fn together(document: &mut Document, report: &RanksReport, has_site: bool) {
     }
     let first = outliers.first().and_then(|row| words::leading(report, row));
     document.next(first.and_then(|outlier| compared(report, outlier)));
+}
+
+/// Failed requests by signature, and where they happened before.
+fn failures(document: &mut Document, report: &RanksReport) {
+    if report.failures.is_empty() {
+        return;
+    }
+    document.section("Failed requests by signature");
+    let earlier = report.earlier.map(|_| Column::right(7, "earlier").gap(2));
+    let columns = [Column::right(8, "requests"), Column::right(5, "ranks").gap(2)].into_iter().chain(earlier);
+    let columns = columns.chain([Column::left(16, "signature").gap(2), Column::label("failure").cut(Cut::End)]);
+    let mut table = Table::new(columns).indent(2);
+    for failure in &report.failures {
+        let earlier = report.earlier.map(|_| failure.earlier.len().to_string());
+        let cells = [failure.requests().to_string(), failure.rows.len().to_string()].into_iter().chain(earlier);
+        let cells: Vec<String> = cells.chain([safe(&failure.signature.id)]).collect();
+        table.row(cells, words::failure(failure));
+    }
+    document.table(table);
+    document.facts(words::failed_where(report));
+    document.facts(words::unsigned(report));
 }
 
 /// How the figures are distributed.

@@ -3,9 +3,9 @@
 
 use super::words::relation;
 use crate::analysis::ranks::RanksReport;
-use crate::analysis::ranks::{Group, Outlier, Relation, Scale};
+use crate::analysis::ranks::{EarlierFailure, Group, Outlier, Relation, SameFailure, Scale};
 use crate::replay::{Bound, Metric};
-use crate::wire::ranks::{EmptyRank, FailedInput, RankLine, RankSummary, SkippedInput};
+use crate::wire::ranks::{EmptyRank, FailedInput, FailureSignature, RankLine, RankSummary, SkippedInput};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -52,6 +52,12 @@ pub struct Across {
     pub across: Vec<AcrossGroup>,
     /// Maxima that stand out, by rank and device.
     pub outliers: Vec<RankOutlier>,
+    /// Failed requests by signature, those of most rows first.
+    pub failures: Vec<RanksFailure>,
+    /// Number of rows of earlier runs that failures are compared with; null without `--earlier`.
+    pub earlier_rows: Option<usize>,
+    /// Failed requests without a signature: those after the first five of a row, and those of recordings that do not show why.
+    pub unsigned_requests: u64,
     /// Ranks that are there more than once.
     pub duplicates: Vec<DuplicateRank>,
     /// Ranks without a row.
@@ -160,6 +166,32 @@ pub struct OutlierRow {
     pub inferred: bool,
 }
 
+/// Failed requests that have the same signature.
+#[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct RanksFailure {
+    /// What they have in common.
+    pub signature: FailureSignature,
+    /// Number of these requests.
+    pub requests: u64,
+    /// The rows that have some.
+    pub rows: Vec<FailedRow>,
+    /// The rows of earlier runs that have some.
+    pub earlier: Vec<FailedRow>,
+}
+
+/// A row with failed requests of one signature.
+#[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct FailedRow {
+    /// Number of the rank.
+    pub rank: u64,
+    /// Its recording.
+    pub path: String,
+    /// How many of these requests it has.
+    pub requests: u64,
+}
+
 /// Several rows for one rank and device.
 #[derive(Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
@@ -191,6 +223,9 @@ pub fn across(report: &RanksReport) -> Across {
         skipped: lines(|line| matches!(line, RankLine::Skipped(_))),
         across: report.groups.iter().map(|of| group(report, of)).collect(),
         outliers: report.outliers.iter().filter_map(|of| Some(outlier(report, of, report.rank(of.row)?))).collect(),
+        failures: report.failures.iter().map(|of| failure(report, of)).collect(),
+        earlier_rows: report.earlier,
+        unsigned_requests: report.unsigned(),
         duplicates: report
             .duplicates
             .iter()
@@ -229,6 +264,19 @@ fn group(report: &RanksReport, group: &Group) -> AcrossGroup {
         rows: group.members.len(),
         median_rank: name(report, group.median_rank),
         figures: figures.collect(),
+    }
+}
+
+fn failure(report: &RanksReport, failure: &SameFailure) -> RanksFailure {
+    let row = |&(row, requests): &(usize, u64)| {
+        report.rank(row).map(|rank| FailedRow { rank: rank.rank, path: rank.path.clone(), requests })
+    };
+    let earlier = |of: &EarlierFailure| FailedRow { rank: of.rank, path: of.path.clone(), requests: of.requests };
+    RanksFailure {
+        signature: failure.signature.clone(),
+        requests: failure.requests(),
+        rows: failure.rows.iter().filter_map(row).collect(),
+        earlier: failure.earlier.iter().map(earlier).collect(),
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod document;
 pub mod json;
 #[cfg(feature = "plot")]
 pub(crate) mod picture;
+pub mod prometheus;
 pub(crate) mod words;
 
 #[cfg(feature = "plot")]

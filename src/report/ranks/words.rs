@@ -2,14 +2,15 @@
 
 use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::{
-    Difference, DifferenceRow, Figure, Group, MIN_RANKS, MIN_SHARE, MemoryKind, Outlier, Relation, Scale, Spread,
+    Difference, DifferenceRow, Figure, Group, MIN_RANKS, MIN_SHARE, MemoryKind, Outlier, Relation, SameFailure, Scale,
+    Spread,
 };
 use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
 use crate::replay::{Bound, Metric};
 use crate::report::common::notes::{self, signed};
 use crate::report::common::words::count;
-use crate::wire::ranks::{RankLine, RankSummary};
+use crate::wire::ranks::{FailureSignature, RankLine, RankSummary, SIGNED};
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
@@ -194,6 +195,46 @@ fn missing(report: &RanksReport) -> Option<String> {
     let more = if report.missing.len() > LISTED { " and more" } else { "" };
     let noun = if total == 1 { "rank is" } else { "ranks are" };
     (total > 0).then(|| format!("{total} {noun} missing: {}{more}", listed.join(", ")))
+}
+
+/// Why requests with one signature failed.
+pub fn failure(failure: &SameFailure) -> String {
+    let FailureSignature { cause, requester, holder, size_class_bytes, .. } = &failure.signature;
+    let holder = if holder.is_empty() { String::new() } else { format!("; {holder} held most") };
+    format!("{}: {requester} requested at most {}{holder}", cause.replace('_', " "), Bytes(*size_class_bytes))
+}
+
+/// On which ranks requests with one signature failed, and in which earlier runs, a line for each signature.
+pub fn failed_where(report: &RanksReport) -> Vec<String> {
+    let before = |failure: &SameFailure, rows: usize| match failure.earlier.len() {
+        0 => format!("; new: in none of {}", count(rows as u64, "earlier row")),
+        seen => format!("; seen before: {}", listed(failure.earlier.iter().map(|of| of.path.clone()), seen)),
+    };
+    let of = |failure: &SameFailure| {
+        let names = listed(failure.rows.iter().map(|&(row, _)| name(report, row)), failure.rows.len());
+        let before = report.earlier.map(|rows| before(failure, rows)).unwrap_or_default();
+        format!("{}: {names}{before}", failure.signature.id)
+    };
+    report.failures.iter().map(of).collect()
+}
+
+/// The first names, and how many there are besides.
+fn listed(names: impl Iterator<Item = String>, number: usize) -> String {
+    let more = number.saturating_sub(LISTED);
+    let names = names.take(LISTED).collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{names} and {more} more") } else { names }
+}
+
+/// How many failed requests have no signature, if there are any.
+pub fn unsigned(report: &RanksReport) -> Option<String> {
+    let number = report.unsigned();
+    (number > 0).then(|| {
+        let verb = if number == 1 { "has" } else { "have" };
+        format!(
+            "{} {verb} no signature: memviz determines those of the first {SIGNED} of each row",
+            count(number, "failed request")
+        )
+    })
 }
 
 /// What is said where nothing stands out.

@@ -4,7 +4,7 @@ use super::{Table, TableColumn as Column, Values};
 use crate::replay::{Counters, Metric};
 use crate::wire::rank_lines::write_line;
 use crate::wire::rank_table::SUMMARY;
-use crate::wire::ranks::{RankLine, RankSource, RankSummary};
+use crate::wire::ranks::{FailureSignature, RankLine, RankSource, RankSummary};
 use std::io;
 
 /// A row for each line.
@@ -30,6 +30,11 @@ pub fn of_ranks(lines: &[&RankLine]) -> io::Result<Table> {
         number(name, &move |rank: &RankSummary| Some(counters(rank).get(metric)))
     };
     let top = |rank: &RankSummary| rank.top.first().map(|row| (row.label.clone(), row.bytes));
+    let failed = |name, word: fn(&FailureSignature) -> String| {
+        let of = || ranks().map(|rank| rank.and_then(failure));
+        let texts = of().map(|of| of.map(word).unwrap_or_default()).collect();
+        Column::maybe_text(name, texts, of().enumerate().map(|(at, of)| of.map(|_| at as u32)))
+    };
     let each = || (0..rows as u32).collect::<Vec<u32>>();
     Ok(Table::new(
         rows,
@@ -53,6 +58,8 @@ pub fn of_ranks(lines: &[&RankLine]) -> io::Result<Table> {
             counter("reserved_end", Metric::Reserved, |rank| &rank.end),
             number("inactive", &|rank| rank.inactive_bytes),
             number("ooms", &|rank| i64::try_from(rank.ooms).ok()),
+            failed("signature", |of| of.id.clone()),
+            failed("requester", |of| of.requester.clone()),
             text("metric", &|rank| rank.metric.name().to_owned()),
             number("total", &|rank| i64::try_from(rank.total_bytes).ok()),
             text("top_site", &|rank| top(rank).map(|(label, _)| label).unwrap_or_default()),
@@ -60,6 +67,11 @@ pub fn of_ranks(lines: &[&RankLine]) -> io::Result<Table> {
             Column::new(SUMMARY, Values::Lines(summaries)),
         ],
     ))
+}
+
+/// The first failed request.
+fn failure(rank: &RankSummary) -> Option<&FailureSignature> {
+    rank.failures.first().map(|failure| &failure.signature)
 }
 
 fn kind(line: &RankLine) -> &'static str {

@@ -16,7 +16,7 @@ use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::cli::recording::{open, use_threads};
 use crate::report::check::words::{CheckedInput, doubt, title_below, verdict};
-use crate::report::check::{github, junit};
+use crate::report::check::{github, junit, prometheus};
 use crate::report::{Answer, InputHead, Source};
 pub use args::Check;
 use baselines::Known;
@@ -59,6 +59,7 @@ impl Run for Check {
             CheckFormat::Json => inputs.json((), out),
             CheckFormat::Markdown => inputs.markdown((), out),
             CheckFormat::Junit => junit::write(&inputs, out),
+            CheckFormat::Prometheus => prometheus::write(&inputs, out),
             CheckFormat::Github => {
                 let repository = Repository::here()?;
                 github::write(&inputs, &|file| repository.path_of(file), out)

@@ -2,7 +2,7 @@
 
 use crate::cli::outcome::Failure;
 use crate::input::collect::{collect, only_recording};
-use crate::input::device_file::path_beside;
+use crate::input::{device_file, trace_beside};
 use std::path::{Component, Path, PathBuf};
 
 /// Most files of one question.
@@ -113,8 +113,8 @@ impl Roots {
         if !path.is_file() {
             return Err(format!("{typed}: expected a file, found something else"));
         }
-        let beside = path_beside(&path);
-        if beside.symlink_metadata().is_ok() {
+        let samples = Some(device_file::path_beside(&path)).filter(|samples| samples.symlink_metadata().is_ok());
+        for beside in samples.into_iter().chain(trace_beside::path_beside(&path)) {
             self.inside(&beside, typed)?;
         }
         Ok(self.short(path))

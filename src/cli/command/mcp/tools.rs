@@ -64,6 +64,7 @@ pub const TOOLS: &[Tool] = &[
         options: &["by", "top", "at", "each", "from", "to", "metric", "include", "exclude", "all-frames"],
         ..tool("peak")
     },
+    Tool { options: &["id", "address", "at", "top"], ..tool("blocks") },
     Tool {
         name: "timeline",
         about: Some("Show memory over time in rows: reserved, inactive, and the share of it"),

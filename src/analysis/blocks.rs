@@ -1,0 +1,246 @@
+//! Single blocks: what each is for, which code allocated it, and which freed it.
+
+use crate::error::{Error, Result};
+use crate::facts::code::sites::{CodeOrigin, LONGEST_STACK};
+use crate::facts::device::{Device, Devices, ask_each};
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{GroupBy, Grouper, Holder, Inference};
+use crate::facts::time::moment::Moment;
+use crate::facts::time::when::{Purpose, When};
+use crate::model::{DEFAULT_POOL, DeviceId, PoolId, StackId};
+use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, NEVER};
+use std::cmp::Reverse;
+
+/// Blocks listed when nothing else is requested.
+pub const TOP: usize = 20;
+
+/// Which blocks to look at. Without IDs and addresses, those that are allocated at an instant, the largest first.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BlocksOptions {
+    /// IDs of blocks: their places among all blocks of a device, in the order in which they are allocated.
+    pub ids: Vec<usize>,
+    /// Addresses: all blocks that contain one of them, at the instant if there is one, else at any time.
+    pub addresses: Vec<u64>,
+    /// The instant; the peak of allocated memory when absent.
+    pub at: Option<When>,
+    /// Blocks listed for each device, at most. The rest is summed up.
+    pub top: usize,
+    /// Whether the forward line of memory of backward is inferred.
+    pub inference: Inference,
+    /// Devices; all when empty.
+    pub devices: Vec<DeviceId>,
+}
+
+setters!(BlocksOptions {
+    ids: Vec<usize>,
+    addresses: Vec<u64>,
+    at: Option<When>,
+    top: usize,
+    inference: Inference,
+    devices: Vec<DeviceId>,
+});
+
+impl Default for BlocksOptions {
+    fn default() -> Self {
+        let (ids, addresses, devices) = (Vec::new(), Vec::new(), Vec::new());
+        Self { ids, addresses, at: None, top: TOP, inference: Inference::default(), devices }
+    }
+}
+
+/// All devices.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct BlocksReport {
+    /// The requested devices, in order.
+    pub devices: Vec<DeviceBlocks>,
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeviceBlocks {
+    /// Device.
+    pub device: DeviceId,
+    /// The instant at which blocks are looked at; `None` for blocks of any time.
+    pub at: Option<Moment>,
+    /// The blocks that are listed.
+    pub blocks: Vec<Block>,
+    /// Number of blocks that were asked for.
+    pub found: usize,
+    /// Bytes of these together.
+    pub total_bytes: u64,
+    /// Number of entries of the device.
+    pub entries: u32,
+    /// Allocated before the recording.
+    pub baseline: Counters,
+    /// What the recording lacks.
+    pub completeness: Completeness,
+    /// Contradictions in it.
+    pub anomalies: Anomalies,
+}
+
+/// One block.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Block {
+    /// Its place among all blocks of the device.
+    pub id: usize,
+    /// Its address.
+    pub address: u64,
+    /// Requested bytes.
+    pub requested: u64,
+    /// Bytes as the allocator rounded them.
+    pub bytes: u64,
+    /// When it was allocated; `None` if before the recording.
+    pub allocated: Option<Moment>,
+    /// When the program freed it; `None` if it did not while recording.
+    pub freed: Option<Moment>,
+    /// When its memory could be used again: later than that if another stream still used it.
+    pub completed: Option<Moment>,
+    /// CUDA stream, if recorded.
+    pub stream: Option<u64>,
+    /// Private pool, if it is in one.
+    pub pool: Option<PoolId>,
+    /// The line that allocated it.
+    pub site: String,
+    /// What it is for.
+    pub category: &'static str,
+    /// How that is known.
+    pub evidence: &'static str,
+    /// Whether the site or the category is inferred.
+    pub inferred: bool,
+    /// The phase in which it was allocated, where it is known.
+    pub phase: Option<&'static str>,
+    /// The step in which it was allocated, counted from 1.
+    pub step: Option<u64>,
+    /// Its stack, innermost frame first.
+    pub stack: Vec<String>,
+    /// The line that freed it; empty if not recorded.
+    pub freed_by: String,
+    /// The stack of that, innermost frame first; empty if not recorded.
+    pub free_stack: Vec<String>,
+}
+
+impl BlocksReport {
+    /// Looks blocks up.
+    ///
+    /// # Errors
+    /// When a device does not exist, has no such block or no such instant, and for IDs on several devices.
+    pub fn of(recording: &Devices<'_>, options: &BlocksOptions) -> Result<Self> {
+        let wanted = recording.wanted(&options.devices)?;
+        if !options.ids.is_empty() && wanted.len() > 1 {
+            let found = wanted.len();
+            return Err(Error::Request(format!(
+                "expected one device for IDs of blocks, found {found}; --device selects it"
+            )));
+        }
+        let (devices, _) = ask_each(&wanted, |device| DeviceBlocks::of(device, options))?;
+        Ok(Self { devices })
+    }
+}
+
+impl DeviceBlocks {
+    fn of(device: &Device<'_>, options: &BlocksOptions) -> Result<Self> {
+        let (track, history) = (device.track, device.history());
+        let all = &history.allocations;
+        let metric = Metric::Allocated;
+        let at = match &options.at {
+            Some(When::Peak) => Some(history.maxima[metric as usize].instant),
+            Some(when) => Some(device.instant(when, metric, Purpose::At)?),
+            None if options.ids.is_empty() && options.addresses.is_empty() => {
+                Some(history.maxima[metric as usize].instant)
+            }
+            None => None,
+        };
+        let there = |index: &usize| at.is_none_or(|at| all[*index].allocated_at(at));
+        let mut found: Vec<usize> = if options.ids.is_empty() && options.addresses.is_empty() {
+            let mut live: Vec<usize> = (0..all.len()).filter(there).collect();
+            live.sort_by_key(|&index| Reverse(all[index].size));
+            live
+        } else {
+            let contains = |index: &usize| {
+                let block = &all[*index];
+                options
+                    .addresses
+                    .iter()
+                    .any(|&address| address.checked_sub(block.addr).is_some_and(|at| at < block.size))
+            };
+            let named = if options.addresses.is_empty() { 0..0 } else { 0..all.len() };
+            options.ids.iter().copied().chain(named.filter(contains)).collect()
+        };
+        if let Some(id) = found.iter().find(|&&id| id >= all.len()) {
+            let (device, most) = (device.id(), all.len());
+            return Err(Error::Request(format!(
+                "device {device}: expected the ID of a block below {most}, found {id}"
+            )));
+        }
+        found.retain(there);
+        let (number, total_bytes) =
+            (found.len(), found.iter().fold(0, |sum: u64, &index| sum.wrapping_add(all[index].size)));
+        found.truncate(options.top);
+        let filter = Filter::default();
+        let grouper = Grouper::new(device, device.deep_sites(), &filter, GroupBy::Site);
+        let grouper = grouper.inferring(device, options.inference, metric);
+        let block = |index: usize| Block::of(device, &grouper, index);
+        Ok(Self {
+            device: device.id(),
+            at: at.map(|at| Moment::of(track, device.annotations(), at)),
+            blocks: found.into_iter().filter_map(block).collect(),
+            found: number,
+            total_bytes,
+            entries: history.entries(),
+            baseline: history.start,
+            completeness: history.completeness,
+            anomalies: history.anomalies.clone(),
+        })
+    }
+}
+
+impl Block {
+    fn of(device: &Device<'_>, grouper: &Grouper<'_>, id: usize) -> Option<Self> {
+        let (track, sites) = (device.track, device.deep_sites());
+        let holder = Holder::of_allocation(track, Metric::Allocated, id)?;
+        let made = track.allocation(id)?;
+        let entry = History::entry_before(made.born);
+        let context = entry.filter(|_| track.snapshot.notes.format.has_segments()).map(|entry| track.context(entry));
+        let old = track.history.baseline.get(id);
+        let pool = context.and_then(|context| context.pool).or(old.and_then(|old| old.pool));
+        let moment = |instant: Instant| {
+            let happens = instant != NEVER && instant != 0;
+            happens.then(|| Moment::of(track, device.annotations(), instant))
+        };
+        let decision = device.categories().get(id);
+        let origin = grouper.origin(&holder);
+        let site = grouper.keys(&holder).first().map(|key| grouper.label(key, false)).unwrap_or_default();
+        let free = if made.freed == NEVER { None } else { History::entry_before(made.freed) };
+        let free_stack = free.map(|entry| track.stack(entry)).filter(|&stack| stack != StackId::EMPTY);
+        let steps = device.steps().ok().filter(|steps| steps.are_steps());
+        let step = steps.zip(entry).and_then(|(steps, entry)| {
+            let step = steps.ends.partition_point(|&end| end <= entry);
+            (step < steps.ends.len()).then_some(step as u64 + 1)
+        });
+        Some(Self {
+            id,
+            address: made.addr,
+            requested: made.requested,
+            bytes: made.size,
+            allocated: moment(made.born),
+            freed: moment(made.freed),
+            completed: moment(made.completed),
+            stream: context.map(|context| context.stream).or(old.map(|old| old.stream)),
+            pool: pool.filter(|&pool| pool != DEFAULT_POOL),
+            site,
+            category: decision.category.name(),
+            evidence: decision.evidence.words(),
+            inferred: !decision.evidence.is_recorded() || (origin.forward.is_some() && !origin.is_recorded),
+            phase: entry.and_then(|entry| device.phases().span(entry)).map(|span| span.phase.name()),
+            step,
+            stack: sites.origin_labels(origin, LONGEST_STACK),
+            freed_by: free_stack.map(|stack| sites.site(stack)).unwrap_or_default(),
+            free_stack: free_stack
+                .map(|stack| sites.origin_labels(CodeOrigin::of(stack), LONGEST_STACK))
+                .unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,63 @@
+//! Failed requests of several recordings by signature: which of them are the same failure, and which happened before.
+
+use crate::wire::ranks::{FailureSignature, RankLine};
+use indexmap::IndexMap;
+
+/// Failed requests with one signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SameFailure {
+    /// What they have in common.
+    pub signature: FailureSignature,
+    /// The rows that have some, as indexes into [`super::RanksReport::lines`], and how many.
+    pub rows: Vec<(usize, u64)>,
+    /// The rows of earlier runs that have some, in their order.
+    pub earlier: Vec<EarlierFailure>,
+}
+
+/// A row of an earlier run with the same failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EarlierFailure {
+    /// The recording, as it was named where it was summarized.
+    pub path: String,
+    /// Number of the rank.
+    pub rank: u64,
+    /// How many failed requests it has.
+    pub requests: u64,
+}
+
+impl SameFailure {
+    /// Number of failed requests in [`Self::rows`].
+    pub fn requests(&self) -> u64 {
+        self.rows.iter().fold(0, |sum: u64, &(_, requests)| sum.saturating_add(requests))
+    }
+}
+
+/// The failures of rows, those of most rows first.
+pub(super) fn same(lines: &[RankLine]) -> Vec<SameFailure> {
+    let mut found: IndexMap<&str, SameFailure> = IndexMap::new();
+    for (row, rank) in super::ranks(lines) {
+        for failure in &rank.failures {
+            let new = || SameFailure { signature: failure.signature.clone(), rows: Vec::new(), earlier: Vec::new() };
+            found.entry(&failure.signature.id).or_insert_with(new).rows.push((row, failure.requests));
+        }
+    }
+    let mut found: Vec<SameFailure> = found.into_values().collect();
+    found.sort_by_key(|failure| std::cmp::Reverse((failure.rows.len(), failure.requests())));
+    found
+}
+
+/// Adds the rows of earlier runs to failures.
+pub(super) fn add_earlier(failures: &mut [SameFailure], lines: &[RankLine]) {
+    let places: IndexMap<String, usize> =
+        failures.iter().enumerate().map(|(place, failure)| (failure.signature.id.clone(), place)).collect();
+    for (_, rank) in super::ranks(lines) {
+        for of in &rank.failures {
+            if let Some(&place) = places.get(&of.signature.id) {
+                let earlier = EarlierFailure { path: rank.path.clone(), rank: rank.rank, requests: of.requests };
+                failures[place].earlier.push(earlier);
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The profiler trace of the run that a snapshot is from: it says how much memory the device has, which a snapshot does not.
+
+use super::json::devices;
+use super::{ReadOptions, Unpacked, open};
+use crate::error::Result;
+use crate::model::DeviceId;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What is read of a trace, in bytes: its GPUs come before its events.
+const HEAD: u64 = 1 << 20;
+/// What names of traces end in, before that of a compression.
+const ENDS: [&str; 3] = [".pt.trace.json", ".trace.json", ".json"];
+/// Files of a folder that are looked at.
+const MOST_FILES: usize = 10_000;
+
+/// The path of the trace: `run.trace.json`, `run.pt.trace.json` or `run.json` beside `run.pickle`, each also with `.gz`; else the only
+/// file of the folder whose name ends in `.trace.json` or `.trace.json.gz`.
+pub fn path_beside(recording: &Path) -> Option<PathBuf> {
+    let name = recording.file_name()?.to_str()?;
+    let plain = [".gz", ".zst", ".zip"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    let stem = plain.strip_suffix(".pickle").or_else(|| plain.strip_suffix(".pkl"))?;
+    let same_run =
+        ENDS.iter().flat_map(|end| ["", ".gz"].map(|packed| recording.with_file_name(format!("{stem}{end}{packed}"))));
+    if let Some(found) = same_run.into_iter().find(|path| path.is_file()) {
+        return Some(found);
+    }
+    let folder = recording.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let names =
+        fs::read_dir(folder).ok()?.take(MOST_FILES).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut traces = names.filter(|name| name.ends_with(".trace.json") || name.ends_with(".trace.json.gz"));
+    let only = traces.next()?;
+    traces.next().is_none().then(|| recording.with_file_name(only)).filter(|path| path.is_file())
+}
+
+/// The memory of each GPU that the trace beside a recording names, in bytes, and the name of its file; `None` if there is no such trace,
+/// or if it names no GPU.
+pub fn memory_beside(recording: &Path) -> Option<(String, Vec<(DeviceId, u64)>)> {
+    let path = path_beside(recording)?;
+    let gpus = head_of(&path).ok()?;
+    let memory: Vec<_> =
+        gpus.iter().filter_map(|gpu| Some((gpu.id?, gpu.memory))).filter(|&(_, memory)| memory > 0).collect();
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    (!memory.is_empty()).then_some((name, memory))
+}
+
+fn head_of(path: &Path) -> Result<Vec<devices::TracedGpu>> {
+    let options = ReadOptions { on_one_thread: true, ..ReadOptions::default() };
+    devices::read(Unpacked::new(open(path)?, &options)?.into_reader().take(HEAD))
+}
