@@ -35,7 +35,7 @@ impl RankLine {
 
 /// A rank on one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RankSummary {
     /// The recording, as it was named where it was summarized.
@@ -88,7 +88,7 @@ pub struct RankSummary {
 
 /// What a site holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TopRow {
     /// The site.
@@ -104,7 +104,7 @@ pub struct TopRow {
 
 /// A rank without memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct EmptyRank {
     /// The recording.
@@ -117,7 +117,7 @@ pub struct EmptyRank {
 
 /// An input that could not be analyzed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FailedInput {
     /// The input.
@@ -128,7 +128,7 @@ pub struct FailedInput {
 
 /// A file that is none of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SkippedInput {
     /// The file.
@@ -137,7 +137,7 @@ pub struct SkippedInput {
 
 /// Where a rank's number is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RankSource {
@@ -152,7 +152,7 @@ pub enum RankSource {
 /// The user's own lines that allocate, innermost on their stacks. Of many those with the smallest hashes: two recordings
 /// of one program then have the same ones in their samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CodeSample {
     /// Number of lines.

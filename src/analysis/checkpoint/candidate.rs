@@ -10,6 +10,7 @@ use crate::play::changes::checkpointable::{Checkpointable, held_at};
 use crate::play::changes::{Chosen, CodeChange, Edited, Editor};
 use crate::play::{Program, Setup, Testbed, allocated_over_time, blocks_at_peak, most_allocated};
 use crate::replay::{Instant, Metric};
+use crate::sorting::SortRows;
 use rayon::prelude::*;
 
 /// A function, called repeatedly in a forward pass, and its calls checkpointed.
@@ -101,7 +102,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         let (functions, untried) = self.functions.promising(peak);
         let tried: Vec<Option<(Candidate, Tried)>> = functions.into_par_iter().map(|id| self.candidate(id)).collect();
         let mut tried: Vec<(Candidate, Tried)> = tried.into_iter().flatten().collect();
-        tried.sort_by(|(a, _), (b, _)| {
+        tried.sort_rows_by(|(a, _), (b, _)| {
             let rank = |it: &Candidate| (it.predicted_peak_bytes, it.calls);
             rank(a).cmp(&rank(b)).then_with(|| a.label.cmp(&b.label))
         });

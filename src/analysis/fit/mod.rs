@@ -31,6 +31,7 @@ use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Change, Editor};
 use crate::play::{self, Program, Setup, StepKind, blocks_at_peak, placement_of, play, recorded_settings};
 use crate::replay::Metric;
+use crate::sorting::SortRows;
 use prediction::{FAR, Predictor};
 use scaling::Scaling;
 
@@ -205,7 +206,7 @@ impl FitReport {
     /// When there are not two or three recordings with numbers that differ, or a device is named that they do not have.
     pub fn of(parameter: &str, inputs: &[FitInput<'_>], options: &FitOptions) -> Result<Self> {
         let mut inputs = inputs.to_vec();
-        inputs.sort_by_key(|input| input.value);
+        inputs.sort_rows_by_key(|input| input.value);
         let values: Vec<u64> = inputs.iter().map(|input| input.value).collect();
         if !(2..=3).contains(&values.len()) {
             return Err(Error::Request(format!("expected two or three recordings, found {}", values.len())));

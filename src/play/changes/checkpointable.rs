@@ -8,6 +8,7 @@ use crate::facts::device::Device;
 use crate::facts::training::{Call, Category, ForwardFunction, FunctionId, Phase};
 use crate::model::Action;
 use crate::replay::{Allocation, History, Instant, Metric, NEVER};
+use crate::sorting::SortRows;
 use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -207,7 +208,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         };
         let mut all: Vec<(FunctionId, HeldByCalls)> = functions.par_iter().filter_map(held).collect();
         all.retain(|(_, held)| held.bytes > 0);
-        all.sort_by_key(|(id, held)| (Reverse(held.bytes), held.calls, *id));
+        all.sort_rows_by_key(|(id, held)| (Reverse(held.bytes), held.calls, *id));
         all.into_iter().map(|(_, held)| held).collect()
     }
 

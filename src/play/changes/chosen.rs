@@ -5,6 +5,7 @@ use super::recompute::{Recompute, RecomputeTables, Recomputing, is_recurrent};
 use crate::facts::device::Device;
 use crate::facts::training::{Call, Calls, ForwardFunction, FunctionId, Phase};
 use crate::replay::{Instant, Metric, Track};
+use crate::sorting::SortRows;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -146,7 +147,7 @@ impl Choice {
         let mut over = 0;
         let is_chosen = |call: &&Call| wanted.contains(&(call.start, u32::MAX - call.end, call.function));
         let mut chosen: Vec<&Call> = self.calls.calls.iter().filter(is_chosen).collect();
-        chosen.sort_by_key(|call| (call.start, std::cmp::Reverse(call.end)));
+        chosen.sort_rows_by_key(|call| (call.start, std::cmp::Reverse(call.end)));
         let all = chosen.len();
         chosen.retain(|call| {
             let is_outermost = call.start >= over;
@@ -160,7 +161,7 @@ impl Choice {
         let calls: Vec<Arc<Recompute>> =
             chosen.into_iter().filter_map(|call| self.recompute_of(&recomputing, call)).collect();
         let mut again: Vec<&Recompute> = calls.iter().map(Arc::as_ref).collect();
-        again.sort_by_key(|call| call.resume);
+        again.sort_rows_by_key(|call| call.resume);
         let workspace = |like: u32| {
             let operator = recomputing.operator(like);
             let mut made = again.iter().flat_map(|call| call.born.clone());

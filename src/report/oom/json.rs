@@ -13,11 +13,11 @@ use crate::report::fragmentation::json::{FigureBytes, Instant, PinningGroup, seg
 use crate::report::ledger::json::LedgerSample;
 use crate::report::peak::json::PeakDevice;
 use indexmap::IndexMap;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz oom`, one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct OomDevice {
     /// Device, -1 for pinned host memory.
@@ -49,7 +49,8 @@ pub struct OomDevice {
 }
 
 /// A failed request. Figures are those after the allocator gave back what it could and tried again.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FailedRequest {
     /// Where it happened.
@@ -101,7 +102,8 @@ pub struct FailedRequest {
 }
 
 /// What failures have in common that are alike. Lines, addresses, times and exact sizes are not part of it.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FailureSignature {
     /// Sixteen hexadecimal digits, made from the other keys.
@@ -126,7 +128,8 @@ impl From<&Signature> for FailureSignature {
 }
 
 /// The pool and stream of a request.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ServingPool {
     /// `small` for requests of up to 1 MiB, else `large`.
@@ -147,7 +150,8 @@ pub struct ServingPool {
 }
 
 /// Who made a request.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Requester {
     /// The site.
@@ -167,7 +171,8 @@ pub struct Requester {
 }
 
 /// Live blocks as large as a request.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SameSize {
     /// Their site.
@@ -177,7 +182,8 @@ pub struct SameSize {
 }
 
 /// A statement with its figures.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Said {
     /// Name of its kind.
