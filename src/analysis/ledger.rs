@@ -186,13 +186,15 @@ impl LedgerReport {
         if devices.is_empty() {
             let has_failed = |device: &Device<'_>| device.track.actions().contains(&Action::Oom);
             let found = match recording.all().iter().any(has_failed) {
-                true if options.capacity.is_none() => "a failed request: add --capacity, the memory of its device",
+                true if options.capacity.is_none() => {
+                    "a failed request without --capacity: add --capacity with the memory of the device"
+                }
                 true => "a failed request with more reserved and free memory than the device has",
                 false => "neither",
             };
             return Err(Error::Request(format!(
-                "expected samples of the device beside the recording, which torch_memviz.record writes to \
-                 NAME.device.json, or a failed request and --capacity; found {found}"
+                "expected samples of the device (torch_memviz.record writes them to NAME.device.json beside the \
+                 recording), or a failed request and --capacity; found {found}"
             )));
         }
         let host = recording.get(HOST_DEVICE).map(|host| host.history().end.reserved);

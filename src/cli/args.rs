@@ -71,7 +71,7 @@ impl FrameArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Stacks")]
 pub struct InferArgs {
-    /// Do not infer the forward line that the memory of backward belongs to
+    /// Do not infer forward lines for memory that the backward pass allocated
     #[arg(long)]
     no_infer: bool,
 }
@@ -120,10 +120,10 @@ impl std::ops::Deref for CommonArgs {
 #[command(next_help_heading = COMMON)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct SharedArgs {
-    /// Write the answer to a file, in the format of its extension; - for standard output
+    /// Write the output to a file, in the format of its extension; - for standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Open the output file in the desktop's default program
+    /// Open the output file with the desktop's default program
     #[arg(long)]
     pub open: bool,
     /// Overwrite the output file if it exists
@@ -134,8 +134,8 @@ pub struct SharedArgs {
     pub device: Vec<DeviceArg>,
     /// Python files, by path or package, that also count as your own code; may be repeated
     ///
-    /// Without it, memviz shows a library's lines instead of yours where the library's model holds most of the memory allocated under your line;
-    /// '' turns that off.
+    /// By default, if a library's model holds most of the memory allocated under one of your lines, memviz shows the library's
+    /// lines instead; '' turns this off.
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     own: Vec<Regex>,
     /// The dictionary key that --by metadata groups by; same as --by metadata:KEY
@@ -144,7 +144,7 @@ pub struct SharedArgs {
     /// Exit with 1 if the recording contradicts itself
     #[arg(long)]
     pub strict: bool,
-    /// Analyze a truncated file up to where it ends
+    /// Analyze the readable part of a truncated file
     #[arg(long)]
     pub allow_truncated: bool,
     /// When to use colors; the `NO_COLOR` variable also turns them off
@@ -153,10 +153,10 @@ pub struct SharedArgs {
     /// Limit on the memory that memviz itself uses; exceeding it exits with code 2
     #[arg(long, value_name = "SIZE", default_value = limits::MEMORY, value_parser = limits::parse_memory)]
     pub max_memory: Bytes,
-    /// Lift the limit on CPU time: 10 s for up to 20 MB of input, 1 s for each 2 MB more
+    /// Lift the limit on CPU time: 10 s for up to 20 MB of input, plus 1 s for each further 2 MB
     #[arg(long)]
     no_limit: bool,
-    /// Number of replay threads, and of files that ranks reads in parallel [default: one per core]
+    /// Number of threads for replay, and of files that `memviz ranks` reads in parallel [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
     /// Print no progress bar, no warnings and no suggested commands

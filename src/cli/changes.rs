@@ -9,7 +9,8 @@ use clap::Args;
 pub struct ChangeArgs {
     /// Checkpoint the calls of a function; may be repeated
     ///
-    /// The name that `memviz checkpoint` shows, or a part of it; with :every=N, the first call and every N-th call after it.
+    /// SITE is the name that `memviz checkpoint` shows, or a part of it. With :every=N, only the first call and every N-th call after
+    /// it are checkpointed.
     #[arg(long, value_name = "SITE[:every=N]", value_parser = Change::checkpoint)]
     checkpoint: Vec<Change>,
     /// Use another optimizer: adamw, adam8bit, adafactor, sgd or momentum
@@ -23,24 +24,22 @@ pub struct ChangeArgs {
     /// Shard optimizer state and gradients over N ranks (ZeRO-2)
     #[arg(long, value_name = "N", value_parser = Change::shard_gradients)]
     shard_gradients: Option<Change>,
-    /// Also shard parameters (ZeRO-3, FSDP)
+    /// Shard parameters, too, over N ranks (ZeRO-3, FSDP)
     ///
-    /// Parameters, gradients and optimizer state; the layer in use is gathered.
+    /// Shards parameters, gradients and optimizer state; the layer in use is gathered.
     #[arg(long, value_name = "N", value_parser = Change::shard_parameters)]
     shard_parameters: Option<Change>,
-    /// Move to the CPU: optimizer or activations; may be repeated
+    /// Offload optimizer or activations to the CPU; may be repeated
     ///
-    /// The optimizer with its state and steps, or the activations that forward saves for backward.
+    /// The optimizer with its state and step, or the activations that forward saves for backward.
     #[arg(long, value_name = "WHAT", value_parser = Change::offload)]
     offload: Vec<Change>,
-    /// Compute logits and loss in K checkpointed chunks
-    ///
-    /// The chunks divide the sequence.
+    /// Compute logits and loss in K checkpointed sequence chunks
     #[arg(long, value_name = "K", value_parser = Change::chunk_loss)]
     chunk_loss: Option<Change>,
     /// Run K forward and backward passes per optimizer step
     ///
-    /// With batches as recorded, so with K times as many samples per step; in fit, with batches K times smaller.
+    /// Each pass uses a batch as recorded, so a step has K times as many samples; in fit, batches are K times smaller.
     #[arg(long, value_name = "K", value_parser = Change::accumulate)]
     accumulate: Option<Change>,
     /// Run only the forward passes, in eval mode and without gradients

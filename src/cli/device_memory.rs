@@ -16,10 +16,10 @@ pub const TOTAL: &str = "total";
 pub struct DeviceMemoryArgs {
     /// Memory of the device, such as 80GiB [default: from an oom entry]
     ///
-    /// PyTorch's OOM message names it as the total capacity.
+    /// PyTorch's OOM message states it as the total capacity.
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_capacity, group = TOTAL)]
     capacity: Option<Bytes>,
-    /// Name of the device, such as h100-80gb, or a profiler trace from it
+    /// Name of the device, such as h100-80gb, or a profiler trace recorded on it
     #[arg(long, value_name = "NAME|TRACE", value_parser = NamedGpu::parse, group = TOTAL)]
     gpu: Option<NamedGpu>,
 }

@@ -7,7 +7,7 @@ use super::training::library::library_lines;
 use super::training::steps::{NoSteps, StepRule, Steps};
 use super::training::{BackwardSites, Categories, Phases, Roles};
 use crate::error::{Error, Result};
-use crate::model::{DeviceFile, DeviceId, HOST_DEVICE, Snapshot};
+use crate::model::{DeviceFile, DeviceId, HOST_DEVICE, Snapshot, device_words};
 use crate::replay::{History, Instant, Metric, Track};
 use indexmap::IndexSet;
 use rayon::prelude::*;
@@ -201,9 +201,8 @@ impl<'a> Device<'a> {
         let step_ends = || match self.steps() {
             Ok(steps) if steps.are_steps() => Ok(steps.ends.clone()),
             _ => Err(Error::Request(format!(
-                "device {}: the recording does not show its steps; to mark them, record with \
-                 torch.profiler.record_function(\"step_1\") around each",
-                self.id()
+                "{}: no steps found; to mark them, record each in torch.profiler.record_function(f\"step_{{n}}\")",
+                device_words(self.id())
             ))),
         };
         when.resolve(self.track, self.annotations(), step_ends, (metric, purpose))

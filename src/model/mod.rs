@@ -46,3 +46,12 @@ pub const HOST_DEVICE: DeviceId = -1;
 
 /// The device id of memory that PyTorch allocates for CPU tensors, which profiler traces record.
 pub const CPU_DEVICE: DeviceId = -2;
+
+/// How an error names a device.
+pub(crate) fn device_words(device: DeviceId) -> String {
+    match device {
+        HOST_DEVICE => "pinned host memory".to_owned(),
+        CPU_DEVICE => "CPU memory".to_owned(),
+        device => format!("device {device}"),
+    }
+}

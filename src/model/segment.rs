@@ -1,4 +1,4 @@
-//! The allocator's state at the dump: segments and their blocks.
+//! The allocator's state at dump time: segments and their blocks.
 
 use super::{DeviceId, StackId};
 
@@ -17,7 +17,7 @@ pub enum SegmentType {
     Large,
 }
 
-/// State of a block at the dump.
+/// State of a block at dump time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
     /// In use.
@@ -67,7 +67,7 @@ pub struct Block {
     pub size: u64,
     /// What the caller requested; stale in inactive blocks, where it must be ignored.
     pub requested_size: u64,
-    /// State at the dump.
+    /// State at dump time.
     pub state: BlockState,
     /// Stack of the allocation.
     pub stack: StackId,

@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub entries: TraceEntries,
     /// One trace per device that has entries or segments, in device order, host memory first.
     pub traces: Vec<DeviceTrace>,
-    /// Segments of every device at the dump, pinned host segments included, sorted by device and address.
+    /// Segments of every device at dump time, pinned host segments included, sorted by device and address.
     pub segments: Vec<Segment>,
     /// `record_function` ranges, in the order recorded.
     pub annotations: Vec<Annotation>,
@@ -182,7 +182,7 @@ impl Snapshot {
         self.notes.format == Format::CudaSnapshot && !is_later && !has_pools()
     }
 
-    /// The segments of `device` at the dump, in address order.
+    /// The segments of `device` at dump time, in address order.
     pub fn segments_of(&self, device: DeviceId) -> &[Segment] {
         let start = self.segments.partition_point(|segment| segment.device < device);
         let end = self.segments.partition_point(|segment| segment.device <= device);

@@ -100,7 +100,7 @@ impl<'a> Track<'a> {
         self.history.allocations.get(index)
     }
 
-    /// The segments of the device at the dump, in address order.
+    /// The segments of the device at dump time, in address order.
     pub fn segments(self) -> &'a [Segment] {
         self.snapshot.segments_of(self.history.device)
     }

@@ -542,7 +542,7 @@ fn pools_that_were_not_recorded_are_not_guessed() {
         let rows = device["attribution"]["rows"].as_array().unwrap().clone();
         rows.iter().map(|row| row["label"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(labels("cuda_graph_t231"), ["private pool (1, 0): captured graph", "default pool"]);
+    assert_eq!(labels("cuda_graph_t231"), ["private pool (1, 0): CUDA graph", "default pool"]);
     memviz(&["peak", "--by", "pool", &fixture("cuda_graph_t201")]).expect_error("PyTorch 2.1 or later");
 }
 

@@ -50,7 +50,7 @@ fn a_recording_does_not_differ_from_itself() {
     }
     let path = fixture("gpt_train");
     let text = memviz(&["diff", &path, &path, "--fail-on-growth", "0"]);
-    assert_eq!(text.expect(0).stdout, format!("nothing differs between {path} and {path}\n"));
+    assert_eq!(text.expect(0).stdout, format!("no differences between {path} and {path}\n"));
     assert_eq!(text.stderr, "");
 }
 
@@ -370,7 +370,7 @@ fn growth_that_cannot_be_told_is_2() {
     // What is only known in part but already beyond the limit, or within it in any case, is certain.
     memviz(&["diff", &fixture("tiny"), &fixture("ring"), "--fail-on-growth", "1MiB"]).expect(1);
     memviz(&["diff", &fixture("ring"), &fixture("tiny"), "--fail-on-growth", "0"]).expect(0);
-    // The state at the dump is recorded as such.
+    // The state at dump time is recorded as such.
     memviz(&["diff", &fixture("no_history"), &fixture("tiny"), "--at", "end", "--fail-on-growth", "1TiB"]).expect(0);
 }
 

@@ -189,7 +189,7 @@ fn who_else_used_the_device_is_said_when_a_request_failed() {
 #[test]
 fn what_is_missing_or_wrong_is_one_line() {
     memviz(&["ledger", &fixture("oom")])
-        .expect_error("found a failed request: add --capacity, the memory of its device");
+        .expect_error("found a failed request without --capacity: add --capacity with the memory of the device");
     memviz(&["ledger", "--capacity", "8GiB", &fixture("tiny")]).expect_error("found neither");
     // Less than what was reserved and free.
     memviz(&["ledger", "--capacity", "7GiB", &fixture("oom")])

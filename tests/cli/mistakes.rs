@@ -120,7 +120,7 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
         (&["peak", tiny, "--by", "operator"], "stacks=\"all\""),
         (&["peak", tiny, "--by", "nn-module"], "with_stack=True"),
         (&["timeline", tiny, "--by", "phase"], "forward, backward or optimizer"),
-        (&["peak", TRACE, "--by", "stream"], "a snapshot, which has streams"),
+        (&["peak", TRACE, "--by", "stream"], "a snapshot (other files have no streams)"),
         (&["timelin", tiny], "'timeline'"),
         #[cfg(not(feature = "png"))]
         (&["timeline", tiny, "-o", "timeline.png"], "--features png"),

@@ -127,7 +127,7 @@ fn without_a_history_there_is_one_column() {
     let Some(path) = stranger("Felixburton7-dump_snapshot.pickle.gz") else { return };
     for command in ["info", "peak"] {
         let answer = text(command, &path);
-        assert!(answer.contains("at the dump\n  allocated   84.61 MiB\n"), "{answer}");
+        assert!(answer.contains("at dump time\n  allocated    84.61 MiB\n"), "{answer}");
     }
     let report = memviz(&["report", &path, "--format", "markdown"]).stdout;
     assert!(report.contains("| Device 0 | not recorded | not recorded | not recorded | 84.61 MiB |"), "{report}");

@@ -128,7 +128,7 @@ fn live_buffers_are_shown_by_device_and_line() {
         assert_eq!(rows.collect::<Vec<_>>(), expected);
         let notes = crate::notes(&recording);
         assert!(notes.contains("Device 1 is gpu:1") && notes.contains("CPU memory is TFRT_CPU_0"), "{notes}");
-        assert!(notes.contains("compiled programs of 2.56 KiB, whose device is not recorded (1)"), "{notes}");
+        assert!(notes.contains("compiled programs whose device is not recorded, 2.56 KiB in total (1x)"), "{notes}");
     }
 }
 

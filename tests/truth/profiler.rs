@@ -503,7 +503,7 @@ fn hostile_json_is_refused_in_one_line_or_counted() {
     let recording = read(&trace(&[negative, good.clone(), good.replace("\"tid\": 1", "\"tid\": \"x\"")])).unwrap();
     let left_out: Vec<_> =
         recording.snapshot.notes.left_out.iter().map(|(why, count)| (why.as_str(), *count)).collect();
-    assert_eq!(left_out, [("negative duration", 1), ("no time or no thread", 1)]);
+    assert_eq!(left_out, [("events with a negative duration", 1), ("events without a time or a thread", 1)]);
     assert_eq!(read(&with("\"ts\": 1.5", "\"ts\": -1.5")).unwrap().history(0).unwrap().end.allocated, 64);
 
     let mut invalid = trace(&[span("python_function", "a\u{1}b.py(3): f", 1, 1.0, 3.0, ""), good]).into_bytes();
@@ -534,7 +534,10 @@ fn hostile_nesting_costs_no_more_than_its_size() {
     }));
     let recording = read(&trace(&events)).unwrap();
     assert_eq!(recording.history(0).unwrap().end.allocated, i64::from(count) * 8);
-    assert_eq!(recording.snapshot.notes.left_out["nested more than 256 deep"], u64::from(count.unsigned_abs()) - 256);
+    assert_eq!(
+        recording.snapshot.notes.left_out["events nested more than 256 deep"],
+        u64::from(count.unsigned_abs()) - 256
+    );
 }
 
 /// A short trace of everything.

@@ -1852,7 +1852,7 @@ class InfoDevice:
     """Allocated before the first kept entry."""
 
     blocks: int
-    """Blocks at the dump."""
+    """Blocks at dump time."""
 
     complete_history: bool
     """Whether this device's history is complete."""
@@ -1882,7 +1882,7 @@ class InfoDevice:
     """The phases of its steps that occur."""
 
     segments: int
-    """Segments at the dump."""
+    """Segments at dump time."""
 
     step_name: str | None
     """Name of the annotations, or site, that marks them."""

@@ -230,7 +230,10 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64) -> Finding {
         story: Story::DuplicateModel,
         line: Some(FrameId(line)),
         cure: cure.to_owned(),
-        evidence: format!("{} allocated here match the sizes of the weights and stay alive next to them", Bytes(each)),
+        evidence: format!(
+            "{} allocated here matches the sizes of the weights and stays alive next to them",
+            Bytes(each)
+        ),
         cost: (way == Way::Model).then(|| "a copy of the weights to the CPU whenever it is updated".to_owned()),
         code: code.into_iter().map(str::to_owned).collect(),
         remedy: Remedy::Lives(lives),

@@ -231,7 +231,7 @@ fn low_rank(device: &Device<'_>) -> Option<Finding> {
         line: Some(line),
         cure: "freeze the weights that the low-rank ones replace, before creating the optimizer".to_owned(),
         evidence: format!(
-            "{} pairs of low-rank weights are trained together with the weights that they replace, whose gradients and states \
+            "{} pairs of low-rank weights are trained together with the weights that they replace, whose gradients and optimizer state \
              hold {} at the peak",
             pairs.len(),
             Bytes(bytes)

@@ -63,14 +63,14 @@ fn finding(device: &Device<'_>, library: &Library) -> Option<Finding> {
     (bytes > 0 && bytes >= all / PART_OF_PEAK).then(|| Finding {
         story: Story::InferenceCache,
         line: device.sites().site_frame(stack),
-        cure: format!("lower {} of {}", library.setting, library.name),
+        cure: format!("lower {}'s {}", library.name, library.setting),
         evidence: format!(
             "{} of {} is {}'s KV cache, as large as its setting allows",
             Bytes(bytes),
             Bytes(all),
             library.name
         ),
-        cost: Some(format!("{} then serves fewer requests at a time", library.name)),
+        cost: Some(format!("{} will serve fewer requests at a time", library.name)),
         code: vec![library.code.to_owned()],
         remedy: Remedy::Unplayed("how much of the cache is needed is not recorded"),
     })

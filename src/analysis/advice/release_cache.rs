@@ -28,7 +28,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     vec![Finding {
         story: Story::ReleaseCache,
         line: line_behind(device, boundary),
-        cure: "call torch.cuda.empty_cache() once before this line".to_owned(),
+        cure: "call torch.cuda.empty_cache() once before the next phase".to_owned(),
         evidence: format!(
             "{} of segments is free when the program moves on to its next phase",
             Bytes(left.unsigned_abs())

@@ -77,12 +77,12 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: u32) -> Find
     Finding {
         story: Story::SideStreamStranding,
         line,
-        cure: "run this on the main stream".to_owned(),
+        cure: "run this code on the main stream".to_owned(),
         evidence: format!(
             "{} is reserved for a separate stream at the end of the recording; no other stream can use its free memory",
             Bytes(reserved)
         ),
-        cost: Some("it no longer runs concurrently with other kernels".to_owned()),
+        cost: Some("this code no longer runs concurrently with other kernels".to_owned()),
         code: vec!["# without torch.cuda.stream(...) around it".to_owned()],
         remedy: Remedy::Lives(Lives {
             beside: stream.blocks.iter().map(|&block| (block, main)).collect(),

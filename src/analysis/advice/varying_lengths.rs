@@ -39,8 +39,8 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         line: common_line(device, &varying),
         cure: "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True".to_owned(),
         evidence: format!(
-            "{} are reserved for a peak of {} allocated: each pass needs blocks of other sizes, and what earlier passes freed \
-             does not fit",
+            "{} is reserved for a peak of {} allocated: each pass needs blocks of different sizes, which do not fit in the \
+             blocks that earlier passes freed",
             Bytes(reserved.unsigned_abs()),
             Bytes(allocated.max(0).unsigned_abs())
         ),

@@ -61,10 +61,10 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     vec![Finding {
         story: Story::Temporary,
         line: line(device, named),
-        cure: "change the tensor in place, if the operator computes each element of the old one at its place"
+        cure: "use an in-place operator, if each element of the result depends only on the same element of the input"
             .to_owned(),
         evidence: format!(
-            "the peak has the result of this operator beside the tensor it was made of, {} each; nothing uses that one afterwards",
+            "the input and the result of this operator, {} each, are both alive at the peak; nothing uses the input afterwards",
             Bytes(block(named).size)
         ),
         cost: None,

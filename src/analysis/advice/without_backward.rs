@@ -53,7 +53,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         Finding {
             story: Story::RetainedGraph,
             line: Some(stored_at(device, first).unwrap_or(first.line)),
-            cure: "run it under torch.no_grad(), or store a number instead of the loss".to_owned(),
+            cure: "call the model under torch.no_grad(), or store a number instead of the loss".to_owned(),
             evidence: format!(
                 "the graph of every call of the model stays alive, {} each: no backward pass frees it, and what is stored here \
                  references it",

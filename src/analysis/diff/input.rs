@@ -60,7 +60,7 @@ impl DiffInput {
                 let layout = Layout::at(track, peak.instant);
                 Figures::of(track.history, &layout)
             });
-            // The state at the dump is recorded as such.
+            // The state at dump time is recorded as such.
             let completeness = &peak.completeness;
             let at_dump = figures.is_some() && peak.instant == peak.entries && !completeness.truncated;
             let is_known = !asks_for_peak && at_dump && !completeness.no_free_requested;

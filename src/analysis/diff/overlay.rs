@@ -17,7 +17,7 @@ pub enum Align {
     Time,
     /// By number of entries since the first.
     Entry,
-    /// By step..
+    /// By step.
     ///
     /// And as far into it, in thousandths of a step.
     Step,
@@ -61,7 +61,8 @@ pub struct Curve {
 
 impl Overlay {
     /// Samples both sides of every device. Where nothing is requested, devices whose steps both recordings know are aligned
-    /// by step, so that start-up takes no more than another step does; all others by time.
+    /// by step, so that start-up takes no more than another step does; all others by time, unless one recording takes so
+    /// much longer than the other that it would leave the other no room: these by entry.
     ///
     /// # Errors
     /// Under [`Align::Step`], when a recording has no steps.
@@ -82,9 +83,15 @@ impl Overlay {
                     .is_some_and(|it| !it.ends.is_empty())
             };
             let by_step = || has_steps(base, &device.base) && has_steps(new, &device.new);
-            let align = align.unwrap_or_else(|| if by_step() { Align::Step } else { Align::Time });
-            let align = if align == Align::Time && !has_times { Align::Entry } else { align };
             let both = base.get(device.base.device()).zip(new.get(device.new.device()));
+            let last_times = || both.map(|(base, new)| [base, new].map(|device| last_time(device.track)));
+            let are_alike = || last_times().is_none_or(|[a, b]| a.max(b) / LONGER <= a.min(b));
+            let align = align.unwrap_or_else(|| match () {
+                () if by_step() => Align::Step,
+                () if are_alike() => Align::Time,
+                () => Align::Entry,
+            });
+            let align = if align == Align::Time && !has_times { Align::Entry } else { align };
             let base = Sampled::of(base, &device.base, align, "base")?;
             let new = Sampled::of(new, &device.new, align, "new recording")?;
             let last = base.last().max(new.last());
@@ -101,6 +108,15 @@ impl Overlay {
         };
         Ok(Self { devices: report.devices.iter().map(device).collect::<Result<_>>()? })
     }
+}
+
+/// How many times as long as the other a recording is that shares no axis of time with it: the other would be a line.
+const LONGER: i64 = 10;
+
+/// Microseconds from the first entry of a recording to the last one of a device.
+fn last_time(track: Track<'_>) -> i64 {
+    let last = track.times().last().copied();
+    last.zip(track.snapshot.first_time()).map_or(0, |(last, first)| last.saturating_sub(first))
 }
 
 /// From x to columns.

@@ -7,7 +7,7 @@ use crate::facts::code::sites::Place;
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Inference};
-use crate::model::{DeviceId, StackId};
+use crate::model::{DeviceId, StackId, device_words};
 use crate::replay::{Completeness, Instant, Metric};
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
@@ -84,7 +84,7 @@ impl DeviceLives {
     fn of(device: &Device<'_>, options: &LivesOptions) -> Result<Self> {
         let (track, history) = (device.track, device.history());
         if history.entries() == 0 {
-            let message = format!("device {}: expected a history, found the state at one instant", device.id());
+            let message = format!("{}: expected a history, found the state at one instant", device_words(device.id()));
             return Err(Error::Request(message));
         }
         let everything = Filter::default();

@@ -7,7 +7,7 @@ use crate::facts::time::annotations::AnnotationRange;
 use crate::facts::time::when::{Purpose, When};
 use crate::facts::training::Phase;
 use crate::model::trace_entry::TraceEntry;
-use crate::model::{Action, DeviceId, StrId};
+use crate::model::{Action, DeviceId, StrId, device_words};
 use crate::replay::{Anomalies, Bound, Completeness, Counters, Instant, Metric, Track};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -149,17 +149,20 @@ impl DeviceTracks {
             None => Ok(default),
         };
         if history.entries() == 0 {
-            let message = format!("device {}: expected a history, found the state at one instant", device.id());
+            let message = format!("{}: expected a history, found the state at one instant", device_words(device.id()));
             return Err(Error::Request(message));
         }
         let from = resolve(&options.from, Purpose::From, 0)?;
         let to = resolve(&options.to, Purpose::To, history.entries())?;
         if from > to {
-            return Err(Error::Request(format!("expected --from before --to on device {}", device.id())));
+            return Err(Error::Request(format!("expected --from before --to on {}", device_words(device.id()))));
         }
         let times = track.times().get(from as usize..to as usize).unwrap_or(&[]);
         if let Some(time) = times.iter().find(|&&time| !is_time(time)) {
-            return Err(Error::Request(format!("device {}: expected times since 1970, found {time} us", device.id())));
+            return Err(Error::Request(format!(
+                "{}: expected times since 1970, found {time} us",
+                device_words(device.id())
+            )));
         }
         let completeness = history.completeness;
         let (points, moved) = points(track, &metrics_of(&completeness), from, to);

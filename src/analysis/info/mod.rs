@@ -23,9 +23,9 @@ pub struct DeviceInfo {
     pub time_us: Option<(i64, i64)>,
     /// Microseconds from the first entry of the recording to that of the device, where the file has times.
     pub starts_after_us: Option<i64>,
-    /// Number of segments at the dump.
+    /// Number of segments at dump time.
     pub segments: usize,
-    /// Number of blocks at the dump, free ones included.
+    /// Number of blocks at dump time, free ones included.
     pub blocks: usize,
     /// Counters before the first kept entry.
     pub baseline: Counters,

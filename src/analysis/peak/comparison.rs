@@ -25,7 +25,7 @@ pub struct DeviceShare {
     pub bytes: i64,
     /// How that is to be read, where it is not exact.
     pub bound: Option<Bound>,
-    /// Whether it is what the dump holds, without a history that has a peak.
+    /// Whether it is what dump time holds, without a history that has a peak.
     pub at_dump: bool,
 }
 

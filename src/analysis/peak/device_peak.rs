@@ -8,7 +8,7 @@ use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Inference};
 use crate::facts::time::moment::Moment;
 use crate::facts::time::when::{Purpose, When};
-use crate::model::DeviceId;
+use crate::model::{DeviceId, device_words};
 use crate::replay::OperatorUsage;
 use crate::replay::{Anomalies, Bound, Completeness, Counters, Instant, Maximum, Metric};
 use indexmap::IndexMap;
@@ -108,7 +108,7 @@ impl DevicePeak {
         let from = resolve(&options.from, Purpose::From, 0)?;
         let to = resolve(&options.to, Purpose::To, history.entries())?;
         if from > to {
-            return Err(Error::Request(format!("expected --from before --to on device {}", device.id())));
+            return Err(Error::Request(format!("expected --from before --to on {}", device_words(device.id()))));
         }
         let whole = from == 0 && to == history.entries();
         let (maxima, end) = if whole { (history.maxima, history.end) } else { track.maxima(from, to) };

@@ -15,11 +15,11 @@ use clap::Args;
 
 /// Show what activation checkpointing would save, and what it costs
 ///
-/// For each forward function that is called repeatedly: the predicted peak with it checkpointed, and the time to run it again.
-/// With -o and a picture: memory before and after.
+/// For each forward function that is called repeatedly, memviz predicts the peak with this function checkpointed, and the time to
+/// recompute it. `-o NAME.svg` draws memory before and after.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
-    ("memviz checkpoint snapshot.pickle", "the candidates, the best first"),
+    ("memviz checkpoint snapshot.pickle", "candidates, the best first"),
     ("memviz checkpoint snapshot.pickle -o checkpoint.svg", "memory before and after"),
 ]))]
 pub struct Checkpoint {
@@ -28,10 +28,10 @@ pub struct Checkpoint {
     /// The default is 10 in text and Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Find the cheapest calls to checkpoint so that at most this is allocated, such as 20GiB
+    /// Find the cheapest calls to checkpoint that keep allocated memory within this size, such as 20GiB
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     fit: Option<Bytes>,
-    /// What the x axis of the picture counts
+    /// What the x axis of the picture shows
     #[arg(long, value_enum, default_value_t = XAxis::Entry)]
     x: XAxis,
     /// Output format [default: from the output file's extension, else text]

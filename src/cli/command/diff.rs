@@ -23,9 +23,8 @@ use std::thread;
 
 /// Compare two recordings, or two instants of one
 ///
-/// An instant may follow the name of a file: FILE@WHEN. For two instants of one file, the earlier one first, the rows
-/// show what was allocated in between and is still live, what was freed, and what survived. With -o and a picture: both
-/// timelines.
+/// To select an instant, append it to the file name: FILE@WHEN. For two instants of one file (the earlier one first), the rows
+/// show what was allocated in between and is still live, what was freed, and what survived. `-o NAME.svg` draws both timelines.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz diff before.pickle after.pickle", "what grew, and where"),
@@ -47,7 +46,7 @@ pub struct Diff {
     top: Option<usize>,
     /// Instant to compare instead of the peak, for inputs without @WHEN
     ///
-    /// It is one of: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K].
+    /// One of: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K].
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
     /// How to align the timelines in the picture
@@ -55,7 +54,7 @@ pub struct Diff {
     /// The default is step if both recordings have steps, else time.
     #[arg(long, value_enum)]
     align: Option<Align>,
-    /// Exit with 1 if a device grew by more than this, such as 64MiB or 2%
+    /// Exit with 1 if memory on a device grew by more than this, such as 64MiB or 2%
     #[arg(long, value_name = "SIZE|PERCENT")]
     fail_on_growth: Option<GrowthLimit>,
     /// Which counter's peak to find and compare

@@ -47,7 +47,7 @@ pub struct Export {
     /// Output format [default: from the output file's extension]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
-    /// Which table to write as Parquet; a folder as output gets all [default: allocations]
+    /// Which table to write as Parquet; a folder as output receives all tables [default: allocations]
     #[arg(long, value_enum)]
     table: Option<TableName>,
     #[command(flatten)]

@@ -24,21 +24,22 @@ use std::str::FromStr;
 
 /// Find what makes a program fit a device, or the largest batch that fits
 ///
-/// From one recording: the allocator settings, or changes to the program, that make it fit, easiest first. From two or
-/// three recordings that differ in one number, such as the batch size or the sequence length: what other values need. memviz
-/// aligns their requests, extrapolates and simulates them. With -o and a picture: the peak over that number.
+/// From one recording, memviz finds the allocator settings or changes to the program that make it fit, easiest first. From two or
+/// three recordings that differ in one number, such as the batch size or the sequence length, it predicts the memory that other
+/// values need: it aligns the requests of the recordings, extrapolates them and simulates the result. `-o NAME.svg` draws the
+/// peak against that number.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz fit batch4.pickle batch8.pickle --capacity 24GiB", "the largest batch"),
     ("memviz fit snapshot.pickle --gpu h100-80gb", "what makes it fit there"),
 ]))]
 pub struct Fit {
-    /// A snapshot, or two or three of one program that differ in one number
+    /// One snapshot, or two or three snapshots of one program that differ in one number
     #[arg(value_name = "INPUT", required = true, value_parser = one_input())]
     inputs: Vec<PathBuf>,
     /// The number that differs, and its values, such as batch=4,8
     ///
-    /// The default is the number that differs between the inputs' names.
+    /// The default is the number that differs between the file names.
     #[arg(long, value_name = "NAME=N,N")]
     vary: Option<Vary>,
     /// A value to predict, such as batch=16 or 16; may be repeated
@@ -46,7 +47,7 @@ pub struct Fit {
     at: Vec<At>,
     /// Find the largest number of requests whose KV cache can grow to N tokens
     ///
-    /// The recordings generate with a cache that grows with every token, and differ in the number of requests.
+    /// The recordings are of inference with a cache that grows with every token, and differ in the number of requests.
     #[arg(long, value_name = "N", requires = TOTAL, conflicts_with = "at")]
     tokens: Option<u64>,
     #[command(flatten)]
@@ -59,7 +60,7 @@ pub struct Fit {
     /// The syntax is that of `PYTORCH_CUDA_ALLOC_CONF`.
     #[arg(long, value_name = "CONF")]
     alloc_conf: Option<String>,
-    /// Number of rows of lines at the peak; the rest are summed into one row
+    /// Number of lines of code at the peak; the rest are summed into one row
     ///
     /// The default is 10 in text and Markdown, and all in JSON.
     #[arg(long, value_name = "N")]

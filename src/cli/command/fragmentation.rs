@@ -17,7 +17,7 @@ use clap::Args;
 
 /// Show how much reserved memory is inactive, and which lines pin it
 ///
-/// At the peak, at another instant, or over time; with -o and a picture, every segment and its blocks.
+/// Shows the peak, another instant, or the whole history. `-o NAME.svg` draws every segment and its blocks.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz fragmentation snapshot.pickle --at oom", "which lines pin free memory"),
@@ -32,7 +32,7 @@ pub struct Fragmentation {
     /// Show the whole history instead of one instant, with every peak of inactive bytes
     #[arg(long)]
     over_time: bool,
-    /// Approximate number of rows over time
+    /// Approximate number of rows for --over-time
     ///
     /// The default is 24 in text and Markdown, and 400 in JSON and CSV.
     #[arg(long, value_name = "N", requires = "over_time", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -42,7 +42,7 @@ pub struct Fragmentation {
     /// The default is the site; for a picture, the block state.
     #[arg(long, value_enum)]
     by: Option<GroupBy>,
-    /// Number of those rows or colors; the rest are summed into one
+    /// Number of rows or colors for --by; the rest are summed into one
     ///
     /// The default is 20 in text and Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]

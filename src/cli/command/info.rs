@@ -14,7 +14,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz info snapshot.pickle", "what was recorded"),
-    ("memviz info trace.json.gz --format json", "the same for a program"),
+    ("memviz info trace.json.gz --format json", "the same as JSON"),
 ]))]
 pub struct Info {
     /// Output format [default: from the output file's extension, else text]

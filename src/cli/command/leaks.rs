@@ -16,7 +16,7 @@ use regex::Regex;
 
 /// Find allocations that survive step after step
 ///
-/// With growth per step, and the stacks that allocate them.
+/// Shows the growth per step, and the stacks that allocate.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz leaks snapshot.pickle", "what grows step after step"),
@@ -28,7 +28,7 @@ pub struct Leaks {
     by: GroupBy,
     /// Names of annotations that mark steps
     ///
-    /// Without it, memviz uses annotations such as `ProfilerStep#N` and `step_N`, or infers steps from what repeats.
+    /// Without it, memviz uses annotations such as `ProfilerStep#N` and `step_N`, or infers steps from repetition.
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     steps: Option<Regex>,
     /// Memory of the device, such as 80GiB, to predict when it is full [default: from an oom entry]

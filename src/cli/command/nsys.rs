@@ -12,18 +12,18 @@ use crate::report::AnswerFormat;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Show the device memory of all libraries in a profile of Nsight Systems
+/// Show the device memory of all libraries in an Nsight Systems profile
 ///
-/// Reads what `nsys export --type sqlite` makes of a profile recorded with `nsys profile --cuda-memory-usage=true`. With
-/// `--cudabacktrace=memory`, the profile also has the libraries that allocated.
+/// Reads the file that `nsys export --type sqlite` writes for a profile recorded with `nsys profile --cuda-memory-usage=true`.
+/// With `--cudabacktrace=memory`, the profile also shows which libraries allocated.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz nsys report.sqlite", "peak by process and library"),
-    ("memviz nsys report.sqlite --snapshot run.pickle", "with PyTorch's part of it"),
+    ("memviz nsys report.sqlite --snapshot run.pickle", "also find PyTorch's segments"),
 ]))]
-#[command(mut_arg("input", |arg| arg.help("SQLite export of Nsight Systems").long_help(None)))]
+#[command(mut_arg("input", |arg| arg.help("SQLite export of an Nsight Systems profile").long_help(None)))]
 pub struct Nsys {
-    /// A recording of PyTorch of the same run, to find its segments in the profile
+    /// A PyTorch recording of the same run, to find its segments in the profile
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
     /// Output format [default: from the output file's extension, else text]

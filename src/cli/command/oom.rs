@@ -14,7 +14,7 @@ use clap::Args;
 
 /// Explain why requests failed, and what would have helped
 ///
-/// For every failed request: which memory was free, and why it was not enough.
+/// Shows, for every failed request, how much memory was free and why it was not enough.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz oom snapshot.pickle", "why it failed, and what would have helped"),

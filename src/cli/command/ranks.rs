@@ -27,12 +27,12 @@ use std::path::PathBuf;
 /// Find the rank that differs, and what it holds that others do not
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
-    ("memviz ranks recordings/", "all recordings of a folder"),
+    ("memviz ranks recordings/", "all recordings in a folder"),
     ("memviz ranks rank*.pickle -o ranks.svg", "as a picture"),
 ]))]
 pub struct Ranks {
-    /// Recordings of ranks, directories of them, globs, and summaries that memviz ranks --format json or
-    /// parquet wrote; - for standard input
+    /// Recordings of ranks, folders of recordings, globs, or summaries written by `memviz ranks --format json` or parquet; - for
+    /// standard input
     #[arg(value_name = "INPUT", required = true)]
     inputs: Vec<PathBuf>,
     /// Which counter's peak to attribute
@@ -44,8 +44,8 @@ pub struct Ranks {
     /// Name for standard input: rows show it, and the rank is taken from it
     #[arg(long, value_name = "NAME")]
     stdin_name: Option<String>,
-    /// Output format; json is a summary on each line and parquet one in each row, which can be inputs again [default: from the
-    /// output file's extension, else text]
+    /// Output format; json has one summary per line and parquet one per row, and both can be inputs again [default: from the output
+    /// file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<RanksFormat>,
     #[command(flatten)]

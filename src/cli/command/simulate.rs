@@ -17,13 +17,13 @@ use crate::play::changes::Change;
 use crate::report::simulate;
 use clap::Args;
 
-/// Predict the memory with other settings, a changed program, or another device
+/// Predict memory use with other settings, a changed program, or another device
 ///
-/// memviz replays the recorded requests through a model of the allocator. With -o and a picture: what the program needs and
-/// reserves with each of the settings.
+/// memviz replays the recorded requests through a model of the allocator. `-o NAME.svg` draws the memory that the program needs
+/// and reserves with each setting.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
-    ("memviz simulate snapshot.pickle --sweep", "which settings need least"),
+    ("memviz simulate snapshot.pickle --sweep", "which settings need the least memory"),
     ("memviz simulate snapshot.pickle --capacity 24GiB --optimizer adam8bit", "on another GPU"),
 ]))]
 pub struct Simulate {

@@ -24,7 +24,7 @@ pub struct Timeline {
     /// What to group bands by
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
-    /// Number of bands, at most 40; the rest becomes one band per category
+    /// Number of bands, at most 40; the rest are merged into one band per category
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(..=40))]
     top: u8,
     /// What the x axis shows

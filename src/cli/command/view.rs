@@ -13,7 +13,7 @@ use crate::cli::{desktop, files, output};
 use crate::facts::device::{Device, Devices};
 use crate::facts::time::when::{Purpose, When};
 use crate::input::{Compression, ReadOptions, Unpacked, device_file};
-use crate::model::Snapshot;
+use crate::model::{Snapshot, device_words};
 use crate::replay::Metric;
 use crate::report::safe;
 use crate::report::view::Reading;
@@ -182,7 +182,7 @@ impl View {
         if window.from < window.to {
             return Ok(window);
         }
-        Err(crate::Error::Request(format!("expected --from before --to on device {}", device.id())))
+        Err(crate::Error::Request(format!("expected --from before --to on {}", device_words(device.id()))))
     }
 
     /// Writes a page that only this user can read, and opens it in the browser; where there is none, prints where the page is.

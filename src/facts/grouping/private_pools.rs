@@ -60,8 +60,8 @@ impl PoolKind {
     /// The kind in words.
     pub fn words(self) -> &'static str {
         match self {
-            Self::CapturedGraph => "captured graph",
-            Self::CudagraphTrees => "cudagraph trees",
+            Self::CapturedGraph => "CUDA graph",
+            Self::CudagraphTrees => "CUDAGraph Trees",
             Self::SymmetricMemory => "symmetric memory",
             Self::MemPool => "MemPool",
             Self::MemPoolOrHandle => "MemPool or graph_pool_handle",

@@ -33,12 +33,12 @@ impl GroupBy {
             _ => true,
         };
         let expected = match self {
-            Self::Stack | Self::Function | Self::File | Self::Module => "stacks, which context=\"all\" records,",
+            Self::Stack | Self::Function | Self::File | Self::Module => "stacks (context=\"all\" records them)",
             Self::Annotation => "ranges of record_function",
-            Self::Stream => "a snapshot, which has streams,",
-            Self::Pool => "a snapshot of PyTorch 2.1 or later, which has pools,",
-            Self::Metadata => "metadata, which torch.cuda.memory._set_memory_metadata sets (PyTorch 2.11 and later),",
-            Self::Operator => "a profiler trace, or a snapshot with C++ stacks (stacks=\"all\"),",
+            Self::Stream => "a snapshot (other files have no streams)",
+            Self::Pool => "a snapshot of PyTorch 2.1 or later (others have no pools)",
+            Self::Metadata => "metadata (torch.cuda.memory._set_memory_metadata sets it, PyTorch 2.11 and later)",
+            Self::Operator => "a profiler trace, or a snapshot with C++ stacks (stacks=\"all\")",
             Self::NnModule => "a profiler trace with calls of modules (with_stack=True)",
             _ => "forward, backward or optimizer in stacks or ranges",
         };

@@ -242,7 +242,7 @@ fn segment(
     }
 }
 
-/// The segment at the dump that contains an address.
+/// The segment at dump time that contains an address.
 fn final_segment(track: Track<'_>, addr: u64) -> Option<&Segment> {
     let segments = track.segments();
     let after = segments.partition_point(|segment| segment.address <= addr);

@@ -2,7 +2,7 @@
 
 use super::annotations::{AnnotationRange, Annotations};
 use crate::error::{Error, Result};
-use crate::model::{Action, Snapshot};
+use crate::model::{Action, Snapshot, device_words};
 use crate::replay::{Instant, Metric, Track};
 use std::str::FromStr;
 
@@ -123,13 +123,14 @@ impl When {
             Self::Oom => {
                 let actions = track.actions();
                 let entry = actions.iter().position(|&action| action == Action::Oom);
-                let entry = entry.ok_or_else(|| Error::Request(format!("device {device} has no oom entry")))?;
+                let entry =
+                    entry.ok_or_else(|| Error::Request(format!("{} has no oom entry", device_words(device))))?;
                 Ok(entry as Instant + 1)
             }
             Self::Entry(entry) if *entry < history.entries() => Ok(entry + 1),
             Self::Entry(entry) => {
                 let count = history.entries();
-                Err(Error::Request(format!("device {device} has no entry {entry}: it has {count} entries")))
+                Err(Error::Request(format!("{} has no entry {entry}: it has {count} entries", device_words(device))))
             }
             Self::Time(offset) => {
                 if !snapshot.notes.has_times {
@@ -151,7 +152,7 @@ impl When {
                 let index = *number as usize - 1;
                 let end = *ends.get(index).ok_or_else(|| {
                     let count = ends.len();
-                    Error::Request(format!("device {device} has no step {number}: it has {count} steps"))
+                    Error::Request(format!("{} has no step {number}: it has {count} steps", device_words(device)))
                 })?;
                 // A step reaches from the end of the one before it.
                 let start = index.checked_sub(1).map_or(0, |before| ends[before]);

@@ -229,7 +229,7 @@ impl TraceReader {
     fn keep(&mut self, event: &Event<'_>) -> Parsed<()> {
         let (Some(id), Some(time_ns)) = (event.pid.zip(event.tid), event.ts) else {
             self.profile.notes.memory_left_out += u64::from(event.tells_of_memory());
-            self.leave_out("no time or no thread");
+            self.leave_out("events without a time or a thread");
             return Ok(());
         };
         self.has_fractions |= time_ns % 1000 != 0;
@@ -238,8 +238,8 @@ impl TraceReader {
             Kind::Span(kind) => kind,
         };
         match event.dur {
-            None => self.leave_out("no duration"),
-            Some(..0) => self.leave_out("negative duration"),
+            None => self.leave_out("events without a duration"),
+            Some(..0) => self.leave_out("events with a negative duration"),
             // Python functions without a source line: the operator inside of them says more.
             Some(_) if kind == SpanKind::Python && event.name.starts_with(BUILT_IN) => {}
             Some(duration) => {
@@ -266,7 +266,7 @@ impl TraceReader {
             _ => {
                 if event.tells_of_memory() {
                     self.profile.notes.memory_left_out += 1;
-                    self.leave_out("counts of memory under another name than [memory]");
+                    self.leave_out("memory events with another name than [memory]");
                 }
                 return Ok(());
             }

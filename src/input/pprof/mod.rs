@@ -95,7 +95,7 @@ pub fn read(reader: impl Read) -> Result<LiveProfile> {
     profile.notes =
         SourceNotes { format: Format::DeviceMemoryProfile, bytes: bytes.len() as u64, ..SourceNotes::default() };
     if without_device.0 > 0 {
-        let reason = format!("compiled programs of {}, whose device is not recorded", Bytes(without_device.1));
+        let reason = format!("compiled programs whose device is not recorded, {} in total", Bytes(without_device.1));
         profile.notes.left_out.insert(reason, without_device.0);
     }
     if without_size > 0 {

@@ -1,4 +1,4 @@
-//! Segments and their blocks, as they were at the dump.
+//! Segments and their blocks, as they were at dump time.
 
 use super::{Assembler, EXPECTED_KEYS, no_device};
 use crate::error::{Error, Result};

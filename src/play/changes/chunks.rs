@@ -104,7 +104,7 @@ fn losses(rewrite: &Rewrite, device: &Device<'_>, steps: &[Step]) -> Result<Vec<
             _ => {}
         }
     }
-    if losses.is_empty() { Err("no forward pass with a backward pass was found".to_owned()) } else { Ok(losses) }
+    if losses.is_empty() { Err("no forward pass followed by a backward pass was found".to_owned()) } else { Ok(losses) }
 }
 
 fn places_of(rewrite: &Rewrite, entries: u32, steps: &[Step]) -> Vec<usize> {

@@ -298,7 +298,7 @@ impl<'d, 'a> Editor<'d, 'a> {
             let refused = |because: String| Refusal { change: change.clone(), because };
             let choice = self.choice();
             if choice.passes.entries.is_empty() {
-                return Err(refused("no forward pass with a backward pass was found".to_owned()));
+                return Err(refused("no forward pass followed by a backward pass was found".to_owned()));
             }
             if choice.passes.is_open {
                 let because = "no backward pass follows the forward passes, so what it would recompute is unknown";
@@ -384,7 +384,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         let releases = || {
             let choice = self.choice();
             if choice.passes.entries.is_empty() {
-                return Err("no forward pass with a backward pass was found");
+                return Err("no forward pass followed by a backward pass was found");
             }
             if choice.passes.is_open {
                 return Err(
@@ -411,7 +411,7 @@ impl<'d, 'a> Editor<'d, 'a> {
     fn trained_choice(&self) -> Result<&Choice, String> {
         let choice = self.choice();
         if choice.passes.is_open || choice.passes.entries.is_empty() {
-            return Err("no forward pass with a backward pass was found".to_owned());
+            return Err("no forward pass followed by a backward pass was found".to_owned());
         }
         Ok(choice)
     }

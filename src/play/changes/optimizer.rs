@@ -56,7 +56,7 @@ impl Optimizer {
             }
             Self::Adam8bit => {
                 "8-bit Adam as in bitsandbytes: two states of one byte per element with a scale for every 256 elements, states of \
-                 full size for parameters below 4096 elements, and elements of 4 bytes"
+                 full size for parameters below 4096 elements; parameters have 4 bytes per element"
             }
             Self::Adafactor => {
                 "Adafactor as in torch.optim, without foreach: a value per row and per column of each matrix instead of two states \

@@ -80,7 +80,7 @@ impl Enclosures {
         }
         let (places, forwards, operators) = (sweep.places, sweep.forwards, sweep.operators);
         if sweep.too_deep > 0 {
-            let reason = format!("nested more than {MAX_DEPTH} deep");
+            let reason = format!("events nested more than {MAX_DEPTH} deep");
             profile.notes.left_out.insert(reason, sweep.too_deep);
         }
         let threads = ForwardThreads::learn(&places, &forwards);

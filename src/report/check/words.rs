@@ -60,9 +60,9 @@ pub fn summary(checks: &[Check]) -> String {
     let number = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
     let all = count(checks.len() as u64, "budget");
     match (number(CheckVerdict::Failed), number(CheckVerdict::Unknown)) {
-        (0, 0) if checks.is_empty() => "measured, no budget to keep".to_owned(),
-        (0, 0) if checks.len() == 1 => "1 budget kept".to_owned(),
-        (0, 0) => format!("all {all} kept"),
+        (0, 0) if checks.is_empty() => "measured, no budget set".to_owned(),
+        (0, 0) if checks.len() == 1 => "1 budget met".to_owned(),
+        (0, 0) => format!("all {all} met"),
         (failed, 0) => format!("{failed} of {all} exceeded"),
         (0, unknown) => format!("{unknown} of {all} cannot be judged"),
         (failed, unknown) => format!("{failed} of {all} exceeded, {unknown} cannot be judged"),
@@ -223,7 +223,7 @@ pub fn doubt(doubt: &Doubt) -> String {
             let noun = if *number == 1 { "anomaly" } else { "anomalies" };
             format!("the recording contradicts itself ({number} {noun})")
         }
-        Doubt::NoHistory => "no history was recorded: only the state at the dump is known".to_owned(),
+        Doubt::NoHistory => "no history was recorded: only the state at dump time is known".to_owned(),
         Doubt::Overflowed => "the ring buffer dropped entries, and memory may have been higher then".to_owned(),
         Doubt::RingFull => {
             "the ring buffer is full and may have dropped entries, and memory may have been higher then".to_owned()

@@ -3,6 +3,7 @@
 use crate::analysis::checkpoint::DeviceCheckpoint;
 use crate::analysis::checkpoint::{Candidate, EveryNth, NoCandidates};
 use crate::facts::grouping::attribution::Row;
+use crate::facts::training::Phase;
 use crate::model::Format;
 use crate::model::bytes::Bytes;
 use crate::play::changes::{Checkpointed, CodeChange};
@@ -17,6 +18,8 @@ pub const RERUN: &str = "(the call that runs again)";
 pub const WORKSPACES: &str = "(workspaces of the autograd thread)";
 /// What is said of rows of several candidates.
 pub const ALTERNATIVES: &str = "alternatives: their savings do not add up";
+/// Where a peak is that no phase of a training step is known for.
+const NO_PHASE: &str = "in no known phase";
 /// From this share of the peak on a remedy is worth a sentence.
 const MUCH_PERCENT: f64 = 5.0;
 
@@ -34,7 +37,19 @@ pub fn headline(device: &DeviceCheckpoint) -> String {
 /// Where the recorded peak is.
 pub fn place(device: &DeviceCheckpoint) -> String {
     let place = notes::position(&device.peak, device.entries, &device.completeness);
-    if device.completeness.no_entries { place } else { format!("{place}; {} phase", device.phase.name()) }
+    match device.phase {
+        _ if device.completeness.no_entries => place,
+        Phase::Other => format!("{place}; {NO_PHASE}"),
+        phase => format!("{place}; {} phase", phase.name()),
+    }
+}
+
+/// Where in a training step something is: `in the backward phase`.
+fn in_phase(phase: Phase) -> String {
+    match phase {
+        Phase::Other => NO_PHASE.to_owned(),
+        phase => format!("in the {} phase", phase.name()),
+    }
 }
 
 /// Everything that must be said about one device, a line each.
@@ -62,7 +77,7 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
     if let Some(held) = activations(device).filter(|&held| held > 0) {
         let of_peak = |bytes: u64| percent(bytes, u64::try_from(device.peak_bytes).unwrap_or(0));
         let what = if device.without_backward {
-            "kept for a backward pass that the recording does not have"
+            "kept for a backward pass that the recording does not contain"
         } else {
             "is freed in backward"
         };
@@ -131,7 +146,7 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
                 .to_owned()
         }
         NoCandidates::NoForward => {
-            "the kept history has no forward pass of a module, the only thing that activation checkpointing changes".to_owned()
+            "the kept history has no forward pass of a module, so activation checkpointing has nothing to change".to_owned()
         }
         NoCandidates::NoTrainingStep if device.compiled_bytes > 0 => compiled(device),
         NoCandidates::NoTrainingStep if device.kept_bytes > 0 => format!(
@@ -161,10 +176,10 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
         NoCandidates::PeakInOptimizer => in_optimizer(device),
         NoCandidates::NothingSaves => {
             let left = if device.checkpointed.is_empty() { "" } else { " besides what is already checkpointed" };
-            let phase = device.phase.name();
             format!(
-                "nothing to checkpoint{left}: the peak is in the {phase} phase, and checkpointing a function that a \
-                 forward pass calls more than once would not lower it"
+                "nothing to checkpoint{left}: the peak is {}, and checkpointing does not lower it for any function that \
+                 a forward pass calls more than once",
+                in_phase(device.phase)
             )
         }
     };
@@ -207,9 +222,7 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
         reason.push_str(" With foreach=False or fused=True the optimizer allocates much less temporary memory.");
     }
     if is_much(peak.kept_bytes) {
-        reason.push_str(
-            " An optimizer with fewer or smaller states, or states sharded over ranks, would need less memory.",
-        );
+        reason.push_str(" An optimizer with less state, or state sharded over ranks, would need less memory.");
     }
     reason
 }
@@ -238,8 +251,11 @@ pub fn held(candidate: &Candidate) -> String {
 pub fn cost(device: &DeviceCheckpoint, candidate: &Candidate) -> Option<String> {
     let time = candidate.recompute_us?;
     let share = share_of_forward(device, candidate).map(|share| format!(", {:.1}% of the forward pass", share * 100.0));
-    let runs =
-        if device.without_backward { "a backward pass would run them again" } else { "they run again in backward" };
+    let runs = if device.without_backward {
+        "a backward pass would run the calls again"
+    } else {
+        "the calls run again in backward"
+    };
     Some(format!("{runs}: {} for each forward pass{}", duration(time), share.unwrap_or_default()))
 }
 
@@ -253,14 +269,14 @@ pub fn share_of_forward(device: &DeviceCheckpoint, candidate: &Candidate) -> Opt
 pub fn new_peak(device: &DeviceCheckpoint, candidate: &Candidate) -> String {
     let limit = &candidate.limit;
     let place = notes::position(&limit.moment, device.entries, &device.completeness);
-    let phase = limit.phase.name();
+    let phase = in_phase(limit.phase);
     let when = if limit.rerun { ", while a call is recomputed" } else { "" };
     let unknown = if device.without_backward {
         "; a backward pass needs more: gradients, and the memory of a recomputed call"
     } else {
         ""
     };
-    format!("the new peak is in the {phase} phase{when} ({place}){unknown}")
+    format!("the new peak is {phase}{when} ({place}){unknown}")
 }
 
 /// What is there at the new peak, the call that runs again as a row of its own.
@@ -289,6 +305,7 @@ pub fn plan(candidate: &Candidate) -> Vec<(String, EveryNth)> {
                 (1, 1) => "every".to_owned(),
                 (1, last) => format!("every to every {}", ordinal(last)),
                 (first, last) if first == last => format!("every {}", ordinal(first)),
+                (first, last) if first + 1 == last => format!("every {} or {}", ordinal(first), ordinal(last)),
                 (first, last) => format!("every {} to {}", ordinal(first), ordinal(last)),
             };
             let least = plans.iter().max_by_key(|plan| plan.predicted_peak_bytes)?;

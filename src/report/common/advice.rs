@@ -78,7 +78,7 @@ fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
     let all = |holds: &dyn Fn(&History) -> bool| devices.iter().all(|history| holds(history));
     let loud = |missing: &str| Some(Advice { missing: missing.to_owned(), code });
     if all(&|history| history.completeness.no_entries) {
-        return loud("no entries were recorded: the snapshot contains only the state at the dump");
+        return loud("no entries were recorded: the snapshot contains only the state at dump time");
     }
     if all(&|history| history.entries() <= 1 && history.completeness.has_baseline) {
         return loud("only one entry was kept, so the peak and its cause are unknown");

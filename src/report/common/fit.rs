@@ -32,6 +32,9 @@ pub fn shorten_end(text: &str, width: usize) -> String {
     text.chars().take_while(fits).chain(std::iter::once('…')).collect()
 }
 
+/// What stays in a line with the number before it.
+const UNITS: [&str; 8] = ["bytes", "KiB", "MiB", "GiB", "TiB", "us", "ms", "s"];
+
 /// Wraps text between words into lines of at most `width` columns.
 pub fn broken(text: &str, width: usize) -> Vec<String> {
     broken_by(text, width, UnicodeWidthStr::width)
@@ -42,7 +45,7 @@ pub fn broken_by(text: &str, width: usize, measure: impl Fn(&str) -> usize) -> V
     let mut words: Vec<String> = Vec::new();
     for word in text.split(' ') {
         // A number stays with its unit.
-        let is_unit = matches!(word.trim_end_matches([',', ';', ')', ':']), "bytes" | "KiB" | "MiB" | "GiB");
+        let is_unit = UNITS.contains(&word.trim_end_matches([',', ';', ')', ':', '.']));
         match words.last_mut().filter(|last| is_unit && last.ends_with(|end: char| end.is_ascii_digit())) {
             Some(number) => *number += &format!(" {word}"),
             None => words.push(word.to_owned()),

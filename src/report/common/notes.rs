@@ -44,7 +44,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     if completeness.no_entries {
         let reserved = if has_reserved { format!(", {} reserved", signed(baseline.reserved)) } else { String::new() };
         lines.push(format!(
-            "no history was recorded: only the state at the dump is known ({allocated} allocated{reserved}); the peak \
+            "no history was recorded: only the state at dump time is known ({allocated} allocated{reserved}); the peak \
              before it is unknown"
         ));
     } else if completeness.has_baseline {
@@ -170,7 +170,7 @@ fn instant_name(instant: Instant) -> String {
 pub fn position(moment: &Moment, entries: u32, completeness: &Completeness) -> String {
     let mut text = match moment.entry {
         Some(entry) => format!("entry {entry} of {entries}"),
-        None if completeness.no_entries => "at the dump".to_owned(),
+        None if completeness.no_entries => "at dump time".to_owned(),
         None => "before the first entry".to_owned(),
     };
     if let Some(since) = moment.since_start_us {
@@ -254,7 +254,10 @@ pub fn ooms(device: &DeviceOoms) -> Vec<String> {
 /// A line for a maximum at the very start of what is known: memory was highest then or earlier.
 fn early_peak(device: &DevicePeak) -> Option<String> {
     (device.is_early(device.metric) && !device.completeness.no_entries).then(|| {
-        format!("{} is highest where the kept history starts; the true peak may be earlier", device.metric.name())
+        format!(
+            "{} memory is highest where the kept history starts; the true peak may be earlier",
+            device.metric.name()
+        )
     })
 }
 
@@ -311,7 +314,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
         lines.push(format!("the file is cut off at byte {at}; read up to there").into());
     }
     if notes.segments_truncated {
-        lines.push("the list of segments was cut off: totals at the dump are lower bounds".into());
+        lines.push("the list of segments was cut off: totals at dump time are lower bounds".into());
     }
     match notes.format {
         Format::CudaSnapshot => {}
@@ -330,7 +333,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
         lines.push("allocator settings were not recorded; block sizes assume PyTorch's defaults".into());
     }
     let listed = |counts: &indexmap::IndexMap<String, u64>| {
-        let shown: Vec<String> = counts.iter().take(8).map(|(name, count)| format!("{name} ({count})")).collect();
+        let shown: Vec<String> = counts.iter().take(8).map(|(name, count)| format!("{name} ({count}x)")).collect();
         let more = counts.len().saturating_sub(8);
         if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
     };
@@ -406,13 +409,13 @@ pub fn settings(settings: &AllocatorSettings) -> Vec<String> {
         lines.push(format!("max_split_size {}", Bytes(size)));
     }
     if settings.expandable_segments {
-        lines.push("expandable_segments".to_owned());
+        lines.push("expandable_segments active".to_owned());
     }
     if settings.garbage_collection_threshold > 0.0 {
         lines.push(format!("garbage_collection_threshold {}", settings.garbage_collection_threshold));
     }
     if settings.roundup_power2_divisions.iter().any(|&divisions| divisions > 1) {
-        lines.push("roundup_power2_divisions".to_owned());
+        lines.push("roundup_power2_divisions active".to_owned());
     }
     if lines.is_empty() {
         lines.push("default allocator settings".to_owned());
@@ -529,12 +532,12 @@ pub fn private_pools(attribution: &Attribution) -> Vec<String> {
 pub fn private_pool(pool: &PrivatePool) -> String {
     let PrivatePool { id: (first, second), kind, evidence, first_used } = pool;
     let evidence = match evidence {
-        PoolEvidence::Id => "its id",
-        PoolEvidence::Stack => "stacks of its requests",
+        PoolEvidence::Id => "its ID",
+        PoolEvidence::Stack => "the stacks of its requests",
         PoolEvidence::Stream => "its requests on the default stream",
     };
     let used = first_used.as_ref().map(|site| format!(", first used at {}", safe(site))).unwrap_or_default();
-    format!("private pool ({first}, {second}): {}, by {evidence}{used}", kind.words())
+    format!("private pool ({first}, {second}): {}, inferred from {evidence}{used}", kind.words())
 }
 
 /// The meaning of the star after a site, in commands without `--no-infer`.
@@ -547,6 +550,14 @@ pub fn inferred(by: GroupBy) -> &'static str {
         GroupBy::Phase => "* inferred from stacks and the order of entries",
         GroupBy::ModulePath => "* inferred: numbers are the order of calls",
         _ => "* inferred: backward has no Python frames; --no-infer turns this off",
+    }
+}
+
+/// The same below rows that have a star, except categories: nearly all of them are inferred, so none has one.
+pub fn inferred_rows(by: GroupBy) -> &'static str {
+    match by {
+        GroupBy::Category => "categories are inferred from stacks, phases, lifetimes and sizes",
+        by => inferred(by),
     }
 }
 

@@ -17,8 +17,8 @@ pub struct TextStyle {
     pub advice: bool,
 }
 
-/// Longest bar, in columns.
-pub(crate) const BAR: usize = 20;
+/// Longest bar, in columns: on 80 of them, `backward of minigpt.py:82 forward *` is whole beside it.
+pub(crate) const BAR: usize = 12;
 
 impl TextStyle {
     /// Lines of text that leave room for an indent.

@@ -41,11 +41,11 @@ fn turn(kind: IterationKind) -> &'static str {
 }
 
 /// Why there are no steps in a recording that has entries, and what would make them known.
-pub const NO_STEPS: &str = "steps are unknown: no annotation marks them, and no loop around forward and backward was \
-     found; record at least four steps, each in torch.profiler.record_function(f\"step_{n}\")";
+pub const NO_STEPS: &str = "no annotation marks the steps, and no loop around forward and backward was found; record at \
+     least four steps, each in torch.profiler.record_function(f\"step_{n}\")";
 
 /// The columns of a table of phases.
-pub const COLUMNS: [&str; 6] = ["phase", "times", "entries", "time", "share", "known from"];
+pub const COLUMNS: [&str; 6] = ["phase", "count", "entries", "time", "share", "source"];
 
 /// The rows of a table of phases. A recording of nothing but other entries has none.
 pub fn phases(device: &DeviceInfo) -> Vec<[String; COLUMNS.len()]> {
@@ -59,10 +59,10 @@ pub fn phases(device: &DeviceInfo) -> Vec<[String; COLUMNS.len()]> {
             let [time, all] = [time, all].map(|time| u64::try_from(time).unwrap_or(0));
             format!("{:.1}%", percent(time, all))
         });
-        let times = phase.times.to_string();
+        let count = phase.times.to_string();
         [
             phase.phase.name().to_owned(),
-            times,
+            count,
             phase.entries.to_string(),
             time,
             share.unwrap_or_default(),

@@ -60,7 +60,7 @@ pub fn pool(segment_type: SegmentType, stream: Option<u64>, pool: Option<PoolId>
         Some(stream) => name += &format!(", stream {stream}"),
         None => name += ", stream not recorded",
     }
-    // Before PyTorch 2.15 the pool of what is gone at the dump is unknown; private ones are rare.
+    // Before PyTorch 2.15 the pool of what is gone at dump time is unknown; private ones are rare.
     match pool {
         None | Some((0, 0)) => {}
         Some((first, second)) => name += &format!(", private pool ({first}, {second})"),

@@ -19,7 +19,7 @@ pub(crate) fn document(sources: Sources<'_>, report: &DiffReport) -> Document {
     let mut document = Document::new(format!("GPU memory of {} against {}", code(new), code(base)));
     document.notes(words::files(sources, report));
     if report.is_empty() {
-        document.paragraph(format!("nothing differs between {base} and {new}"));
+        document.paragraph(format!("no differences between {base} and {new}"));
         return document;
     }
     document.each(report.devices.iter(), diff);
@@ -40,10 +40,10 @@ fn diff(document: &mut Document, device: &DeviceDiff) {
     document.facts(device.lives.as_ref().map(words::lives));
     document.notes(words::limits(device));
     if device.is_empty() {
-        return document.legend("nothing differs");
+        return document.legend("no differences");
     }
     let columns = [Column::left(19, ""), Column::right(11, "base"), Column::right(11, "new")];
-    let mut table = Table::new(columns.into_iter().chain([Column::right(12, "growth").from(SIDES_FROM)])).indent(2);
+    let mut table = Table::new(columns.into_iter().chain([Column::right(12, "change").from(SIDES_FROM)])).indent(2);
     for figure in words::figures(device) {
         let shown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
         table.row([figure.name.to_owned(), shown(figure.base), shown(figure.new)], shown(figure.delta));
@@ -52,7 +52,7 @@ fn diff(document: &mut Document, device: &DeviceDiff) {
     document.gap();
     document.table(rows(device));
     if device.rows.iter().any(|row| row.inferred) {
-        document.legend(notes::inferred(device.by()));
+        document.legend(notes::inferred_rows(device.by()));
     }
 }
 
@@ -67,7 +67,7 @@ fn rows(device: &DeviceDiff) -> Table {
             Column::label(by.name()),
         ]),
         None => Table::new([
-            Column::right(12, "growth"),
+            Column::right(12, "change"),
             Column::right(11, "base").from(SIDES_FROM),
             Column::right(11, "new").from(SIDES_FROM),
             Column::label(by.name()),

@@ -119,7 +119,7 @@ fn mark(
 /// The rows that grew and shrank most, and the sum.
 fn legend(mut plot: Group, device: &DeviceDiff) -> Group {
     let right = f64::from(WIDTH) - 16.0;
-    let (head, width) = if device.lives.is_some() { ("allocated, freed", 26.0) } else { ("growth", 13.0) };
+    let (head, width) = if device.lives.is_some() { ("allocated, freed", 26.0) } else { ("change", 13.0) };
     let room = right - width * MONO_WIDTH - LEGEND;
     let mut y = LEGEND_TOP;
     let star = if device.rows.iter().take(ROWS).any(|row| row.inferred) { " (* inferred)" } else { "" };

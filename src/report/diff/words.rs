@@ -232,7 +232,7 @@ pub fn unknown_growth(report: &DiffReport, limit: GrowthLimit) -> String {
         (Some(device), ..) => {
             let side = |name: &str, side: &DiffInputDevice| {
                 if let Some(doubt) = &side.doubt {
-                    return Some(format!("of the {name}, {}", crate::report::check::words::doubt(doubt)));
+                    return Some(format!("in the {name}, {}", crate::report::check::words::doubt(doubt)));
                 }
                 let bound = side.bound?;
                 let metric = side.peak.metric.name();

@@ -36,13 +36,13 @@ fn figures(parameter: &str, device: &DeviceFit) -> String {
                 }
                 Largest::None { fails } => format!("not even {parameter} {fails} fits in {capacity}{tokens}"),
                 Largest::Unlimited { tried } => {
-                    format!("memory does not grow with {parameter}: even {tried} fits {capacity}{tokens}")
+                    format!("memory does not grow with {parameter}: even {tried} fits in {capacity}{tokens}")
                 }
             }
         }
         _ => match asked(device) {
             Some(prediction) => format!(
-                "{parameter} {} needs {} reserved, {} of it allocated at most",
+                "{parameter} {} needs {} reserved, with at most {} allocated",
                 prediction.value,
                 reserved(prediction),
                 allocated(prediction)
@@ -205,7 +205,7 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
             format!("replay of {parameter} {value} does not match its recording exactly")
         }
         Doubt::Unmatched(bytes) => {
-            format!("up to {} at once belong to requests that only one recording has", Bytes(bytes))
+            format!("up to {} at once belong to requests that only one recording contains", Bytes(bytes))
         }
         Doubt::WeakRule(bytes) => format!(
             "up to {} at once are neither constant nor in proportion to {parameter}; one more recording would show how they grow",

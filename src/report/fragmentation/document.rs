@@ -36,7 +36,7 @@ pub(crate) fn document(source: Source<'_>, report: &FragmentationReport) -> Docu
 /// What to type next, where blocks in use pin much: settings under which less is, and the picture of the instant.
 fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
     let Some(device) = report.devices.iter().find(|device| device.figures.pins_much()) else { return Vec::new() };
-    let settings = Next::new("simulate", &[source.path], "--sweep", "what it needs under other allocator settings");
+    let settings = Next::new("simulate", &[source.path], "--sweep", "memory needed under other allocator settings");
     let at = match device.moment.entry {
         Some(entry) if !device.is_peak => format!("--at entry:{entry} "),
         _ => String::new(),
@@ -106,7 +106,7 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
     if most.instant != device.moment.instant && most.inactive > 0 {
         let at = History::entry_before(most.instant).map_or("start".to_owned(), |entry| format!("entry:{entry}"));
         let (inactive, reserved) = (signed(most.inactive), signed(most.reserved));
-        document.fact(format!("inactive is highest at --at {at}: {inactive} of {reserved}"));
+        document.fact(format!("inactive memory is highest with --at {at}: {inactive} of {reserved} reserved"));
     }
     document.facts(device.settings.as_ref().map(simulate::settings_then));
     pools(document, device);
@@ -172,7 +172,7 @@ impl Document {
             // What the rest pins alone is a lower bound, which says little.
             if let Some(each) = row.pinned_free_bytes.checked_div(row.blocks).filter(|_| row.label != OTHER) {
                 let (each, alone) = (Bytes(each), Bytes(row.alone_free_bytes));
-                let said = format!(" ({each} per block; {alone} pinned by it alone)");
+                let said = format!(" ({each} per block; {alone} pinned by this {} alone)", by.name());
                 shown.suffix(said, Tone::Plain, DETAILS_FROM);
             }
         }

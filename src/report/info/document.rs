@@ -30,7 +30,7 @@ pub(crate) fn document(source: Source<'_>, report: &InfoReport) -> Document {
         device(&mut document, info, snapshot.notes.format);
     }
     document.section("Recording");
-    document.fact(format!("{} distinct stacks of {} distinct frames", report.stacks, report.frames));
+    document.fact(format!("{} of {}", count(report.stacks, "distinct stack"), count(report.frames, "distinct frame")));
     document.list(2, notes::settings(&snapshot.settings).into_iter().chain(notes::ring(&snapshot.notes)).collect());
     document.notes(notes::settings_warnings(&snapshot.settings));
     annotations(&mut document, report);
@@ -78,9 +78,9 @@ fn device(document: &mut Document, device: &DeviceInfo, format: Format) {
     }
     if format.has_segments() {
         let (segments, blocks) = (count(device.segments, "segment"), count(device.blocks, "block"));
-        document.fact(format!("{segments} and {blocks} at the dump"));
+        document.fact(format!("{segments} and {blocks} at dump time"));
     }
-    let dump = [("at the dump", device.end)];
+    let dump = [("at dump time", device.end)];
     let instants = [("baseline", device.baseline), ("maximum", device.maxima.into()), ("end", device.end)];
     document.table(counters(if device.completeness.no_entries { &dump } else { &instants }));
     document.facts(device.steps.as_ref().ok().map(training::steps));
@@ -92,10 +92,10 @@ fn phases(document: &mut Document, device: &DeviceInfo) {
     if rows.is_empty() {
         return;
     }
-    let [phase, times, entries, time, share, source] = training::COLUMNS;
+    let [phase, number, entries, time, share, source] = training::COLUMNS;
     let mut table = Table::new([
         Column::left(9, phase),
-        Column::right(7, times),
+        Column::right(7, number),
         Column::right(9, entries),
         Column::right(10, time),
         Column::right(6, share),
@@ -103,8 +103,8 @@ fn phases(document: &mut Document, device: &DeviceInfo) {
     ])
     .head(Some(Tone::Plain))
     .indent(2);
-    for [phase, times, entries, time, share, source] in rows {
-        table.row([phase, times, entries, time, share], source);
+    for [phase, number, entries, time, share, source] in rows {
+        table.row([phase, number, entries, time, share], source);
     }
     document.table(table);
 }
@@ -134,8 +134,8 @@ fn next(source: Source<'_>, report: &InfoReport) -> Option<Next> {
     let bytes = |device: &DeviceInfo| device.maxima[Metric::Allocated as usize].bytes;
     let highest = report.devices.iter().max_by_key(|device| bytes(device)).filter(|device| bytes(device) > 0);
     let peak = |device: &DeviceInfo| {
-        let place = if device.completeness.no_entries { "dump" } else { "peak" };
-        Next::new("peak", &[source.path], "", format!("what holds {} at the {place}", notes::signed(bytes(device))))
+        let place = if device.completeness.no_entries { "at dump time" } else { "at the peak" };
+        Next::new("peak", &[source.path], "", format!("what holds {} {place}", notes::signed(bytes(device))))
     };
     Next::oom(source).or_else(|| highest.map(peak))
 }

@@ -66,9 +66,9 @@ pub struct InfoDevice {
     pub first_time_us: Option<i64>,
     /// Time of the last entry since the epoch.
     pub last_time_us: Option<i64>,
-    /// Segments at the dump.
+    /// Segments at dump time.
     pub segments: usize,
-    /// Blocks at the dump.
+    /// Blocks at dump time.
     pub blocks: usize,
     /// Whether this device's history is complete.
     pub complete_history: bool,

@@ -47,7 +47,11 @@ fn leaks(document: &mut Document, device: &DeviceLeaks) {
     if !others.is_empty() {
         document.screen(|document| {
             document.gap();
-            document.toned(Tone::Dim, 0, format!("--by stack shows the stacks of the other {}", others.len()));
+            document.toned(
+                Tone::Dim,
+                0,
+                format!("--by stack shows the stacks of the other {}", count(others.len(), "row")),
+            );
         });
         document.aside(|document| others.iter().for_each(|row| stack(document, row)));
     }
@@ -80,7 +84,7 @@ fn table(device: &DeviceLeaks) -> Table {
 fn stack(document: &mut Document, row: &LeakRow) {
     document.fold(starred(&row.label, row.inferred), |document| {
         document.fact(words::behaviour(row));
-        document.facts(row.oldest.as_ref().map(|oldest| format!("oldest survivor {}", words::oldest(oldest))));
+        document.facts(row.oldest.as_ref().map(|oldest| format!("oldest surviving block {}", words::oldest(oldest))));
         if row.stack.is_empty() {
             document.toned(Tone::Plain, 4, "no stack was recorded");
         }

@@ -34,7 +34,7 @@ pub fn rate(rate: &Rate) -> String {
     let requested = Bytes(rate.bytes);
     let (asked, got) = (i128::from(rate.bytes), i128::from(rate.allocated_bytes));
     if (got - asked).abs() * 100 > asked {
-        format!("{requested} ({} allocated)", signed(rate.allocated_bytes))
+        format!("{requested} requested ({} allocated)", signed(rate.allocated_bytes))
     } else {
         requested.to_string()
     }

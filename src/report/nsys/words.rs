@@ -131,7 +131,7 @@ fn doubt(doubt: &NsysDoubt) -> String {
             count(*number as usize, "allocation")
         ),
         NsysDoubt::SizesDiffer(number) => {
-            format!("{} with a size other than the allocation's, which counts", count(*number as usize, "free"))
+            format!("{} with a size other than that of the allocation: memviz uses the size of the allocation", count(*number as usize, "free"))
         }
         NsysDoubt::Pooled { allocations, pool_bytes } => format!(
             "{} from stream-ordered memory pools (cudaMallocAsync): figures count these allocations, while a pool held up to {}",

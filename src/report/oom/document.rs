@@ -41,7 +41,7 @@ pub(crate) fn document(source: Source<'_>, report: &OomReport) -> Document {
 /// What to type next, by why the first request failed.
 fn next(source: Source<'_>, report: &OomReport) -> Vec<Next> {
     let Some(first) = report.devices.iter().flat_map(|device| &device.ooms).next() else { return Vec::new() };
-    let settings = || Next::new("simulate", &[source.path], "--sweep", "what it needs under other allocator settings");
+    let settings = || Next::new("simulate", &[source.path], "--sweep", "memory needed under other allocator settings");
     let fit = |about: &str| Next::new("fit", &[source.path], "", about);
     let has_plans = report.devices.iter().any(|device| device.plans.is_some());
     let can_plan = report.devices.iter().any(|device| device.can_plan);
@@ -97,7 +97,7 @@ fn failed(document: &mut Document, oom: &Oom) {
     figure(&mut table, "freed by retry", &Bytes(oom.retry.bytes), segments);
     document.table(table);
     document.gap();
-    document.fact(format!("requested by {}, from {}", oom.request.site, oom_words::serving(oom)));
+    document.fact(format!("{}, from {}", oom_words::requester(oom), oom_words::serving(oom)));
     document.frames(6, &oom.request.stack);
     document.facts(oom_words::request(oom));
     if !oom.advice.is_empty() {

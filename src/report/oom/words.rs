@@ -1,6 +1,7 @@
 //! What is said of a failed request, the same in every format.
 
 use crate::analysis::oom::{Advice, Fit, KnownCapacity, Oom, OomReport, Replayed, Symptom};
+use crate::facts::code::sites::NO_STACK;
 use crate::model::bytes::Bytes;
 use crate::replay::History;
 use crate::report::common::words::{count, pool};
@@ -25,7 +26,7 @@ fn statement<const N: usize>(kind: &'static str, figures: [(&'static str, u64); 
 /// What is shown where no request failed: without a history there is no peak.
 pub fn instead(report: &OomReport) -> &'static str {
     let mut peaks = report.devices.iter().filter_map(|device| device.peak.as_ref());
-    if peaks.all(|peak| peak.completeness.no_entries) { "the state at the dump" } else { "the peak" }
+    if peaks.all(|peak| peak.completeness.no_entries) { "the state at dump time" } else { "the peak" }
 }
 
 /// Which free blocks may serve the request: `large pool, stream 0`.
@@ -36,6 +37,14 @@ pub fn serving(oom: &Oom) -> String {
         name += " (its pool is not recorded; the default one is assumed)";
     }
     name
+}
+
+/// Who made the request.
+pub fn requester(oom: &Oom) -> String {
+    match oom.request.site.as_str() {
+        NO_STACK => "requested without a recorded stack".to_owned(),
+        site => format!("requested by {site}"),
+    }
 }
 
 /// What else is known of who made the request, a line each: for those without Python frames what they may belong to.
@@ -94,7 +103,7 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
         Symptom::LargestBlock { bytes } => statement(
             "largest_block",
             [("largest_free_block_bytes", bytes)],
-            format!("the largest free block in its pool ({}) is {}", serving(oom), Bytes(bytes)),
+            format!("the largest free block in the pool of the request ({}) is {}", serving(oom), Bytes(bytes)),
         ),
         Symptom::DeviceShort { free, needed } => statement(
             "device_short",
@@ -183,7 +192,7 @@ fn shrunk(known: KnownCapacity, here: u64) -> Statement {
         [("known_bytes", known.bytes), ("here_bytes", here), ("missing_bytes", missing)],
         format!(
             "reserved and device free add up to {}, {} less than at {then}: something outside PyTorch's allocator \
-             uses it, such as another process",
+             uses the difference, such as another process",
             Bytes(here),
             Bytes(missing)
         ),
@@ -198,14 +207,14 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             let blocks = sites.iter().map(|(_, _, blocks)| blocks).sum();
             let names: Vec<&str> = sites.iter().map(|(label, ..)| label.as_str()).collect();
             let how = match fit {
-                Fit::Block(block) => format!("a free block of {} would have served it", Bytes(block)),
+                Fit::Block(block) => format!("a free block of {} would have served the request", Bytes(block)),
                 Fit::Driver(supply) => format!("the driver would have had {} free", Bytes(supply)),
             };
             statement(
                 "free_sites",
                 [("bytes", bytes), ("blocks", blocks)],
                 format!(
-                    "without the {} of {} ({}; blocks from there are usually temporary), {how}",
+                    "without the {} from {} ({}; blocks from there are usually temporary), {how}",
                     Bytes(bytes),
                     names.join(", "),
                     count(blocks, "block")
@@ -224,7 +233,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
                 "settings",
                 [("replayed_reserved_bytes", reserved), ("capacity_bytes", capacity)],
                 format!(
-                    "{settings} would have served it: in replay, {} of {} would be reserved",
+                    "{settings} would have helped: in replay, {} of {} would be reserved",
                     Bytes(reserved),
                     Bytes(capacity)
                 ),
@@ -238,7 +247,10 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
         Advice::NoSettings { tried } => statement(
             "no_settings",
             [("tried", tried as u64)],
-            format!("{} would not have served it either (in replay)", count(tried as u64, "other allocator setting")),
+            format!(
+                "in replay, the request also fails with the {} that memviz tried",
+                count(tried as u64, "other allocator setting")
+            ),
         ),
         Advice::WholePages { whole_pages, page, together, needed } => statement(
             "whole_pages",
@@ -297,7 +309,7 @@ fn expandable(oom: &Oom, Replayed { fails_at, reserved, capacity }: Replayed) ->
         None => (
             "expandable_segments",
             format!(
-                "expandable_segments:True would have served it: in replay, {mapped} of {} would be reserved",
+                "expandable_segments:True would have helped: in replay, {mapped} of {} would be reserved",
                 Bytes(capacity)
             ),
         ),

@@ -81,5 +81,5 @@ pub fn recording(page: &Page<'_>) -> String {
     let entries: u64 = recording.histories.iter().map(|history| u64::from(history.entries())).sum();
     let settings = notes::settings(&recording.snapshot.settings).join(", ");
     let noun = if entries == 1 { "entry" } else { "entries" };
-    format!("{} with {entries} {noun}; {settings}", Bytes(recording.bytes))
+    format!("{}, {entries} {noun}; {settings}", Bytes(recording.bytes))
 }

@@ -64,9 +64,9 @@ fn failures(device: &DeviceOoms) -> impl Iterator<Item = Finding> {
 
 pub fn failure(device: &DeviceOoms, oom: &Oom) -> Finding {
     let name = device_name(device.device);
-    let (bytes, site, cause) = (Bytes(oom.request.bytes), &oom.request.site, oom.cause.name());
+    let (bytes, cause) = (Bytes(oom.request.bytes), oom.cause.name());
     let place = notes::position(&oom.moment, device.entries, &device.completeness);
-    let mut lines = vec![format!("requested by {site} ({place})")];
+    let mut lines = vec![format!("{} ({place})", oom_words::requester(oom))];
     lines.extend(oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).text));
     Finding { title: format!("{name}: out of memory, {bytes} requested; cause: {cause}"), lines, is_failure: true }
 }

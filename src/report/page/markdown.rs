@@ -23,7 +23,7 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn document(page: &Page<'_>) -> Document {
-    let mut document = Document::about(&format!("{} of", page.title()), page.name());
+    let mut document = Document::about(&format!("{} for", page.title()), page.name());
     if page.overview.peak.devices.is_empty() {
         document.paragraph(format!("{}.", figures::recording(page)));
         document.paragraph("No memory was allocated on any device while recording.");
@@ -60,7 +60,8 @@ fn more<'p>(document: &mut Document, page: &Page<'p>, timeline_of: impl Fn(&Devi
         table.row(cells, note);
     }
     document.table(table);
-    document.paragraph(format!("{}; {}.", figures::INACTIVE, figures::recording(page)));
+    document.paragraph(format!("{}.", figures::INACTIVE));
+    document.paragraph(format!("Recording: {}.", figures::recording(page)));
     let (devices, shown) = page.tables();
     for peak in devices {
         let is_first = page.first_peak().is_some_and(|first| first.device == peak.device);
@@ -131,10 +132,10 @@ fn caption(timeline: &DeviceTimeline) -> String {
     // Steps that have names are not numbered.
     let step = match &timeline.run {
         Some(run) if timeline.peak.annotations.is_empty() => format!(" in step {},", run.step),
-        Some(_) => " in its step,".to_owned(),
+        Some(_) => " in the step of the peak,".to_owned(),
         None => String::new(),
     };
-    format!("{}{step} over {}", timeline.peak.metric.name(), span(timeline))
+    format!("{} memory{step} over {}", timeline.peak.metric.name(), span(timeline))
 }
 
 fn span(timeline: &DeviceTimeline) -> String {

@@ -120,7 +120,7 @@ impl Page<'_> {
             let colors = timeline::Colors::of(devices.iter().copied());
             let pictures = panels(&devices, true, |device, room| timeline::panel(device, &colors, room));
             let has_history = devices.iter().any(|device| !device.peak.completeness.no_entries);
-            let caption = if has_history { "Memory over time" } else { "Memory at the dump" };
+            let caption = if has_history { "Memory over time" } else { "Memory at dump time" };
             Section { caption, pictures }
         }
     }

@@ -46,7 +46,8 @@ pub fn page(page: &Page<'_>) -> Picture {
     parts.push(picture::caption("Figures"));
     let rows: Vec<_> = figures::rows(page).into_iter().map(figure_cells).collect();
     parts.push(picture::table(&figures::COLUMNS, &rows));
-    parts.push(picture::remark(&format!("{}; {}", figures::INACTIVE, figures::recording(page))));
+    parts.push(picture::remark(figures::INACTIVE));
+    parts.push(picture::remark(&format!("recording: {}", figures::recording(page))));
     picture::stacked(parts)
 }
 

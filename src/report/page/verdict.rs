@@ -80,7 +80,7 @@ pub fn remedies(page: &Page<'_>) -> Vec<String> {
 /// What other allocator settings would save. Whether they would have served a failed request is said of that.
 fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     let text = simulate::settings_advice(advice).filter(|_| advice.refused == 0)?;
-    Some(format!("{text}; memviz simulate --sweep simulates more of them"))
+    Some(format!("{text}; memviz simulate --sweep tries more settings"))
 }
 
 /// What would have served the first request that failed, and what would make room for it, played.
@@ -101,5 +101,5 @@ pub fn savings(device: &DeviceCheckpoint) -> Option<String> {
 /// What is to be released.
 fn growth(device: &DeviceTriage) -> Option<String> {
     let finding = device.findings.iter().find(|finding| matches!(finding, Finding::Growth { .. }))?;
-    Some(format!("free what {}", triage::finding(finding).text))
+    Some(format!("free the memory that {}", triage::finding(finding).text))
 }

@@ -58,7 +58,7 @@ impl Document {
         if let Some(ranges) = &device.ranges {
             return self.ranges(device, ranges);
         }
-        let dump = [("at the dump", device.at)];
+        let dump = [("at dump time", device.at)];
         let instants = [("here", device.at), ("maximum", device.maxima.into()), ("end", device.end)];
         self.table(counters(if device.completeness.no_entries { &dump } else { &instants }));
         self.gap();
@@ -80,7 +80,7 @@ impl Document {
         };
         table.total(Bytes(attribution.total_bytes).to_string(), what);
         self.table(table);
-        let star = attribution.rows.iter().any(|row| row.inferred).then(|| notes::inferred(by).to_owned());
+        let star = attribution.rows.iter().any(|row| row.inferred).then(|| notes::inferred_rows(by).to_owned());
         let below = star.into_iter().chain(notes::library_below(attribution)).chain(notes::private_pools(attribution));
         below.for_each(|line| self.below(line));
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();

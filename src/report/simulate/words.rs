@@ -36,7 +36,10 @@ pub fn headline(device: &DeviceSimulation) -> String {
         return format!("cannot be simulated: {reason}");
     }
     let needs = |run: &Run| run.needs().map_or("fail".to_owned(), |bytes| format!("need {}", Bytes(bytes)));
-    let recorded = device.runs.first().map_or(String::new(), |run| format!("the recorded settings {}", needs(run)));
+    let recorded = device.runs.first().map_or(String::new(), |run| match run.outcome {
+        None if run.needs().is_none() => "the recorded settings cannot be simulated".to_owned(),
+        _ => format!("the recorded settings {}", needs(run)),
+    });
     if let Some(changed) = device.changed() {
         let changes = changed.changes.join(", ");
         let needs = |run: &Run| run.needs().map_or("fails".to_owned(), |bytes| format!("needs {}", Bytes(bytes)));
@@ -71,15 +74,12 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         let allocs = count(allocs.0, "device allocation");
         let frees = count(frees.0, "free");
         // Of pinned memory what was requested is not recorded.
-        let maxima = if device.device == HOST_DEVICE { "the most in use and reserved" } else { "all maxima" };
+        let maxima = if device.device == HOST_DEVICE { "both maxima (in use and reserved)" } else { "all maxima" };
         let outcome = device.runs.first().and_then(|run| run.outcome.as_ref());
         let played = outcome.map(|outcome| (outcome.device_allocs, outcome.device_frees));
         let elsewhere = played.filter(|&played| played != (difference.device_allocs.0, difference.device_frees.0));
         let elsewhere = elsewhere.map_or(String::new(), |(allocs, frees)| {
-            format!(
-                "; the rows below are simulated from the start, with other addresses or another limit: {allocs} \
-                     allocations, {frees} frees"
-            )
+            format!("; the simulation below uses other addresses or another limit: {allocs} allocations, {frees} frees")
         });
         return Some(format!(
             "replay matches the recording exactly: {allocs}, {frees}, {maxima}, to the byte{elsewhere}"
@@ -114,11 +114,12 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
     let mut parts = Vec::new();
     if releases.empty_cache > 0 {
         let calls = count(releases.empty_cache, "call");
+        let they_were = if releases.empty_cache == 1 { "it was" } else { "they were" };
         let doubt = match releases.uncertain_calls {
             0 => String::new(),
             uncertain => format!(" ({uncertain} of which may be retries: the released segments have no stack)"),
         };
-        parts.push(format!("{calls} of empty_cache{doubt}, replayed where they were recorded"));
+        parts.push(format!("{calls} to empty_cache{doubt}, replayed where {they_were} recorded"));
     }
     if releases.retries > 0 {
         parts.push(format!("{} that succeeded after cached memory was released", count(releases.retries, "request")));
@@ -263,14 +264,17 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
         names => format!("{requests}, all served on this device under: {}", names.join("; ")),
     }];
     let (it, they) = if all == 1 { ("it", "it fails") } else { ("them", "they fail") };
+    let noun = if all == 1 { "request" } else { "requests" };
     lines.push(match device.runs.first().and_then(|run| run.as_it_went) {
         Some(bytes) => format!(
             "the program continued after {it}: for what it did then, whether or not {they} again, the \
-             recorded settings need {}; the needs column includes serving {it}",
+             recorded settings need {}; the needs column includes the failed {noun}",
             Bytes(bytes)
         ),
         None => {
-            format!("the needs column includes serving {it}; what the program would have requested next is unknown")
+            format!(
+                "the needs column includes the failed {noun}; what the program would have requested next is unknown"
+            )
         }
     });
     lines
@@ -306,7 +310,10 @@ pub fn settings_then(advice: &SettingsAdvice) -> String {
             Bytes(advice.recorded_reserved),
             doubt(better.trust)
         ),
-        None => format!("{}: none reserves notably less here", count(advice.tried as u64, "other allocator setting")),
+        None => format!(
+            "memviz simulated {}: none reserves notably less here",
+            count(advice.tried as u64, "other allocator setting")
+        ),
     }
 }
 
@@ -370,15 +377,15 @@ pub fn advice(device: &DeviceSimulation) -> Option<String> {
     let works = |run: &Run| run.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
     if let Some(capacity) = device.capacity.filter(|_| !device.runs.iter().any(works)) {
         let least = device.runs.iter().filter_map(|run| Some((run.needs()?, run))).min_by_key(|&(needs, _)| needs);
-        let least = least.map_or(String::new(), |(needs, run)| format!("{} needs {}, but ", name(run), Bytes(needs)));
+        let least = least
+            .map_or(String::new(), |(needs, run)| format!("they need at least {} ({}), but ", Bytes(needs), name(run)));
         return Some(format!("none of these settings is enough: {least}this device has {}", Bytes(capacity)));
     }
     if let Some(best) = device.best() {
         return Some(export(&best.alloc_conf));
     }
-    let live = Bytes(device.live_bytes?);
     let least = device.runs.iter().filter_map(Run::needs).min()?;
     let is_less = device.runs.first()?.needs().is_some_and(|recorded| least < recorded);
     let helps = if is_less { "helps much" } else { "helps" };
-    Some(format!("none of these settings {helps}: the requests themselves need {live}"))
+    Some(format!("none of these settings {helps}"))
 }

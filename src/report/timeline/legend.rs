@@ -6,8 +6,8 @@ use super::stacked::Stack;
 use crate::analysis::peak::each::RangePeaks;
 use crate::analysis::timeline::DeviceTimeline;
 use crate::analysis::timeline::{Band, INACTIVE, LEAKS};
-use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::OTHER;
+use crate::facts::grouping::{BASELINE, GroupBy};
 use crate::facts::training::Category;
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
@@ -58,10 +58,7 @@ enum Mark {
 pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, top: f64) -> (Group, f64) {
     let mut group = Group::new();
     let star = if stack.bands.iter().any(|band| band.inferred) { " (* inferred)" } else { "" };
-    let by = match stack.by {
-        GroupBy::Site if stack.bands.iter().any(|band| band.category.is_some()) => "category and site",
-        by => by.name(),
-    };
+    let by = if is_by_category(stack) { "category and site" } else { stack.by.name() };
     let head = |x, anchor, content: &str| text(x, top, anchor, palette::MUTED, content);
     group = group.add(head(LEGEND, Anchor::Start, &format!("by {by}{star}")));
     group = group.add(head(BYTES, Anchor::End, moment(device)));
@@ -106,12 +103,18 @@ pub(super) fn keys(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Key> {
     lines(device, stack).into_iter().map(key).collect()
 }
 
+/// Whether sites are listed under their categories: a heading "unknown" above all of them would say nothing.
+fn is_by_category(stack: &Stack<'_>) -> bool {
+    let is_known = |band: &Band| band.category.is_some_and(|category| category != Category::Unknown);
+    stack.by == GroupBy::Site && stack.bands.iter().any(is_known)
+}
+
 /// The instant that bytes are those of.
 fn moment(device: &DeviceTimeline) -> &'static str {
     let peak = &device.peak;
     let is_failure = device.ooms.iter().any(|oom| Some(oom.entry) == peak.entry);
     match () {
-        () if peak.completeness.no_entries => "at the dump",
+        () if peak.completeness.no_entries => "at dump time",
         () if is_failure => "at the OOM",
         () if peak.maxima[peak.metric as usize].instant == peak.instant => "at the peak",
         () => "there",
@@ -125,6 +128,7 @@ fn absent(stack: &Stack<'_>) -> Vec<(String, Color)> {
     absent.retain(|(band, _)| band.bytes_there == 0);
     absent.sort_rows_by_key(|(band, _)| Reverse(highest(band)));
     let mut names = HashSet::new();
+    let is_grouped = stack.by == GroupBy::Category || is_by_category(stack);
     let present: HashSet<_> =
         stack.bands.iter().filter(|band| band.bytes_there > 0).map(|band| band.category).collect();
     let named = |(band, color): (&Band, Color)| {
@@ -133,7 +137,7 @@ fn absent(stack: &Stack<'_>) -> Vec<(String, Color)> {
             let other = if is_known && present.contains(&Some(category)) { "other " } else { "" };
             format!("{other}{}", category_name(category))
         };
-        (band.category.map_or_else(|| name(band), category), color)
+        (band.category.filter(|_| is_grouped).map_or_else(|| name(band), category), color)
     };
     absent.into_iter().map(named).filter(|(name, _)| names.insert(name.clone())).collect()
 }
@@ -160,12 +164,12 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
     let total = device.peak.attribution.total_bytes;
     let share = |bytes| Some(percent(bytes, total));
     let mut lines = Vec::new();
-    let is_by_site = stack.by == GroupBy::Site;
+    let is_by_category = is_by_category(stack);
     for mut bands in runs(&stack.bands) {
         // What is held only at other times is told below.
         bands.retain(|(band, _)| band.bytes_there > 0);
         bands.sort_rows_by_key(|(band, _)| (band.label == OTHER, Reverse(band.bytes_there)));
-        let category = bands.first().and_then(|(band, _)| band.category).filter(|_| is_by_site);
+        let category = bands.first().and_then(|(band, _)| band.category).filter(|_| is_by_category);
         let is_one = bands.len() == 1;
         if let Some(category) = category.filter(|_| !is_one) {
             let bytes = bands.iter().map(|(band, _)| band.bytes_there).sum();
@@ -190,6 +194,9 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
                 label: match category.filter(|_| is_one) {
                     Some(category) if band.label == OTHER => {
                         format!("{}: {}", category_name(category), count(band.groups as u64, "site"))
+                    }
+                    Some(category) if band.label == BASELINE && category == Category::BeforeRecording => {
+                        category_name(category)
                     }
                     Some(category) => format!("{}: {}", category_name(category), name(band)),
                     None => written(band),

@@ -6,6 +6,7 @@ use super::{legend, names};
 use crate::analysis::timeline::DeviceTimeline;
 use crate::analysis::timeline::{Band, INACTIVE, LEAKS};
 use crate::facts::grouping::attribution::OTHER;
+use crate::facts::grouping::{BASELINE, NOT_RECORDED};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit;
 use crate::report::common::notes::safe;
@@ -48,7 +49,7 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, scale: &Scale) ->
             *top -= band.bytes[column] as f64;
         }
         let floor: Vec<f64> = tops.iter().map(|&top| scale.y(top)).collect();
-        names.extend(names::on_band(&safe(&written(band)), *color, &edge, &floor));
+        names.extend(names::on_band(&safe(&on_plot(band)), *color, &edge, &floor));
         let mut path = Path::new()
             .set("d", steps(&edge))
             .set("fill", color.light)
@@ -77,14 +78,23 @@ pub(super) fn written(band: &Band) -> String {
     }
 }
 
+/// The name on a band, which stands alone there: what has no line of code is named by its category.
+fn on_plot(band: &Band) -> String {
+    match band.category {
+        Some(category) if [BASELINE, NOT_RECORDED].contains(&band.label.as_str()) => legend::category_name(category),
+        _ => written(band),
+    }
+}
+
 fn title(device: &DeviceTimeline, band: &Band) -> String {
     let there = Bytes(band.bytes_there);
     if band.label == INACTIVE {
         return format!("{INACTIVE}\n{there} reserved and inactive there");
     }
     let share = percent(band.bytes_there, device.peak.attribution.total_bytes);
-    let what = band.category.map(|category| format!("{}: ", category.name()));
-    let name = format!("{}{}", what.filter(|_| band.label != band_category(band)).unwrap_or_default(), name(band));
+    let what = band.category.filter(|category| band.label != category.name());
+    let what = what.map_or(String::new(), |category| format!("{}: ", legend::category_name(category)));
+    let name = format!("{what}{}", written(band));
     let leak = band.leak.map(|bytes| format!("\nleaks {} per step", crate::report::common::notes::signed(bytes)));
     let blocks = count(band.blocks_there, "block");
     format!("{name}\n{there} ({share:.1}%) in {blocks} at that instant{}", leak.unwrap_or_default())

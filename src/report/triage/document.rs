@@ -77,8 +77,11 @@ fn other(document: &mut Document, device: &DeviceTriage) {
     categories(document, &device.categories);
     sites(document, &device.peak.attribution);
     document.cures(&device.advice, device.failure.is_some());
-    document.items(device.nothing.as_ref().map(words::nothing));
-    document.items(words::findings(device).into_iter().map(|line| line.text));
+    device.nothing.as_ref().map(words::nothing).into_iter().for_each(|text| document.paragraph(text));
+    let findings: Vec<String> = words::findings(device).into_iter().map(|line| line.text).collect();
+    if !findings.is_empty() {
+        document.paragraph(findings.join("; "));
+    }
 }
 
 /// All categories as one bar, with the largest of them named below.

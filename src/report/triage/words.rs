@@ -25,7 +25,7 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
     let mut text = match &device.failure {
         Some(failure) => format!("Out of memory{during}: {}", failed(failure)),
         None if peak.completeness.no_entries => {
-            format!("No history: {} is allocated at the dump", signed(peak.at.get(Metric::Allocated)))
+            format!("No history: {} is allocated at dump time", signed(peak.at.get(Metric::Allocated)))
         }
         None if peak.is_early(Metric::Allocated) => {
             let allocated = signed(peak.at.get(Metric::Allocated));
@@ -71,16 +71,17 @@ pub(crate) fn leaked(finding: &Finding) -> Option<i64> {
 
 /// The part of a step, and which: ` in backward of step 3`.
 fn during(device: &DeviceTriage) -> String {
-    let phase = match device.during.phase {
-        Some(Phase::Optimizer) => "the optimizer",
-        Some(Phase::Data) => "loading data",
-        Some(phase) => phase.name(),
-        None => return String::new(),
+    let (phase, of) = match device.during.phase {
+        Some(Phase::Optimizer) => ("in the optimizer", "of"),
+        Some(Phase::Data) => ("while loading data", "in"),
+        Some(Phase::Forward) => ("in forward", "of"),
+        Some(Phase::Backward) => ("in backward", "of"),
+        Some(Phase::Other) | None => return String::new(),
     };
     // Annotated steps have names, which stand in the line below; people begin to count them at 0 or 1.
     match device.during.step.filter(|_| device.peak.annotations.is_empty()) {
-        Some(step) => format!(" in {phase} of step {step}"),
-        None => format!(" in {phase}"),
+        Some(step) => format!(" {phase} {of} step {step}"),
+        None => format!(" {phase}"),
     }
 }
 
@@ -145,13 +146,14 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
             let (bytes, share) = (Bytes(*bytes), share(*bytes, *total));
             format!("Nothing to change: {what} are {bytes}, {share} of allocated memory. {less} would reduce this")
         }
-        Nothing::Unknown { label, inferred, bytes, total } => format!(
-            "No known mistake found. The largest share, {} ({}), is allocated at {}; smaller inputs or a smaller dtype \
-             there would reduce this",
-            Bytes(*bytes),
-            share(*bytes, *total),
-            starred(&safe(label), *inferred)
-        ),
+        Nothing::Unknown { label, inferred, bytes, total } => {
+            let (bytes, share, place) = (Bytes(*bytes), share(*bytes, *total), starred(&safe(label), *inferred));
+            let preposition = if label.starts_with("backward of ") { "in" } else { "at" };
+            format!(
+                "No known mistake found. The largest share, {bytes} ({share}), is allocated {preposition} {place}; smaller \
+                 inputs or a smaller dtype there would reduce this"
+            )
+        }
     }
 }
 
@@ -186,7 +188,7 @@ pub(crate) fn finding(finding: &Finding) -> Line {
         },
         Finding::Growth { is_leak, label, inferred, bytes_per_step, places } => {
             let what = if *is_leak { "leaks" } else { "grows" };
-            let more = if *places > 1 { format!(" and {} more", places - 1) } else { String::new() };
+            let more = if *places > 1 { format!(" and {}", count(places - 1, "more site")) } else { String::new() };
             let place = starred(&safe(label), *inferred);
             Line { text: format!("{what} {} per step at {place}{more}", signed(*bytes_per_step)), command: "leaks" }
         }

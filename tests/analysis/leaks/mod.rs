@@ -165,7 +165,7 @@ mod binary {
         for (name, reason) in [
             (
                 "random_sizes",
-                "steps are unknown: no annotation marks them, and no loop around forward and backward was found; record at \
+                "no annotation marks the steps, and no loop around forward and backward was found; record at \
                  least four steps, each in torch.profiler.record_function(f\"step_{n}\")",
             ),
             ("oom_forward", "1 step, annotated step_0; record 4 or more"),

@@ -6,7 +6,7 @@ use crate::facts::device::Device;
 use crate::facts::time::annotations::{AnnotationRange, Annotations};
 use crate::facts::training::steps::{StepSource, Steps, without_numbers};
 use crate::facts::training::{Phase, PhaseSpan};
-use crate::model::{DeviceId, Snapshot, StrId};
+use crate::model::{DeviceId, Snapshot, StrId, device_words};
 use crate::replay::{Instant, Maximum};
 use regex::Regex;
 use std::collections::HashMap;
@@ -86,20 +86,23 @@ pub fn find(device: &Device<'_>, each: &Each) -> Result<Extents> {
     }
 }
 
+/// How the name of a step is written, each with its number.
+const STEP: &str = "f\"step_{n}\"";
+
 /// A request for ranges that a recording does not have, and what would have told them.
 fn unknown(device: DeviceId, what: &str, name: &str) -> Error {
-    let how = format!("to mark them, record with torch.profiler.record_function({name:?}) around each");
-    Error::Request(format!("device {device}: {what}; {how}"))
+    let how = format!("to mark them, record each in torch.profiler.record_function({name})");
+    Error::Request(format!("{}: {what}; {how}", device_words(device)))
 }
 
 /// Steps with numbered annotations of their own reach from the start of these to their end, others from the end of the
 /// one before: what marks them may be a part of the step only, as `Optimizer.step#AdamW.step`.
 fn steps(device: &Device<'_>) -> Result<Extents> {
     let Some(steps) = device.steps().ok().filter(|steps| steps.are_steps()) else {
-        return Err(unknown(device.id(), "the recording does not show its steps", "step_1"));
+        return Err(unknown(device.id(), "no steps found", STEP));
     };
     if steps.is_empty() {
-        return Err(unknown(device.id(), "no step ends within the recording", "step_1"));
+        return Err(unknown(device.id(), "no step ends within the recording", STEP));
     }
     let mut recorded = match &steps.source {
         StepSource::Annotations(name) => ending(device, name),
@@ -138,7 +141,7 @@ fn ending(device: &Device<'_>, family: &str) -> HashMap<Instant, Vec<Extent>> {
 fn phases(device: &Device<'_>) -> Result<Vec<Extent>> {
     let phases = device.phases();
     if phases.spans.iter().all(|span| span.phase == Phase::Other) {
-        return Err(unknown(device.id(), "phases are unknown", "forward"));
+        return Err(unknown(device.id(), "phases are unknown", "\"forward\""));
     }
     let mut numbers: HashMap<Phase, u32> = HashMap::new();
     let complete = device.history().completeness.is_complete();
@@ -161,7 +164,7 @@ fn phases(device: &Device<'_>) -> Result<Vec<Extent>> {
 fn annotations(device: &Device<'_>, pattern: Option<&Regex>) -> Result<Vec<Extent>> {
     let (snapshot, annotations) = (device.snapshot(), device.annotations());
     if annotations.ranges.is_empty() {
-        return Err(unknown(device.id(), "the recording has no annotations", "NAME"));
+        return Err(unknown(device.id(), "the recording has no annotations", "\"NAME\""));
     }
     let name = |name: StrId| snapshot.strings.get(name);
     let extents = recorded(device, |id| pattern.is_none_or(|pattern| pattern.is_match(name(id))));
@@ -169,7 +172,10 @@ fn annotations(device: &Device<'_>, pattern: Option<&Regex>) -> Result<Vec<Exten
         let matching = pattern.map_or(String::new(), |pattern| format!(" that match {:?}", pattern.as_str()));
         let known = annotations.known_names(snapshot);
         let device = device.id();
-        return Err(Error::Request(format!("expected annotations{matching} while device {device} records, {known}")));
+        return Err(Error::Request(format!(
+            "expected annotations{matching} while {} records, {known}",
+            device_words(device)
+        )));
     }
     Ok(extents)
 }

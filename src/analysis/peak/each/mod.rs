@@ -14,6 +14,7 @@ use crate::facts::grouping::Grouper;
 use crate::facts::grouping::attribution::Row;
 use crate::facts::time::moment::Moment;
 use crate::facts::training::steps::Steps;
+use crate::model::device_words;
 use crate::replay::{Bound, Completeness, Counters, Instant, Maximum, Metric, Track};
 use crate::sorting::SortRows;
 use extents::{Extent, Extents};
@@ -120,7 +121,7 @@ impl RangePeaks {
         extents::clip(&mut extents, window);
         if extents.is_empty() {
             let (device, each) = (device.id(), options.each.name());
-            return Err(Error::Request(format!("device {device} has no {each} between --from and --to")));
+            return Err(Error::Request(format!("{} has no {each} between --from and --to", device_words(device))));
         }
         extents.extend(extents::outside(&extents, window, highest));
         extents.sort_rows_by_key(|extent| (extent.from, Reverse(extent.to)));

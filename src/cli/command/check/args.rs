@@ -12,14 +12,14 @@ use clap::Args;
 use regex::Regex;
 use std::path::PathBuf;
 
-/// Fail when memory exceeds a budget, from flags or memviz.toml
+/// Fail when memory exceeds a budget set by flags or memviz.toml
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz check snapshot.pickle --max-peak 40GiB", "one budget"),
     ("memviz check snapshot.pickle --baseline main.json --tolerance 2%", "no growth"),
 ]))]
 pub struct Check {
-    /// Snapshots, profiler traces or memory timelines; - for standard input [default: what memviz.toml names]
+    /// Snapshots, profiler traces or memory timelines; - for standard input [default: the inputs in memviz.toml]
     #[arg(value_name = "INPUT")]
     pub(super) inputs: Vec<PathBuf>,
     /// Limit on allocated memory, such as 40GiB, or 90% of --capacity
@@ -41,9 +41,9 @@ pub struct Check {
     /// A site matches by its label or by a frame of its stack.
     #[arg(long, value_name = "REGEX=SIZE", allow_hyphen_values = true)]
     pub(super) max_site: Vec<SiteLimit>,
-    /// Limit on memory allocated after A and live at B; may be repeated
+    /// Limit on memory allocated after A and still live at B; may be repeated
     ///
-    /// A and B are instants, named as for --at.
+    /// A and B are instants, such as step:2:end.
     #[arg(long, value_name = "A..B=SIZE", allow_hyphen_values = true)]
     pub(super) max_residue: Vec<ResidueLimit>,
     /// Memory of the device, such as 80GiB, for limits in percent
@@ -52,12 +52,12 @@ pub struct Check {
     /// Names of annotations that mark steps, for --max-leak
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     pub(super) steps: Option<Regex>,
-    /// A recording, or an answer in JSON, whose peaks are limits
+    /// A recording, or JSON output of check or peak, whose peaks are the limits
     ///
     /// Neither its allocated nor its reserved peak may be exceeded.
     #[arg(long, value_name = "FILE")]
     pub(super) baseline: Option<PathBuf>,
-    /// How far the baseline may be exceeded [default: 0]
+    /// How much a peak may exceed the baseline [default: 0]
     ///
     /// A size, or a percentage of the baseline.
     #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
@@ -67,7 +67,7 @@ pub struct Check {
     pub(super) update_baseline: bool,
     /// Accept a recording that starts with memory in use
     ///
-    /// A ring buffer may have dropped earlier entries, with a higher peak.
+    /// A ring buffer may have dropped earlier entries, and a higher peak with them.
     #[arg(long)]
     pub(super) accept_late_start: bool,
     /// File with budgets [default: memviz.toml, if it exists]

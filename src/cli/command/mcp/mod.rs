@@ -19,10 +19,10 @@ use server::Server;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// Answer the questions of coding agents (Model Context Protocol)
+/// Answer questions from coding agents (Model Context Protocol)
 ///
-/// An agent starts this command and asks through standard input and output. It can ask what the other commands answer, about
-/// recordings in the allowed folders. The command writes no files.
+/// An agent starts this command and talks to it through standard input and output. It can ask the questions that the other
+/// commands answer, about recordings in the allowed folders. The command writes no files.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz mcp", "recordings in the current folder"),
@@ -34,7 +34,7 @@ pub struct Mcp {
     /// Paths are relative to the first one.
     #[arg(long, value_name = "DIR")]
     root: Vec<PathBuf>,
-    /// Limit on the memory that answering one question uses
+    /// Limit on the memory to answer one question
     // Not the ID of the shared option: that one limits the process that reads it.
     #[arg(id = "memory", long = "max-memory", value_name = "SIZE", default_value = limits::MEMORY, value_parser = limits::parse_memory)]
     memory: Bytes,

@@ -17,9 +17,8 @@ use values::{Largest, Vary};
 
 /// Run a program without a GPU, and record the memory it would use
 ///
-/// PyTorch's CUDA build runs on a stand-in for CUDA: PyTorch's allocator serves every request, kernels do nothing, and
-/// every value
-/// read from the device is 0. Linux only; the Python that runs the command needs torch-memviz and a CUDA build of PyTorch.
+/// PyTorch's CUDA build runs on a stand-in for CUDA: PyTorch's allocator serves every request, kernels do nothing, and every
+/// value read from the device is 0. Linux only; the Python that runs the command needs torch-memviz and a CUDA build of PyTorch.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz rehearse --gpu a100-40gb -- python train.py", "on an A100"),
@@ -33,7 +32,7 @@ pub struct Rehearse {
     gpu: Option<String>,
     /// Memory of the device [default: that of the GPU]
     ///
-    /// PyTorch's OOM message names it as the total capacity.
+    /// PyTorch's OOM message states it as the total capacity.
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_capacity)]
     memory: Option<Bytes>,
     /// Memory that CUDA itself uses
@@ -53,7 +52,7 @@ pub struct Rehearse {
     time_limit: Option<u32>,
     /// End the program when one line has read this many values from the device
     ///
-    /// The line may wait for a value that is not 0, which never comes. 0 sets no limit.
+    /// Such a line may be waiting for a nonzero value, which never comes. 0 means no limit.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     most_reads: u32,
     /// Which driver's placement of segments to follow
@@ -62,20 +61,18 @@ pub struct Rehearse {
     /// Rehearse even if this machine has a GPU; the GPU is not used
     #[arg(long)]
     despite_gpu: bool,
-    /// Build models of transformers from their configuration, without weights
+    /// Build transformers models from their configuration, without weights
     #[arg(long)]
     no_weights: bool,
-    /// The share of elements that nonzero and masks find, such as nonzero=0.25
+    /// The share of elements that nonzero and masks select, such as nonzero=0.25
     ///
-    /// Or nonzero=FILE.py:FUNCTION, which returns the share for a tensor.
+    /// With nonzero=FILE.py:FUNCTION, the function returns the share for a tensor.
     #[arg(long, value_name = "OPERATOR=SHARE")]
     assume: Option<String>,
-    /// Run the command once for each value, which replaces {NAME}, and run fit
-    ///
-    /// memviz passes the recordings to fit.
+    /// Run the command once for each value, which replaces {NAME}, and pass the recordings to fit
     #[arg(long, value_name = "NAME=N,N")]
     vary: Option<Vary>,
-    /// Find the largest value that fits, by running the command with larger ones
+    /// Find the largest value that fits, by running the command with increasing values
     ///
     /// Each value replaces {NAME}.
     #[arg(long, value_name = "NAME[=FIRST]", conflicts_with = "vary")]
@@ -96,7 +93,7 @@ pub struct Rehearse {
 enum Placement {
     /// The Linux driver
     Linux,
-    /// The Windows driver, also that of WSL
+    /// The Windows driver, which WSL also uses
     Windows,
 }
 

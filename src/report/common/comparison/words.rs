@@ -12,10 +12,10 @@ const COLUMNS: usize = 4;
 pub fn headline(comparison: &Comparison) -> String {
     let (most, least) = (comparison.most(), comparison.least());
     format!(
-        "The devices differ: device {} holds the most ({} at {}), device {} the least ({}); the average is {}",
+        "The devices differ: device {} holds the most ({} {}), device {} the least ({}); the average is {}",
         most.device,
         bytes(most),
-        if most.at_dump { "the dump" } else { "its peak" },
+        if most.at_dump { "at dump time" } else { "at its peak" },
         least.device,
         bytes(least),
         signed(comparison.mean_bytes)
@@ -25,13 +25,13 @@ pub fn headline(comparison: &Comparison) -> String {
 /// What the first row of a table has of each device.
 pub fn compared(comparison: &Comparison) -> String {
     let metric = comparison.metric.name();
-    if comparison.most().at_dump { format!("{metric} at the dump") } else { format!("peak {metric}") }
+    if comparison.most().at_dump { format!("{metric} at dump time") } else { format!("peak {metric}") }
 }
 
 /// What a device holds at its peak, marked where it is a bound.
 pub fn bytes(share: DeviceShare) -> String {
     let bytes = signed(share.bytes);
-    // What the dump holds is known.
+    // What dump time holds is known.
     match share.bound.filter(|_| !share.at_dump) {
         None => bytes,
         Some(Bound::Lower) => format!("\u{2265}{bytes}"),

@@ -1,12 +1,13 @@
 //! Tables that several answers have.
 
 use super::{Cell, Column, Table, Tone};
+use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::Row;
 use crate::model::bytes::Bytes;
 use crate::replay::{Counters, Metric};
 use crate::report::common::notes::signed;
 use crate::report::common::text::{BAR, bar};
-use crate::report::common::words::starred;
+use crate::report::common::words::{self, starred};
 use crate::report::percent;
 
 /// Screens narrower than this do without bars.
@@ -18,7 +19,7 @@ const FRAMES: usize = 23;
 
 /// The four counters, a line each, at the instants named; 47 columns wide where these are three.
 pub(crate) fn counters(instants: &[(&str, Counters)]) -> Table {
-    let columns = instants.iter().map(|(name, _)| Column::right(11, name));
+    let columns = instants.iter().map(|(name, _)| Column::right(name.len().max(11), name));
     let mut table = Table::new([Column::left(9, "")].into_iter().chain(columns)).head(Some(Tone::Plain)).indent(2);
     // The memory of the CPU and memory timelines have none.
     let is_used = instants.iter().any(|(_, values)| values.allocated > 0);
@@ -50,11 +51,16 @@ pub(crate) fn attributed<'r>(
     .head(None)
     .below(FRAMES);
     let largest = rows.clone().map(|row| row.bytes).max().unwrap_or(0);
+    let is_by_category = name == GroupBy::Category.name();
+    let label = |row: &Row| match is_by_category {
+        true => Cell::from(starred(words::category(&row.label), row.inferred)),
+        false => Cell::code(starred(&row.label, row.inferred)),
+    };
     for row in rows {
         let share = format!("{:.1}%", percent(row.bytes, total));
         let blocks = if row.blocks == 0 { String::new() } else { format!("{}x", row.blocks) };
         let cells = [Bytes(row.bytes).to_string(), share, bar(row.bytes, largest), blocks];
-        let shown = table.row(cells, Cell::code(starred(&row.label, row.inferred)));
+        let shown = table.row(cells, label(row));
         shown.cell(2, row.category.map_or(Tone::Tint, Tone::Hued));
         if with_stacks {
             shown.below(&row.stack);

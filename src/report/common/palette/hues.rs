@@ -26,13 +26,13 @@ const fn hue(base: Color, strongest: Color, faintest: Color, terminal: u8) -> Hu
 
 /// Blue.
 const PARAMETER: Hue =
-    hue(Color::of("#3B6FFD", "#555FF5"), Color::of("#13328D", "#C7D2FF"), Color::of("#6690F4", "#4B58BB"), 33);
+    hue(Color::of("#3B6FFD", "#555FF5"), Color::of("#13328D", "#91ABFE"), Color::of("#6690F4", "#4B58BB"), 33);
 /// Steel blue.
 const BUFFER: Hue =
-    hue(Color::of("#005385", "#4B93C1"), Color::of("#004069", "#A8DCFF"), Color::of("#2399EA", "#006897"), 31);
+    hue(Color::of("#005385", "#4B93C1"), Color::of("#004069", "#2EC1FA"), Color::of("#2399EA", "#006897"), 31);
 /// Amber.
 const GRADIENT: Hue =
-    hue(Color::of("#BA8100", "#BA8800"), Color::of("#533700", "#FFCC65"), Color::of("#C38800", "#7E5C00"), 136);
+    hue(Color::of("#BA8100", "#BA8800"), Color::of("#613E00", "#EFBF3C"), Color::of("#C38800", "#7E5C00"), 136);
 /// Green.
 const OPTIMIZER_STATE: Hue =
     hue(Color::of("#00A55E", "#007F35"), Color::of("#004A27", "#85F09B"), Color::of("#14A862", "#00712E"), 35);
@@ -53,7 +53,7 @@ const INPUT: Hue =
     hue(Color::of("#007D92", "#8BF1FF"), Color::of("#004552", "#54ECFF"), Color::of("#00A1BC", "#006C77"), 37);
 /// Magenta.
 const COMMUNICATION: Hue =
-    hue(Color::of("#88005D", "#FF97DA"), Color::of("#6F004C", "#FFBDE5"), Color::of("#DC6EAB", "#9F3B80"), 162);
+    hue(Color::of("#88005D", "#FF97DA"), Color::of("#6F004C", "#F7A4CC"), Color::of("#DC6EAB", "#9F3B80"), 162);
 /// Olive.
 const WORKSPACE: Hue =
     hue(Color::of("#4C6C08", "#AFD62A"), Color::of("#2F4600", "#C2E469"), Color::of("#74A025", "#546900"), 64);

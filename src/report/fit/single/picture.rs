@@ -31,8 +31,10 @@ fn panel(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether
     let Some(as_it_is) = &device.as_it_is else { return Picture { height: y + 16.0, body } };
     let plan = |plan: &Plan| bar_of_plan(device, plan);
     let mut shown = vec![plan(as_it_is)];
-    let named = cures.iter().take(cures::MOST);
-    let named = named.map(|cure| (cures::change(&cure.advice), &cure.advice.saving, cure.fits));
+    let named = cures.iter().take(cures::MOST).enumerate();
+    let named = named.map(|(place, cure)| {
+        (format!("{}. {}", place + 1, cures::change(&cure.advice)), &cure.advice.saving, cure.fits)
+    });
     let at_once = combined.into_iter().flatten().map(|it| (at_once(it), &it.cures.saving, it.fits));
     shown.extend(named.chain(at_once).filter_map(|(name, saving, fits)| bar_of_cure(device, name, saving, fits)));
     shown.extend(device.plans.iter().chain(&device.nearest).map(plan));
@@ -63,5 +65,5 @@ fn bar(device: &DevicePlans, name: String, needed: u64, reserved: u64) -> Bar {
 fn at_once(together: &FitTogether) -> String {
     let numbers = together.cures.places.iter().map(|place| place.saturating_add(1).to_string());
     let parts: Vec<String> = numbers.chain(together.cures.changes.iter().map(words::short)).collect();
-    format!("changes {} together", parts.join(" + "))
+    format!("{} together", parts.join(" + "))
 }

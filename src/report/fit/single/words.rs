@@ -31,14 +31,14 @@ pub fn headline(device: &DevicePlans) -> String {
         (_, None, Some(nearest)) => {
             let least = device.measure(nearest);
             format!(
-                "does not fit: needs {needed}{there}; no change that was tried makes it fit; {} comes closest: needs {}, {} \
+                "does not fit: needs {needed}{there}; none of the changes tried makes it fit; {} comes closest: needs {}, {} \
                  too much",
                 name(nearest),
                 Bytes(least),
                 Bytes(least.saturating_sub(device.goal.bytes()))
             )
         }
-        _ => format!("does not fit: needs {needed}{there}; no change that was tried lowers that"),
+        _ => format!("does not fit: needs {needed}{there}; none of the changes tried lowers that"),
     }
 }
 
@@ -60,8 +60,13 @@ pub fn together(together: &FitTogether) -> String {
     let numbers = together.cures.places.iter().map(|place| (place + 1).to_string());
     let numbers: Vec<String> = numbers.chain(together.cures.changes.iter().map(short)).collect();
     let (last, others) = numbers.split_last().map_or(("", String::new()), |(last, others)| (last, others.join(", ")));
-    let enough = enough(&together.cures.saving, together.fits, ["enough", "not enough"]);
-    format!("{others} and {last} together: {enough}")
+    let is_judged = matches!(together.cures.saving, Saving::Played { .. }) && together.fits.is_some();
+    let enough = enough(&together.cures.saving, together.fits, ["the program fits", "the program does not fit"]);
+    if is_judged {
+        format!("with {others} and {last} together, {enough}")
+    } else {
+        format!("{others} and {last} together: {enough}")
+    }
 }
 
 fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
@@ -126,7 +131,7 @@ pub fn below(device: &DevicePlans) -> Vec<String> {
         let time = plan
             .recompute_us
             .map_or(String::new(), |time| format!(", {} of recomputation per forward pass", duration(time)));
-        format!("{}: {} allocated at most{time}", name(plan), Bytes(plan.outcome.max_allocated))
+        format!("{}: at most {} allocated{time}", name(plan), Bytes(plan.outcome.max_allocated))
     };
     let plans: Vec<String> = device.plans.iter().map(|plan| format!("below {goal} with {}", effect(plan))).collect();
     if !plans.is_empty() {
@@ -196,7 +201,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     }
     if let Some(unfinished) = device.unfinished {
         lines.push(format!(
-            "the recording runs out of memory: the failed step is simulated as a repetition of the last complete one, which ends \
+            "the program runs out of memory: the failed step is simulated as a repetition of the last complete one, which ends \
              at entry {} ({} of its {} requests match)",
             unfinished.end, unfinished.equal, unfinished.requests
         ));
@@ -344,20 +349,24 @@ pub fn code(change: &PlannedChange) -> (String, String) {
 
 /// What checkpoints some of the calls of a function.
 fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String, String) {
-    let which = match every {
-        1 => "each".to_owned(),
-        every => format!("the first call and every {} call after it", ordinal(every)),
-    };
     // A module's forward can be wrapped from outside, whoever calls it.
     if site.ends_with(" forward") {
+        let which = match every {
+            1 => format!("for each module whose forward is {site}"),
+            every => format!("for every {} module whose forward is {site}, starting with the first", ordinal(every)),
+        };
         return (
-            format!("for the modules whose forward is {site}: {which}, once, after the model is built"),
+            format!("once, after the model is built, {which}"),
             "module.forward = functools.partial(torch.utils.checkpoint.checkpoint, module.forward, use_reentrant=False)"
                 .to_owned(),
         );
     }
     let (place, line) = code_change::change(code.unwrap_or(&CodeChange::Wrap(None)));
-    (format!("for the calls of {site}: {which}, {place}"), line.to_owned())
+    let which = match every {
+        1 => format!("for each call of {site}"),
+        every => format!("for every {} call of {site}, starting with the first", ordinal(every)),
+    };
+    (format!("{which}, {place}"), line.to_owned())
 }
 
 /// The line to export for a plan; nothing where the settings stay.

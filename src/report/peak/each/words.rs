@@ -71,12 +71,13 @@ pub fn rest(ranges: &RangePeaks, shown: &[Shown<'_>], metric: Metric) -> Option<
     if shown.len() == ranges.ranges.len() {
         return None;
     }
-    let what = if shown.iter().any(|shown| shown.of > 1) { "the highest peak of each name" } else { "the highest" };
-    let mut text = format!("{what} of {} ranges; --format csv lists all", ranges.ranges.len());
+    let what =
+        if shown.iter().any(|shown| shown.of > 1) { "the highest peak of each name" } else { "the highest peaks" };
+    let mut text = format!("{what} among {} ranges; --format csv lists all", ranges.ranges.len());
     if let Some((others, highest)) = ranges.left_out {
         let highest = signed(highest);
         text = format!(
-            "{what} of {} ranges; --format csv lists {} of them, the others reach {highest} {} at most",
+            "{what} among {} ranges; --format csv lists {} of them, the others reach at most {highest} {}",
             ranges.ranges.len() + others,
             ranges.ranges.len(),
             metric.name()
