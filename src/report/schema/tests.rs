@@ -104,6 +104,10 @@ fn the_file_is_what_the_types_say() {
 #[test]
 fn the_schema_of_a_command_is_what_its_types_say() {
     assert_eq!(commands().collect::<Vec<_>>(), ANSWERS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    if std::env::var_os("MEMVIZ_BLESS").is_some() {
+        // What this test was built with is the file as it was before.
+        return;
+    }
     for name in commands() {
         // Two answers have a type of this name, which the schema of both tells apart.
         let described = describe(Some(&name)).unwrap().to_string().replace("FailedRequest2", "FailedRequest");
