@@ -89,6 +89,7 @@ pub mod recording;
 pub mod replay;
 #[cfg(feature = "report")]
 pub mod report;
+mod sorting;
 pub mod wire;
 
 #[cfg(feature = "cli")]

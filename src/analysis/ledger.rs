@@ -10,6 +10,7 @@ use crate::facts::grouping::private_pools::{PoolKind, PrivatePools};
 use crate::model::device_file::{DeviceFile, DeviceSample, DeviceSamples, GpuProcess, Occasion};
 use crate::model::{Action, DEFAULT_POOL, DeviceId, HOST_DEVICE};
 use crate::replay::Instant;
+use crate::sorting::SortRows;
 use indexmap::IndexMap;
 
 /// Options of [`LedgerReport::of`].
@@ -311,7 +312,7 @@ impl Ledger {
             }
             let others = sample.processes.iter().flatten().filter(|process| process.pid != pid);
             let mut others: Vec<LedgerRow> = others.filter_map(other).collect();
-            others.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+            others.sort_rows_by_key(|row| std::cmp::Reverse(row.bytes));
             rows.extend(others);
         }
         let told: i64 = rows.iter().map(|row| row.bytes).sum();
@@ -374,6 +375,6 @@ fn pools(device: &Device<'_>) -> Vec<PoolShare> {
             None => shares.push(PoolShare { kind, pools: 1, bytes }),
         }
     }
-    shares.sort_by_key(|share| (share.kind.is_some(), std::cmp::Reverse(share.bytes)));
+    shares.sort_rows_by_key(|share| (share.kind.is_some(), std::cmp::Reverse(share.bytes)));
     shares
 }

@@ -5,6 +5,7 @@
 //! the recordings); what was named is expected to be what was requested.
 
 use super::paths::{is_pattern, matching, no_file};
+use crate::sorting::SortRows;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -43,7 +44,7 @@ pub fn collect(inputs: &[PathBuf]) -> Vec<Found> {
 fn expand(input: &Path) -> Vec<Found> {
     let found = |paths: Result<Vec<PathBuf>, String>| match paths {
         Ok(mut paths) => {
-            paths.sort_by(|a, b| natural(&a.to_string_lossy(), &b.to_string_lossy()));
+            paths.sort_rows_by(|a, b| natural(&a.to_string_lossy(), &b.to_string_lossy()));
             let found = |path: PathBuf| Found { problem: no_file(&path), path, is_named: false };
             paths.into_iter().map(found).collect()
         }

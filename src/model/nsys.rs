@@ -77,7 +77,7 @@ pub struct MemoryEvent {
 
 /// What kind of memory, as `ENUM_CUDA_MEM_KIND` numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryKind {
     /// Pageable host memory.

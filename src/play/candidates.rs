@@ -3,6 +3,7 @@
 use crate::allocator::SettingsWarning;
 use crate::input::alloc_conf::{Rest, parse};
 use crate::model::AllocatorSettings;
+use crate::sorting::SortRows;
 
 /// Settings that change how much memory is reserved, the simplest first. Garbage collection needs a device of known
 /// size.
@@ -37,7 +38,7 @@ pub(crate) fn candidates(recorded: &AllocatorSettings, is_known_device: bool) ->
 pub(crate) fn advisable(recorded: &AllocatorSettings) -> Vec<AllocatorSettings> {
     let mut all = candidates(recorded, false);
     all.retain(|settings| SettingsWarning::of_proposed(settings).is_empty());
-    all.sort_by_key(|settings| (!settings.alloc_conf.is_empty(), !settings.expandable_segments));
+    all.sort_rows_by_key(|settings| (!settings.alloc_conf.is_empty(), !settings.expandable_segments));
     all
 }
 

@@ -11,6 +11,7 @@ use crate::facts::segments::layout::{Layout, SegmentLayout};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, BlockState, PoolId, Segment, StackId};
 use crate::replay::{Instant, NEVER, SegmentSpan, Track};
+use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
@@ -281,7 +282,7 @@ impl<'a> Reader<'a> {
         let private: Vec<&Segment> = segments.filter(|segment| private_pool(segment).is_some()).collect();
         let spans = track.history.segments.iter().filter(|span| span.gone == NEVER && !private.is_empty());
         let mut last_spans: Vec<&SegmentSpan> = spans.collect();
-        last_spans.sort_by_key(|span| span.addr);
+        last_spans.sort_rows_by_key(|span| span.addr);
         Self {
             track,
             steps: Vec::with_capacity(track.history.rows.len()),

@@ -27,34 +27,52 @@ pub(super) struct Repetition {
     freed_at: Vec<u32>,
 }
 
-/// A step without the fields that differ between iterations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
-    what: StepKind,
-    pool: u16,
-    /// By how much the number of the allocation exceeds that of the allocation made last.
-    distance: u32,
-    bytes: u64,
+/// Steps, to be compared without the fields that differ between iterations.
+struct Shapes<'s> {
+    steps: &'s [Step],
+    /// By how much the number of each step's allocation exceeds that of the allocation made last.
+    distances: Vec<u32>,
+}
+
+impl<'s> Shapes<'s> {
+    fn of(steps: &'s [Step]) -> Self {
+        let mut last = 0u32;
+        let distance = |step: &Step| {
+            let distance = match step.kind {
+                // No two refused requests are the same: what came of them is recorded one by one.
+                StepKind::Refused => step.entry,
+                StepKind::EmptyCache | StepKind::ReleasePool => 0,
+                _ => step.allocation.wrapping_sub(last),
+            };
+            if step.kind == StepKind::Alloc {
+                last = step.allocation;
+            }
+            distance
+        };
+        Self { steps, distances: steps.iter().map(distance).collect() }
+    }
+
+    /// Whether two steps are the same.
+    fn are_equal(&self, one: usize, other: usize) -> bool {
+        let what = |step: &Step| (step.kind, step.pool, step.bytes);
+        self.distances[one] == self.distances[other] && what(&self.steps[one]) == what(&self.steps[other])
+    }
 }
 
 impl Repetition {
     /// The loop that the middle of the program is in, if there is one.
     pub fn of(steps: &[Step], allocations: usize) -> Option<Self> {
-        let shapes = shapes(steps);
-        let middle = shapes.len() / 2;
-        let window = shapes.get(middle..middle + WINDOW)?;
-        let equal = |from: usize, period: usize| {
-            shapes[from..].iter().zip(&shapes[from + period..]).take_while(|(one, other)| one == other).count()
-        };
-        let periods =
-            (1..shapes.len() - middle - WINDOW).filter(|&period| shapes[middle + period..].starts_with(window));
+        let shapes = Shapes::of(steps);
+        let middle = steps.len() / 2;
+        let last = steps.len().checked_sub(WINDOW).filter(|&last| last >= middle)?;
+        let is_window = |at: usize| (0..WINDOW).all(|step| shapes.are_equal(middle + step, at + step));
+        let periods = (1..last - middle).filter(|&period| is_window(middle + period));
         for period in periods.take(MOST_TRIED) {
-            let ahead = equal(middle, period);
+            let ahead = (middle..steps.len() - period).take_while(|&at| shapes.are_equal(at, at + period)).count();
             // Layers also repeat, but less often than the program does.
-            let pairs = shapes[..middle].iter().rev().zip(shapes[..middle + period].iter().rev());
-            let back = pairs.take_while(|(one, other)| one == other).count();
+            let back = (0..middle).rev().take_while(|&at| shapes.are_equal(at, at + period)).count();
             let (start, end) = (middle - back, middle + ahead + period);
-            if end - start >= shapes.len() / 2 && (end - start) / period >= FEWEST_ROUNDS {
+            if end - start >= steps.len() / 2 && (end - start) / period >= FEWEST_ROUNDS {
                 let rounds = steps[start..start + period].iter().zip(&steps[start + period..]);
                 let mut allocations_of = rounds.filter(|(step, _)| step.kind == StepKind::Alloc);
                 let made = allocations_of.next().map_or(0, |(one, next)| next.allocation.wrapping_sub(one.allocation));
@@ -68,24 +86,6 @@ impl Repetition {
     pub fn outlives(&self, allocation: u32) -> bool {
         self.freed_at.get(allocation as usize).is_some_and(|&step| step as usize >= self.end)
     }
-}
-
-fn shapes(steps: &[Step]) -> Vec<Shape> {
-    let mut last = 0u32;
-    let shape = |step: &Step| {
-        let about_allocation = !matches!(step.kind, StepKind::EmptyCache | StepKind::ReleasePool | StepKind::Refused);
-        let distance = match step.kind {
-            // No two refused requests are the same: what came of them is recorded one by one.
-            StepKind::Refused => step.entry,
-            _ if about_allocation => step.allocation.wrapping_sub(last),
-            _ => 0,
-        };
-        if step.kind == StepKind::Alloc {
-            last = step.allocation;
-        }
-        Shape { what: step.kind, pool: step.pool, distance, bytes: step.bytes }
-    };
-    steps.iter().map(shape).collect()
 }
 
 fn freed_at(steps: &[Step], allocations: usize) -> Vec<u32> {

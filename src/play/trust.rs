@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// How far a simulation can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
     /// The recording is complete, and a simulation with its own settings matches it, including the order of segments.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -38,7 +38,7 @@ impl Metric {
 
 /// Values of the four counters in bytes. Signed, since a history that contradicts itself can push them below zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Counters {
     /// `allocated_bytes`.
     #[serde(rename = "allocated_bytes")]

@@ -37,7 +37,7 @@ impl RankLine {
 
 /// A rank on one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RankSummary {
     /// The recording, as it was named where it was summarized.
@@ -93,7 +93,7 @@ pub struct RankSummary {
 
 /// What a site holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TopRow {
     /// The site.
@@ -110,7 +110,7 @@ pub struct TopRow {
 /// What failed requests have in common that are alike, in one run and in others. Line numbers, addresses, times and exact sizes are not
 /// part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FailureSignature {
     /// Sixteen hexadecimal digits, made from the other keys.
@@ -129,7 +129,7 @@ pub struct FailureSignature {
 
 /// Failed requests of a rank with one signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RankFailure {
     /// What they have in common.
@@ -140,7 +140,7 @@ pub struct RankFailure {
 
 /// A rank without memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct EmptyRank {
     /// The recording.
@@ -153,7 +153,7 @@ pub struct EmptyRank {
 
 /// An input that could not be analyzed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FailedInput {
     /// The input.
@@ -164,7 +164,7 @@ pub struct FailedInput {
 
 /// A file that is none of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SkippedInput {
     /// The file.
@@ -173,7 +173,7 @@ pub struct SkippedInput {
 
 /// Where a rank's number is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RankSource {
@@ -188,7 +188,7 @@ pub enum RankSource {
 /// The user's own lines that allocate, innermost on their stacks. Of many those with the smallest hashes: two recordings
 /// of one program then have the same ones in their samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CodeSample {
     /// Number of lines.

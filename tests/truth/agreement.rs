@@ -4,6 +4,7 @@ use crate::support::{FIXTURES, assert_none};
 use memviz::Recording;
 use memviz::analysis::checkpoint::{CheckpointOptions, DeviceCheckpoint};
 use memviz::analysis::simulate::SimulateOptions;
+use memviz::analysis::timeline::TimelineOptions;
 use memviz::input::ReadOptions;
 use memviz::model::DeviceId;
 use memviz::play::changes::Change;
@@ -97,6 +98,27 @@ fn checkpoint_simulate_and_fit_say_the_same_of_the_same_calls() {
     }
     assert_none(&wrong);
     assert!(compared > 150 && planned > 30, "{compared} candidates and {planned} plans were compared");
+}
+
+/// A report plays no function that cannot be the best one.
+#[test]
+fn a_report_names_the_best_candidate() {
+    let mut compared = 0;
+    for path in recordings(Path::new("fixtures/pairs")) {
+        let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
+        let overview = recording.overview(&TimelineOptions::default()).unwrap();
+        for device in &overview.checkpoint.devices {
+            let options = CheckpointOptions::default().devices(vec![device.device]).top(Some(1));
+            let all = recording.checkpoint(&options).unwrap();
+            let best = |device: &DeviceCheckpoint| {
+                let best = device.candidates.first();
+                best.map(|it| (it.label.clone(), it.calls, it.activation_bytes, it.predicted_peak_bytes))
+            };
+            assert_eq!(best(device), best(&all.devices[0]), "{path}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 10, "{compared} devices were compared");
 }
 
 /// Snapshots below a folder.

@@ -139,7 +139,8 @@ fn parts_of_recordings_are_what_they_are_in_the_whole() {
 
 #[test]
 fn what_is_written_of_recordings_is_read_as_it_was() {
-    for case in cases(support::FIXTURES) {
+    // A million entries are those of a short recording many times, and would take as long as all others together.
+    for case in cases(support::FIXTURES).into_iter().filter(|case| case.name != "big_1m") {
         let recording = support::open(&case.path);
         let read = through_a_file(&recording.snapshot);
         let [expected, found] = [&recording.snapshot, &read.snapshot].map(Facts::of);

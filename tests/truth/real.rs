@@ -24,6 +24,8 @@ use memviz::replay::{Counters, History, Metric};
 use plain::{Object, unpickle};
 use serde_json::Value;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use sums::Curve;
 
 /// Where they lie, the second folder with files of other kinds.
@@ -135,6 +137,23 @@ struct Findings {
 }
 
 impl Findings {
+    fn file(&mut self, path: &str) {
+        let opened = Recording::open(path.as_ref(), &ReadOptions::default());
+        let kind = Kind::of(read_unpacked(path));
+        let recording = match (&kind, opened) {
+            (Kind::Other(words), opened) => return self.refused(path, opened, words),
+            (_, Ok(recording)) => recording,
+            (_, Err(error)) => return self.problems.push(format!("{path}: {error}")),
+        };
+        match &kind {
+            Kind::Snapshot(file) => self.snapshot(path, &recording, file),
+            Kind::Trace(file) => self.trace(path, &recording, file),
+            Kind::Timeline(file) => self.timeline(path, &recording, file),
+            Kind::Profile(file) => self.profile(path, &recording, file),
+            Kind::Other(_) => {}
+        }
+    }
+
     fn equal<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, ours: &T, theirs: &T) {
         if ours != theirs {
             self.problems.push(format!("{what}: {ours:?}, another way {theirs:?}"));
@@ -267,31 +286,25 @@ impl Findings {
 #[test]
 fn real_recordings_lead_to_the_same_figures_another_way() {
     let files = recordings();
-    let mut findings = Findings::default();
-    for path in &files {
-        let opened = Recording::open(path.as_ref(), &ReadOptions::default());
-        let kind = Kind::of(read_unpacked(path));
-        let recording = match (&kind, opened) {
-            (Kind::Other(words), opened) => {
-                findings.refused(path, opened, words);
-                continue;
-            }
-            (_, Ok(recording)) => recording,
-            (_, Err(error)) => {
-                findings.problems.push(format!("{path}: {error}"));
-                continue;
-            }
-        };
-        match &kind {
-            Kind::Snapshot(file) => findings.snapshot(path, &recording, file),
-            Kind::Trace(file) => findings.trace(path, &recording, file),
-            Kind::Timeline(file) => findings.timeline(path, &recording, file),
-            Kind::Profile(file) => findings.profile(path, &recording, file),
-            Kind::Other(_) => {}
+    // This test is one of the last, and takes longest: on every core.
+    let next = AtomicUsize::new(0);
+    let compare = || {
+        let mut findings = Findings::default();
+        while let Some(path) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            findings.file(path);
         }
-    }
-    assert_none(&findings.problems);
-    let Findings { compared, contradicting, refused, .. } = findings;
+        findings
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let all: Vec<Findings> = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(compare)).collect();
+        running.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let problems: Vec<String> = all.iter().flat_map(|findings| &findings.problems).cloned().collect();
+    assert_none(&problems);
+    let compared = [0, 1, 2, 3].map(|kind| all.iter().map(|findings| findings.compared[kind]).sum::<usize>());
+    let contradicting: usize = all.iter().map(|findings| findings.contradicting).sum();
+    let refused: usize = all.iter().map(|findings| findings.refused).sum();
     let [snapshots, traces, timelines, profiles] = compared;
     let enough = snapshots >= 30 && traces >= 8 && timelines >= 3 && profiles >= 1;
     assert!(

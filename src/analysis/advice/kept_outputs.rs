@@ -49,6 +49,9 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
             }
         }
     }
+    if stacks.is_empty() {
+        return None;
+    }
     for &(call, backward) in &trained {
         for (index, made) in born_in(device, call.start, call.end) {
             let is_held = made.freed > call.backward.as_ref().map_or(0, |backward| backward.end);

@@ -9,6 +9,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, History, Instant};
+use crate::sorting::SortRows;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Least number of times that a cache grows.
@@ -122,7 +123,7 @@ fn caches(device: &Device<'_>, blocks: &[u32]) -> Vec<Cache> {
         pairs.map(|(old, _)| old.freed).all(|freed| later.next().is_none_or(|third| freed <= third))
     };
     done.retain(|cache| cache.copies.len() >= LEAST_COPIES && is_replaced(cache));
-    done.sort_by_key(|cache| cache.copies.first().copied());
+    done.sort_rows_by_key(|cache| cache.copies.first().copied());
     done
 }
 

@@ -37,6 +37,7 @@ pub use what_if::{Attempt, OverTime, WhatIf};
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, FrameId, HOST_DEVICE};
 use crate::play::changes::{Change, Lives};
+use crate::sorting::SortRows;
 use model_calls::ModelCalls;
 use rayon::prelude::*;
 use std::cmp::Reverse;
@@ -316,7 +317,7 @@ fn found<'d, 'a>(
     let trial = Trial::new(device, plays.obstacle(device), if plays == Plays::Needs { STEPS_OF_NEEDS } else { 0 });
     let mut advice: Vec<(Advice, Remedy)> = found.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
     // What costs nothing comes first, unless something else saves more than twice as much.
-    advice.sort_by_key(|(advice, _)| Reverse(advice.saving.most() / (1 + u64::from(advice.cost.is_some()))));
+    advice.sort_rows_by_key(|(advice, _)| Reverse(advice.saving.most() / (1 + u64::from(advice.cost.is_some()))));
     // One mistake can show in several ways.
     let mut told = HashSet::new();
     advice.retain(|(advice, _)| told.insert((advice.story, advice.line.as_ref().map(|line| line.label.clone()))));

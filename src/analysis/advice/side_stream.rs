@@ -10,6 +10,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{FrameId, PoolId, Segment, StackId};
 use crate::play::changes::Lives;
 use crate::replay::History;
+use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +65,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         .map(|(&number, stream)| (number, stream))
         .filter(|&(number, stream)| is_side(number, stream))
         .collect();
-    sides.sort_by_key(|(_, stream)| Reverse(stream.bytes));
+    sides.sort_rows_by_key(|(_, stream)| Reverse(stream.bytes));
     sides.truncate(MOST_STREAMS);
     sides.into_iter().map(|(number, stream)| finding(device, number, stream, other)).collect()
 }

@@ -10,6 +10,7 @@ use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::Row;
 use crate::facts::segments::pinning::PinningRow;
 use crate::model::StackId;
+use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -113,7 +114,7 @@ impl Culprits {
     fn of(basis: Basis, sites: impl Iterator<Item = Culprit>) -> Self {
         let mut sites: Vec<Culprit> = sites.collect();
         // Rows come the largest first; growth does not.
-        sites.sort_by_key(|site| Reverse(site.bytes));
+        sites.sort_rows_by_key(|site| Reverse(site.bytes));
         Self { basis, sites, left_out: 0 }
     }
 

@@ -10,7 +10,9 @@ use crate::play::changes::checkpointable::{Checkpointable, held_at};
 use crate::play::changes::{Chosen, CodeChange, Edited, Editor};
 use crate::play::{Program, Setup, Testbed, allocated_over_time, blocks_at_peak, most_allocated};
 use crate::replay::{Instant, Metric};
+use crate::sorting::SortRows;
 use rayon::prelude::*;
+use std::cmp::{Ordering, Reverse};
 
 /// A function, called repeatedly in a forward pass, and its calls checkpointed.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +49,16 @@ pub struct EveryNth {
     pub predicted_peak_bytes: i64,
 }
 
+impl Candidate {
+    /// What lowers the peak most comes first.
+    fn order(&self, other: &Self) -> Ordering {
+        let rank = |it: &Self| (it.predicted_peak_bytes, it.calls);
+        rank(self).cmp(&rank(other)).then_with(|| self.label.cmp(&other.label))
+    }
+}
+
+/// What depends on where blocks lie is less than 1/N of the peak.
+const SLACK_PART: i64 = 50;
 /// A saving of less than 1/N of the peak is not worth running anything again.
 const NOTABLE_PART: i64 = 1000;
 /// Plans for sparser calls than this are not tried: hardly anything changes.
@@ -94,6 +106,32 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         Some(Self { device, editor, functions, program: testbed.program, setup, curve })
     }
 
+    /// The first of the functions that save something, and how many were not tried because there are so many. A function whose calls
+    /// hold less at the recorded peak than another one saves is not played: more than they hold they cannot save, but for what
+    /// depends on where blocks lie.
+    pub(super) fn best(&self) -> (Option<Candidate>, usize) {
+        let history = self.device.history();
+        let peak = history.maxima[Metric::Allocated as usize];
+        let there = history.allocations.iter().filter(|allocation| allocation.allocated_at(peak.instant));
+        let born: Vec<Instant> = there.map(|allocation| allocation.born).collect();
+        let (functions, untried) = self.functions.promising(peak.instant);
+        let most = |id: FunctionId| (self.functions.most_held(id, peak.instant, &born), id);
+        let mut by_most: Vec<(u64, FunctionId)> = functions.into_iter().map(most).collect();
+        by_most.sort_rows_by_key(|&(most, _)| Reverse(most));
+        let slack = peak.bytes / SLACK_PART;
+        let mut best: Option<Candidate> = None;
+        for (most, id) in by_most {
+            let may_save = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(slack);
+            if best.as_ref().is_some_and(|best| may_save < best.saved_bytes) {
+                break;
+            }
+            let better = self.candidate(id).map(|(candidate, _)| candidate);
+            let better = better.filter(|it| best.as_ref().is_none_or(|best| it.order(best).is_lt()));
+            best = better.or(best);
+        }
+        (best, untried)
+    }
+
     /// The functions that save something, the lowest new peak first, as many as are wanted; how many that leaves out, and how
     /// many were not tried because there are so many. What needs more plays is left out of all but the first `in_full`.
     pub(super) fn candidates(&self, top: usize, in_full: usize) -> (Vec<Candidate>, usize, usize) {
@@ -101,10 +139,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         let (functions, untried) = self.functions.promising(peak);
         let tried: Vec<Option<(Candidate, Tried)>> = functions.into_par_iter().map(|id| self.candidate(id)).collect();
         let mut tried: Vec<(Candidate, Tried)> = tried.into_iter().flatten().collect();
-        tried.sort_by(|(a, _), (b, _)| {
-            let rank = |it: &Candidate| (it.predicted_peak_bytes, it.calls);
-            rank(a).cmp(&rank(b)).then_with(|| a.label.cmp(&b.label))
-        });
+        tried.sort_rows_by(|(a, _), (b, _)| a.order(b));
         let left_out = tried.len().saturating_sub(top);
         tried.truncate(top);
         let finished = tried.into_par_iter().enumerate().map(|(place, (candidate, tried))| {

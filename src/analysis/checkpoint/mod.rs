@@ -46,7 +46,7 @@ pub struct CheckpointOptions {
     pub fit: Option<u64>,
     /// Whether only the best candidate is shown in full: then sparser calls of the others are not played.
     pub best_only: bool,
-    /// Whether what the best candidate saves is all that is said of it: then none has sparser calls played.
+    /// Whether what the best candidate saves is all that is said: then none has sparser calls played, and others are not counted.
     pub(crate) in_brief: bool,
 }
 
@@ -58,11 +58,7 @@ impl CheckpointOptions {
 
     /// Number of candidates that are shown in full.
     fn in_full(&self) -> usize {
-        match (self.in_brief, self.best_only) {
-            (true, _) => 0,
-            (false, true) => 1,
-            (false, false) => usize::MAX,
-        }
+        if self.best_only { 1 } else { usize::MAX }
     }
 }
 
@@ -167,8 +163,14 @@ impl DeviceCheckpoint {
         };
         let bench = none.is_none().then(|| Workbench::new(device, &editor, &functions)).flatten();
         let top = options.top.unwrap_or(usize::MAX);
-        let (candidates, left_out, untried) =
-            bench.as_ref().map_or_else(Default::default, |bench| bench.candidates(top, options.in_full()));
+        let (candidates, left_out, untried) = match &bench {
+            None => (Vec::new(), 0, 0),
+            Some(bench) if options.in_brief => {
+                let (best, untried) = bench.best();
+                (best.into_iter().collect(), 0, untried)
+            }
+            Some(bench) => bench.candidates(top, options.in_full()),
+        };
         let nothing = match phases.at(peak.instant) {
             Phase::Optimizer => NoCandidates::PeakInOptimizer,
             _ => NoCandidates::NothingSaves,

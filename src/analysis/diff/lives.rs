@@ -9,6 +9,7 @@ use crate::facts::code::sites::CodeOrigin;
 use crate::facts::device::{Device, Devices};
 use crate::facts::grouping::{Grouper, Groups, Holder, RowHead};
 use crate::replay::{Instant, Metric};
+use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 use std::cmp::Reverse;
@@ -169,7 +170,7 @@ impl DeviceDiff {
         let rows = groups.into_iter().map(DiffRow::of_lives);
         let is_unchanged = |row: &DiffRow| row.lives.is_some_and(|it| it.born.blocks == 0 && it.freed.blocks == 0);
         let (same, mut rows): (Vec<DiffRow>, Vec<DiffRow>) = rows.partition(is_unchanged);
-        rows.sort_by(|a, b| {
+        rows.sort_rows_by(|a, b| {
             let moved = |row: &DiffRow| row.lives.map(|it| u128::from(it.born.bytes) + u128::from(it.freed.bytes));
             let rank = |row: &DiffRow| (Reverse(moved(row)), Reverse(row.delta_bytes()));
             rank(a).cmp(&rank(b)).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))

@@ -84,7 +84,7 @@ impl Overlay {
             };
             let by_step = || has_steps(base, &device.base) && has_steps(new, &device.new);
             let both = base.get(device.base.device()).zip(new.get(device.new.device()));
-            let last_times = || both.map(|(base, new)| [base, new].map(|device| last_time(device.track)));
+            let last_times = || both.map(|(base, new)| [last_time(base.track), last_time(new.track)]);
             let are_alike = || last_times().is_none_or(|[a, b]| a.max(b) / LONGER <= a.min(b));
             let align = align.unwrap_or_else(|| match () {
                 () if by_step() => Align::Step,

@@ -4,6 +4,7 @@ use super::lives::Lives;
 use super::matching::{Match, Name, match_rows};
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::OTHER;
+use crate::sorting::SortRows;
 use std::cmp::Reverse;
 
 /// A row of one side. Sums wrap around, as everywhere; recordings that make them do so say that they overflow.
@@ -117,7 +118,7 @@ pub(super) fn of(by: GroupBy, base: &[SideRow], new: &[SideRow]) -> (Vec<DiffRow
     let rows = matches.into_iter().map(|pair| DiffRow::of(pair, base, new));
     let (same, mut rows): (Vec<DiffRow>, Vec<DiffRow>) = rows.partition(DiffRow::is_unchanged);
     let bytes = same.iter().fold(0, |sum: i64, row| sum.wrapping_add(row.new_bytes));
-    rows.sort_by(|a, b| {
+    rows.sort_rows_by(|a, b| {
         let rank = |row: &DiffRow| (Reverse(row.delta_bytes().unsigned_abs()), Reverse(row.delta_bytes()));
         rank(a).cmp(&rank(b)).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))
     });

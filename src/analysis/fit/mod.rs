@@ -33,6 +33,7 @@ use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Change, Editor};
 use crate::play::{self, Program, Setup, StepKind, blocks_at_peak, placement_of, play, recorded_settings};
 use crate::replay::Metric;
+use crate::sorting::SortRows;
 use prediction::{FAR, Predictor};
 use scaling::Scaling;
 
@@ -389,7 +390,7 @@ impl DeviceFit {
 /// The recordings, ascending by number.
 fn sorted<'i>(parameter: &str, inputs: &[FitInput<'i>]) -> Result<Vec<FitInput<'i>>> {
     let mut inputs = inputs.to_vec();
-    inputs.sort_by_key(|input| input.value);
+    inputs.sort_rows_by_key(|input| input.value);
     let values: Vec<u64> = inputs.iter().map(|input| input.value).collect();
     if !(2..=3).contains(&values.len()) {
         return Err(Error::Request(format!("expected two or three recordings, found {}", values.len())));

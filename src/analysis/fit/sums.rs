@@ -8,6 +8,7 @@
 use super::align::Request;
 use crate::model::gpu::Threads;
 use crate::play::{Program, StepKind};
+use crate::sorting::SortRows;
 use std::collections::{HashMap, HashSet};
 
 /// Bytes of an element while it is summed: 16-bit numbers are summed as `float`.
@@ -133,7 +134,7 @@ pub fn roles(program: &Program, requests: &[Request], device: Threads) -> Vec<Ro
             let votes = votes.get(&sum.rows).copied().unwrap_or(0);
             (sum.has_product, sum.weight > 0, is_mixed && is_copied(place, sum), votes)
         };
-        role.sums.sort_by_key(|sum| std::cmp::Reverse(rank(sum)));
+        role.sums.sort_rows_by_key(|sum| std::cmp::Reverse(rank(sum)));
     }
     roles
 }

@@ -11,6 +11,7 @@ use crate::facts::grouping::{GroupBy, Grouper, Holder, Key};
 use crate::facts::training::Category;
 use crate::model::{FrameId, Snapshot, StackId};
 use crate::replay::{Instant, Metric};
+use crate::sorting::SortRows;
 use indexmap::IndexMap;
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -313,7 +314,7 @@ impl Tree {
         let mut left = vec![(0, 0, 0)];
         while let Some((index, depth, start)) = left.pop() {
             let mut callees = std::mem::take(&mut self.nodes[index].callees);
-            callees.sort_by(|&a, &b| {
+            callees.sort_rows_by(|&a, &b| {
                 let (a, b) = (&self.nodes[a], &self.nodes[b]);
                 b.held.bytes.cmp(&a.held.bytes).then_with(|| a.label.cmp(&b.label))
             });

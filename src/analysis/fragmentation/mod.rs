@@ -17,6 +17,7 @@ use crate::facts::time::when::{Purpose, When};
 use crate::model::{DeviceId, PoolId, SegmentType};
 use crate::play::SettingsAdvice;
 use crate::replay::{Anomalies, Completeness, Counters, Instant, Metric};
+use crate::sorting::SortRows;
 use indexmap::IndexMap;
 use over_time::{MostInactive, OverTimeRow, affordable, most_inactive, over_time};
 use segment_map::require_segments;
@@ -255,7 +256,7 @@ fn pools(device: &Device<'_>, layout: &Layout) -> Vec<PoolFragmentation> {
         free_blocks: size_classes(history, layout, segments.into_iter(), true),
     };
     let mut pools: Vec<PoolFragmentation> = groups.into_iter().map(pool).collect();
-    pools.sort_by_key(|pool| {
+    pools.sort_rows_by_key(|pool| {
         (Reverse(pool.figures.reserved), pool.pool, pool.stream, pool.segment_type == SegmentType::Small)
     });
     pools

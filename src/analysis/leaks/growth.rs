@@ -28,7 +28,7 @@ const MAY_FALL: usize = 5;
 
 /// What a group of blocks does over the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
@@ -54,7 +54,7 @@ impl Verdict {
 
 /// How much a group of blocks grows per step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Rate {
     /// Bytes that the program asks for, rounded to the nearest.

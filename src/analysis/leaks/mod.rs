@@ -15,6 +15,7 @@ use crate::facts::grouping::{GroupBy, Grouper, Groups, Inference, RowHead};
 use crate::facts::training::steps::{NoSteps, RequestedSteps, Steps};
 use crate::model::{Action, DeviceId};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, Track};
+use crate::sorting::SortRows;
 use growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
 use indexmap::IndexMap;
 use rayon::prelude::*;
@@ -253,7 +254,7 @@ impl DeviceLeaks {
         if !steps.as_ref().is_ok_and(Steps::are_steps) {
             rows.retain(|row| row.verdict != Verdict::Leak);
         }
-        rows.sort_by(|a, b| {
+        rows.sort_rows_by(|a, b| {
             (a.verdict.cmp(&b.verdict))
                 .then_with(|| (b.rate.bytes, b.live_bytes).cmp(&(a.rate.bytes, a.live_bytes)))
                 .then_with(|| a.label.cmp(&b.label))

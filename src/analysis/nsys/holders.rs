@@ -3,6 +3,7 @@
 use super::blocks::{Block, Blocks};
 use super::pytorch::Matches;
 use crate::model::nsys::{Caller, MemoryKind, NsysProfile};
+use crate::sorting::SortRows;
 use indexmap::IndexMap;
 
 /// Functions of PyTorch's allocators for devices and for pinned host memory.
@@ -93,7 +94,7 @@ pub(super) fn rows(profile: &NsysProfile, blocks: &Blocks, matches: Option<&Matc
         row.add(block, highest);
     }
     let mut rows: Vec<NsysRow> = rows.into_values().collect();
-    rows.sort_by_key(|row| std::cmp::Reverse((row.peak_bytes, row.allocated_bytes)));
+    rows.sort_rows_by_key(|row| std::cmp::Reverse((row.peak_bytes, row.allocated_bytes)));
     rows
 }
 

@@ -2,6 +2,7 @@
 
 use super::blocks::Blocks;
 use crate::model::nsys::{NsysProfile, Process};
+use crate::sorting::SortRows;
 use indexmap::IndexMap;
 
 /// The NVTX ranges of one name.
@@ -41,7 +42,7 @@ pub(super) fn rows(profile: &NsysProfile, process: Process, blocks: &Blocks) -> 
     }
     let named = |(name, row): (&str, RangeRow)| RangeRow { name: name.to_owned(), ..row };
     let mut rows: Vec<RangeRow> = rows.into_iter().map(named).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse((row.highest_bytes, row.allocated_bytes)));
+    rows.sort_rows_by_key(|row| std::cmp::Reverse((row.highest_bytes, row.allocated_bytes)));
     rows
 }
 

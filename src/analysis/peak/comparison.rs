@@ -5,6 +5,7 @@ use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::OTHER;
 use crate::model::DeviceId;
 use crate::replay::{Bound, Metric};
+use crate::sorting::SortRows;
 use indexmap::{IndexMap, IndexSet};
 use std::cmp::Reverse;
 
@@ -122,7 +123,7 @@ fn rows(peaks: &[&DevicePeak], fullest: usize, emptiest: usize) -> Vec<GroupShar
     let mut rows: Vec<GroupShares> = labels.iter().map(shares).collect();
     let difference = |row: &GroupShares| row.bytes[fullest].abs_diff(row.bytes[emptiest]);
     rows.retain(|row| difference(row) > 0);
-    rows.sort_by(|a, b| difference(b).cmp(&difference(a)).then_with(|| a.label.cmp(&b.label)));
+    rows.sort_rows_by(|a, b| difference(b).cmp(&difference(a)).then_with(|| a.label.cmp(&b.label)));
     rows.truncate(ROWS);
     rows
 }

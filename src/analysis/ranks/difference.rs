@@ -2,6 +2,7 @@
 
 use crate::facts::grouping::attribution::OTHER;
 use crate::replay::Bound;
+use crate::sorting::SortRows;
 use crate::wire::ranks::RankSummary;
 use indexmap::IndexMap;
 use std::collections::HashSet;
@@ -57,7 +58,7 @@ impl Difference {
             })
             .filter(|row| row.delta_bytes != 0)
             .collect();
-        rows.sort_by(|a, b| {
+        rows.sort_rows_by(|a, b| {
             b.delta_bytes.unsigned_abs().cmp(&a.delta_bytes.unsigned_abs()).then_with(|| a.label.cmp(&b.label))
         });
         rows.extend(rest(&rows, &left, &right, delta_bytes));

@@ -20,6 +20,7 @@ pub use summary::{SummaryOptions, TOP, summarise};
 
 use crate::model::{CPU_DEVICE, DeviceId, HOST_DEVICE};
 use crate::replay::{Bound, Metric};
+use crate::sorting::SortRows;
 use crate::wire::ranks::{FailedInput, RankLine, RankSource, RankSummary};
 use indexmap::IndexMap;
 use std::collections::HashMap;
@@ -234,7 +235,7 @@ fn values(lines: &[RankLine], members: &[usize], figure: Figure) -> (Vec<usize>,
 }
 
 fn group(lines: &[RankLine], memory: MemoryKind, mut members: Vec<usize>, metric: Metric) -> Group {
-    members.sort_by_key(|&row| lines.get(row).and_then(RankLine::rank).map(|rank| (rank.rank, rank.device)));
+    members.sort_rows_by_key(|&row| lines.get(row).and_then(RankLine::rank).map(|rank| (rank.rank, rank.device)));
     let spreads = Figure::ALL.into_iter().filter_map(|figure| {
         let (rows, values) = values(lines, &members, figure);
         Some((figure, Spread::of(&values, &rows)?))
@@ -270,7 +271,7 @@ fn find_outliers(lines: &[RankLine], group: &Group, attributed: Metric) -> Vec<O
         }
     }
     let places: HashMap<usize, usize> = group.members.iter().enumerate().map(|(place, &row)| (row, place)).collect();
-    found.sort_by_key(|outlier| places.get(&outlier.row).copied());
+    found.sort_rows_by_key(|outlier| places.get(&outlier.row).copied());
     found
 }
 
@@ -281,7 +282,7 @@ fn duplicates(lines: &[RankLine]) -> Vec<Duplicate> {
     }
     let twice = counts.into_iter().filter(|&(_, rows)| rows > 1);
     let mut duplicates: Vec<_> = twice.map(|((rank, device), rows)| Duplicate { rank, device, rows }).collect();
-    duplicates.sort_by_key(|duplicate| (duplicate.rank, duplicate.device));
+    duplicates.sort_rows_by_key(|duplicate| (duplicate.rank, duplicate.device));
     duplicates
 }
 

@@ -19,7 +19,7 @@ const DEVIATION_BY_MEAN: f64 = 1.2533;
 
 /// What deviations are measured by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
     /// The median absolute deviation, divided by 0.6745: so much it is for a normal distribution of deviation 1.

@@ -5,6 +5,7 @@ use super::grouped::{Grouped, SceneGroup};
 use super::lives::Lives;
 use crate::facts::grouping::attribution::OTHER;
 use crate::replay::Instant;
+use crate::sorting::SortRows;
 use std::cmp::Reverse;
 
 /// Columns, and what holds the memory in them.
@@ -41,7 +42,7 @@ impl BandedColumns {
             seen.push((group, life));
         });
         let mut largest: Vec<usize> = (0..areas.len()).filter(|&group| areas[group] > 0).collect();
-        largest.sort_by_key(|&group| (Reverse(areas[group]), group));
+        largest.sort_rows_by_key(|&group| (Reverse(areas[group]), group));
         // A rest of one is no rest.
         let own = if largest.len() == top + 1 { top + 1 } else { top.min(largest.len()) };
         let has_rest = own < largest.len();

@@ -7,6 +7,7 @@ use crate::facts::grouping::attribution::OTHER;
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Inference, RowHead};
 use crate::replay::{Instant, Metric};
+use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 use std::cmp::Reverse;
@@ -156,7 +157,7 @@ impl Difference {
         let rank = |DifferenceRow { flow, .. }: &DifferenceRow| {
             Reverse((flow.change().unsigned_abs(), flow.allocated.bytes, flow.end.bytes))
         };
-        rows.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| (&a.label, &a.stack).cmp(&(&b.label, &b.stack))));
+        rows.sort_rows_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| (&a.label, &a.stack).cmp(&(&b.label, &b.stack))));
         if let Some(top) = top.filter(|&top| rows.len() > top) {
             let rest = rows.split_off(top);
             // Overlapping rows have no sum.

@@ -5,6 +5,7 @@ use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Inference};
 use crate::facts::training::Category;
 use crate::replay::Metric;
+use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -116,7 +117,7 @@ fn places(sizes: &[Size]) -> Vec<Place> {
     let mut members: HashMap<Option<Category>, usize> = HashMap::new();
     let mut places = vec![Place::default(); sizes.len()];
     let mut largest_first: Vec<usize> = (0..sizes.len()).collect();
-    largest_first.sort_by_key(|&group| (Reverse(sizes[group].all), group));
+    largest_first.sort_rows_by_key(|&group| (Reverse(sizes[group].all), group));
     for group in largest_first {
         let category = category(&sizes[group]);
         let index = members.entry(category).or_default();

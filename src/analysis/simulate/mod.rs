@@ -9,6 +9,7 @@ use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Change, Editor};
 use crate::play::{Difference, Program, Releases, Run, Testbed, candidates, host, is_notable_part, lacks, program};
 use crate::replay::{Anomalies, Completeness};
+use crate::sorting::SortRows;
 use rayon::prelude::*;
 
 /// Steps played in all for the capacities of settings that were named, and of those of a sweep.
@@ -186,7 +187,7 @@ impl DeviceSimulation {
         };
         let mut runs: Vec<Run> = others.par_iter().map(|settings| play(settings, false)).collect();
         if options.sweep {
-            runs.sort_by_key(|run| run.needs().unwrap_or(u64::MAX));
+            runs.sort_rows_by_key(|run| run.needs().unwrap_or(u64::MAX));
         }
         let is_served = recorded.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
         simulation.refused_otherwise = testbed.is_full_device && is_served;
@@ -202,7 +203,7 @@ impl DeviceSimulation {
         let lacks = lacks(self.completeness, self.anomalies.total());
         let (mut runs, difference) = host::runs(device.track, program, &others, lacks);
         if options.sweep {
-            runs[1..].sort_by_key(|run| run.needs().unwrap_or(u64::MAX));
+            runs[1..].sort_rows_by_key(|run| run.needs().unwrap_or(u64::MAX));
         }
         self.runs = runs;
         self.difference = Some(difference);

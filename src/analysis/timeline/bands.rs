@@ -5,6 +5,7 @@ use crate::facts::grouping::attribution::OTHER;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder};
 use crate::facts::training::{Categories, Category};
 use crate::replay::{Counters, Instant, Metric};
+use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -139,7 +140,7 @@ enum Slot {
 /// largest band.
 fn chosen(piles: &[Pile], top: usize, stands_apart: impl Fn(&Pile) -> bool) -> Vec<Slot> {
     let mut by_area: Vec<usize> = (0..piles.len()).collect();
-    by_area.sort_by_key(|&index| (Reverse(piles[index].area), Reverse(piles[index].bytes), index));
+    by_area.sort_rows_by_key(|&index| (Reverse(piles[index].area), Reverse(piles[index].bytes), index));
     let mut slots: Vec<Slot> = piles.iter().map(|pile| Slot::Rest(pile.category)).collect();
     let (mut own, mut largest) = (0, 0);
     for &index in &by_area {

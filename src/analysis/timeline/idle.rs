@@ -1,5 +1,6 @@
 //! Where nothing happens for long.
 
+use crate::sorting::SortRows;
 use std::cmp::Reverse;
 
 /// A part of the x axis in which nothing happens.
@@ -64,7 +65,7 @@ pub(super) fn common(a: &[Gap], b: &[Gap]) -> Vec<Gap> {
 pub(super) fn folded(gaps: &[Gap], (from, to): (i64, i64), entries: usize) -> Vec<Gap> {
     let clipped = gaps.iter().map(|gap| Gap { from: gap.from.max(from), to: gap.to.min(to) });
     let mut gaps: Vec<Gap> = clipped.filter(|gap| gap.from < gap.to).collect();
-    gaps.sort_by_key(|gap| (Reverse(gap.length()), gap.from));
+    gaps.sort_rows_by_key(|gap| (Reverse(gap.length()), gap.from));
     let mut drawn = i128::from(to) - i128::from(from);
     let mut folds = 0;
     for gap in gaps.iter().take(FOLDS) {
@@ -76,7 +77,7 @@ pub(super) fn folded(gaps: &[Gap], (from, to): (i64, i64), entries: usize) -> Ve
         folds += 1;
     }
     gaps.truncate(folds);
-    gaps.sort_by_key(|gap| gap.from);
+    gaps.sort_rows_by_key(|gap| gap.from);
     gaps
 }
 

@@ -17,7 +17,7 @@ impl Run for Schema {
     fn run(&self) -> Result<Outcome, Failure> {
         let command = self.command.as_deref();
         let Some(schema) = schema::describe(command) else {
-            let known: Vec<&str> = schema::commands().collect();
+            let known: Vec<String> = schema::commands().collect();
             let found = command.unwrap_or_default();
             return Err(Failure::Message(format!("expected one of {}, found {found:?}", known.join(", "))));
         };

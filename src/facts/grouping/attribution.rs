@@ -5,6 +5,7 @@ use crate::facts::grouping::private_pools::PrivatePool;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
 use crate::facts::training::{Category, Evidence};
 use crate::replay::{History, Instant, Metric};
+use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 use std::cmp::Reverse;
@@ -106,7 +107,7 @@ impl Group {
     fn reasons(&self) -> Vec<Reason> {
         let reason = |(&evidence, &(bytes, blocks)): (&Evidence, &(u64, u64))| Reason { evidence, bytes, blocks };
         let mut reasons: Vec<Reason> = self.evidence.iter().map(reason).collect();
-        reasons.sort_by_key(|reason| (Reverse(reason.bytes), reason.evidence));
+        reasons.sort_rows_by_key(|reason| (Reverse(reason.bytes), reason.evidence));
         reasons
     }
 }
@@ -238,7 +239,7 @@ impl<'g> Sums<'g> {
             (key, Row { label, bytes: sum.bytes, blocks: sum.blocks, inferred, stack, evidence, category })
         };
         let mut rows: Vec<(Key, Row)> = heads.into_iter().zip(&self.by_group).map(row).collect();
-        rows.sort_by(|(_, a), (_, b)| {
+        rows.sort_rows_by(|(_, a), (_, b)| {
             b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))
         });
         (self.total, rows)

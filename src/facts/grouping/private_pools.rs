@@ -5,6 +5,7 @@ use super::pools::Pools;
 use crate::facts::code::sites::Sites;
 use crate::model::{Action, DEFAULT_POOL, PoolId, StackId};
 use crate::replay::{Instant, Metric, Track};
+use crate::sorting::SortRows;
 use indexmap::IndexMap;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -25,7 +26,7 @@ pub struct PrivatePool {
 
 /// What a pool is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PoolKind {
@@ -43,7 +44,7 @@ pub enum PoolKind {
 
 /// The evidence for the kind of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PoolEvidence {
@@ -135,7 +136,7 @@ impl PrivatePools {
     /// Every pool, by its id.
     pub fn all(&self) -> Vec<PrivatePool> {
         let mut pools: Vec<PrivatePool> = self.0.values().cloned().collect();
-        pools.sort_by_key(|pool| pool.id);
+        pools.sort_rows_by_key(|pool| pool.id);
         pools
     }
 }

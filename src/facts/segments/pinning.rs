@@ -9,6 +9,7 @@ use crate::facts::code::sites::CodeOrigin;
 use crate::facts::grouping::attribution::OTHER;
 use crate::facts::grouping::{Grouper, Groups, RowHead};
 use crate::replay::History;
+use crate::sorting::SortRows;
 use indexmap::IndexMap;
 use std::collections::HashMap;
 use std::iter;
@@ -160,7 +161,7 @@ impl Pinning {
         for (row, (_, RowHead { label, inferred, stack })) in rows.iter_mut().zip(heads) {
             (row.label, row.inferred, row.stack) = (label, inferred, stack);
         }
-        rows.sort_by(|a, b| {
+        rows.sort_rows_by(|a, b| {
             let order = b.pinned_free_bytes.cmp(&a.pinned_free_bytes).then_with(|| a.label.cmp(&b.label));
             order.then_with(|| a.stack.cmp(&b.stack))
         });

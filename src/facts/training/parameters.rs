@@ -12,6 +12,7 @@ use super::replacements::Replacements;
 use super::role::{Role, Roles};
 use super::workspace;
 use crate::replay::{History, NEVER, Track};
+use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -216,7 +217,7 @@ impl Replaced {
             *last = (*last).max(replacement.index);
         }
         let mut by_line: Vec<(Vec<u32>, u32)> = by_line.into_values().collect();
-        by_line.sort_by_key(|&(_, last)| last);
+        by_line.sort_rows_by_key(|&(_, last)| last);
         Some(Self { by_line, in_place, period: period? })
     }
 

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::input::sqlite::Database;
 use crate::model::nsys::{Caller, ChainFrame, MemoryEvent, Process};
+use crate::sorting::SortRows;
 use indexmap::IndexSet;
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Seek};
@@ -109,7 +110,7 @@ impl Callers {
             }
             Ok(())
         })?;
-        self.chains.values_mut().for_each(|frames| frames.sort_by_key(|frame| frame.depth));
+        self.chains.values_mut().for_each(|frames| frames.sort_rows_by_key(|frame| frame.depth));
         Ok(())
     }
 

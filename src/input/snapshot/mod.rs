@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::model::{
     DeviceId, DeviceTrace, HOST_DEVICE, MAX_DEVICE, Rehearsal, Snapshot, SourceNotes, StackId, StrId, TraceEntries,
 };
+use crate::sorting::SortRows;
 use std::collections::{BTreeMap, HashSet};
 
 /// Iterations a decoded pickle into a snapshot.
@@ -165,7 +166,7 @@ impl Assembler {
         let actions = self.findings.unknown_actions.into_iter();
         snapshot.notes.unknown_actions =
             actions.map(|(action, count)| (strings.get(action).to_owned(), count)).collect();
-        snapshot.segments.sort_by_key(|segment| (segment.device, segment.address));
+        snapshot.segments.sort_rows_by_key(|segment| (segment.device, segment.address));
         let mut traces: BTreeMap<DeviceId, DeviceTrace> = BTreeMap::new();
         for segment in &snapshot.segments {
             let device = segment.device;

@@ -7,6 +7,7 @@ use crate::facts::device::Device;
 use crate::facts::training::Phase;
 use crate::play::{Step, StepKind};
 use crate::replay::NEVER;
+use crate::sorting::SortRows;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -45,7 +46,7 @@ pub(super) fn apply(
                 stays.push(step.allocation);
             }
         }
-        added.sort_by_key(|&(place, allocation)| (place, std::cmp::Reverse(allocation)));
+        added.sort_rows_by_key(|&(place, allocation)| (place, std::cmp::Reverse(allocation)));
         let lasts = |allocation: u32| {
             let origin = rewrite.origin(allocation).and_then(|origin| history.allocations.get(origin as usize));
             origin.is_none_or(|made| made.freed == NEVER)

@@ -4,6 +4,7 @@ use super::rewrite::{Patch, Rewrite, free, is_free};
 use super::{Chosen, Gap, Recompute};
 use crate::play::{Step, StepKind};
 use crate::replay::{History, NEVER};
+use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, chosen: &Chosen, history: &History) {
     let steps = std::mem::take(&mut rewrite.program.steps);
     let mut patch = Patch::default();
     let mut calls: Vec<&Recompute> = chosen.calls.iter().map(Arc::as_ref).collect();
-    calls.sort_by_key(|call| call.resume);
+    calls.sort_rows_by_key(|call| call.resume);
     // Each thread of the engine has workspaces of its own, made at the first use and never freed.
     let mut workspaces: HashMap<Option<u32>, Vec<Step>> = HashMap::new();
     for workspace in &chosen.workspaces {

@@ -8,6 +8,7 @@ use crate::facts::device::Device;
 use crate::facts::training::{Call, Category, ForwardFunction, FunctionId, Phase};
 use crate::model::Action;
 use crate::replay::{Allocation, History, Instant, Metric, NEVER};
+use crate::sorting::SortRows;
 use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -161,6 +162,18 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.held_most(self.end_of_forward(before)?)
     }
 
+    /// The most that the calls of a function hold at an instant and would not hold if they were checkpointed. What is there then
+    /// was born at these instants, in order; calls that made nothing of it hold nothing.
+    pub(crate) fn most_held(&self, function: FunctionId, instant: Instant, born: &[Instant]) -> u64 {
+        let makes_some = |call: &&Call| {
+            let first = born.partition_point(|&born| born <= call.start);
+            born.get(first).is_some_and(|&born| born <= call.end)
+        };
+        let calls = self.choice.open_calls(function).filter(makes_some);
+        let recomputes = calls.filter_map(|call| self.choice.recompute_of(&self.recomputing, call));
+        recomputes.map(|recompute| held_at(&recompute.gaps, instant)).fold(0, u64::saturating_add)
+    }
+
     /// What the calls of each function that can be wrapped hold when the last forward pass before an instant ends, the most
     /// first.
     pub(crate) fn holders(&self, before: Instant) -> Vec<HeldByCalls> {
@@ -207,7 +220,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         };
         let mut all: Vec<(FunctionId, HeldByCalls)> = functions.par_iter().filter_map(held).collect();
         all.retain(|(_, held)| held.bytes > 0);
-        all.sort_by_key(|(id, held)| (Reverse(held.bytes), held.calls, *id));
+        all.sort_rows_by_key(|(id, held)| (Reverse(held.bytes), held.calls, *id));
         all.into_iter().map(|(_, held)| held).collect()
     }
 

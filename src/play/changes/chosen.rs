@@ -5,7 +5,8 @@ use super::recompute::{Recompute, RecomputeTables, Recomputing, is_recurrent};
 use crate::facts::device::Device;
 use crate::facts::training::{Call, Calls, ForwardFunction, FunctionId, Phase};
 use crate::replay::{Instant, Metric, Track};
-use std::collections::BTreeSet;
+use crate::sorting::SortRows;
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -134,19 +135,17 @@ impl Choice {
     /// The effect of checkpointing the first call of each function and every N-th call after it in a forward pass. A
     /// call within one that is checkpointed runs again with it, and is not checkpointed by itself.
     pub fn recompute(&self, device: &Device<'_>, functions: &[(FunctionId, usize)]) -> Chosen {
-        let mut wanted: BTreeSet<(u32, u32, FunctionId)> = BTreeSet::new();
+        let mut chosen: Vec<&Call> = Vec::new();
         for &(function, every) in functions {
             for calls in self.passes.split(self.open_calls(function)) {
-                // An outer call comes before those inside.
-                wanted.extend(
-                    calls.iter().step_by(every.max(1)).map(|call| (call.start, u32::MAX - call.end, call.function)),
-                );
+                chosen.extend(calls.into_iter().step_by(every.max(1)));
             }
         }
+        // An outer call comes before those inside.
+        let order = |call: &Call| (call.start, Reverse(call.end));
+        chosen.sort_rows_by(|a, b| order(a).cmp(&order(b)).then_with(|| self.calls.place(a).cmp(&self.calls.place(b))));
+        chosen.dedup();
         let mut over = 0;
-        let is_chosen = |call: &&Call| wanted.contains(&(call.start, u32::MAX - call.end, call.function));
-        let mut chosen: Vec<&Call> = self.calls.calls.iter().filter(is_chosen).collect();
-        chosen.sort_by_key(|call| (call.start, std::cmp::Reverse(call.end)));
         let all = chosen.len();
         chosen.retain(|call| {
             let is_outermost = call.start >= over;
@@ -160,7 +159,7 @@ impl Choice {
         let calls: Vec<Arc<Recompute>> =
             chosen.into_iter().filter_map(|call| self.recompute_of(&recomputing, call)).collect();
         let mut again: Vec<&Recompute> = calls.iter().map(Arc::as_ref).collect();
-        again.sort_by_key(|call| call.resume);
+        again.sort_rows_by_key(|call| call.resume);
         let workspace = |like: u32| {
             let operator = recomputing.operator(like);
             let mut made = again.iter().flat_map(|call| call.born.clone());

@@ -375,9 +375,8 @@ impl<'a> Recomputing<'a> {
         let is_free =
             |entry: u32| matches!(self.actions[entry as usize], Action::FreeRequested | Action::FreeCompleted);
         let before = (0..freed - 1).rev().take(LONGEST_NODE).skip_while(|&entry| is_free(entry));
-        let made: Vec<u32> =
-            before.take_while(|&entry| !is_free(entry)).filter(|&entry| is_alloc(entry)).take(2).collect();
-        let [gradient] = made[..] else { return false };
+        let mut made = before.take_while(|&entry| !is_free(entry)).filter(|&entry| is_alloc(entry));
+        let (Some(gradient), None) = (made.next(), made.next()) else { return false };
         self.track.history.allocation_of(gradient).is_some_and(|gradient| gradient.requested == requested)
     }
 

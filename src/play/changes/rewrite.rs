@@ -5,6 +5,7 @@
 
 use crate::model::PoolId;
 use crate::play::{Program, Step, StepKind};
+use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
@@ -132,7 +133,7 @@ impl Rewrite {
     /// Applies a patch.
     pub fn apply(&mut self, patch: Patch) {
         let Patch { mut inserted, gone, kept, replacements, sizes, moved } = patch;
-        inserted.sort_by_key(|&(place, _)| place);
+        inserted.sort_rows_by_key(|&(place, _)| place);
         self.moved.extend(moved);
         let steps = std::mem::take(&mut self.program.steps);
         let mut changed = Vec::with_capacity(steps.len() + inserted.len());

@@ -22,6 +22,7 @@ use crate::play::changes::checkpointable::Checkpointable;
 use crate::play::changes::{Change, Editor, Refusal};
 use crate::play::{Difference, Generation, Outcome, Testbed, Trust, advisable, program, recorded_settings, refuses};
 use crate::replay::{Anomalies, Completeness};
+use crate::sorting::SortRows;
 use moves::Moves;
 use search::{Changed, Found, Search, Sought, Tried};
 use unfinished::complete_steps;
@@ -251,7 +252,7 @@ impl DevicePlans {
         if matches!(goal, Goal::Device(_)) {
             settings.extend(advisable(&testbed.settings));
             // Changes to the program are simulated under the recorded settings and these.
-            settings[1..].sort_by_key(|settings| !settings.expandable_segments);
+            settings[1..].sort_rows_by_key(|settings| !settings.expandable_segments);
             settings.retain(|settings| refuses(settings, testbed.capacity.is_some()).is_none());
         }
         let mut plans = Self { goal, forward_us: holders.forward_us, ..Self::none(device) };

@@ -2,6 +2,7 @@
 
 use crate::play::changes::HeldByCalls;
 use crate::play::changes::{Change, LossFigures, Optimizer};
+use crate::sorting::SortRows;
 
 /// Maximum number of functions to checkpoint.
 const FUNCTIONS: usize = 8;
@@ -71,7 +72,7 @@ impl Moves {
             sets.push(vec![change.clone()]);
             sets.extend(self.others[index + 1..].iter().map(|other| vec![change.clone(), other.clone()]));
         }
-        sets.sort_by_key(|set| set.iter().map(trouble).sum::<u32>());
+        sets.sort_rows_by_key(|set| set.iter().map(trouble).sum::<u32>());
         sets
     }
 }

@@ -7,6 +7,7 @@ use crate::model::{AllocatorSettings, SegmentType};
 use crate::play::changes::HeldByCalls;
 use crate::play::changes::{Change, Edited, Editor, Refusal};
 use crate::play::{Outcome, Program, Setup, Testbed, play, possible_placements};
+use crate::sorting::SortRows;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -249,7 +250,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
                 self.checkpointing(&set, moves, settings.clone(), &mut found);
             }
         }
-        found.plans.sort_by_key(|plan| {
+        found.plans.sort_rows_by_key(|plan| {
             let sum = u32::from(plan.settings > 0) + plan.changes.iter().map(trouble).sum::<u32>();
             (plan.is_tight, plan.is_doubtful, sum, moves.time(&plan.changes).unwrap_or(i64::MAX))
         });
@@ -286,7 +287,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
                 }
             }
         }
-        fitting.sort_by_key(|tried| (tried.is_tight, moves.time(&tried.changes), tried.outcome.retries));
+        fitting.sort_rows_by_key(|tried| (tried.is_tight, moves.time(&tried.changes), tried.outcome.retries));
         fitting.into_iter().take(EACH).for_each(|tried| found.add(Some(tried), self.goal));
     }
 

@@ -5,11 +5,11 @@ use crate::model::PoolId;
 use crate::report::common::notes;
 use crate::report::fragmentation::json::Instant;
 use crate::report::{Head, Source};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz blocks`, one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct BlocksDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
@@ -29,7 +29,8 @@ pub struct BlocksDevice {
 }
 
 /// One block.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct BlockRow {
     /// Its place among all blocks of the device, for `--id`.

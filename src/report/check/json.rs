@@ -5,11 +5,11 @@ use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict, Chec
 use crate::report::common::json::InputHead;
 use crate::report::peak::json::MeasuredDevice;
 use crate::wire::SCHEMA_VERSION;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz check`, one input.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CheckAnswer<'a> {
     /// Version of the keys: see `memviz schema`.
@@ -29,7 +29,8 @@ pub struct CheckAnswer<'a> {
 }
 
 /// An input that could not be read.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct UnreadInput<'a> {
     /// Version of the keys: see `memviz schema`.
@@ -51,7 +52,8 @@ pub struct UnreadInput<'a> {
 }
 
 /// All that is known of a file that could not be read.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct UnreadHead<'a> {
     /// As the user named it.
@@ -59,7 +61,8 @@ pub struct UnreadHead<'a> {
 }
 
 /// What one input amounts to.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum CheckOutcome<'a> {
     /// It was judged.
@@ -69,7 +72,8 @@ pub enum CheckOutcome<'a> {
 }
 
 /// One budget on one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CheckRow {
     /// What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `max-residue`, `baseline-peak`
@@ -120,7 +124,8 @@ pub struct CheckRow {
 }
 
 /// A site behind a limit that is not kept.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CheckSite {
     /// The site.

@@ -10,11 +10,11 @@ use crate::report::common::code_change;
 use crate::report::common::json::{AttributionRow, Head};
 use crate::report::fit::single::json::FitSearch;
 use crate::report::fragmentation::json::Instant;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz checkpoint`, one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CheckpointDevice {
     /// Device, -1 for pinned host memory.
@@ -56,7 +56,8 @@ pub struct CheckpointDevice {
 }
 
 /// A peak in the optimizer's step, by when its blocks were made.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PeakInOptimizer {
     /// What the optimizer made and frees before its step ends.
@@ -77,7 +78,8 @@ pub struct PeakInOptimizer {
 }
 
 /// A repeatedly called function and what its calls hold.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FunctionToCheckpoint {
     /// The function, by its file, first line and name.
@@ -91,7 +93,8 @@ pub struct FunctionToCheckpoint {
 }
 
 /// An instant and the phase of the training step that it lies in.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PhasedInstant {
     /// The instant.
@@ -102,7 +105,8 @@ pub struct PhasedInstant {
 }
 
 /// A function that the recorded run checkpoints.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CheckpointedFunction {
     /// The function.
@@ -114,7 +118,8 @@ pub struct CheckpointedFunction {
 }
 
 /// A function, called repeatedly in a forward pass, and what checkpointing its calls would do.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CheckpointCandidate {
     /// The function, by file, first line and name.
@@ -141,7 +146,8 @@ pub struct CheckpointCandidate {
 }
 
 /// Some of the calls of a forward pass checkpointed.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CheckpointPlan {
     /// The first call and every N-th after it.
@@ -151,7 +157,8 @@ pub struct CheckpointPlan {
 }
 
 /// The highest point that is left.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CheckpointLimit {
     /// Where it is in the recorded history.
@@ -168,7 +175,8 @@ pub struct CheckpointLimit {
 }
 
 /// A change of code.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Change {
     /// How.
@@ -180,7 +188,8 @@ pub struct Change {
 }
 
 /// How to checkpoint a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
     /// Wrap its call in `torch.utils.checkpoint.checkpoint`.

@@ -3,7 +3,6 @@
 use super::document::Document;
 use super::no_commands;
 use super::text::TextStyle;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -19,7 +18,7 @@ pub trait Answer {
     type About<'a>;
 
     /// The object that [`Answer::json`] writes, for its schema: see [`crate::report::schema`].
-    type Json: JsonSchema;
+    type Json;
 
     /// What it says to people.
     fn document(&self, about: Self::About<'_>) -> Document;

@@ -4,7 +4,6 @@ use super::document::{Document, Tone};
 use crate::analysis::advice::{Advice, CodeLine, Lowered, Saving};
 use crate::model::bytes::Bytes;
 use crate::play::Trust;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Shown on a first screen.
@@ -14,7 +13,8 @@ pub(crate) const MOST: usize = 3;
 const INCLUDES: &str = "savings and totals include the request that failed";
 
 /// Something to change in the program.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AdviceRow {
     /// The mistake.
@@ -44,7 +44,8 @@ pub struct AdviceRow {
 }
 
 /// A line of code.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AdviceLine {
     /// The file, as the recording has it.
@@ -56,7 +57,8 @@ pub struct AdviceLine {
 }
 
 /// What a change costs.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AdviceCost {
     /// In words; null where it costs nothing.

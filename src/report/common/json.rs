@@ -16,13 +16,13 @@ use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use crate::report::{Answer, Source};
 use crate::wire::SCHEMA_VERSION;
 use indexmap::IndexMap;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 
 /// What every answer starts with.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Answer_{D}")]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Answer_{D}"))]
 #[non_exhaustive]
 pub struct Head<'a, D> {
     /// Version of the keys: see `memviz schema`.
@@ -53,7 +53,8 @@ impl<'a, D> Head<'a, D> {
 }
 
 /// The file an answer is about.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct InputHead<'a> {
     /// As the user named it.
@@ -76,7 +77,8 @@ pub struct InputHead<'a> {
 }
 
 /// Contradictions.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AnomalyCounts {
     /// Of all kinds.
@@ -121,7 +123,8 @@ impl<'a> InputHead<'a> {
 }
 
 /// The four counters.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CounterBytes {
     /// What callers requested, until the free completes.
@@ -158,7 +161,8 @@ impl From<&[Maximum; 4]> for CounterBytes {
 }
 
 /// An instant and the counters there.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PeakInstant {
     /// Entry that leads to it, counted within the device's trace; null before the first entry.
@@ -173,7 +177,8 @@ pub struct PeakInstant {
 }
 
 /// Rows of an attribution.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AttributionRows {
     /// What rows represent.
@@ -194,7 +199,8 @@ pub struct AttributionRows {
 }
 
 /// What is known of a private pool.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PrivatePoolFacts {
     /// Its id.
@@ -215,7 +221,8 @@ impl From<&PrivatePool> for PrivatePoolFacts {
 }
 
 /// One group.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AttributionRow {
     /// The group.
@@ -234,7 +241,8 @@ pub struct AttributionRow {
 }
 
 /// Why blocks are in a category.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct EvidenceRow {
     /// In words.

@@ -17,6 +17,7 @@ use crate::model::profile::DeviceType;
 use crate::model::{AllocatorSettings, CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot, SourceNotes};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant};
 use crate::report::ledger::words as ledger;
+use crate::sorting::SortRows;
 use indexmap::{IndexMap, IndexSet};
 
 /// How a device is called in text.
@@ -348,7 +349,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
         const SHOWN: usize = 16;
         let name = |(device, name): &(DeviceId, String)| format!("{} is {}", device_name(*device), safe(name));
         let mut devices = notes.device_names.clone();
-        devices.sort_by_key(|&(device, _)| device);
+        devices.sort_rows_by_key(|&(device, _)| device);
         let names: Vec<String> = devices.iter().take(SHOWN).map(name).collect();
         let more = if notes.device_names.len() > SHOWN { ", ..." } else { "" };
         lines.push(FileNote::plain(format!("{}{more}", names.join(", "))));

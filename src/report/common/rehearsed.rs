@@ -3,7 +3,6 @@
 use super::words::count;
 use crate::model::bytes::Bytes;
 use crate::model::rehearsal::{Rehearsal, ValueReads, ValueUse};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Lines that are named; of more there is the number.
@@ -69,7 +68,8 @@ fn named<'a>(reads: impl Iterator<Item = &'a ValueReads>) -> String {
 }
 
 /// The facts of a rehearsal. No kernel ran, and every value read from a device was 0.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RehearsalFacts {
     /// The kind of GPU, as `memviz rehearse --list` names it.
@@ -97,7 +97,8 @@ pub struct RehearsalFacts {
 }
 
 /// A line that read values of a device.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ValueReadsRow {
     /// Its file; null for backward's own threads.

@@ -11,11 +11,11 @@ use crate::report::common::json::{CounterBytes, InputHead, PeakInstant};
 use crate::report::peak::json::PeakDevice;
 use crate::wire::SCHEMA_VERSION;
 use indexmap::IndexMap;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The whole answer of `memviz diff`.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Diff<'a> {
     /// Version of the keys: see `memviz schema`.
@@ -37,7 +37,8 @@ pub struct Diff<'a> {
 }
 
 /// The two files.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DiffInput<'a> {
     /// What is compared with.
@@ -47,7 +48,8 @@ pub struct DiffInput<'a> {
 }
 
 /// `memviz diff`, one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DiffDevice {
     /// Device in the new file, -1 for pinned host memory, -2 for memory of the CPU.
@@ -79,7 +81,8 @@ pub struct DiffDevice {
 
 /// What became of blocks from one instant of a recording to a later one: `born` and `survived` sum to what is there at the
 /// later one, `freed` and `survived` to what is there at the earlier one.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct BlockLives {
     /// Bytes that are there at the later instant only.
@@ -111,7 +114,8 @@ impl From<&Lives> for BlockLives {
 }
 
 /// One side of a device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DiffSide {
     /// Allocated before the first kept entry.
@@ -134,7 +138,8 @@ pub struct DiffSide {
 }
 
 /// Sums over the segments.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DiffFigures {
     /// Bytes of free blocks.
@@ -154,7 +159,8 @@ pub struct DiffFigures {
 }
 
 /// A group on both sides.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DiffRow {
     /// The group, as the new file names it; as the base does, where it has vanished.
@@ -183,7 +189,8 @@ pub struct DiffRow {
 }
 
 /// Where a row is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RowStatus {
     /// On both sides.
@@ -195,7 +202,8 @@ pub enum RowStatus {
 }
 
 /// Rows that did not change.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Unchanged {
     /// Their number.
@@ -205,7 +213,8 @@ pub struct Unchanged {
 }
 
 /// A setting with two values.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SettingValues {
     /// Its name.

@@ -9,11 +9,11 @@ use crate::report::common::cures::AdviceRow;
 use crate::report::common::json::{AttributionRows, InputHead};
 use crate::report::fit::single::json::FitSearch;
 use crate::wire::SCHEMA_VERSION;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The whole answer of `memviz fit`.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Fit<'a> {
     /// Version of the keys: see `memviz schema`.
@@ -27,7 +27,8 @@ pub struct Fit<'a> {
 }
 
 /// `memviz fit`, one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitDevice {
     /// Device.
@@ -62,7 +63,8 @@ pub struct FitDevice {
 }
 
 /// The cure of a known mistake.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitCureRow {
     /// The mistake and its cure.
@@ -75,7 +77,8 @@ pub struct FitCureRow {
 }
 
 /// Several cures at once.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitTogetherRow {
     /// Which of the cures, counted from 0.
@@ -93,7 +96,8 @@ pub struct FitTogetherRow {
 }
 
 /// Runs at other numbers.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitScaling {
     /// What the number is called; empty where there is one recording, as is all that follows.
@@ -117,7 +121,8 @@ pub struct FitScaling {
 }
 
 /// A recorded run.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitPoint {
     /// Its number.
@@ -129,7 +134,8 @@ pub struct FitPoint {
 }
 
 /// Two recordings beside each other.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitMatching {
     /// Requests in both.
@@ -141,7 +147,8 @@ pub struct FitMatching {
 }
 
 /// A recorded run, predicted.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitCheck {
     /// Its number.
@@ -153,7 +160,8 @@ pub struct FitCheck {
 }
 
 /// A run at a number.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitPrediction {
     /// The number.
@@ -188,7 +196,8 @@ pub struct FitPrediction {
 }
 
 /// What holds memory at the peak.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitPeak {
     /// At this number.

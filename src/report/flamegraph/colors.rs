@@ -4,6 +4,7 @@ use crate::analysis::flame::{FlameNode, Owner};
 use crate::facts::training::Category;
 use crate::report::common::palette::{self, Color, Member, hues};
 use crate::report::common::words::category;
+use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
@@ -77,6 +78,6 @@ fn largest_first<T: Ord + Copy>(parts: impl Iterator<Item = (T, u64)>) -> Vec<(T
         *sum = sum.wrapping_add(bytes);
     }
     let mut sums: Vec<(T, u64)> = sums.into_iter().collect();
-    sums.sort_by_key(|&(part, bytes)| (Reverse(bytes), part));
+    sums.sort_rows_by_key(|&(part, bytes)| (Reverse(bytes), part));
     sums
 }

@@ -10,6 +10,7 @@ use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, rectangle, text, titled};
 use crate::report::common::picture::{Picture, Room, WIDTH, device_heading, heading, panels, stacked};
 use crate::report::{Source, percent};
+use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use svg::node::element::Group;
 
@@ -50,7 +51,7 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     let mut shown: Vec<&FlameNode> =
         device.nodes.iter().filter(|node| width(node) > MIN_WIDTH && node.depth < MAX_ROWS).collect();
     // The widest first; a caller is never narrower than what it calls, so none is drawn without its callers.
-    shown.sort_by_key(|node| (Reverse(node.bytes), node.depth));
+    shown.sort_rows_by_key(|node| (Reverse(node.bytes), node.depth));
     shown.truncate(MAX_FRAMES / room.devices.max(1));
     let hidden = device.nodes.len() - shown.len();
 

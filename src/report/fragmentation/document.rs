@@ -16,6 +16,7 @@ use crate::report::common::notes::{self, device_name, signed};
 use crate::report::common::words;
 use crate::report::simulate::words as simulate;
 use crate::report::{Source, percent};
+use crate::sorting::SortRows;
 use std::fmt::Display;
 
 /// Screens narrower than this show fewer columns in tables.
@@ -144,7 +145,7 @@ fn pools(document: &mut Document, device: &DeviceFragmentation) {
     document.table(table);
     document.facts(device.stranded.as_ref().map(notes::stranded));
     let mut private: Vec<&PrivatePool> = device.pools.iter().filter_map(|pool| pool.private.as_ref()).collect();
-    private.sort_by_key(|pool| pool.id);
+    private.sort_rows_by_key(|pool| pool.id);
     private.dedup_by_key(|pool| pool.id);
     document.legends(private.into_iter().map(notes::private_pool));
 }

@@ -15,11 +15,11 @@ use crate::report::Source;
 use crate::report::common::json::{CounterBytes, Head, PrivatePoolFacts};
 use crate::report::common::notes;
 use indexmap::IndexMap;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz fragmentation`, one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FragmentationDevice {
     /// Device, -1 for pinned host memory.
@@ -75,7 +75,8 @@ pub struct FragmentationDevice {
 }
 
 /// Other allocator settings, played up to an instant.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct OtherSettings {
     /// How many were played.
@@ -90,7 +91,8 @@ pub struct OtherSettings {
 }
 
 /// An instant.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Instant {
     /// Entry that leads to it, counted within the device's trace; null before the first entry.
@@ -102,7 +104,8 @@ pub struct Instant {
 }
 
 /// Sums over some segments.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FigureBytes {
     /// Bytes of the segments: `allocated + pending_free + inactive`.
@@ -136,7 +139,8 @@ pub struct FigureBytes {
 }
 
 /// Where most is inactive.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct MostInactiveInstant {
     /// First entry that leads there; null before the first entry.
@@ -148,7 +152,8 @@ pub struct MostInactiveInstant {
 }
 
 /// Free memory that only one stream or pool can use.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct StrandedMemory {
     /// Its stream.
@@ -169,7 +174,8 @@ impl From<&Stranded> for StrandedMemory {
 }
 
 /// Segments whose free blocks serve the same requests.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Pool {
     /// `small` for blocks of up to 1 MiB, else `large`.
@@ -191,7 +197,8 @@ pub struct Pool {
 }
 
 /// What the blocks of one group pin.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PinningGroup {
     /// The group.
@@ -215,7 +222,8 @@ pub struct PinningGroup {
 }
 
 /// Free blocks of similar size.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FreeBlocks {
     /// Smallest size in the class, a power of two.
@@ -229,7 +237,8 @@ pub struct FreeBlocks {
 }
 
 /// Blocks in use and pending free of similar size.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RoundingLoss {
     /// Smallest size in the class, a power of two.
@@ -247,7 +256,8 @@ pub struct RoundingLoss {
 }
 
 /// A segment.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Segment {
     /// First address.
@@ -268,7 +278,8 @@ pub struct Segment {
 }
 
 /// One row over time.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct OverTime {
     /// The instant.

@@ -14,6 +14,7 @@ use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, px, rectang
 use crate::report::common::picture::{Picture, Room, Script, WIDTH, device_heading, heading, panels, stacked};
 use crate::report::common::words::{count, starred};
 use crate::report::{Source, percent};
+use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use svg::node::element::{Group, Path};
 
@@ -80,7 +81,7 @@ pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_lines: usize, roo
     let (small, mut large): (Vec<Segment<'_>>, Vec<_>) =
         segments.partition(|(segment, _)| segment.segment_type == SegmentType::Small);
     // Holes first, then what is full, then what is empty and could be given back.
-    large.sort_by_key(|(segment, figures)| (Kind::of(figures), Reverse(figures.inactive), segment.addr));
+    large.sort_rows_by_key(|(segment, figures)| (Kind::of(figures), Reverse(figures.inactive), segment.addr));
     let of_kind = |kind| large.iter().copied().filter(move |(_, figures)| Kind::of(figures) == kind);
     let mut holed: Vec<Segment<'_>> = of_kind(Kind::Holed).collect();
     let lines = (max_lines / room.devices.max(1)).max(MIN_LINES);
@@ -391,7 +392,7 @@ impl Drawing<'_> {
 
     /// Outlines, one element per color.
     fn paths(&mut self, mut outlines: Vec<(Color, String)>) {
-        outlines.sort_by_key(|(color, _)| color.light);
+        outlines.sort_rows_by_key(|(color, _)| color.light);
         for outlines in outlines.chunk_by(|a, b| a.0 == b.0) {
             let path: String = outlines.iter().map(|(_, outline)| outline.as_str()).collect();
             self.add(Path::new().set("d", path).set("fill", outlines[0].0.light));

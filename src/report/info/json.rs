@@ -9,11 +9,11 @@ use crate::report::common::json::{AnomalyCounts, CounterBytes, Head};
 use crate::report::common::notes;
 use crate::report::leaks::json::{StepSourceName, step_source};
 use indexmap::IndexMap;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz info`: the head with what concerns the file as a whole.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Info<'a> {
     /// Head and devices.
@@ -52,7 +52,8 @@ pub struct Info<'a> {
 }
 
 /// `memviz info`, one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct InfoDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
@@ -94,7 +95,8 @@ pub struct InfoDevice {
 }
 
 /// All entries of one phase.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PhaseRow {
     /// The phase.
@@ -117,7 +119,8 @@ impl From<&PhaseSummary> for PhaseRow {
 }
 
 /// Allocator settings.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Settings {
     /// `PYTORCH_CUDA_ALLOC_CONF`.
@@ -146,7 +149,8 @@ pub struct Settings {
 }
 
 /// Annotations of one name.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AnnotationCount {
     /// The name.

@@ -9,11 +9,11 @@ use crate::facts::training::steps::{NoSteps, StepSource, Steps};
 use crate::report::Source;
 use crate::report::common::cures::AdviceRow;
 use crate::report::common::json::Head;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz leaks`, one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct LeaksDevice {
     /// Device, -1 for pinned host memory.
@@ -52,7 +52,8 @@ pub struct LeaksDevice {
 }
 
 /// How steps were found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepSourceName {
     /// From annotations that look like steps.
@@ -64,7 +65,8 @@ pub enum StepSourceName {
 }
 
 /// When the device is full, if growth goes on.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ProjectionSteps {
     /// Bytes that the program can have.
@@ -78,7 +80,8 @@ pub struct ProjectionSteps {
 }
 
 /// One group that grows, or has grown.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Leak {
     /// The group.
@@ -103,7 +106,8 @@ pub struct Leak {
 }
 
 /// The oldest survivor; all null for one from before the recording.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Oldest {
     /// Its alloc entry, counted within the device's trace.

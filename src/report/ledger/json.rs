@@ -5,11 +5,11 @@ use crate::analysis::ledger::{DeviceLedger, Holder, Ledger, LedgerReport, Ledger
 use crate::facts::grouping::private_pools::PoolKind;
 use crate::model::device_file::Occasion;
 use crate::report::{Head, Source};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz ledger`, one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct LedgerDevice {
     /// Device.
@@ -25,7 +25,8 @@ pub struct LedgerDevice {
 }
 
 /// A device at one instant.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct LedgerSample {
     /// When the sample was taken.
@@ -45,7 +46,8 @@ pub struct LedgerSample {
 }
 
 /// The bytes of one holder.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct LedgerHolder {
     /// `pytorch`, `nccl`, `context`, `process`, `other_process` or `unexplained`.
@@ -60,7 +62,8 @@ pub struct LedgerHolder {
 }
 
 /// Pools of one kind.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct LedgerPool {
     /// What the pools are for; null for the default pool.

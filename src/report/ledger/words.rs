@@ -6,6 +6,7 @@ use crate::model::bytes::Bytes;
 use crate::model::device_file::Occasion;
 use crate::report::common::notes::{device_name, signed};
 use crate::report::common::words::count;
+use crate::sorting::SortRows;
 
 /// `Device 0 (NVIDIA H100): 43.21 of 79.18 GiB in use at the end of recording`.
 pub(crate) fn headline(device: &DeviceLedger) -> String {
@@ -137,7 +138,7 @@ impl Table {
                 holders.push(&row.holder);
             }
         }
-        holders.sort_by_key(|holder| rank(holder));
+        holders.sort_rows_by_key(|holder| rank(holder));
         holders.push(&Holder::Unexplained);
         let bytes = |ledger: &Ledger, wanted: &Holder| {
             ledger.rows.iter().find(|row| row.holder == *wanted).map(|row| row.bytes)

@@ -5,11 +5,11 @@ use crate::analysis::nsys::{NsysMemory, NsysPeak, NsysReport, NsysRow, PytorchSh
 use crate::model::nsys::MemoryKind;
 use crate::report::Answer;
 use crate::wire::SCHEMA_VERSION;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The answer of `memviz nsys`.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct NsysAnswer {
     /// Version of the keys: see `memviz schema`.
@@ -25,7 +25,8 @@ pub struct NsysAnswer {
 }
 
 /// The file.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct NsysInput {
     /// As the user named it.
@@ -41,7 +42,8 @@ pub struct NsysInput {
 }
 
 /// Memory of a process at one place.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct NsysMemoryAnswer {
     /// The process ID.
@@ -73,7 +75,8 @@ pub struct NsysMemoryAnswer {
 }
 
 /// Where memory is highest.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct NsysPeakAnswer {
     /// Bytes: the sum of `peak_bytes` of all rows.
@@ -89,7 +92,8 @@ pub struct NsysPeakAnswer {
 }
 
 /// The blocks of one holder that were allocated in the same way.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct NsysRowAnswer {
     /// `pytorch`, `library` or `unknown`.
@@ -113,7 +117,8 @@ pub struct NsysRowAnswer {
 }
 
 /// NVTX ranges of one name.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct NsysRange {
     /// Their name.
@@ -129,7 +134,8 @@ pub struct NsysRange {
 }
 
 /// What a recording of PyTorch has of the profile.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct NsysPytorch {
     /// The process; null if the profile has no segment of the recording.

@@ -14,11 +14,11 @@ use crate::report::ledger::json::LedgerSample;
 use crate::report::peak::json::PeakDevice;
 use crate::wire::ranks::FailureSignature;
 use indexmap::IndexMap;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz oom`, one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct OomDevice {
     /// Device, -1 for pinned host memory.
@@ -50,7 +50,8 @@ pub struct OomDevice {
 }
 
 /// A failed request. Figures are those after the allocator gave back what it could and tried again.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FailedRequest {
     /// Where it happened.
@@ -102,7 +103,8 @@ pub struct FailedRequest {
 }
 
 /// The pool and stream of a request.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ServingPool {
     /// `small` for requests of up to 1 MiB, else `large`.
@@ -123,7 +125,8 @@ pub struct ServingPool {
 }
 
 /// Who made a request.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Requester {
     /// The site.
@@ -143,7 +146,8 @@ pub struct Requester {
 }
 
 /// Live blocks as large as a request.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SameSize {
     /// Their site.
@@ -153,7 +157,8 @@ pub struct SameSize {
 }
 
 /// A statement with its figures.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Said {
     /// Name of its kind.

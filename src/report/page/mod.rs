@@ -20,6 +20,7 @@ use crate::analysis::peak::DevicePeak;
 use crate::facts::grouping::GroupBy;
 use crate::facts::training::Category;
 use crate::model::{CPU_DEVICE, DeviceId, Format};
+use crate::sorting::SortRows;
 use std::io::{self, Write};
 
 /// Lines of the segment map in a report, of all devices; the rest is summed up.
@@ -136,7 +137,7 @@ impl Page<'_> {
     fn first_first<'d, D>(&self, devices: &'d [D], id: impl Fn(&D) -> DeviceId) -> Vec<&'d D> {
         let first = self.first_device();
         let mut devices: Vec<&D> = devices.iter().collect();
-        devices.sort_by_key(|device| Some(id(device)) != first);
+        devices.sort_rows_by_key(|device| Some(id(device)) != first);
         devices
     }
 

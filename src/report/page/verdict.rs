@@ -13,6 +13,7 @@ use crate::report::fit::single::words as plan;
 use crate::report::oom::words as oom;
 use crate::report::simulate::words as simulate;
 use crate::report::triage::words as triage;
+use crate::sorting::SortRows;
 
 /// Devices told of in a line each, below the first one.
 const OTHERS: usize = 5;
@@ -57,7 +58,7 @@ pub fn remedies(page: &Page<'_>) -> Vec<String> {
     let several = overview.triage.devices.len() > 1;
     let mut lines = Vec::new();
     let mut devices: Vec<&DeviceTriage> = overview.triage.devices.iter().collect();
-    devices.sort_by_key(|device| first(page).map(|first| first.peak.device) != Some(device.peak.device));
+    devices.sort_rows_by_key(|device| first(page).map(|first| first.peak.device) != Some(device.peak.device));
     for device in devices {
         let id = device.peak.device;
         let name = if several { format!("{}: ", device_name(id)) } else { String::new() };

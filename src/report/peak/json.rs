@@ -9,11 +9,11 @@ use crate::report::Source;
 use crate::report::common::json::{AttributionRows, CounterBytes, Head, PeakInstant};
 use crate::report::common::notes;
 use indexmap::IndexMap;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz peak`, one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PeakDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
@@ -55,7 +55,8 @@ pub struct PeakDevice {
 }
 
 /// One device, and how certain its maxima are.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct MeasuredDevice {
     /// What `memviz peak` says.
@@ -67,7 +68,8 @@ pub struct MeasuredDevice {
 
 /// Whether maxima are `exact` (since the recording began), a `lower` or `upper` bound, or `unknown`, as `memviz check` judges
 /// them: with everything that stands against them.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Certainty {
     /// The maximum of allocated.
@@ -91,7 +93,8 @@ impl MeasuredDevice {
 }
 
 /// One operator, as in TensorBoard's memory view. Sums with its callees count a byte in every operator around it.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct OperatorRow {
     /// The operator; `(no operator)` for what happened outside of all.
@@ -129,7 +132,8 @@ impl From<&OperatorUsage> for OperatorRow {
 }
 
 /// A part of a history: from after one entry to after another; null for before the first entry.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Window {
     /// Entry before the window.
     pub from_entry: Option<u32>,

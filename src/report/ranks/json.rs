@@ -6,11 +6,11 @@ use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::{EarlierFailure, Group, Outlier, Relation, SameFailure, Scale};
 use crate::replay::{Bound, Metric};
 use crate::wire::ranks::{EmptyRank, FailedInput, FailureSignature, RankLine, RankSummary, SkippedInput};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A line of JSON that `memviz ranks` writes.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RanksAnswer {
     /// Changes when the meaning of a key does.
@@ -23,7 +23,8 @@ pub struct RanksAnswer {
 }
 
 /// The rest of a line, by its `line`.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum RanksLine {
     /// A rank, on one device.
@@ -39,7 +40,8 @@ pub enum RanksLine {
 }
 
 /// What the ranks are together.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Across {
     /// The metric that is attributed.
@@ -65,7 +67,8 @@ pub struct Across {
 }
 
 /// Rows about one kind of memory.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AcrossGroup {
     /// `device`, `pinned_host` or `cpu`.
@@ -87,7 +90,8 @@ pub struct AcrossGroup {
 }
 
 /// A row, by its rank.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RankName {
     /// Number of the rank.
@@ -97,7 +101,8 @@ pub struct RankName {
 }
 
 /// How a figure is distributed.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FigureSpread {
     /// A metric, whose maxima these are; or `baseline` or `inactive`.
@@ -121,7 +126,8 @@ pub struct FigureSpread {
 }
 
 /// A maximum that stands out.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RankOutlier {
     /// Number of the rank.
@@ -147,7 +153,8 @@ pub struct RankOutlier {
 }
 
 /// A site that differs.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct OutlierRow {
     /// The site.
@@ -167,7 +174,8 @@ pub struct OutlierRow {
 }
 
 /// Failed requests that have the same signature.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RanksFailure {
     /// What they have in common.
@@ -181,7 +189,8 @@ pub struct RanksFailure {
 }
 
 /// A row with failed requests of one signature.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FailedRow {
     /// Number of the rank.
@@ -193,7 +202,8 @@ pub struct FailedRow {
 }
 
 /// Several rows for one rank and device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DuplicateRank {
     /// Number of the rank.
@@ -205,7 +215,8 @@ pub struct DuplicateRank {
 }
 
 /// Ranks that follow one another.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct MissingRanks {
     /// The first one.

@@ -10,6 +10,7 @@ use crate::model::bytes::Bytes;
 use crate::replay::{Bound, Metric};
 use crate::report::common::notes::{self, signed};
 use crate::report::common::words::count;
+use crate::sorting::SortRows;
 use crate::wire::ranks::{FailureSignature, RankLine, RankSummary, SIGNED};
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -261,7 +262,7 @@ pub fn by_row(report: &RanksReport) -> Vec<&[Outlier]> {
     let mut rows: Vec<&[Outlier]> = report.outliers.chunk_by(|a, b| a.row == b.row).collect();
     let farthest = |row: &&[Outlier]| row.iter().map(|outlier| outlier.score.abs()).fold(0.0, f64::max);
     // Positive floats are in the order of their bits.
-    rows.sort_by_key(|row| Reverse(farthest(row).to_bits()));
+    rows.sort_rows_by_key(|row| Reverse(farthest(row).to_bits()));
     rows
 }
 

@@ -9,11 +9,11 @@ use crate::report::Source;
 use crate::report::common::json::{Head, InputHead};
 use crate::report::common::notes;
 use crate::wire::SCHEMA_VERSION;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz simulate`, one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SimulateDevice {
     /// Device, -1 for pinned host memory.
@@ -39,7 +39,8 @@ pub struct SimulateDevice {
 }
 
 /// The recording, and what its own settings played differ from it.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RecordedSettings {
     /// `max_memory_allocated()`.
@@ -61,7 +62,8 @@ pub struct RecordedSettings {
 }
 
 /// A program under some settings.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SimulatedRun {
     /// The settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
@@ -114,7 +116,8 @@ pub struct SimulatedRun {
 }
 
 /// A range of capacities on which a program fails.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FailingCapacities {
     /// The lowest.
@@ -124,7 +127,8 @@ pub struct FailingCapacities {
 }
 
 /// A request that was refused when it was recorded.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RefusedRequest {
     /// Its entry.

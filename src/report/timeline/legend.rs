@@ -19,6 +19,7 @@ use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH,
 use crate::report::common::picture::{Script, WIDTH};
 use crate::report::common::words::{self, count};
 use crate::report::percent;
+use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use svg::node::element::{Circle, Group};
@@ -125,7 +126,7 @@ fn absent(stack: &Stack<'_>) -> Vec<(String, Color)> {
     let highest = |band: &Band| band.bytes.iter().copied().max().unwrap_or(0);
     let mut absent: Vec<(&Band, Color)> = stack.bands.iter().zip(stack.colors.iter().copied()).collect();
     absent.retain(|(band, _)| band.bytes_there == 0);
-    absent.sort_by_key(|(band, _)| Reverse(highest(band)));
+    absent.sort_rows_by_key(|(band, _)| Reverse(highest(band)));
     let mut names = HashSet::new();
     let is_grouped = stack.by == GroupBy::Category || is_by_category(stack);
     let present: HashSet<_> =
@@ -167,7 +168,7 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
     for mut bands in runs(&stack.bands) {
         // What is held only at other times is told below.
         bands.retain(|(band, _)| band.bytes_there > 0);
-        bands.sort_by_key(|(band, _)| (band.label == OTHER, Reverse(band.bytes_there)));
+        bands.sort_rows_by_key(|(band, _)| (band.label == OTHER, Reverse(band.bytes_there)));
         let category = bands.first().and_then(|(band, _)| band.category).filter(|_| is_by_category);
         let is_one = bands.len() == 1;
         if let Some(category) = category.filter(|_| !is_one) {

@@ -12,6 +12,7 @@ use crate::report::common::picture::plot::{LEFT, Labels, PLOT_HEIGHT, PLOT_WIDTH
 use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled};
 use crate::report::common::words::starred;
 use crate::report::peak::each::words;
+use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use svg::node::element::{Circle, Group, Line};
@@ -101,7 +102,7 @@ fn marked(device: &DeviceTimeline) -> Vec<(f64, &RangePeak)> {
     let mut marks: Vec<(f64, &RangePeak)> =
         ranges.zip(&device.range_peaks).map(|(range, &x)| (at(&device.axis, x), range)).collect();
     // The sort is stable: of equal peaks the first comes first.
-    marks.sort_by_key(|(_, range)| Reverse(range.at.get(metric)));
+    marks.sort_rows_by_key(|(_, range)| Reverse(range.at.get(metric)));
     let mut taken = HashSet::new();
     marks.retain(|(x, _)| taken.insert(x.round() as i64));
     marks.truncate(RANGE_MARKS);

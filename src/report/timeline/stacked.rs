@@ -4,6 +4,7 @@ use crate::analysis::timeline::{Band, DeviceTimeline};
 use crate::facts::grouping::GroupBy;
 use crate::facts::training::Category;
 use crate::report::common::palette::{self, Color, Member};
+use crate::sorting::SortRows;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -25,7 +26,7 @@ impl<'a> Colors<'a> {
             bands.extend(device.bands.iter().map(|band| (band, device.peak.attribution.by)));
         }
         // The larger one decides, where a band is on several devices.
-        bands.sort_by_key(|(band, _)| Reverse(band.bytes_there));
+        bands.sort_rows_by_key(|(band, _)| Reverse(band.bytes_there));
         let mut seen = HashSet::new();
         bands.retain(|(band, _)| seen.insert((band.label.as_str(), band.category)));
         let members: Vec<Member<'_>> = bands.iter().map(|&(band, by)| member(band, by == GroupBy::Category)).collect();

@@ -6,11 +6,11 @@ use crate::report::common::cures::AdviceRow;
 use crate::report::common::json::{AttributionRows, CounterBytes, Head};
 use crate::report::common::notes;
 use crate::report::triage::words;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz triage`, one device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TriageDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
@@ -46,7 +46,8 @@ pub struct TriageDevice {
 }
 
 /// A failed request.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FailedRequest {
     /// Bytes of the block that was wanted.
@@ -62,7 +63,8 @@ pub struct FailedRequest {
 }
 
 /// Something that deserves a closer look.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FindingRow {
     /// What it is.
@@ -78,7 +80,8 @@ pub struct FindingRow {
 }
 
 /// Kinds of findings.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingKind {

@@ -16,6 +16,7 @@ use crate::report::common::cures;
 use crate::report::oom::words as oom;
 use crate::report::page::{findings as page, verdict};
 use crate::report::triage::words as triage;
+use crate::sorting::SortRows;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -60,7 +61,7 @@ pub fn findings(devices: &Devices<'_>, cures: &BTreeMap<DeviceId, WhatIf<'_, '_>
     let report = TriageReport::without_advice(devices, &options, &leaks)?.with_advice(advice);
     let ooms = OomReport::of(devices, &OomOptions::default().explained(Some(OOMS)))?;
     let mut order: Vec<usize> = (0..report.devices.len()).collect();
-    order.sort_by_key(|&index| index != report.first);
+    order.sort_rows_by_key(|&index| index != report.first);
     let mut found = Vec::new();
     for device in order.into_iter().filter_map(|index| report.devices.get(index)) {
         let id = device.peak.device;

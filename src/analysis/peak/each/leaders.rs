@@ -3,6 +3,7 @@
 use crate::facts::grouping::attribution::{OTHER, Row};
 use crate::facts::grouping::{Grouper, Groups, Holder, RowHead};
 use crate::replay::{Instant, Metric};
+use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -66,7 +67,7 @@ pub fn of(grouper: &Grouper<'_>, metric: Metric, instants: &[Instant], top: usiz
     let heads: Vec<RowHead> = groups.heads(|_| std::iter::empty()).into_iter().map(|(_, head)| head).collect();
     // Of groups of one size the first by its label comes first.
     let mut by_label: Vec<usize> = (0..heads.len()).collect();
-    by_label.sort_by(|&a, &b| heads[a].label.cmp(&heads[b].label));
+    by_label.sort_rows_by(|&a, &b| heads[a].label.cmp(&heads[b].label));
     let mut ranks = vec![0; heads.len()];
     for (rank, &group) in by_label.iter().enumerate() {
         ranks[group] = rank;
@@ -122,7 +123,7 @@ fn changes(grouper: &Grouper<'_>, groups: &mut Groups<'_>, metric: Metric, insta
             }
         }
     });
-    changes.sort_by_key(|change| change.place);
+    changes.sort_rows_by_key(|change| change.place);
     changes
 }
 

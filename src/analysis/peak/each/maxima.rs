@@ -1,6 +1,7 @@
 //! The highest instant of each of many ranges, in one pass over a history.
 
 use crate::replay::{Counters, Instant, Metric, Track};
+use crate::sorting::SortRows;
 
 /// An instant and the counters there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub fn of(track: Track<'_>, metric: Metric, spans: &[(Instant, Instant)]) -> Vec
     let start = Highest { instant: 0, counters: history.start };
     let mut found = vec![start; spans.len()];
     let mut by_end: Vec<usize> = (0..spans.len()).collect();
-    by_end.sort_by_key(|&index| spans[index].1);
+    by_end.sort_rows_by_key(|&index| spans[index].1);
     let mut ending = by_end.into_iter().peekable();
     let mut falling = vec![start];
     let mut answer = |falling: &[Highest]| {

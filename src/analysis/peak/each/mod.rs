@@ -16,6 +16,7 @@ use crate::facts::time::moment::Moment;
 use crate::facts::training::steps::Steps;
 use crate::model::device_words;
 use crate::replay::{Bound, Completeness, Counters, Instant, Maximum, Metric, Track};
+use crate::sorting::SortRows;
 use extents::{Extent, Extents};
 pub use kind::{Each, OUTSIDE};
 use leaders::Leaders;
@@ -123,7 +124,7 @@ impl RangePeaks {
             return Err(Error::Request(format!("{} has no {each} between --from and --to", device_words(device))));
         }
         extents.extend(extents::outside(&extents, window, highest));
-        extents.sort_by_key(|extent| (extent.from, Reverse(extent.to)));
+        extents.sort_rows_by_key(|extent| (extent.from, Reverse(extent.to)));
         let Track { snapshot, history } = device.track;
         let spans: Vec<_> = extents.iter().map(|extent| (extent.from, extent.to)).collect();
         let mut found: Vec<(Extent, Highest)> =
@@ -160,7 +161,7 @@ fn bound(extent: &Extent, instant: Instant, completeness: &Completeness, metric:
 fn keep_highest(found: &mut Vec<(Extent, Highest)>, metric: Metric) -> Option<(usize, i64)> {
     let bytes = |(_, highest): &(Extent, Highest)| highest.counters.get(metric);
     let mut order: Vec<usize> = (0..found.len()).collect();
-    order.sort_by_key(|&index| Reverse(bytes(&found[index])));
+    order.sort_rows_by_key(|&index| Reverse(bytes(&found[index])));
     let others = order.get(MAX_RANGES..).filter(|others| !others.is_empty())?;
     let left_out = (others.len(), bytes(&found[others[0]]));
     let mut keep = vec![true; found.len()];

@@ -2,6 +2,7 @@
 
 use super::settings::Settings;
 use crate::cli::{Failure, Outcome};
+use crate::sorting::SortRows;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -90,7 +91,7 @@ pub fn list_gpus(command: &[OsString]) -> Result<Outcome, Failure> {
 /// Recordings with what went wrong first.
 pub fn by_importance(files: &[PathBuf]) -> Vec<&OsStr> {
     let mut files: Vec<&OsStr> = files.iter().map(|file| file.as_os_str()).collect();
-    files.sort_by_key(|file| !is_failure(file));
+    files.sort_rows_by_key(|file| !is_failure(file));
     files
 }
 

@@ -3,12 +3,12 @@
 use crate::analysis::peak::comparison::Comparison;
 use crate::facts::grouping::GroupBy;
 use crate::replay::{Bound, Metric};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How CUDA devices compare, each at its own peak. Only where the fullest one holds at least a tenth more than the mean,
 /// as a part of what it holds.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DeviceComparison {
     /// The counter that is compared.
@@ -29,7 +29,8 @@ pub struct DeviceComparison {
 }
 
 /// A device at its peak.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ComparedDevice {
     /// The device.
@@ -42,7 +43,8 @@ pub struct ComparedDevice {
 }
 
 /// A group on all devices.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ComparedGroup {
     /// The group.

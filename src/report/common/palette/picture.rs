@@ -10,6 +10,7 @@ use crate::analysis::timeline;
 use crate::facts::code::sites;
 use crate::facts::grouping::{self, attribution, attribution::Row};
 use crate::facts::training::Category;
+use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -144,7 +145,7 @@ pub(crate) fn together(members: &[Member<'_>]) -> Vec<Color> {
     };
     let mut by_size: Vec<usize> = (0..members.len()).collect();
     let is_rest = |index: usize| members[index].label == attribution::OTHER;
-    by_size.sort_by_key(|&index| (is_rest(index), Reverse(members[index].bytes), members[index].label, index));
+    by_size.sort_rows_by_key(|&index| (is_rest(index), Reverse(members[index].bytes), members[index].label, index));
     let mut colors: Vec<Color> = members.iter().map(|member| fixed(member).unwrap_or(OTHER)).collect();
     let free = |&index: &usize| fixed(&members[index]).is_none();
     let mut families: Vec<(Option<Category>, Vec<usize>)> = Vec::new();

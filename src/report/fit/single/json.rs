@@ -3,11 +3,11 @@
 use super::words;
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
 use crate::play::{Difference, Generation, Trust};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What makes a program fit a device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitSearch {
     /// Bytes that it may need: what the device has for the allocator; or that may be allocated at once.
@@ -42,7 +42,8 @@ pub struct FitSearch {
 }
 
 /// A cache that grows with every token, and how far it can grow on the device.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitGeneration {
     /// Tensors of the cache; null where it is not known how it grows, as all that follows.
@@ -62,7 +63,8 @@ pub struct FitGeneration {
 }
 
 /// Settings and changes of a program, played as a whole.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitPlan {
     /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
@@ -93,7 +95,8 @@ pub struct FitPlan {
 }
 
 /// A change of a program.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitChange {
     /// What is changed, as options of `memviz simulate` name it.
@@ -105,7 +108,8 @@ pub struct FitChange {
 }
 
 /// A change that a recording does not allow to play.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitNotPlayed {
     /// What would be changed.

@@ -5,11 +5,11 @@ use crate::facts::grouping::attribution::Row;
 use crate::replay::{Bound, History};
 use crate::report::common::json::{CounterBytes, PeakInstant};
 use crate::report::leaks::json::{StepSourceName, step_source};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What the ranges of a device are.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct EachRange {
     /// `step`, `phase` or `annotation`.
@@ -27,7 +27,8 @@ pub struct EachRange {
 }
 
 /// A step, phase or annotation with its own peak. Ranges may overlap and nest.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RangeRow {
     /// What it is called, from the second of a name on with its number: `forward#2`. `(outside)` is the period outside
@@ -52,7 +53,8 @@ pub struct RangeRow {
 }
 
 /// A group that holds much at the peak of a range.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RangeLeader {
     /// The group.

@@ -8,6 +8,7 @@ use crate::replay::{Bound, Metric};
 use crate::report::common::notes::{self, signed};
 use crate::report::common::training;
 use crate::report::common::words::{count, starred};
+use crate::sorting::SortRows;
 use indexmap::IndexMap;
 use std::cmp::Reverse;
 
@@ -46,9 +47,9 @@ pub fn shown(ranges: &RangePeaks, metric: Metric) -> Vec<Shown<'_>> {
     let has_names = families.values().filter(|(_, shown)| !shown.range.is_outside()).count() > 1;
     let mut shown: Vec<(usize, Shown<'_>)> =
         if has_names { families.into_values().collect() } else { all.iter().map(alone).enumerate().collect() };
-    shown.sort_by_key(|(place, shown)| (Reverse(bytes(shown.range)), *place));
+    shown.sort_rows_by_key(|(place, shown)| (Reverse(bytes(shown.range)), *place));
     shown.truncate(SHOWN);
-    shown.sort_by_key(|(place, _)| *place);
+    shown.sort_rows_by_key(|(place, _)| *place);
     shown.into_iter().map(|(_, shown)| shown).collect()
 }
 

@@ -1,7 +1,4 @@
-//! The JSON of every command as JSON Schema, made from the types that write it.
-
-use super::Answer;
-use super::check::words::CheckedInput;
+use super::{ALL, commands, describe};
 use crate::analysis::blocks::BlocksReport;
 use crate::analysis::checkpoint::CheckpointReport;
 use crate::analysis::diff::DiffReport;
@@ -16,16 +13,18 @@ use crate::analysis::peak::PeakReport;
 use crate::analysis::ranks::RanksReport;
 use crate::analysis::simulate::SimulateReport;
 use crate::analysis::triage::TriageReport;
+use crate::report::Answer;
+use crate::report::check::words::CheckedInput;
 use crate::wire::SCHEMA_VERSION;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
-use schemars::{Schema, json_schema};
+use schemars::{JsonSchema, Schema, json_schema};
 use serde_json::Value;
 
 /// A command, and what makes the schema of its answer.
 type Described = (&'static str, fn(&mut SchemaGenerator) -> Schema);
 
 /// An answer, as it stands in the list.
-const fn answer<A: Answer + ?Sized>() -> Described {
+const fn answer<A: Answer<Json: JsonSchema> + ?Sized>() -> Described {
     (A::COMMAND, |generator| generator.subschema_for::<A::Json>())
 }
 
@@ -48,13 +47,8 @@ const ANSWERS: &[Described] = &[
     answer::<RanksReport>(),
 ];
 
-/// The commands that have a schema.
-pub fn commands() -> impl Iterator<Item = &'static str> {
-    ANSWERS.iter().map(|&(command, _)| command)
-}
-
-/// The schema of one command's answers, or of any command's; `None` where there is no such command.
-pub fn describe(command: Option<&str>) -> Option<Value> {
+/// The schema of one command's answers, or of any command's, made from the types.
+fn generate(command: Option<&str>) -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let mut one = |&(name, answer): &Described| {
         let mut schema = answer(&mut generator);
@@ -64,7 +58,7 @@ pub fn describe(command: Option<&str>) -> Option<Value> {
         schema
     };
     let mut root = if let Some(command) = command {
-        one(ANSWERS.iter().find(|(name, _)| *name == command)?)
+        one(ANSWERS.iter().find(|(name, _)| *name == command).unwrap())
     } else {
         let all: Vec<Schema> = ANSWERS.iter().map(&mut one).collect();
         json_schema!({"oneOf": all})
@@ -73,5 +67,54 @@ pub fn describe(command: Option<&str>) -> Option<Value> {
     root.insert("$schema".to_owned(), "https://json-schema.org/draft/2020-12/schema".into());
     root.insert("title".to_owned(), title.into());
     root.insert("$defs".to_owned(), generator.take_definitions(true).into());
-    Some(root.into())
+    root.into()
+}
+
+/// A schema as the file has it: a line for each definition, so that a change is one line of a diff.
+fn lines(schema: &Value) -> String {
+    let mut text = String::new();
+    let mut separator = "{";
+    for (key, value) in schema.as_object().unwrap() {
+        text += &format!("{separator}\"{key}\":");
+        separator = ",\n";
+        match value {
+            Value::Object(definitions) => {
+                let lines: Vec<String> =
+                    definitions.iter().map(|(name, definition)| format!("\"{name}\":{definition}")).collect();
+                text += &format!("{{\n{}\n}}", lines.join(",\n"));
+            }
+            Value::Array(answers) => {
+                let lines: Vec<String> = answers.iter().map(Value::to_string).collect();
+                text += &format!("[\n{}\n]", lines.join(",\n"));
+            }
+            other => text += &other.to_string(),
+        }
+    }
+    text + "}\n"
+}
+
+#[test]
+fn the_file_is_what_the_types_say() {
+    let made = lines(&generate(None));
+    if std::env::var_os("MEMVIZ_BLESS").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/schema/answers.json"), made).unwrap();
+    } else {
+        assert!(made == ALL, "run MEMVIZ_BLESS=1 cargo test --lib schema, and read the difference");
+    }
+}
+
+#[test]
+fn the_schema_of_a_command_is_what_its_types_say() {
+    assert_eq!(commands().collect::<Vec<_>>(), ANSWERS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    if std::env::var_os("MEMVIZ_BLESS").is_some() {
+        // What this test was built with is the file as it was before.
+        return;
+    }
+    for name in commands() {
+        // Two answers have a type of this name, which the schema of both tells apart.
+        let described = describe(Some(&name)).unwrap().to_string().replace("FailedRequest2", "FailedRequest");
+        let made = generate(Some(&name)).to_string();
+        assert!(described == made, "{name}");
+    }
+    assert_eq!(describe(Some("no command")), None);
 }
