@@ -164,7 +164,7 @@ fn freeze(line: Option<FrameId>, evidence: String, removed: Vec<u32>) -> Finding
             "for weight in model.parameters():".to_owned(),
             "    weight.requires_grad_(weight in updated)".to_owned(),
         ],
-        remedy: Remedy::Lives(Lives { removed, doubt: Some(SAVED_FOR_GRADIENTS), ..Lives::default() }),
+        remedy: Remedy::Lives(Lives { removed, doubt: Some(SAVED_FOR_GRADIENTS), at_least: true, ..Lives::default() }),
     }
 }
 
@@ -244,6 +244,7 @@ fn low_rank(device: &Device<'_>) -> Option<Finding> {
         remedy: Remedy::Lives(Lives {
             removed: removed.iter().map(|&(index, _)| index).collect(),
             doubt: Some(SAVED_FOR_GRADIENTS),
+            at_least: true,
             ..Lives::default()
         }),
     })

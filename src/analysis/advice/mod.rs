@@ -14,6 +14,7 @@ mod gradients_anew;
 mod grads_kept;
 mod grads_zeroed;
 mod graph_pools;
+mod graphs;
 mod inference_cache;
 mod kept_outputs;
 mod kept_over_steps;
@@ -155,6 +156,20 @@ pub struct Advice {
     pub code: Vec<String>,
     /// What the change saves.
     pub saving: Saving,
+    /// Other changes that cure the same mistake, with what each saves in place of this one.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// Another change that cures a mistake.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Alternative {
+    /// What to change, as a request.
+    pub cure: String,
+    /// The lines of Python that make the change.
+    pub code: Vec<String>,
+    /// What the change saves.
+    pub saving: Saving,
 }
 
 /// Several changes of a list, combined.
@@ -194,6 +209,21 @@ enum Remedy {
     Settings(AllocatorSettings),
     /// The cure cannot be simulated, for this reason.
     Unplayed(&'static str),
+    /// Several cures, of which any is enough: the first is recommended.
+    Ways(Vec<Way>),
+}
+
+/// One of several cures.
+#[derive(Clone, Debug)]
+struct Way {
+    cure: String,
+    code: Vec<String>,
+    /// What it changes if it saves least.
+    least: Lives,
+    /// The same if it saves most.
+    most: Lives,
+    /// What decides between both, and no recording shows.
+    unknown: &'static str,
 }
 
 /// Which cures are simulated.
@@ -320,7 +350,9 @@ fn found<'d, 'a>(
     // One mistake can show in several ways.
     let mut told = HashSet::new();
     advice.retain(|(advice, _)| told.insert((advice.story, advice.line.as_ref().map(|line| line.label.clone()))));
-    Some((trial, without_repetitions(advice)))
+    let mut advice = without_repetitions(advice);
+    trial.drop_parts_of_a_leak(&mut advice);
+    Some((trial, advice))
 }
 
 /// Leaves out what changes the same blocks as an earlier cure of the same story, at another line.

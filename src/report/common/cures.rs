@@ -1,7 +1,7 @@
 //! What to change in a program, in the same words in every answer.
 
 use super::document::{Document, Tone};
-use crate::analysis::advice::{Advice, CodeLine, Lowered, Saving};
+use crate::analysis::advice::{Advice, Alternative, CodeLine, Lowered, Saving};
 use crate::model::bytes::Bytes;
 use crate::play::Trust;
 use schemars::JsonSchema;
@@ -39,7 +39,33 @@ pub struct AdviceRow {
     pub reserved_trust: Trust,
     /// Why the allocated bytes are not trusted further; empty where they are exact.
     pub because: String,
+    /// Whether it saves these allocated bytes at least, and may save more.
+    pub at_least: bool,
     /// The lines of Python that make the change; empty where the program decides them.
+    pub code: String,
+    /// Other changes that cure the same mistake, each in place of this one.
+    pub alternatives: Vec<AlternativeRow>,
+}
+
+/// Another change that cures a mistake.
+#[derive(Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct AlternativeRow {
+    /// What to change, as a request.
+    pub change: String,
+    /// What the change takes off the peak of allocated bytes, played; null where nothing was played.
+    pub saves_allocated_bytes: Option<u64>,
+    /// The same of reserved bytes.
+    pub saves_reserved_bytes: Option<u64>,
+    /// How far to trust the allocated bytes.
+    pub trust: Trust,
+    /// How far to trust the reserved bytes.
+    pub reserved_trust: Trust,
+    /// Why the allocated bytes are not trusted further; empty where they are exact.
+    pub because: String,
+    /// Whether it saves these allocated bytes at least, and may save more.
+    pub at_least: bool,
+    /// The lines of Python that make the change.
     pub code: String,
 }
 
@@ -71,24 +97,70 @@ impl From<&Advice> for AdviceRow {
     fn from(advice: &Advice) -> Self {
         let line =
             |line: &CodeLine| AdviceLine { file: line.file.clone(), line: line.line, function: line.function.clone() };
-        let (bytes, trust, reserved_trust, because) = match &advice.saving {
-            Saving::Played { allocated, reserved, trust, reserved_trust, because, .. } => {
-                (Some((allocated.by(), reserved.by())), *trust, *reserved_trust, because.clone())
-            }
-            Saving::NotPlayed { because, .. } => (None, Trust::Refused, Trust::Refused, because.clone()),
-        };
+        let Figures { allocated, reserved, trust, reserved_trust, because, at_least } = Figures::of(&advice.saving);
         Self {
             kind: advice.story.name(),
             change: advice.cure.clone(),
             place: advice.line.iter().map(line).collect(),
             evidence: advice.evidence.clone(),
-            saves_allocated_bytes: bytes.map(|(allocated, _)| allocated),
-            saves_reserved_bytes: bytes.map(|(_, reserved)| reserved),
+            saves_allocated_bytes: allocated,
+            saves_reserved_bytes: reserved,
             cost: AdviceCost { words: advice.cost.clone(), recompute_us: None, copies_bytes: None },
             trust,
             reserved_trust,
             because,
+            at_least,
             code: advice.code.join("\n"),
+            alternatives: advice.alternatives.iter().map(AlternativeRow::from).collect(),
+        }
+    }
+}
+
+impl From<&Alternative> for AlternativeRow {
+    fn from(other: &Alternative) -> Self {
+        let Figures { allocated, reserved, trust, reserved_trust, because, at_least } = Figures::of(&other.saving);
+        Self {
+            change: other.cure.clone(),
+            saves_allocated_bytes: allocated,
+            saves_reserved_bytes: reserved,
+            trust,
+            reserved_trust,
+            because,
+            at_least,
+            code: other.code.join("\n"),
+        }
+    }
+}
+
+/// What a change saves, as JSON has it.
+struct Figures {
+    allocated: Option<u64>,
+    reserved: Option<u64>,
+    trust: Trust,
+    reserved_trust: Trust,
+    because: String,
+    at_least: bool,
+}
+
+impl Figures {
+    fn of(saving: &Saving) -> Self {
+        match saving {
+            Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } => Self {
+                allocated: Some(allocated.by()),
+                reserved: Some(reserved.by()),
+                trust: *trust,
+                reserved_trust: *reserved_trust,
+                because: because.clone(),
+                at_least: *at_least,
+            },
+            Saving::NotPlayed { because, .. } => Self {
+                allocated: None,
+                reserved: None,
+                trust: Trust::Refused,
+                reserved_trust: Trust::Refused,
+                because: because.clone(),
+                at_least: false,
+            },
         }
     }
 }
@@ -103,10 +175,20 @@ pub(crate) fn change(advice: &Advice) -> String {
 
 /// What it saves, how far that is to be trusted, and what it costs.
 pub(crate) fn effect(advice: &Advice) -> String {
-    let saves = match &advice.saving {
-        Saving::Played { allocated, reserved, trust, reserved_trust, .. } => {
+    let saves = saves(&advice.saving);
+    match &advice.cost {
+        Some(cost) => format!("{saves}; {cost}"),
+        None => saves,
+    }
+}
+
+/// What a change saves, and how far that is to be trusted.
+fn saves(saving: &Saving) -> String {
+    match saving {
+        Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } => {
             let trust = match (*trust, *reserved_trust) {
                 (Trust::Exact, Trust::Exact) => String::new(),
+                (trust, _) if *at_least => format!(" ({}: {because})", trust.name()),
                 (trust, reserved) if trust == reserved => format!(" ({})", trust.name()),
                 (trust, reserved) => format!(" ({}; reserved {})", trust.name(), reserved.name()),
             };
@@ -114,14 +196,11 @@ pub(crate) fn effect(advice: &Advice) -> String {
                 0 => format!("none of {} {what}", Bytes(lowered.before)),
                 bytes => format!("{} of {} {what}", Bytes(bytes), Bytes(lowered.before)),
             };
+            let least = if *at_least { "at least " } else { "" };
             let (allocated, reserved) = (of(allocated, "allocated"), of(reserved, "reserved"));
-            format!("saves {allocated}, {reserved}{trust}")
+            format!("saves {least}{allocated}, {reserved}{trust}")
         }
         Saving::NotPlayed { because, .. } => format!("savings not simulated: {because}"),
-    };
-    match &advice.cost {
-        Some(cost) => format!("{saves}; {cost}"),
-        None => saves,
     }
 }
 
@@ -148,6 +227,10 @@ impl Document {
             self.detail(5, effect(advice));
             self.detail(5, &advice.evidence);
             self.code(7, &advice.code);
+            for other in &advice.alternatives {
+                self.detail(5, format!("or {}: {}", other.cure, saves(&other.saving)));
+                self.code(7, &other.code);
+            }
         }
     }
 }
