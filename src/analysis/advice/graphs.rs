@@ -24,7 +24,7 @@ const UNKNOWN_RESULTS: &str = "variables may keep results until the next ones ar
 struct Kept {
     index: u32,
     made: Allocation,
-    /// When a variable for it alone would release it.
+    /// When a variable of the function that calls the model would release it.
     rebound: Instant,
 }
 
@@ -35,8 +35,8 @@ struct Graph {
     blocks: Vec<Kept>,
     /// When its last block was made.
     done: Instant,
-    /// When the variable for its last result is bound anew.
-    rebound: Instant,
+    /// When its last block is made for the next call: a variable of any function may hold it until then.
+    again: Instant,
 }
 
 /// The graphs of the calls of a line.
@@ -58,24 +58,22 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
     ) -> Self {
         let function = of_line.first().and_then(|call| Function::of(device, call.line, of_line));
         let entries = device.track.entries();
-        let end = |place: usize| of_line.get(place).map_or(entries, |call| call.start);
+        let end = |place: usize| of_line.get(place + 1).map_or(entries, |next| next.start).min(of_line[place].scope);
         let mut graphs = Vec::with_capacity(of_line.len());
         for (place, call) in of_line.iter().enumerate() {
             let next = of_line.get(place + 1);
-            let made_again = born_in(device, end(place + 1), end(place + 2));
+            let made_again = next.map(|next| born_in(device, next.start, end(place + 1)));
+            let made_again = made_again.into_iter().flatten();
             let again: HashMap<StackId, Instant> =
                 made_again.map(|(index, made)| (device.track.stack_of(index as usize), made.born)).collect();
-            let rebound = |stack: StackId| {
-                let again = again.get(&stack).copied().or(next.is_none().then_some(entries))?;
-                let at = function.as_ref().map_or(again, |function| function.let_go(call, next, again));
-                (at < entries).then_some(at)
-            };
             let mut graph = Graph::default();
-            for (index, made) in born_in(device, call.start, end(place + 1)) {
-                let Some(rebound) = rebound(device.track.stack_of(index as usize)) else { continue };
-                if rebound < made.freed && is_wanted(index, &made) {
+            for (index, made) in born_in(device, call.start, end(place)) {
+                let again = again.get(&device.track.stack_of(index as usize)).copied();
+                let Some(again) = again.or(next.is_none().then_some(entries)) else { continue };
+                let rebound = function.as_ref().map_or(again, |function| function.let_go(call, next, again));
+                if (made.born..made.freed).contains(&rebound) && is_wanted(index, &made) {
                     graph.blocks.push(Kept { index, made, rebound });
-                    (graph.done, graph.rebound) = (graph.done.max(made.born), graph.rebound.max(rebound));
+                    (graph.done, graph.again) = (graph.done.max(made.born), graph.again.max(again));
                 }
             }
             graphs.push(graph);
@@ -88,10 +86,11 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
 
     /// A number is stored. With a variable for the last result, its graph stays until the next one is made.
     fn stored(&self, is_bound: bool) -> Lives {
-        let gone = |graph: &Graph| if is_bound { graph.rebound } else { graph.done };
+        let gone = |graph: &Graph| if is_bound { graph.again } else { graph.done };
         let of_graph = |graph: &Graph| {
             let at = gone(graph);
-            graph.blocks.iter().map(|kept| (kept.index, at.max(kept.made.born).min(kept.made.freed))).collect::<Vec<_>>()
+            let blocks = graph.blocks.iter().filter(|kept| at < kept.made.freed);
+            blocks.map(|kept| (kept.index, at)).collect::<Vec<_>>()
         };
         let mut lives = Lives { freed: self.graphs.iter().flat_map(of_graph).collect(), ..Lives::default() };
         lives.freed.extend(self.inputs.iter().filter_map(|&(place, index, rebound)| {
@@ -112,7 +111,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
                     match next.filter(|next| self.line(next.index) == self.line(kept.index)) {
                         Some(next) => next.made.born,
                         None if is_bound => kept.rebound,
-                        None => graph.done.max(kept.made.born),
+                        None => graph.done,
                     }
                 });
             }

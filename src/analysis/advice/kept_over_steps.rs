@@ -54,7 +54,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
 fn kept<'c>(device: &Device<'_>, three: &[&'c ModelCall]) -> Kept<'c> {
     let (call, next, after) = (three[0], three[1], three[2].start);
     let is_kept = |&(index, made): &(u32, Allocation)| made.freed > after && is_of_forward(device, index, &made);
-    Kept { call, blocks: born_in(device, call.start, next.start).filter(is_kept).collect() }
+    Kept { call, blocks: born_in(device, call.start, next.start.min(call.scope)).filter(is_kept).collect() }
 }
 
 /// Whether a block is what a forward pass makes, rather than a part of the model or of the optimizer.
