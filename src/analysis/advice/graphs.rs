@@ -15,9 +15,9 @@ use crate::replay::{Allocation, Instant, NEVER};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What a recording does not show of a stored graph.
-const UNKNOWN: &str = "a variable may keep the last graph until the next one is made";
+const UNKNOWN: &str = "a variable may keep the last graph until the next one is made, and the program may keep inputs";
 /// The same of results under `no_grad`.
-const UNKNOWN_RESULTS: &str = "variables may keep results until the next ones are made";
+const UNKNOWN_RESULTS: &str = "the program may keep results until the next ones are made, and inputs";
 
 /// A block of a graph.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,8 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
             graphs.push(graph);
         }
         // What one call leaves lies before the next one, as inputs do.
-        let of_graphs: HashSet<u32> = graphs.iter().flat_map(|graph| graph.blocks.iter().map(|kept| kept.index)).collect();
+        let of_graphs: HashSet<u32> =
+            graphs.iter().flat_map(|graph| graph.blocks.iter().map(|kept| kept.index)).collect();
         let inputs = inputs.into_iter().filter(|(_, index, _)| !of_graphs.contains(index)).collect();
         Self { device, of_line, graphs, inputs }
     }
@@ -93,7 +94,8 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
             blocks.map(|kept| (kept.index, at)).collect::<Vec<_>>()
         };
         let mut lives = Lives { freed: self.graphs.iter().flat_map(of_graph).collect(), ..Lives::default() };
-        lives.freed.extend(self.inputs.iter().filter_map(|&(place, index, rebound)| {
+        // What holds the results may hold the inputs, too.
+        lives.freed.extend(self.inputs.iter().filter(|_| !is_bound).filter_map(|&(place, index, rebound)| {
             let at = self.graphs.get(place).map_or(rebound, |graph| gone(graph).max(rebound));
             (at < self.device.track.allocation(index as usize)?.freed).then_some((index, at))
         }));
@@ -116,7 +118,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
                 });
             }
         }
-        for &(_, index, rebound) in &self.inputs {
+        for &(_, index, rebound) in self.inputs.iter().filter(|_| !is_bound) {
             freed.entry(index).or_insert(rebound);
         }
         let ends = |index: u32| self.device.track.allocation(index as usize).map_or(NEVER, |made| made.freed);

@@ -65,6 +65,11 @@ impl Lowered {
         self.before.saturating_sub(self.after)
     }
 
+    /// Bytes that are needed in addition; 0 where there are none.
+    pub fn adds(self) -> u64 {
+        self.after.saturating_sub(self.before)
+    }
+
     fn is_notable(self) -> bool {
         self.by() >= NOTABLE_BYTES && self.by() >= self.before / NOTABLE_PART
     }
@@ -161,8 +166,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             if differs(*allocated, best, SAME[0]) || differs(*reserved, best_reserved, SAME[1]) {
                 (*trust, *reserved_trust, *at_least) = (Trust::Uncertain, Trust::Uncertain, true);
                 let (best, best_reserved) = (Bytes(best.by()), Bytes(best_reserved.by()));
-                *because =
-                    format!("{}; otherwise it saves {best} allocated, {best_reserved} reserved", way.unknown);
+                *because = format!("{}; otherwise it saves {best} allocated, {best_reserved} reserved", way.unknown);
             }
         }
         Some(saving)
@@ -183,15 +187,15 @@ impl<'d, 'a> Trial<'d, 'a> {
                 _ => return true,
             };
             match self.saving(&both) {
-                Some(Saving::Played { allocated, .. }) => Lowered { before: alone, after: allocated.after }.is_notable(),
+                Some(Saving::Played { allocated, .. }) => {
+                    Lowered { before: alone, after: allocated.after }.is_notable()
+                }
                 _ => true,
             }
         };
         let is_own = |saving: &Saving| !matches!(saving, Saving::Played { allocated, .. } if !allocated.is_notable());
         let mut is_first = true;
-        all.retain(|(advice, remedy)| {
-            std::mem::take(&mut is_first) || is_own(&advice.saving) && saves_more(remedy)
-        });
+        all.retain(|(advice, remedy)| std::mem::take(&mut is_first) || is_own(&advice.saving) && saves_more(remedy));
     }
 
     fn line(&self, frame: FrameId) -> Option<CodeLine> {
@@ -237,13 +241,13 @@ impl<'d, 'a> Trial<'d, 'a> {
         };
         let Some(after) = run.outcome else { return self.not_played(remedy, run.because) };
         let recorded = self.recorded(before);
-        let lowered = |before: u64, saved: u64| Lowered { before, after: before.saturating_sub(saved) };
-        let allocated = lowered(recorded[0], before.max_allocated.saturating_sub(after.max_allocated));
-        let saved = match (self.without_cache, without_cache) {
-            (Some(before), Some(after)) => before.saturating_sub(after),
-            _ => before.max_reserved.saturating_sub(after.max_reserved),
+        let lowered = |recorded: u64, (before, after): (u64, u64)| Lowered {
+            before: recorded,
+            after: recorded.saturating_sub(before.saturating_sub(after)).saturating_add(after.saturating_sub(before)),
         };
-        let reserved = lowered(recorded[1], saved);
+        let allocated = lowered(recorded[0], (before.max_allocated, after.max_allocated));
+        let lean = self.without_cache.zip(without_cache);
+        let reserved = lowered(recorded[1], lean.unwrap_or((before.max_reserved, after.max_reserved)));
         let reserved_trust = without_cache.map_or(run.trust, |_| Trust::Uncertain);
         // A figure that depends on memory from before the recording is no reason to change a program.
         let is_worth_it = allocated.is_notable() || reserved.is_notable() && reserved_trust == run.trust;

@@ -72,7 +72,8 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     let first = *calls.first()?;
     let lives = lives(device, &calls);
     if piles_up {
-        let graphs = Graphs::of(device, of_line, inputs(device, of_line), |index, made| is_of_forward(device, index, made));
+        let graphs =
+            Graphs::of(device, of_line, inputs(device, of_line), |index, made| is_of_forward(device, index, made));
         let evidence = format!(
             "the graph of every call of the model stays alive, {} each: no backward pass frees it, and what is stored here \
              references it",

@@ -26,10 +26,11 @@ pub struct AdviceRow {
     pub place: Vec<AdviceLine>,
     /// What shows the mistake, in a sentence.
     pub evidence: String,
-    /// What the change takes off the peak of allocated bytes, played; null where nothing was played.
-    pub saves_allocated_bytes: Option<u64>,
+    /// What the change takes off the peak of allocated bytes, played: negative where it raises the peak; null where nothing was
+    /// played.
+    pub saves_allocated_bytes: Option<i64>,
     /// The same of reserved bytes.
-    pub saves_reserved_bytes: Option<u64>,
+    pub saves_reserved_bytes: Option<i64>,
     /// What it costs.
     pub cost: AdviceCost,
     /// How far to trust the allocated bytes.
@@ -53,10 +54,11 @@ pub struct AdviceRow {
 pub struct AlternativeRow {
     /// What to change, as a request.
     pub change: String,
-    /// What the change takes off the peak of allocated bytes, played; null where nothing was played.
-    pub saves_allocated_bytes: Option<u64>,
+    /// What the change takes off the peak of allocated bytes, played: negative where it raises the peak; null where nothing was
+    /// played.
+    pub saves_allocated_bytes: Option<i64>,
     /// The same of reserved bytes.
-    pub saves_reserved_bytes: Option<u64>,
+    pub saves_reserved_bytes: Option<i64>,
     /// How far to trust the allocated bytes.
     pub trust: Trust,
     /// How far to trust the reserved bytes.
@@ -134,8 +136,8 @@ impl From<&Alternative> for AlternativeRow {
 
 /// What a change saves, as JSON has it.
 struct Figures {
-    allocated: Option<u64>,
-    reserved: Option<u64>,
+    allocated: Option<i64>,
+    reserved: Option<i64>,
     trust: Trust,
     reserved_trust: Trust,
     because: String,
@@ -146,8 +148,8 @@ impl Figures {
     fn of(saving: &Saving) -> Self {
         match saving {
             Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } => Self {
-                allocated: Some(allocated.by()),
-                reserved: Some(reserved.by()),
+                allocated: Some(saved(*allocated)),
+                reserved: Some(saved(*reserved)),
                 trust: *trust,
                 reserved_trust: *reserved_trust,
                 because: because.clone(),
@@ -163,6 +165,11 @@ impl Figures {
             },
         }
     }
+}
+
+/// Bytes that a change takes off a peak; negative where it raises the peak.
+fn saved(Lowered { before, after }: Lowered) -> i64 {
+    i64::try_from(before).unwrap_or(i64::MAX).saturating_sub(i64::try_from(after).unwrap_or(i64::MAX))
 }
 
 /// What to change, and at which line.
@@ -192,9 +199,10 @@ fn saves(saving: &Saving) -> String {
                 (trust, reserved) if trust == reserved => format!(" ({})", trust.name()),
                 (trust, reserved) => format!(" ({}; reserved {})", trust.name(), reserved.name()),
             };
-            let of = |lowered: &Lowered, what| match lowered.by() {
-                0 => format!("none of {} {what}", Bytes(lowered.before)),
-                bytes => format!("{} of {} {what}", Bytes(bytes), Bytes(lowered.before)),
+            let of = |lowered: &Lowered, what| match (lowered.by(), lowered.adds()) {
+                (0, 0) => format!("none of {} {what}", Bytes(lowered.before)),
+                (0, adds) => format!("none of {} {what}, but needs {} more", Bytes(lowered.before), Bytes(adds)),
+                (bytes, _) => format!("{} of {} {what}", Bytes(bytes), Bytes(lowered.before)),
             };
             let least = if *at_least { "at least " } else { "" };
             let (allocated, reserved) = (of(allocated, "allocated"), of(reserved, "reserved"));
