@@ -133,8 +133,13 @@ fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option
         return None;
     }
     let is_unused = |size: u64| counts.contains_key(&size) && !is_updated(size);
+    // Those of the step before the recording are gone before the first backward pass.
+    let first = trained.first().and_then(|call| call.backward.as_ref()).map_or(0, |backward| backward.start);
     let removed: Vec<u32> = all()
-        .filter(|&(index, made)| made.born > 0 && is_gradient(index) && is_unused(made.requested))
+        .filter(|&(index, made)| {
+            let is_from_before = made.born == 0 && made.freed <= first;
+            (is_from_before || made.born > 0 && is_gradient(index)) && is_unused(made.requested)
+        })
         .map(|(index, _)| index)
         .collect();
     let bytes = |wanted: &dyn Fn(u64) -> bool| {

@@ -6,7 +6,7 @@
 //! what it saves with a variable is what it saves at least.
 
 use super::model_calls::{ModelCall, born_in};
-use super::variables::Function;
+use super::variables::{Function, frame_of_function};
 use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
 use crate::model::{FrameId, StackId};
@@ -59,6 +59,10 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         let function = of_line.first().and_then(|call| Function::of(device, call.line, of_line));
         let entries = device.track.entries();
         let end = |place: usize| of_line.get(place + 1).map_or(entries, |next| next.start).min(of_line[place].scope);
+        // What is made before the first call goes into the model.
+        let first = of_line.first().map_or(0, |call| call.start);
+        let before: HashSet<StackId> =
+            born_in(device, 0, first).map(|(index, _)| device.track.stack_of(index as usize)).collect();
         let mut graphs = Vec::with_capacity(of_line.len());
         for (place, call) in of_line.iter().enumerate() {
             let next = of_line.get(place + 1);
@@ -68,7 +72,11 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
                 made_again.map(|(index, made)| (device.track.stack_of(index as usize), made.born)).collect();
             let mut graph = Graph::default();
             for (index, made) in born_in(device, call.start, end(place)) {
-                let again = again.get(&device.track.stack_of(index as usize)).copied();
+                let stack = device.track.stack_of(index as usize);
+                if before.contains(&stack) {
+                    continue;
+                }
+                let again = again.get(&stack).copied();
                 let Some(again) = again.or(next.is_none().then_some(entries)) else { continue };
                 let rebound = function.as_ref().map_or(again, |function| function.let_go(call, next, again));
                 if (made.born..made.freed).contains(&rebound) && is_wanted(index, &made) {
@@ -160,6 +168,14 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
             most: self.without(&all, false),
             unknown: UNKNOWN_RESULTS,
         }
+    }
+
+    /// The line at which the newest block of a graph is made, of the function that calls the model.
+    pub fn line_of_results(&self) -> Option<FrameId> {
+        let newest =
+            self.graphs.iter().zip(self.of_line).find_map(|(graph, call)| Some((graph.blocks.last()?, call.line)));
+        let (newest, line) = newest?;
+        frame_of_function(self.device, self.device.track.stack_of(newest.index as usize), line)
     }
 
     /// Graphs that no backward pass frees, with both cures; `known` says when blocks would be freed under `no_grad`, where that

@@ -216,7 +216,7 @@ fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Opt
     let trained = of_line.iter().filter(|call| call.is_trained(device)).count();
     // Backward goes through the model for the loss, so no_grad is no cure.
     Some(match trained {
-        0 => graphs.finding(Some(line), evidence, None),
+        0 => graphs.finding(graphs.line_of_results().or(Some(line)), evidence, None),
         _ => graphs.finding_beside_loss(Some(line), evidence),
     })
 }

@@ -4,6 +4,7 @@
 use super::graphs::Graphs;
 use super::kept_over_steps::{inputs, is_of_forward};
 use super::model_calls::{ModelCall, ModelCalls, born_in};
+use super::variables::frame_of_function;
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
@@ -92,13 +93,14 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     })
 }
 
-/// The last line of the user's own that makes something of what a call returns.
+/// The last line that makes something of what a call returns: of the function that calls the model, if it does, else the user's own.
 fn stored_at(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
     let behind = born_in(device, call.end, call.until);
     let own = behind.filter(|(_, made)| device.phases().at(made.born) != Phase::Data);
     let stack =
         own.map(|(index, _)| device.track.stack_of(index as usize)).filter(|&stack| stack != StackId::EMPTY).last()?;
-    device.sites().site_frame(stack).filter(|&frame| device.sites().is_own(frame))
+    let inner = || device.sites().site_frame(stack).filter(|&frame| device.sites().is_own(frame));
+    frame_of_function(device, stack, call.line).or_else(inner)
 }
 
 /// Frees what the calls keep when the program releases it.
