@@ -214,7 +214,12 @@ impl<'d, 'a> Trial<'d, 'a> {
         };
         let settings = &testbed.settings;
         let changed = |edited: &Edited| {
-            let run = testbed.run_changed(edited, &[], settings, true, self.budget);
+            let mut run = testbed.run_changed(edited, &[], settings, true, self.budget);
+            // Where it matters whether blocks are freed a request later, a device must be enough for both.
+            if run.trust == Trust::Uncertain && self.budget > 0 {
+                let late = testbed.enough(&edited.with_late_frees(), settings, self.budget);
+                run.capacities.enough = run.capacities.enough.zip(late).map(|(early, late)| early.max(late));
+            }
             (run, reserved_without_cache(testbed, &edited.program))
         };
         let run = match remedy {
