@@ -37,6 +37,7 @@ pub use what_if::{Attempt, OverTime, WhatIf};
 
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, FrameId, HOST_DEVICE};
+use crate::play::Trust;
 use crate::play::changes::{Change, Lives};
 use model_calls::ModelCalls;
 use rayon::prelude::*;
@@ -317,7 +318,13 @@ pub(crate) fn advice_together(
         Some(Together { places: places.clone(), changes: changes.to_vec(), saving })
     };
     let alone = (places.len() > 1).then(|| combined(&[], Remedy::Lives(merged.clone()))).flatten();
-    let is_with_changes = !places.is_empty() && !changes.is_empty();
+    // A doubt that is no bound adds up with those of other changes.
+    let is_doubted = |&place: &usize| {
+        all.get(place).is_some_and(|(advice, _)| {
+            matches!(advice.saving, Saving::Played { trust: Trust::Uncertain, at_least: false, .. })
+        })
+    };
+    let is_with_changes = !places.is_empty() && !changes.is_empty() && !places.iter().any(is_doubted);
     let with_changes = is_with_changes.then(|| combined(changes, Remedy::Both(merged, changes.to_vec()))).flatten();
     (all.into_iter().map(|(advice, _)| advice).collect(), [alone, with_changes])
 }

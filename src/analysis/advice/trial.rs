@@ -214,12 +214,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         };
         let settings = &testbed.settings;
         let changed = |edited: &Edited| {
-            let mut run = testbed.run_changed(edited, &[], settings, true, self.budget);
-            // Where it matters whether blocks are freed a request later, a device must be enough for both.
-            if run.trust == Trust::Uncertain && self.budget > 0 {
-                let late = testbed.enough(&edited.with_late_frees(), settings, self.budget);
-                run.capacities.enough = run.capacities.enough.zip(late).map(|(early, late)| early.max(late));
-            }
+            let run = testbed.run_changed(edited, &[], settings, true, self.budget);
             (run, reserved_without_cache(testbed, &edited.program))
         };
         let run = match remedy {
@@ -255,7 +250,12 @@ impl<'d, 'a> Trial<'d, 'a> {
         let reserved = lowered(recorded[1], lean.unwrap_or((before.max_reserved, after.max_reserved)));
         let reserved_trust = without_cache.map_or(run.trust, |_| Trust::Uncertain);
         // A figure that depends on memory from before the recording is no reason to change a program.
-        let is_worth_it = allocated.is_notable() || reserved.is_notable() && reserved_trust == run.trust;
+        let is_notable = |lowered: Lowered, played: u64| lowered.is_notable() && lowered.by() >= played / NOTABLE_PART;
+        let is_worth_it = (is_notable(allocated, before.max_allocated)
+            || is_notable(reserved, before.max_reserved) && reserved_trust == run.trust)
+            // What raises one peak by as much as it lowers the other is no cure.
+            && reserved.adds() < allocated.by().max(1)
+            && allocated.adds() < reserved.by().max(1);
         let needs = run.capacities.enough.filter(|_| self.budget > 0);
         is_worth_it.then_some(Saving::Played {
             allocated,

@@ -92,7 +92,7 @@ impl Edited {
 
     /// The program with every moved free placed after the next request: a recording does not show whether Python
     /// releases a value right before or right after a request.
-    pub(crate) fn with_late_frees(&self) -> Program {
+    pub(super) fn with_late_frees(&self) -> Program {
         let mut program = self.program.clone();
         let mut late = Vec::new();
         let mut steps = Vec::with_capacity(program.steps.len());
