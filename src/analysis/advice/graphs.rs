@@ -43,7 +43,7 @@ struct Graph {
 pub(super) struct Graphs<'d, 'a, 'c> {
     device: &'d Device<'a>,
     of_line: &'c [&'c ModelCall],
-    graphs: Vec<Graph>,
+    all: Vec<Graph>,
     /// What the graphs keep of the inputs: their calls, and when their variables are bound anew.
     inputs: Vec<(usize, u32, Instant)>,
 }
@@ -90,7 +90,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         let of_graphs: HashSet<u32> =
             graphs.iter().flat_map(|graph| graph.blocks.iter().map(|kept| kept.index)).collect();
         let inputs = inputs.into_iter().filter(|(_, index, _)| !of_graphs.contains(index)).collect();
-        Self { device, of_line, graphs, inputs }
+        Self { device, of_line, all: graphs, inputs }
     }
 
     /// A number is stored. With a variable for the last result, its graph stays until the next one is made.
@@ -101,10 +101,10 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
             let blocks = graph.blocks.iter().filter(|kept| at < kept.made.freed);
             blocks.map(|kept| (kept.index, at)).collect::<Vec<_>>()
         };
-        let mut lives = Lives { freed: self.graphs.iter().flat_map(of_graph).collect(), ..Lives::default() };
+        let mut lives = Lives { freed: self.all.iter().flat_map(of_graph).collect(), ..Lives::default() };
         // What holds the results may hold the inputs, too.
         lives.freed.extend(self.inputs.iter().filter(|_| !is_bound).filter_map(|&(place, index, rebound)| {
-            let at = self.graphs.get(place).map_or(rebound, |graph| gone(graph).max(rebound));
+            let at = self.all.get(place).map_or(rebound, |graph| gone(graph).max(rebound));
             (at < self.device.track.allocation(index as usize)?.freed).then_some((index, at))
         }));
         lives
@@ -113,7 +113,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
     /// No graph is made. `known` are blocks of which it is known when they would be freed.
     fn without(&self, known: &BTreeMap<u32, Instant>, is_bound: bool) -> Lives {
         let mut freed = known.clone();
-        for (call, graph) in self.of_line.iter().zip(&self.graphs) {
+        for (call, graph) in self.of_line.iter().zip(&self.all) {
             for (place, kept) in graph.blocks.iter().enumerate() {
                 freed.entry(kept.index).or_insert_with(|| {
                     // What is made in the middle of a line is not a result.
@@ -140,7 +140,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
     /// When the modules release what they make under `no_grad`.
     fn released_by_modules(&self) -> BTreeMap<u32, Instant> {
         let passes = self.of_line.iter().map(|call| call.start..call.end).collect();
-        let kept = self.graphs.iter().zip(self.of_line).flat_map(|(graph, call)| {
+        let kept = self.all.iter().zip(self.of_line).flat_map(|(graph, call)| {
             graph.blocks.iter().filter(|kept| kept.made.born <= call.end).map(|kept| kept.index)
         });
         Editor::new(self.device).releases_without_backward(passes, &kept.collect::<Vec<_>>()).into_iter().collect()
@@ -173,7 +173,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
     /// The line at which the newest block of a graph is made, of the function that calls the model.
     pub fn line_of_results(&self) -> Option<FrameId> {
         let newest =
-            self.graphs.iter().zip(self.of_line).find_map(|(graph, call)| Some((graph.blocks.last()?, call.line)));
+            self.all.iter().zip(self.of_line).find_map(|(graph, call)| Some((graph.blocks.last()?, call.line)));
         let (newest, line) = newest?;
         frame_of_function(self.device, self.device.track.stack_of(newest.index as usize), line)
     }
