@@ -178,14 +178,31 @@ fn place(advice: &Advice, story: &Value) -> Vec<String> {
 }
 
 fn bytes(advice: &Advice, story: &Value) -> Vec<String> {
-    let Saving::Played { allocated, reserved, trust, .. } = &advice.saving else {
+    let own = figures(&advice.saving, story, story);
+    let others = advice.alternatives.iter().flat_map(|other| {
+        let all = story["alternatives"].as_array().into_iter().flatten();
+        let truth = all.into_iter().find(|truth| other.cure.contains(truth["cure"].as_str().unwrap()));
+        truth.map_or_else(Vec::new, |truth| figures(&other.saving, story, truth))
+    });
+    let told =
+        |truth: &&Value| advice.alternatives.iter().any(|other| other.cure.contains(truth["cure"].as_str().unwrap()));
+    let missing = story["alternatives"].as_array().into_iter().flatten().filter(|truth| !told(truth));
+    let missing = missing.map(|truth| format!("{} is no alternative", truth["cure"]));
+    own.into_iter().chain(others).chain(missing).collect()
+}
+
+/// What is wrong with a saving: an uncertain one may be off, but what is saved at least must be.
+fn figures(saving: &Saving, story: &Value, truth: &Value) -> Vec<String> {
+    let Saving::Played { allocated, reserved, trust, at_least, .. } = saving else {
         return vec!["not played".to_owned()];
     };
-    let is_off = |metric: &str, said: &Lowered| {
-        let wanted = story[format!("saves_peak_{metric}_bytes")].as_u64().unwrap();
+    let is_off = |metric: &str, said: &Lowered, is_bound: bool| {
+        let wanted = truth[format!("saves_peak_{metric}_bytes")].as_u64().unwrap();
         let peak = story[format!("flawed_peak_{metric}_bytes")].as_u64().unwrap();
-        let is_off = *trust != Trust::Uncertain && said.by().abs_diff(wanted) > peak / 1000 * MOST_OFF;
+        let most_off = peak / 1000 * MOST_OFF;
+        let is_off = *trust != Trust::Uncertain && said.by().abs_diff(wanted) > most_off
+            || is_bound && said.by() > wanted + most_off;
         is_off.then(|| format!("{} bytes {metric} are said to be saved, not {wanted}", said.by()))
     };
-    [is_off("allocated", allocated), is_off("reserved", reserved)].into_iter().flatten().collect()
+    [is_off("allocated", allocated, *at_least), is_off("reserved", reserved, false)].into_iter().flatten().collect()
 }

@@ -119,6 +119,12 @@ class AdviceLine:
 class AdviceRow:
     """Something to change in the program."""
 
+    alternatives: tuple[AlternativeRow, ...]
+    """Other changes that cure the same mistake, each in place of this one."""
+
+    at_least: bool
+    """Whether it saves these allocated bytes at least, and may save more."""
+
     because: str
     """Why the allocated bytes are not trusted further; empty where they are exact."""
 
@@ -143,7 +149,9 @@ class AdviceRow:
     """
 
     saves_allocated_bytes: int | None
-    """What the change takes off the peak of allocated bytes, played; null where nothing was played."""
+    """What the change takes off the peak of allocated bytes, played: negative where it raises the peak; null where
+    nothing was played.
+    """
 
     saves_reserved_bytes: int | None
     """The same of reserved bytes."""
@@ -153,6 +161,37 @@ class AdviceRow:
 
     where: tuple[AdviceLine, ...]
     """The line that makes the mistake; none where no stack has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlternativeRow:
+    """Another change that cures a mistake."""
+
+    at_least: bool
+    """Whether it saves these allocated bytes at least, and may save more."""
+
+    because: str
+    """Why the allocated bytes are not trusted further; empty where they are exact."""
+
+    change: str
+    """What to change, as a request."""
+
+    code: str
+    """The lines of Python that make the change."""
+
+    reserved_trust: Trust
+    """How far to trust the reserved bytes."""
+
+    saves_allocated_bytes: int | None
+    """What the change takes off the peak of allocated bytes, played: negative where it raises the peak; null where
+    nothing was played.
+    """
+
+    saves_reserved_bytes: int | None
+    """The same of reserved bytes."""
+
+    trust: Trust
+    """How far to trust the allocated bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@
 //! tensor make one block at a time; fused kernels make none.
 
 use super::stacks::Marked;
-use super::{Finding, Remedy, Story};
+use super::{Finding, Remedy, Story, Way};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
@@ -15,8 +15,9 @@ use std::collections::BTreeMap;
 
 /// Optimizers of `torch.optim` that have a fused implementation.
 const FUSED: [&str; 4] = ["_multi_tensor_adam", "_multi_tensor_adamw", "_multi_tensor_sgd", "_multi_tensor_adagrad"];
-/// One block at a time is bound to a name while the next is made.
-const AT_ONCE: usize = 2;
+/// Temporaries that an implementation for single tensors holds at once: at least, while a name for one is bound to the next; and at
+/// most, as that of `NAdam`.
+const AT_ONCE: [usize; 2] = [2, 3];
 /// Fewer bytes are not worth a word.
 const SMALL: u64 = 8 << 20;
 
@@ -74,18 +75,28 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
         let name = snapshot.strings.get(frame.name);
         name.strip_prefix("_multi_tensor_")
     })?;
-    let (cure, code, cost, lives) = if scratch.is_fusable {
+    let (cure, code, cost, remedy) = if scratch.is_fusable {
         let lives = Lives { removed: scratch.blocks.clone(), ..Lives::default() };
-        ("create the optimizer with fused=True", "fused=True", None, lives)
+        ("create the optimizer with fused=True", "fused=True", None, Remedy::Lives(lives))
     } else {
-        // Each is freed when the one behind the next is made.
-        let later = scratch.blocks.windows(AT_ONCE + 1).filter_map(|window| {
-            let (first, last) = (block(&window[0]), block(&window[AT_ONCE]));
-            (last.born <= first.freed).then_some((window[0], last.born - 1))
-        });
-        let lives = Lives { freed: later.collect(), ..Lives::default() };
+        // Each is freed when one behind the next is made.
+        let lives = |at_once: usize| {
+            let later = scratch.blocks.windows(at_once + 1).filter_map(|window| {
+                let (first, last) = (block(&window[0]), block(&window[at_once]));
+                (last.born <= first.freed).then_some((window[0], last.born - 1))
+            });
+            Lives { freed: later.collect(), ..Lives::default() }
+        };
+        let cure = "create the optimizer with foreach=False";
+        let way = Way {
+            cure: cure.to_owned(),
+            code: Vec::new(),
+            least: lives(AT_ONCE[1]),
+            most: lives(AT_ONCE[0]),
+            unknown: "how many temporaries the implementation for single tensors holds at once is not recorded",
+        };
         let cost = Some("a kernel for each parameter instead of one for many".to_owned());
-        ("create the optimizer with foreach=False", "foreach=False", cost, lives)
+        (cure, "foreach=False", cost, Remedy::Ways(vec![way]))
     };
     Some(Finding {
         story: Story::ForeachTemporaries,
@@ -99,7 +110,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
         code: vec![format!(
             "optimizer = torch.optim.AdamW(parameters, {code})  # or another optimizer, where it is created"
         )],
-        remedy: Remedy::Lives(lives),
+        remedy,
     })
 }
 

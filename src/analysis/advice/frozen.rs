@@ -5,14 +5,14 @@
 //! follow on it where a model is moved or made, and the product of their sizes is that of the weight times the rank squared.
 
 use super::kept_over_steps::backward_line;
-use super::model_calls::ModelCalls;
+use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
-use crate::play::changes::Lives;
-use crate::replay::{Allocation, Instant, Metric};
+use crate::play::changes::{Editor, Lives};
+use crate::replay::{Allocation, Instant, Metric, NEVER};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Blocks of one number: counters of steps.
@@ -37,17 +37,17 @@ const SAVED_FOR_GRADIENTS: &str =
     "what forward keeps for the gradients of these weights would also be freed; that is not simulated";
 
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
-    let found = without_states(device).or_else(|| without_states_from_before(device, calls));
-    found.or_else(|| low_rank(device)).into_iter().collect()
+    let found = without_states(device, calls).or_else(|| without_states_from_before(device, calls));
+    found.or_else(|| low_rank(device, calls)).into_iter().collect()
 }
 
 /// Whether the optimizer has no states of weights that have gradients, while it has states of all others.
 pub(super) fn has_unused_gradients(device: &Device<'_>) -> bool {
-    without_states(device).is_some()
+    without_states(device, &ModelCalls::default()).is_some()
 }
 
 /// Gradients of weights that the optimizer has no states of, while it has states of all others.
-fn without_states(device: &Device<'_>) -> Option<Finding> {
+fn without_states(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let category = |index: u32| device.categories().get(index as usize).category;
     let all = || (0u32..).zip(&device.history().allocations);
     let steps: Vec<_> = device.phases().spans.iter().filter(|span| span.phase == Phase::Optimizer).collect();
@@ -93,7 +93,8 @@ fn without_states(device: &Device<'_>) -> Option<Finding> {
         Bytes(unused)
     );
     let removed = removed.iter().map(|&(index, _)| index).collect();
-    Some(freeze(line.filter(|&line| device.sites().is_own(line)), evidence, removed))
+    let lives = frozen(device, calls, removed);
+    Some(freeze(line.filter(|&line| device.sites().is_own(line)), evidence, lives))
 }
 
 /// The same where the optimizer had its states before the recording began: of each weight that it updates there are several blocks
@@ -132,8 +133,13 @@ fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option
         return None;
     }
     let is_unused = |size: u64| counts.contains_key(&size) && !is_updated(size);
+    // Those of the step before the recording are gone before the first backward pass.
+    let first = trained.first().and_then(|call| call.backward.as_ref()).map_or(0, |backward| backward.start);
     let removed: Vec<u32> = all()
-        .filter(|&(index, made)| made.born > 0 && is_gradient(index) && is_unused(made.requested))
+        .filter(|&(index, made)| {
+            let is_from_before = made.born == 0 && made.freed <= first;
+            (is_from_before || made.born > 0 && is_gradient(index)) && is_unused(made.requested)
+        })
         .map(|(index, _)| index)
         .collect();
     let bytes = |wanted: &dyn Fn(u64) -> bool| {
@@ -149,10 +155,10 @@ fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option
         "{} of gradients belong to weights of which the optimizer has no state and makes no temporaries",
         Bytes(unused)
     );
-    Some(freeze(backward_line(device, trained[0]), evidence, removed))
+    Some(freeze(backward_line(device, trained[0]), evidence, frozen(device, calls, removed)))
 }
 
-fn freeze(line: Option<FrameId>, evidence: String, removed: Vec<u32>) -> Finding {
+fn freeze(line: Option<FrameId>, evidence: String, lives: Lives) -> Finding {
     Finding {
         story: Story::OptimizerStatesOfFrozen,
         line,
@@ -164,12 +170,12 @@ fn freeze(line: Option<FrameId>, evidence: String, removed: Vec<u32>) -> Finding
             "for weight in model.parameters():".to_owned(),
             "    weight.requires_grad_(weight in updated)".to_owned(),
         ],
-        remedy: Remedy::Lives(Lives { removed, doubt: Some(SAVED_FOR_GRADIENTS), ..Lives::default() }),
+        remedy: Remedy::Lives(lives),
     }
 }
 
 /// Weights that low-rank ones represent.
-fn low_rank(device: &Device<'_>) -> Option<Finding> {
+fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let category = |index: u32| device.categories().get(index as usize).category;
     let all = || (0u32..).zip(&device.history().allocations);
     let parameters: Vec<(u32, Allocation)> = all()
@@ -241,12 +247,50 @@ fn low_rank(device: &Device<'_>) -> Option<Finding> {
             "for name, weight in model.named_parameters():".to_owned(),
             "    weight.requires_grad_(is_low_rank(name))".to_owned(),
         ],
-        remedy: Remedy::Lives(Lives {
-            removed: removed.iter().map(|&(index, _)| index).collect(),
-            doubt: Some(SAVED_FOR_GRADIENTS),
-            ..Lives::default()
-        }),
+        remedy: Remedy::Lives(frozen(device, calls, removed.iter().map(|&(index, _)| index).collect())),
     })
+}
+
+/// What is gone with the gradients and states of frozen weights. Backward ends where it has made the last gradient of a trained
+/// weight: it makes nothing behind that, and forward keeps nothing for it. Of weights whose gradients come earlier, the recording
+/// does not show what forward keeps for them alone.
+fn frozen(device: &Device<'_>, calls: &ModelCalls, removed: Vec<u32>) -> Lives {
+    let unused: HashSet<u32> = removed.iter().copied().collect();
+    let is_gradient = |index: u32| device.categories().get(index as usize).category == Category::Gradient;
+    let gradients = |call: &ModelCall| -> Vec<(u32, Allocation)> {
+        let backward = call.backward.clone().unwrap_or_default();
+        born_in(device, backward.start, backward.end).filter(|&(index, _)| is_gradient(index)).collect()
+    };
+    let is_trained = |(index, _): &&(u32, Allocation)| !unused.contains(index);
+    let trained: Vec<&ModelCall> = calls.all.iter().filter(|call| call.backward.is_some()).collect();
+    let counts: Vec<usize> = trained.iter().map(|call| gradients(call).iter().filter(is_trained).count()).collect();
+    let mut lives = Lives { removed, ..Lives::default() };
+    // Where a pass adds to gradients of an earlier one, the last one does not show.
+    let is_known = counts.first().is_some_and(|&count| count > 0 && counts.iter().all(|&other| other == count));
+    let mut is_whole = is_known;
+    let mut kept: Vec<u32> = Vec::new();
+    for call in trained.iter().filter(|_| is_known) {
+        let of_pass = gradients(call);
+        let Some(last) = of_pass.iter().filter(is_trained).map(|(_, made)| made.born).max() else { continue };
+        is_whole &= of_pass.iter().all(|(index, made)| made.born > last || !unused.contains(index));
+        let end = call.backward.as_ref().map_or(last, |backward| backward.end);
+        let later = born_in(device, last, end).filter(|(_, made)| made.freed <= end);
+        lives.removed.extend(later.map(|(index, _)| index));
+        // What the last node itself has saved goes before anything else is made.
+        let next = born_in(device, last, end).next().map_or(end, |(_, made)| made.born);
+        let made = born_in(device, call.start, call.end).filter(|(_, made)| made.freed > next && made.freed <= end);
+        kept.extend(made.map(|(index, _)| index));
+    }
+    lives.removed.sort_unstable();
+    lives.removed.dedup();
+    let passes = trained.iter().map(|call| call.start..call.end).collect();
+    let freed = |index: u32| device.track.allocation(index as usize).map_or(NEVER, |made| made.freed);
+    let released = Editor::new(device).releases_without_backward(passes, &kept).into_iter();
+    lives.freed.extend(released.filter(|&(index, at)| at < freed(index)));
+    if !is_whole {
+        (lives.doubt, lives.at_least) = (Some(SAVED_FOR_GRADIENTS), true);
+    }
+    lives
 }
 
 /// The rank of two weights that represent a third, from the bytes of all three; `None` where they do not.

@@ -1,8 +1,10 @@
 //! Finds blocks that calls from one line keep over two more calls: the graph of a branch without a backward pass,
 //! graphs that `retain_graph` keeps, and results that accumulate on the device.
 
+use super::graphs::Graphs;
 use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::variables::Function;
+use super::without_backward::keep_graphs;
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
@@ -36,7 +38,7 @@ impl Kept<'_> {
 /// One finding for each line that calls a model, at most.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0) as u64;
-    let findings = calls.by_place().into_iter().filter_map(|of_line| {
+    let findings = calls.by_place().into_iter().filter(|of_line| !keep_graphs(device, of_line)).filter_map(|of_line| {
         let over_two: Vec<Kept<'_>> = of_line.windows(3).map(|three| kept(device, three)).collect();
         let notable = over_two.iter().filter(|kept| kept.bytes() >= (peak / NOTABLE_PART).max(1)).count();
         if notable < 2 || notable * 2 < over_two.len() {
@@ -52,11 +54,11 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
 fn kept<'c>(device: &Device<'_>, three: &[&'c ModelCall]) -> Kept<'c> {
     let (call, next, after) = (three[0], three[1], three[2].start);
     let is_kept = |&(index, made): &(u32, Allocation)| made.freed > after && is_of_forward(device, index, &made);
-    Kept { call, blocks: born_in(device, call.start, next.start).filter(is_kept).collect() }
+    Kept { call, blocks: born_in(device, call.start, next.start.min(call.scope)).filter(is_kept).collect() }
 }
 
 /// Whether a block is what a forward pass makes, rather than a part of the model or of the optimizer.
-fn is_of_forward(device: &Device<'_>, index: u32, made: &Allocation) -> bool {
+pub(super) fn is_of_forward(device: &Device<'_>, index: u32, made: &Allocation) -> bool {
     let is_other = matches!(
         device.categories().get(index as usize).category,
         Category::Parameter
@@ -139,7 +141,7 @@ fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> O
             |place: usize| backward.start + (u64::from(own) * (place as u64 + 1) / stay.len().max(1) as u64) as Instant;
         lives.freed.extend(stay.iter().rev().enumerate().map(|(place, &index)| (index, at(place))));
     }
-    lives.freed.extend(inputs(device, of_line));
+    lives.freed.extend(inputs(device, of_line).into_iter().map(|(_, index, again)| (index, again)));
     let most = retained.iter().map(|kept| kept.bytes()).max()?;
     Some(Finding {
         story: Story::RetainedGraph,
@@ -153,8 +155,8 @@ fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> O
 }
 
 /// Inputs that only the graphs of calls keep alive: the first layer saves them for backward. Each comes with the instant at which
-/// its variable would release it, when its line allocates the next input.
-fn inputs(device: &Device<'_>, of_line: &[&ModelCall]) -> Vec<(u32, Instant)> {
+/// its variable would release it, when its line allocates the next input, and the place of the call that it is for.
+pub(super) fn inputs(device: &Device<'_>, of_line: &[&ModelCall]) -> Vec<(usize, u32, Instant)> {
     let is_input = |&(index, _): &(u32, Allocation)| {
         let stack = device.track.stack_of(index as usize);
         let category = device.categories().get(index as usize).category;
@@ -163,21 +165,21 @@ fn inputs(device: &Device<'_>, of_line: &[&ModelCall]) -> Vec<(u32, Instant)> {
             && stack != StackId::EMPTY
     };
     let done = |call: &ModelCall| call.backward.as_ref().map_or(call.end, |backward| backward.end);
-    let mut of_stack: BTreeMap<u32, Vec<(u32, Allocation, Instant)>> = BTreeMap::new();
+    let mut of_stack: BTreeMap<u32, Vec<(usize, u32, Allocation, Instant)>> = BTreeMap::new();
     let mut start = 0;
-    for call in of_line {
+    for (place, call) in of_line.iter().enumerate() {
         for (index, made) in born_in(device, start, call.start).filter(is_input) {
             let stack = device.track.stack_of(index as usize);
-            of_stack.entry(stack.0).or_default().push((index, made, done(call)));
+            of_stack.entry(stack.0).or_default().push((place, index, made, done(call)));
         }
         start = done(call);
     }
     let mut released = Vec::new();
     for blocks in of_stack.into_values() {
         for pair in blocks.windows(2) {
-            let ((index, made, done), again) = (pair[0], pair[1].1.born);
+            let ((place, index, made, done), again) = (pair[0], pair[1].2.born);
             if made.freed > done && made.freed > again {
-                released.push((index, again));
+                released.push((place, index, again));
             }
         }
     }
@@ -200,29 +202,22 @@ fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Opt
     let line = reduced_at(device, last).or_else(|| reduced_behind(device, last))?;
     let stacks: HashSet<StackId> =
         last.blocks.iter().map(|&(index, _)| device.track.stack_of(index as usize)).collect();
-    let held = held_longer(device, of_line, |_, stack| stacks.contains(&stack));
-    // The variable holds the last graph until its line has run again: until the newest of what the graph holds is made.
-    let mut lives = Lives::default();
-    for of_call in held.chunk_by(|one, other| call_of(of_line, one.1.born) == call_of(of_line, other.1.born)) {
-        let at = of_call.iter().map(|&(_, _, at)| at).max().unwrap_or(0);
-        lives.freed.extend(of_call.iter().map(|&(index, made, _)| (index, at.min(made.freed))));
-    }
+    let is_wanted = |index: u32, made: &Allocation| {
+        stacks.contains(&device.track.stack_of(index as usize)) && is_of_forward(device, index, made)
+    };
     // Without a training, inputs are results of the last call, too.
-    if device.phases().has_training() {
-        lives.freed.extend(inputs(device, of_line));
-    }
-    Some(Finding {
-        story: Story::RetainedGraph,
-        line: Some(line),
-        cure: "store loss.item() or a detached tensor, not a tensor with its graph".to_owned(),
-        evidence: format!(
-            "the graph of every step stays alive, {} each: a stored tensor keeps its graph, which no \
-             backward pass frees",
-            Bytes(last.bytes())
-        ),
-        cost: None,
-        code: vec!["values.append(value.item())  # or value.detach()".to_owned()],
-        remedy: Remedy::Lives(lives),
+    let inputs = if device.phases().has_training() { inputs(device, of_line) } else { Vec::new() };
+    let graphs = Graphs::of(device, of_line, inputs, is_wanted);
+    let evidence = format!(
+        "the graph of every step stays alive, {} each: a stored tensor keeps its graph, which no \
+         backward pass frees",
+        Bytes(last.bytes())
+    );
+    let trained = of_line.iter().filter(|call| call.is_trained(device)).count();
+    // Backward goes through the model for the loss, so no_grad is no cure.
+    Some(match trained {
+        0 => graphs.finding(graphs.line_of_results().or(Some(line)), evidence, None),
+        _ => graphs.finding_beside_loss(Some(line), evidence),
     })
 }
 
@@ -307,11 +302,6 @@ fn joined(device: &Device<'_>, blocks: &[(u32, Allocation, Instant)]) -> Vec<u32
             }
     };
     born_in(device, first, device.track.entries()).filter(is_joined).map(|(index, _)| index).collect()
-}
-
-/// The place of the call that an instant lies behind.
-fn call_of(of_line: &[&ModelCall], instant: Instant) -> usize {
-    of_line.partition_point(|call| call.start < instant)
 }
 
 /// Whether several blocks are there at once, and go at once: a store of a fixed size lets one go for each that comes.

@@ -14,6 +14,7 @@ mod gradients_anew;
 mod grads_kept;
 mod grads_zeroed;
 mod graph_pools;
+mod graphs;
 mod inference_cache;
 mod kept_outputs;
 mod kept_over_steps;
@@ -36,6 +37,7 @@ pub use what_if::{Attempt, OverTime, WhatIf};
 
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, FrameId, HOST_DEVICE};
+use crate::play::Trust;
 use crate::play::changes::{Change, Lives};
 use crate::sorting::SortRows;
 use model_calls::ModelCalls;
@@ -156,6 +158,20 @@ pub struct Advice {
     pub code: Vec<String>,
     /// What the change saves.
     pub saving: Saving,
+    /// Other changes that cure the same mistake, with what each saves in place of this one.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// Another change that cures a mistake.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Alternative {
+    /// What to change, as a request.
+    pub cure: String,
+    /// The lines of Python that make the change.
+    pub code: Vec<String>,
+    /// What the change saves.
+    pub saving: Saving,
 }
 
 /// Several changes of a list, combined.
@@ -195,6 +211,21 @@ enum Remedy {
     Settings(AllocatorSettings),
     /// The cure cannot be simulated, for this reason.
     Unplayed(&'static str),
+    /// Several cures, of which any is enough: the first is recommended.
+    Ways(Vec<Way>),
+}
+
+/// One of several cures.
+#[derive(Clone, Debug)]
+struct Way {
+    cure: String,
+    code: Vec<String>,
+    /// What it changes if it saves least.
+    least: Lives,
+    /// The same if it saves most.
+    most: Lives,
+    /// What decides between both, and no recording shows.
+    unknown: &'static str,
 }
 
 /// Which cures are simulated.
@@ -288,7 +319,13 @@ pub(crate) fn advice_together(
         Some(Together { places: places.clone(), changes: changes.to_vec(), saving })
     };
     let alone = (places.len() > 1).then(|| combined(&[], Remedy::Lives(merged.clone()))).flatten();
-    let is_with_changes = !places.is_empty() && !changes.is_empty();
+    // A doubt that is no bound adds up with those of other changes.
+    let is_doubted = |&place: &usize| {
+        all.get(place).is_some_and(|(advice, _)| {
+            matches!(advice.saving, Saving::Played { trust: Trust::Uncertain, at_least: false, .. })
+        })
+    };
+    let is_with_changes = !places.is_empty() && !changes.is_empty() && !places.iter().any(is_doubted);
     let with_changes = is_with_changes.then(|| combined(changes, Remedy::Both(merged, changes.to_vec()))).flatten();
     (all.into_iter().map(|(advice, _)| advice).collect(), [alone, with_changes])
 }
@@ -321,7 +358,9 @@ fn found<'d, 'a>(
     // One mistake can show in several ways.
     let mut told = HashSet::new();
     advice.retain(|(advice, _)| told.insert((advice.story, advice.line.as_ref().map(|line| line.label.clone()))));
-    Some((trial, without_repetitions(advice)))
+    let mut advice = without_repetitions(advice);
+    trial.drop_parts_of_a_leak(&mut advice);
+    Some((trial, advice))
 }
 
 /// Leaves out what changes the same blocks as an earlier cure of the same story, at another line.

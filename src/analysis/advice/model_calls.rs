@@ -26,6 +26,9 @@ pub(super) struct ModelCall {
     pub end: Instant,
     /// The instant at which the next call of a model begins, from whichever line; the end of the recording for the last one.
     pub until: Instant,
+    /// The instant up to which what is made may belong to its graph: where no backward pass goes through it, calls of other lines
+    /// may work on what it returns.
+    pub scope: Instant,
     /// Entries of the backward passes that begin before then.
     pub backward: Option<Range<Instant>>,
 }
@@ -80,6 +83,7 @@ impl ModelCalls {
                         start: entry,
                         end: track.entries(),
                         until: track.entries(),
+                        scope: track.entries(),
                         backward: None,
                     });
                 }
@@ -97,6 +101,14 @@ impl ModelCalls {
                     }
                 }
             }
+        }
+        let trained: Vec<bool> = all.iter().map(|call| call.is_trained(device)).collect();
+        // The first call behind each one that a backward pass goes through.
+        let mut next_trained = track.entries();
+        for (place, &is_trained) in trained.iter().enumerate().rev() {
+            let call = &mut all[place];
+            (call.scope, next_trained) =
+                if is_trained { (call.until, call.start) } else { (next_trained, next_trained) };
         }
         Self { all, private }
     }

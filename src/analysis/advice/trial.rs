@@ -1,6 +1,6 @@
 //! Simulates cures, to measure what they save.
 
-use super::{Advice, CodeLine, Finding, Remedy, Story};
+use super::{Advice, Alternative, CodeLine, Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, FrameId};
@@ -11,6 +11,10 @@ use crate::replay::Metric;
 /// A saving below this fraction (1/N) of the peak, or of fewer bytes, is not reported.
 const NOTABLE_PART: u64 = 100;
 const NOTABLE_BYTES: u64 = 8 << 20;
+/// Two figures are taken for one if they differ by at most N thousandths of the peak: allocated, reserved.
+const SAME: [u64; 2] = [20, 30];
+/// What has several cures is simulated with one of them.
+const WAYS: &str = "one of several cures is simulated at a time";
 /// Emptying the cache costs time: it is worthwhile only if it saves 1/N of reserved memory.
 const PART_RELEASED: u64 = 8;
 
@@ -33,6 +37,8 @@ pub enum Saving {
         reserved_trust: Trust,
         /// Why the allocated bytes are not trusted further; empty where they are exact.
         because: String,
+        /// Whether it saves these allocated bytes at least: what it saves beyond depends on what the recording does not show.
+        at_least: bool,
     },
     /// The saving was not simulated.
     NotPlayed {
@@ -57,6 +63,11 @@ impl Lowered {
     /// Bytes saved; 0 where there is no saving.
     pub fn by(self) -> u64 {
         self.before.saturating_sub(self.after)
+    }
+
+    /// Bytes that are needed in addition; 0 where there are none.
+    pub fn adds(self) -> u64 {
+        self.after.saturating_sub(self.before)
     }
 
     fn is_notable(self) -> bool {
@@ -104,21 +115,87 @@ impl<'d, 'a> Trial<'d, 'a> {
 
     /// A finding with what its cure saves; `None` where its cure saves too little.
     pub fn advice(&self, finding: Finding) -> Option<(Advice, Remedy)> {
-        let saving = self.saving(&finding.remedy)?;
+        let Finding { story, line, cure, evidence, cost, code, remedy } = finding;
+        let (remedy, saving, alternatives) = match remedy {
+            Remedy::Ways(ways) => self.first_of(ways)?,
+            remedy => {
+                let saving = self.saving(&remedy)?;
+                (remedy, saving, Vec::new())
+            }
+        };
         let is_worth_it = match &saving {
-            Saving::Played { reserved, .. } if finding.story == Story::ReleaseCache => {
+            Saving::Played { reserved, .. } if story == Story::ReleaseCache => {
                 reserved.by() >= reserved.before / PART_RELEASED
             }
             // Nobody runs a layer again for what depends on where blocks lie.
-            Saving::Played { allocated, .. } if finding.story == Story::Fp32Logits => allocated.is_notable(),
+            Saving::Played { allocated, .. } if story == Story::Fp32Logits => allocated.is_notable(),
             _ => true,
         };
         if !is_worth_it {
             return None;
         }
-        let Finding { story, line, cure, evidence, cost, code, remedy } = finding;
         let line = line.and_then(|frame| self.line(frame));
-        Some((Advice { story, line, cure, evidence, cost, code, saving }, remedy))
+        Some((Advice { story, line, cure, evidence, cost, code, saving, alternatives }, remedy))
+    }
+
+    /// The first of several cures, with what it saves, and the others as alternatives; `None` where it saves too little.
+    fn first_of(&self, ways: Vec<Way>) -> Option<(Remedy, Saving, Vec<Alternative>)> {
+        let mut ways = ways.into_iter();
+        let first = ways.next()?;
+        let saving = self.saving_of_way(&first)?;
+        let others = ways.filter_map(|way| {
+            let saving = self.saving_of_way(&way)?;
+            Some(Alternative { cure: way.cure, code: way.code, saving })
+        });
+        Some((Remedy::Lives(first.least), saving, others.collect()))
+    }
+
+    /// What a cure saves at least; where it may save notably more, that is its doubt.
+    fn saving_of_way(&self, way: &Way) -> Option<Saving> {
+        let mut saving = self.saving(&Remedy::Lives(way.least.clone()))?;
+        if way.least == way.most {
+            return Some(saving);
+        }
+        let most = self.saving(&Remedy::Lives(way.most.clone()));
+        if let Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } = &mut saving
+            && let Some(Saving::Played { allocated: best, reserved: best_reserved, .. }) = most
+        {
+            let differs = |one: Lowered, other: Lowered, most: u64| {
+                one.after.abs_diff(other.after).saturating_mul(1000) > one.before.saturating_mul(most)
+            };
+            if differs(*allocated, best, SAME[0]) || differs(*reserved, best_reserved, SAME[1]) {
+                (*trust, *reserved_trust, *at_least) = (Trust::Uncertain, Trust::Uncertain, true);
+                let (best, best_reserved) = (Bytes(best.by()), Bytes(best_reserved.by()));
+                *because = format!("{}; otherwise it saves {best} allocated, {best_reserved} reserved", way.unknown);
+            }
+        }
+        Some(saving)
+    }
+
+    /// Leaves out what is part of a leak: beside memory that piles up, a cure counts only if it takes allocated memory off the peak,
+    /// and still does so once the leak is cured.
+    pub fn drop_parts_of_a_leak(&self, all: &mut Vec<(Advice, Remedy)>) {
+        let Some((leak, Remedy::Lives(cured))) = all.first().cloned() else { return };
+        if !leak.story.piles_up() {
+            return;
+        }
+        let Saving::Played { allocated: Lowered { after: alone, .. }, .. } = leak.saving else { return };
+        let saves_more = |remedy: &Remedy| {
+            let both = match remedy {
+                Remedy::Lives(lives) => Remedy::Lives(Lives::merged([&cured, lives].into_iter())),
+                Remedy::Changes(changes) => Remedy::Both(cured.clone(), changes.clone()),
+                _ => return true,
+            };
+            match self.saving(&both) {
+                Some(Saving::Played { allocated, .. }) => {
+                    Lowered { before: alone, after: allocated.after }.is_notable()
+                }
+                _ => true,
+            }
+        };
+        let is_own = |saving: &Saving| !matches!(saving, Saving::Played { allocated, .. } if !allocated.is_notable());
+        let mut is_first = true;
+        all.retain(|(advice, remedy)| std::mem::take(&mut is_first) || is_own(&advice.saving) && saves_more(remedy));
     }
 
     fn line(&self, frame: FrameId) -> Option<CodeLine> {
@@ -156,21 +233,29 @@ impl<'d, 'a> Trial<'d, 'a> {
             },
             Remedy::Settings(settings) => Ok((testbed.run(settings, false, self.budget), None)),
             Remedy::Unplayed(because) => Err((*because).to_owned()),
+            Remedy::Ways(_) => Err(WAYS.to_owned()),
         };
         let (run, without_cache) = match run {
             Ok(run) => run,
             Err(because) => return self.not_played(remedy, because),
         };
         let Some(after) = run.outcome else { return self.not_played(remedy, run.because) };
-        let allocated = Lowered { before: before.max_allocated, after: after.max_allocated };
-        let saved = match (self.without_cache, without_cache) {
-            (Some(before), Some(after)) => before.saturating_sub(after),
-            _ => before.max_reserved.saturating_sub(after.max_reserved),
+        let recorded = self.recorded(before);
+        let lowered = |recorded: u64, (before, after): (u64, u64)| Lowered {
+            before: recorded,
+            after: recorded.saturating_sub(before.saturating_sub(after)).saturating_add(after.saturating_sub(before)),
         };
-        let reserved = Lowered { before: before.max_reserved, after: before.max_reserved.saturating_sub(saved) };
+        let allocated = lowered(recorded[0], (before.max_allocated, after.max_allocated));
+        let lean = self.without_cache.zip(without_cache);
+        let reserved = lowered(recorded[1], lean.unwrap_or((before.max_reserved, after.max_reserved)));
         let reserved_trust = without_cache.map_or(run.trust, |_| Trust::Uncertain);
         // A figure that depends on memory from before the recording is no reason to change a program.
-        let is_worth_it = allocated.is_notable() || reserved.is_notable() && reserved_trust == run.trust;
+        let is_notable = |lowered: Lowered, played: u64| lowered.is_notable() && lowered.by() >= played / NOTABLE_PART;
+        let is_worth_it = (is_notable(allocated, before.max_allocated)
+            || is_notable(reserved, before.max_reserved) && reserved_trust == run.trust)
+            // What raises one peak by as much as it lowers the other is no cure.
+            && reserved.adds() < allocated.by().max(1)
+            && allocated.adds() < reserved.by().max(1);
         let needs = run.capacities.enough.filter(|_| self.budget > 0);
         is_worth_it.then_some(Saving::Played {
             allocated,
@@ -179,7 +264,19 @@ impl<'d, 'a> Trial<'d, 'a> {
             trust: run.trust,
             reserved_trust,
             because: run.because,
+            at_least: matches!(remedy, Remedy::Lives(lives) if lives.at_least),
         })
+    }
+
+    /// The peaks of the recording, allocated and reserved, from which a cure takes off what it saves in simulation. Where a request
+    /// failed, those of the simulation, which includes it.
+    fn recorded(&self, simulated: &Outcome) -> [u64; 2] {
+        let is_whole = |(testbed, _): &(Testbed, Outcome)| testbed.program.refusals.is_empty();
+        if !self.testbed.as_ref().is_ok_and(is_whole) {
+            return [simulated.max_allocated, simulated.max_reserved];
+        }
+        let maxima = &self.device.history().maxima;
+        [Metric::Allocated, Metric::Reserved].map(|metric| maxima[metric as usize].bytes.max(0).unsigned_abs())
     }
 
     /// The program with a cure, and the settings that it runs under; why not, where it cannot be simulated.
@@ -198,6 +295,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             }
             Remedy::Settings(settings) => (self.editor.with_lives(program, &Lives::default()), settings.clone()),
             Remedy::Unplayed(because) => return Err((*because).to_owned()),
+            Remedy::Ways(_) => return Err(WAYS.to_owned()),
         };
         Ok((testbed, edited, settings))
     }

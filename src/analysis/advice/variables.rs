@@ -68,3 +68,12 @@ impl<'d, 'a> Function<'d, 'a> {
         before >= LEAST_RETURNS && after == 0
     }
 }
+
+/// The frame on a stack of the function that a line belongs to: at which of its lines something is made, be it in what it calls.
+pub(super) fn frame_of_function(device: &Device<'_>, stack: StackId, line: FrameId) -> Option<FrameId> {
+    let stacks = &device.snapshot().stacks;
+    let own = stacks.frame(line)?;
+    stacks.frame_ids(stack).iter().copied().find(|&frame| {
+        stacks.frame(frame).is_some_and(|frame| frame.filename == own.filename && frame.name == own.name)
+    })
+}

@@ -1,7 +1,10 @@
 //! Finds forward passes with gradients enabled but no backward pass: each keeps its activations needlessly, until the
 //! program releases the results, or forever if a sum of losses or a list references them.
 
+use super::graphs::Graphs;
+use super::kept_over_steps::{inputs, is_of_forward};
 use super::model_calls::{ModelCall, ModelCalls, born_in};
+use super::variables::frame_of_function;
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
@@ -16,17 +19,32 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     calls.by_place().into_iter().filter_map(|of_line| finding(device, &of_line)).collect()
 }
 
-fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
+/// What calls of a line keep although no backward pass follows them.
+struct Wasted<'c> {
+    /// The calls.
+    calls: Vec<&'c ModelCall>,
+    /// Bytes of the call that keeps most.
+    most: u64,
+    /// Whether what they keep outlives the next two calls of the line: a variable holds it through one.
+    piles_up: bool,
+}
+
+/// Whether calls of a line without a backward pass keep their graphs over two more calls.
+pub(super) fn keep_graphs(device: &Device<'_>, of_line: &[&ModelCall]) -> bool {
+    wasted(device, of_line).is_some_and(|wasted| wasted.piles_up)
+}
+
+fn wasted<'c>(device: &Device<'_>, of_line: &[&'c ModelCall]) -> Option<Wasted<'c>> {
     // The purpose of a call that runs out of memory is unknown.
     let fails =
         |call: &ModelCall| device.track.actions()[call.start as usize..call.until as usize].contains(&Action::Oom);
-    let wasted = |call: &&ModelCall| !call.is_trained(device) && !fails(call) && call.keeps_graph(device);
-    let wasted: Vec<&ModelCall> = of_line.iter().copied().filter(wasted).collect();
+    let is_wasted = |call: &&ModelCall| !call.is_trained(device) && !fails(call) && call.keeps_graph(device);
+    let calls: Vec<&ModelCall> = of_line.iter().copied().filter(is_wasted).collect();
     // A line that trains may end in a pass whose backward was not recorded.
-    if wasted.len() * 2 <= of_line.len() {
+    if calls.len() * 2 <= of_line.len() {
         return None;
     }
-    let first = *wasted.first()?;
+    let first = *calls.first()?;
     let kept = |call: &ModelCall| -> Vec<(u32, Allocation)> {
         // Workspaces of libraries stay under no_grad, too.
         let is_workspace = |index: u32| device.categories().get(index as usize).category == Category::Workspace;
@@ -34,57 +52,55 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         made.filter(|&(index, made)| made.freed > call.end && !is_workspace(index)).collect()
     };
     let bytes = |blocks: &[(u32, Allocation)]| blocks.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
-    // What outlives the next two calls of the line piles up; a variable holds it through one.
     let outlives = |calls: &&[&ModelCall]| {
         bytes(&kept(calls[0])) / 2 < {
             let later = kept(calls[0]).into_iter().filter(|(_, made)| made.freed > calls[2].end);
             later.map(|(_, made)| made.size).fold(0, u64::saturating_add)
         }
     };
-    let outliving = wasted.windows(3).filter(outlives).count();
-    let piles_up = wasted.len() >= 3 && outliving * 2 >= wasted.len() - 2;
+    let outliving = calls.windows(3).filter(outlives).count();
+    let piles_up = calls.len() >= 3 && outliving * 2 >= calls.len() - 2;
     let is_let_go = kept(first).iter().any(|(_, made)| made.freed != NEVER);
     if !piles_up && !is_let_go {
         return None;
     }
-    let most = wasted.iter().map(|call| bytes(&kept(call))).max()?;
-    let remedy = Remedy::Lives(lives(device, &wasted));
-    Some(if piles_up {
-        Finding {
-            story: Story::RetainedGraph,
-            line: Some(stored_at(device, first).unwrap_or(first.line)),
-            cure: "call the model under torch.no_grad(), or store a number instead of the loss".to_owned(),
-            evidence: format!(
-                "the graph of every call of the model stays alive, {} each: no backward pass frees it, and what is stored here \
-                 references it",
-                Bytes(most)
-            ),
-            cost: None,
-            code: vec![
-                "with torch.no_grad():  # around the loop; with a backward pass: total += loss.item()".to_owned(),
-            ],
-            remedy,
-        }
-    } else {
-        Finding {
-            story: Story::EvalWithoutNoGrad,
-            line: Some(first.line),
-            cure: "call the model under torch.no_grad()".to_owned(),
-            evidence: format!("each call keeps {} for a backward pass that never comes", Bytes(most)),
-            cost: None,
-            code: vec!["with torch.no_grad():  # or @torch.no_grad() above the function".to_owned()],
-            remedy,
-        }
+    let most = calls.iter().map(|call| bytes(&kept(call))).max()?;
+    Some(Wasted { calls, most, piles_up })
+}
+
+fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
+    let Wasted { calls, most, piles_up } = wasted(device, of_line)?;
+    let first = *calls.first()?;
+    let lives = lives(device, &calls);
+    if piles_up {
+        let graphs =
+            Graphs::of(device, of_line, inputs(device, of_line), |index, made| is_of_forward(device, index, made));
+        let evidence = format!(
+            "the graph of every call of the model stays alive, {} each: no backward pass frees it, and what is stored here \
+             references it",
+            Bytes(most)
+        );
+        return Some(graphs.finding(Some(stored_at(device, first).unwrap_or(first.line)), evidence, Some(&lives)));
+    }
+    Some(Finding {
+        story: Story::EvalWithoutNoGrad,
+        line: Some(first.line),
+        cure: "call the model under torch.no_grad()".to_owned(),
+        evidence: format!("each call keeps {} for a backward pass that never comes", Bytes(most)),
+        cost: None,
+        code: vec!["with torch.no_grad():  # or @torch.no_grad() above the function".to_owned()],
+        remedy: Remedy::Lives(lives),
     })
 }
 
-/// The last line of the user's own that makes something of what a call returns.
+/// The last line that makes something of what a call returns: of the function that calls the model, if it does, else the user's own.
 fn stored_at(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
     let behind = born_in(device, call.end, call.until);
     let own = behind.filter(|(_, made)| device.phases().at(made.born) != Phase::Data);
     let stack =
         own.map(|(index, _)| device.track.stack_of(index as usize)).filter(|&stack| stack != StackId::EMPTY).last()?;
-    device.sites().site_frame(stack).filter(|&frame| device.sites().is_own(frame))
+    let inner = || device.sites().site_frame(stack).filter(|&frame| device.sites().is_own(frame));
+    frame_of_function(device, stack, call.line).or_else(inner)
 }
 
 /// Frees what the calls keep when the program releases it.

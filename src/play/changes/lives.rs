@@ -25,12 +25,14 @@ pub(crate) struct Lives {
     pub emptied: Vec<Instant>,
     /// Why figures may be far off, where they may.
     pub doubt: Option<&'static str>,
+    /// Whether the changes leave out some that save more.
+    pub at_least: bool,
 }
 
 impl Lives {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        let Self { freed, made, removed, resized, beside, emptied, doubt: _ } = self;
+        let Self { freed, made, removed, resized, beside, emptied, doubt: _, at_least: _ } = self;
         freed.is_empty()
             && made.is_empty()
             && removed.is_empty()
@@ -51,7 +53,7 @@ impl Lives {
         let (mut resized, mut beside) = (BTreeMap::new(), BTreeMap::new());
         let mut removed = BTreeSet::new();
         let mut emptied = BTreeSet::new();
-        let mut doubt = None;
+        let (mut doubt, mut at_least) = (None, false);
         for lives in all {
             for &(allocation, instant) in &lives.freed {
                 let known = freed.entry(allocation).or_insert(instant);
@@ -69,6 +71,7 @@ impl Lives {
             removed.extend(lives.removed.iter().copied());
             emptied.extend(lives.emptied.iter().copied());
             doubt = doubt.or(lives.doubt);
+            at_least |= lives.at_least;
         }
         let stays = |allocation: &u32| !removed.contains(allocation);
         freed.retain(|allocation, _| stays(allocation));
@@ -83,6 +86,7 @@ impl Lives {
             removed: removed.into_iter().collect(),
             emptied: emptied.into_iter().collect(),
             doubt,
+            at_least,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What to change in a program, in the same words in every answer.
 
 use super::document::{Document, Tone};
-use crate::analysis::advice::{Advice, CodeLine, Lowered, Saving};
+use crate::analysis::advice::{Advice, Alternative, CodeLine, Lowered, Saving};
 use crate::model::bytes::Bytes;
 use crate::play::Trust;
 use serde::Serialize;
@@ -26,10 +26,11 @@ pub struct AdviceRow {
     pub place: Vec<AdviceLine>,
     /// What shows the mistake, in a sentence.
     pub evidence: String,
-    /// What the change takes off the peak of allocated bytes, played; null where nothing was played.
-    pub saves_allocated_bytes: Option<u64>,
+    /// What the change takes off the peak of allocated bytes, played: negative where it raises the peak; null where nothing was
+    /// played.
+    pub saves_allocated_bytes: Option<i64>,
     /// The same of reserved bytes.
-    pub saves_reserved_bytes: Option<u64>,
+    pub saves_reserved_bytes: Option<i64>,
     /// What it costs.
     pub cost: AdviceCost,
     /// How far to trust the allocated bytes.
@@ -39,7 +40,35 @@ pub struct AdviceRow {
     pub reserved_trust: Trust,
     /// Why the allocated bytes are not trusted further; empty where they are exact.
     pub because: String,
+    /// Whether it saves these allocated bytes at least, and may save more.
+    pub at_least: bool,
     /// The lines of Python that make the change; empty where the program decides them.
+    pub code: String,
+    /// Other changes that cure the same mistake, each in place of this one.
+    pub alternatives: Vec<AlternativeRow>,
+}
+
+/// Another change that cures a mistake.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct AlternativeRow {
+    /// What to change, as a request.
+    pub change: String,
+    /// What the change takes off the peak of allocated bytes, played: negative where it raises the peak; null where nothing was
+    /// played.
+    pub saves_allocated_bytes: Option<i64>,
+    /// The same of reserved bytes.
+    pub saves_reserved_bytes: Option<i64>,
+    /// How far to trust the allocated bytes.
+    pub trust: Trust,
+    /// How far to trust the reserved bytes.
+    pub reserved_trust: Trust,
+    /// Why the allocated bytes are not trusted further; empty where they are exact.
+    pub because: String,
+    /// Whether it saves these allocated bytes at least, and may save more.
+    pub at_least: bool,
+    /// The lines of Python that make the change.
     pub code: String,
 }
 
@@ -73,26 +102,77 @@ impl From<&Advice> for AdviceRow {
     fn from(advice: &Advice) -> Self {
         let line =
             |line: &CodeLine| AdviceLine { file: line.file.clone(), line: line.line, function: line.function.clone() };
-        let (bytes, trust, reserved_trust, because) = match &advice.saving {
-            Saving::Played { allocated, reserved, trust, reserved_trust, because, .. } => {
-                (Some((allocated.by(), reserved.by())), *trust, *reserved_trust, because.clone())
-            }
-            Saving::NotPlayed { because, .. } => (None, Trust::Refused, Trust::Refused, because.clone()),
-        };
+        let Figures { allocated, reserved, trust, reserved_trust, because, at_least } = Figures::of(&advice.saving);
         Self {
             kind: advice.story.name(),
             change: advice.cure.clone(),
             place: advice.line.iter().map(line).collect(),
             evidence: advice.evidence.clone(),
-            saves_allocated_bytes: bytes.map(|(allocated, _)| allocated),
-            saves_reserved_bytes: bytes.map(|(_, reserved)| reserved),
+            saves_allocated_bytes: allocated,
+            saves_reserved_bytes: reserved,
             cost: AdviceCost { words: advice.cost.clone(), recompute_us: None, copies_bytes: None },
             trust,
             reserved_trust,
             because,
+            at_least,
             code: advice.code.join("\n"),
+            alternatives: advice.alternatives.iter().map(AlternativeRow::from).collect(),
         }
     }
+}
+
+impl From<&Alternative> for AlternativeRow {
+    fn from(other: &Alternative) -> Self {
+        let Figures { allocated, reserved, trust, reserved_trust, because, at_least } = Figures::of(&other.saving);
+        Self {
+            change: other.cure.clone(),
+            saves_allocated_bytes: allocated,
+            saves_reserved_bytes: reserved,
+            trust,
+            reserved_trust,
+            because,
+            at_least,
+            code: other.code.join("\n"),
+        }
+    }
+}
+
+/// What a change saves, as JSON has it.
+struct Figures {
+    allocated: Option<i64>,
+    reserved: Option<i64>,
+    trust: Trust,
+    reserved_trust: Trust,
+    because: String,
+    at_least: bool,
+}
+
+impl Figures {
+    fn of(saving: &Saving) -> Self {
+        match saving {
+            Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } => Self {
+                allocated: Some(saved(*allocated)),
+                reserved: Some(saved(*reserved)),
+                trust: *trust,
+                reserved_trust: *reserved_trust,
+                because: because.clone(),
+                at_least: *at_least,
+            },
+            Saving::NotPlayed { because, .. } => Self {
+                allocated: None,
+                reserved: None,
+                trust: Trust::Refused,
+                reserved_trust: Trust::Refused,
+                because: because.clone(),
+                at_least: false,
+            },
+        }
+    }
+}
+
+/// Bytes that a change takes off a peak; negative where it raises the peak.
+fn saved(Lowered { before, after }: Lowered) -> i64 {
+    i64::try_from(before).unwrap_or(i64::MAX).saturating_sub(i64::try_from(after).unwrap_or(i64::MAX))
 }
 
 /// What to change, and at which line.
@@ -105,25 +185,33 @@ pub(crate) fn change(advice: &Advice) -> String {
 
 /// What it saves, how far that is to be trusted, and what it costs.
 pub(crate) fn effect(advice: &Advice) -> String {
-    let saves = match &advice.saving {
-        Saving::Played { allocated, reserved, trust, reserved_trust, .. } => {
-            let trust = match (*trust, *reserved_trust) {
-                (Trust::Exact, Trust::Exact) => String::new(),
-                (trust, reserved) if trust == reserved => format!(" ({})", trust.name()),
-                (trust, reserved) => format!(" ({}; reserved {})", trust.name(), reserved.name()),
-            };
-            let of = |lowered: &Lowered, what| match lowered.by() {
-                0 => format!("none of {} {what}", Bytes(lowered.before)),
-                bytes => format!("{} of {} {what}", Bytes(bytes), Bytes(lowered.before)),
-            };
-            let (allocated, reserved) = (of(allocated, "allocated"), of(reserved, "reserved"));
-            format!("saves {allocated}, {reserved}{trust}")
-        }
-        Saving::NotPlayed { because, .. } => format!("savings not simulated: {because}"),
-    };
+    let saves = saves(&advice.saving);
     match &advice.cost {
         Some(cost) => format!("{saves}; {cost}"),
         None => saves,
+    }
+}
+
+/// What a change saves, and how far that is to be trusted.
+fn saves(saving: &Saving) -> String {
+    match saving {
+        Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } => {
+            let trust = match (*trust, *reserved_trust) {
+                (Trust::Exact, Trust::Exact) => String::new(),
+                (trust, _) if *at_least => format!(" ({}: {because})", trust.name()),
+                (trust, reserved) if trust == reserved => format!(" ({})", trust.name()),
+                (trust, reserved) => format!(" ({}; reserved {})", trust.name(), reserved.name()),
+            };
+            let of = |lowered: &Lowered, what| match (lowered.by(), lowered.adds()) {
+                (0, 0) => format!("none of {} {what}", Bytes(lowered.before)),
+                (0, adds) => format!("none of {} {what}, but needs {} more", Bytes(lowered.before), Bytes(adds)),
+                (bytes, _) => format!("{} of {} {what}", Bytes(bytes), Bytes(lowered.before)),
+            };
+            let least = if *at_least { "at least " } else { "" };
+            let (allocated, reserved) = (of(allocated, "allocated"), of(reserved, "reserved"));
+            format!("saves {least}{allocated}, {reserved}{trust}")
+        }
+        Saving::NotPlayed { because, .. } => format!("savings not simulated: {because}"),
     }
 }
 
@@ -150,6 +238,10 @@ impl Document {
             self.detail(5, effect(advice));
             self.detail(5, &advice.evidence);
             self.code(7, &advice.code);
+            for other in &advice.alternatives {
+                self.detail(5, format!("or {}: {}", other.cure, saves(&other.saving)));
+                self.code(7, &other.code);
+            }
         }
     }
 }

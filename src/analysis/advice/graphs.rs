@@ -1,0 +1,196 @@
+//! The graphs that stay of calls without a backward pass, and when either cure frees them: `no_grad`, or a number stored in place
+//! of a tensor.
+//!
+//! A number lets go of a graph as soon as no variable holds it. A recording does not show whether one does, since what is stored
+//! holds the graph anyway: with a variable the graph stays until the next one is made. Each cure is therefore played twice, and
+//! what it saves with a variable is what it saves at least.
+
+use super::model_calls::{ModelCall, born_in};
+use super::variables::{Function, frame_of_function};
+use super::{Finding, Remedy, Story, Way};
+use crate::facts::device::Device;
+use crate::model::{FrameId, StackId};
+use crate::play::changes::{Editor, Lives};
+use crate::replay::{Allocation, Instant, NEVER};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// What a recording does not show of a stored graph.
+const UNKNOWN: &str = "a variable may keep the last graph until the next one is made, and the program may keep inputs";
+/// The same of results under `no_grad`.
+const UNKNOWN_RESULTS: &str = "the program may keep results until the next ones are made, and inputs";
+
+/// A block of a graph.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    index: u32,
+    made: Allocation,
+    /// When a variable of the function that calls the model would release it.
+    rebound: Instant,
+}
+
+/// The graph of a call.
+#[derive(Clone, Debug, Default)]
+struct Graph {
+    /// In the order in which they were made.
+    blocks: Vec<Kept>,
+    /// When its last block was made.
+    done: Instant,
+    /// When its last block is made for the next call: a variable of any function may hold it until then.
+    again: Instant,
+}
+
+/// The graphs of the calls of a line.
+pub(super) struct Graphs<'d, 'a, 'c> {
+    device: &'d Device<'a>,
+    of_line: &'c [&'c ModelCall],
+    all: Vec<Graph>,
+    /// What the graphs keep of the inputs: their calls, and when their variables are bound anew.
+    inputs: Vec<(usize, u32, Instant)>,
+}
+
+impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
+    /// Blocks of the calls that outlive a variable, of those that are wanted; `inputs` are the blocks that only graphs keep.
+    pub fn of(
+        device: &'d Device<'a>,
+        of_line: &'c [&'c ModelCall],
+        inputs: Vec<(usize, u32, Instant)>,
+        is_wanted: impl Fn(u32, &Allocation) -> bool,
+    ) -> Self {
+        let function = of_line.first().and_then(|call| Function::of(device, call.line, of_line));
+        let entries = device.track.entries();
+        let end = |place: usize| of_line.get(place + 1).map_or(entries, |next| next.start).min(of_line[place].scope);
+        // What is made before the first call goes into the model.
+        let first = of_line.first().map_or(0, |call| call.start);
+        let before: HashSet<StackId> =
+            born_in(device, 0, first).map(|(index, _)| device.track.stack_of(index as usize)).collect();
+        let mut graphs = Vec::with_capacity(of_line.len());
+        for (place, call) in of_line.iter().enumerate() {
+            let next = of_line.get(place + 1);
+            let made_again = next.map(|next| born_in(device, next.start, end(place + 1)));
+            let made_again = made_again.into_iter().flatten();
+            let again: HashMap<StackId, Instant> =
+                made_again.map(|(index, made)| (device.track.stack_of(index as usize), made.born)).collect();
+            let mut graph = Graph::default();
+            for (index, made) in born_in(device, call.start, end(place)) {
+                let stack = device.track.stack_of(index as usize);
+                if before.contains(&stack) {
+                    continue;
+                }
+                let again = again.get(&stack).copied();
+                let Some(again) = again.or(next.is_none().then_some(entries)) else { continue };
+                let rebound = function.as_ref().map_or(again, |function| function.let_go(call, next, again));
+                if (made.born..made.freed).contains(&rebound) && is_wanted(index, &made) {
+                    graph.blocks.push(Kept { index, made, rebound });
+                    (graph.done, graph.again) = (graph.done.max(made.born), graph.again.max(again));
+                }
+            }
+            graphs.push(graph);
+        }
+        // What one call leaves lies before the next one, as inputs do.
+        let of_graphs: HashSet<u32> =
+            graphs.iter().flat_map(|graph| graph.blocks.iter().map(|kept| kept.index)).collect();
+        let inputs = inputs.into_iter().filter(|(_, index, _)| !of_graphs.contains(index)).collect();
+        Self { device, of_line, all: graphs, inputs }
+    }
+
+    /// A number is stored. With a variable for the last result, its graph stays until the next one is made.
+    fn stored(&self, is_bound: bool) -> Lives {
+        let gone = |graph: &Graph| if is_bound { graph.again } else { graph.done };
+        let of_graph = |graph: &Graph| {
+            let at = gone(graph);
+            let blocks = graph.blocks.iter().filter(|kept| at < kept.made.freed);
+            blocks.map(|kept| (kept.index, at)).collect::<Vec<_>>()
+        };
+        let mut lives = Lives { freed: self.all.iter().flat_map(of_graph).collect(), ..Lives::default() };
+        // What holds the results may hold the inputs, too.
+        lives.freed.extend(self.inputs.iter().filter(|_| !is_bound).filter_map(|&(place, index, rebound)| {
+            let at = self.all.get(place).map_or(rebound, |graph| gone(graph).max(rebound));
+            (at < self.device.track.allocation(index as usize)?.freed).then_some((index, at))
+        }));
+        lives
+    }
+
+    /// No graph is made. `known` are blocks of which it is known when they would be freed.
+    fn without(&self, known: &BTreeMap<u32, Instant>, is_bound: bool) -> Lives {
+        let mut freed = known.clone();
+        for (call, graph) in self.of_line.iter().zip(&self.all) {
+            for (place, kept) in graph.blocks.iter().enumerate() {
+                freed.entry(kept.index).or_insert_with(|| {
+                    // What is made in the middle of a line is not a result.
+                    let next = graph.blocks.get(place + 1).filter(|_| kept.made.born > call.end);
+                    match next.filter(|next| self.line(next.index) == self.line(kept.index)) {
+                        Some(next) => next.made.born,
+                        None if is_bound => kept.rebound,
+                        None => graph.done,
+                    }
+                });
+            }
+        }
+        for &(_, index, rebound) in self.inputs.iter().filter(|_| !is_bound) {
+            freed.entry(index).or_insert(rebound);
+        }
+        let ends = |index: u32| self.device.track.allocation(index as usize).map_or(NEVER, |made| made.freed);
+        Lives { freed: freed.into_iter().filter(|&(index, at)| at < ends(index)).collect(), ..Lives::default() }
+    }
+
+    fn line(&self, index: u32) -> Option<FrameId> {
+        self.device.sites().site_frame(self.device.track.stack_of(index as usize))
+    }
+
+    /// When the modules release what they make under `no_grad`.
+    fn released_by_modules(&self) -> BTreeMap<u32, Instant> {
+        let passes = self.of_line.iter().map(|call| call.start..call.end).collect();
+        let kept = self.all.iter().zip(self.of_line).flat_map(|(graph, call)| {
+            graph.blocks.iter().filter(|kept| kept.made.born <= call.end).map(|kept| kept.index)
+        });
+        Editor::new(self.device).releases_without_backward(passes, &kept.collect::<Vec<_>>()).into_iter().collect()
+    }
+
+    /// The cure that stores a number.
+    fn store_a_number(&self) -> Way {
+        Way {
+            cure: "store loss.item() or a detached tensor, not a tensor with its graph".to_owned(),
+            code: vec!["values.append(value.item())  # or value.detach()".to_owned()],
+            least: self.stored(true),
+            most: self.stored(false),
+            unknown: UNKNOWN,
+        }
+    }
+
+    /// The cure that makes no graph; `known` says when blocks would be freed, where that is known better than here.
+    fn make_no_graph(&self, known: Option<&Lives>) -> Way {
+        let mut all = self.released_by_modules();
+        all.extend(known.into_iter().flat_map(|lives| lives.freed.iter().copied()));
+        Way {
+            cure: "run the model under torch.no_grad() where no backward pass follows".to_owned(),
+            code: vec!["with torch.no_grad():  # around the forward pass and its loss".to_owned()],
+            least: self.without(&all, true),
+            most: self.without(&all, false),
+            unknown: UNKNOWN_RESULTS,
+        }
+    }
+
+    /// The line at which the newest block of a graph is made, of the function that calls the model.
+    pub fn line_of_results(&self) -> Option<FrameId> {
+        let newest =
+            self.all.iter().zip(self.of_line).find_map(|(graph, call)| Some((graph.blocks.last()?, call.line)));
+        let (newest, line) = newest?;
+        frame_of_function(self.device, self.device.track.stack_of(newest.index as usize), line)
+    }
+
+    /// Graphs that no backward pass frees, with both cures; `known` says when blocks would be freed under `no_grad`, where that
+    /// is known better than here.
+    pub fn finding(&self, line: Option<FrameId>, evidence: String, known: Option<&Lives>) -> Finding {
+        finding(line, evidence, vec![self.make_no_graph(known), self.store_a_number()])
+    }
+
+    /// The same beside a loss: backward needs the graph of the model, so that only the other cure is one.
+    pub fn finding_beside_loss(&self, line: Option<FrameId>, evidence: String) -> Finding {
+        finding(line, evidence, vec![self.store_a_number()])
+    }
+}
+
+fn finding(line: Option<FrameId>, evidence: String, ways: Vec<Way>) -> Finding {
+    let (cure, code) = ways.first().map(|way| (way.cure.clone(), way.code.clone())).unwrap_or_default();
+    Finding { story: Story::RetainedGraph, line, cure, evidence, cost: None, code, remedy: Remedy::Ways(ways) }
+}
