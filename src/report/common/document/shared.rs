@@ -52,9 +52,12 @@ pub(crate) fn attributed<'r>(
     .below(FRAMES);
     let largest = rows.clone().map(|row| row.bytes).max().unwrap_or(0);
     let is_by_category = name == GroupBy::Category.name();
-    let label = |row: &Row| match is_by_category {
-        true => Cell::from(starred(words::category(&row.label), row.inferred)),
-        false => Cell::code(starred(&row.label, row.inferred)),
+    let label = |row: &Row| {
+        if is_by_category {
+            Cell::from(starred(words::category(&row.label), row.inferred))
+        } else {
+            Cell::code(starred(&row.label, row.inferred))
+        }
     };
     for row in rows {
         let share = format!("{:.1}%", percent(row.bytes, total));
