@@ -465,13 +465,15 @@ fn every_pair_can_be_drawn() {
             Document::parse(&run.stdout).unwrap_or_else(|error| panic!("{pair:?}: {error}"));
         }
     }
-    // Steps are what runs have in common, where both have them.
-    let picture = |new: &str, align: &[&str]| {
-        let args = ["diff", &fixture("gpt_train"), &fixture(new), "--format", "svg"];
-        memviz(&[&args, align].concat()).expect(0).stdout.clone()
-    };
-    assert_eq!(picture("gpt_train_ckpt", &[]), picture("gpt_train_ckpt", &["--align", "step"]));
-    assert_eq!(picture("tiny", &[]), picture("tiny", &["--align", "time"]));
+    // Steps are what runs have in common, where both have them. A run of milliseconds would be a line beside one of a second.
+    for (base, new, align) in
+        [("gpt_train", "gpt_train_ckpt", "step"), ("tiny", "private_pool", "time"), ("gpt_train", "tiny", "entry")]
+    {
+        let (base, new) = (fixture(base), fixture(new));
+        let args = ["diff", &base, &new, "--format", "svg"];
+        let chosen = memviz(&[&args[..], &["--align", align]].concat()).expect(0).stdout.clone();
+        assert_eq!(memviz(&args).expect(0).stdout, chosen, "{align}");
+    }
     let run = memviz(&["diff", &fixture("tiny"), &fixture("gpt_train"), "--format", "svg", "--align", "step"]);
     run.expect_error("expected steps of device 0 in the base, found none");
 }

@@ -4,6 +4,7 @@ use super::Page;
 use crate::analysis::checkpoint::DeviceCheckpoint;
 use crate::analysis::oom::DeviceOoms;
 use crate::analysis::triage::{DeviceTriage, Finding};
+use crate::model::DeviceId;
 use crate::play::SettingsAdvice;
 use crate::report::checkpoint::words as checkpoint;
 use crate::report::common::cures;
@@ -14,6 +15,7 @@ use crate::report::oom::words as oom;
 use crate::report::simulate::words as simulate;
 use crate::report::triage::words as triage;
 use crate::sorting::SortRows;
+use indexmap::IndexMap;
 
 /// Devices told of in a line each, below the first one.
 const OTHERS: usize = 5;
@@ -52,16 +54,14 @@ pub fn others(page: &Page<'_>) -> Vec<String> {
     lines
 }
 
-/// What would help, a line each, with what it saves.
+/// What would help, a line each, with what it saves. What helps several devices alike is one line.
 pub fn remedies(page: &Page<'_>) -> Vec<String> {
     let overview = page.overview;
-    let several = overview.triage.devices.len() > 1;
-    let mut lines = Vec::new();
+    let mut remedies: IndexMap<String, Vec<DeviceId>> = IndexMap::new();
     let mut devices: Vec<&DeviceTriage> = overview.triage.devices.iter().collect();
     devices.sort_rows_by_key(|device| first(page).map(|first| first.peak.device) != Some(device.peak.device));
     for device in devices {
         let id = device.peak.device;
-        let name = if several { format!("{}: ", device_name(id)) } else { String::new() };
         let ooms = overview.oom.devices.iter().find(|ooms| ooms.device == id);
         let saved = overview.checkpoint.devices.iter().find(|checkpoint| checkpoint.device == id);
         let cures = device.advice.iter().take(cures::MOST).map(cures::sentence);
@@ -71,10 +71,24 @@ pub fn remedies(page: &Page<'_>) -> Vec<String> {
             .chain(growth(device).filter(|_| device.advice.iter().all(|it| !it.story.piles_up())));
         let settings = overview.settings.iter().find(|(device, _)| *device == id);
         let found = found.chain(settings.and_then(|(_, advice)| settings_advice(advice)));
-        lines.extend(found.map(|line| format!("{name}{line}")));
+        for remedy in found {
+            let devices = remedies.entry(remedy).or_default();
+            if devices.last() != Some(&id) {
+                devices.push(id);
+            }
+        }
     }
-    lines.dedup();
-    lines
+    let all = overview.triage.devices.len();
+    remedies.into_iter().map(|(remedy, devices)| of_devices(&devices, all) + &remedy).collect()
+}
+
+/// What a line starts with that holds for these devices of all.
+fn of_devices(devices: &[DeviceId], all: usize) -> String {
+    match devices.len() {
+        _ if all == 1 => String::new(),
+        number if number == all => "All devices: ".to_owned(),
+        _ => devices.iter().map(|&device| device_name(device)).collect::<Vec<_>>().join(", ") + ": ",
+    }
 }
 
 /// What other allocator settings would save. Whether they would have served a failed request is said of that.

@@ -26,13 +26,13 @@ const fn hue(base: Color, strongest: Color, faintest: Color, terminal: u8) -> Hu
 
 /// Blue.
 const PARAMETER: Hue =
-    hue(Color::of("#3B6FFD", "#555FF5"), Color::of("#13328D", "#91ABFE"), Color::of("#6690F4", "#4B58BB"), 33);
+    hue(Color::of("#3B6FFD", "#555FF5"), Color::of("#13328D", "#A3B8FF"), Color::of("#6690F4", "#4B58BB"), 33);
 /// Steel blue.
 const BUFFER: Hue =
     hue(Color::of("#005385", "#4B93C1"), Color::of("#004069", "#2EC1FA"), Color::of("#2399EA", "#006897"), 31);
 /// Amber.
 const GRADIENT: Hue =
-    hue(Color::of("#BA8100", "#BA8800"), Color::of("#613E00", "#EFBF3C"), Color::of("#C38800", "#7E5C00"), 136);
+    hue(Color::of("#BA8100", "#BA8800"), Color::of("#5B3C04", "#EFBF3C"), Color::of("#C38800", "#7E5C00"), 136);
 /// Green.
 const OPTIMIZER_STATE: Hue =
     hue(Color::of("#00A55E", "#007F35"), Color::of("#004A27", "#85F09B"), Color::of("#14A862", "#00712E"), 35);
