@@ -196,7 +196,7 @@ impl LedgerReport {
                 false => "neither",
             };
             return Err(Error::Request(format!(
-                "expected samples of the device (torch_memviz.record writes them to NAME.device.json beside the \
+                "expected samples of the device's memory (torch_memviz.record writes them to NAME.device.json next to the \
                  recording), or a failed request and --capacity; found {found}"
             )));
         }

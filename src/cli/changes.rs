@@ -7,7 +7,7 @@ use clap::Args;
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Changes to the program")]
 pub struct ChangeArgs {
-    /// Checkpoint the calls of a function; may be repeated
+    /// Checkpoint the calls to a function; may be repeated
     ///
     /// SITE is the name that `memviz checkpoint` shows, or a part of it. With :every=N, only the first call and every N-th call after
     /// it are checkpointed.
@@ -18,7 +18,8 @@ pub struct ChangeArgs {
     optimizer: Option<Change>,
     /// Shard optimizer state over N ranks (ZeRO-1)
     ///
-    /// Predicts the rank with the largest shard; with :keep-gradients, its optimizer frees only its own gradients.
+    /// memviz predicts the memory of the rank with the largest shard. With :keep-gradients, the optimizer of each rank frees only the
+    /// gradients of its own shard.
     #[arg(long, value_name = "N", value_parser = Change::shard_optimizer)]
     shard_optimizer: Option<Change>,
     /// Shard optimizer state and gradients over N ranks (ZeRO-2)
@@ -39,7 +40,7 @@ pub struct ChangeArgs {
     chunk_loss: Option<Change>,
     /// Run K forward and backward passes per optimizer step
     ///
-    /// Each pass uses a batch as recorded, so a step has K times as many samples; in fit, batches are K times smaller.
+    /// Each pass uses a batch of the recorded size, so a step has K times as many samples; in fit, batches are K times smaller.
     #[arg(long, value_name = "K", value_parser = Change::accumulate)]
     accumulate: Option<Change>,
     /// Run only the forward passes, in eval mode and without gradients

@@ -201,7 +201,7 @@ impl<'a> Device<'a> {
         let step_ends = || match self.steps() {
             Ok(steps) if steps.are_steps() => Ok(steps.ends.clone()),
             _ => Err(Error::Request(format!(
-                "{}: no steps found; to mark them, record each in torch.profiler.record_function(f\"step_{{n}}\")",
+                "{}: no steps found; to mark steps, run each one in torch.profiler.record_function(f\"step_{{n}}\")",
                 device_words(self.id())
             ))),
         };

@@ -138,7 +138,7 @@ fn nothing_is_said_of_what_is_not_known() {
         recording.plan(&PlanOptions::default().capacity(bytes)).unwrap().devices[0].refused.unwrap_or_default()
     };
     assert!(refused("gpt_late", Some(1 << 30)).contains("starts with more live memory"));
-    assert!(refused("oom_caught", None).contains("before its first complete step"));
+    assert!(refused("oom_caught", None).contains("before it completes a step"));
     assert!(refused("oom_capped", None).contains("memory_fraction"));
     assert!(refused("no_history", Some(3 << 30)).contains("no history"));
 }

@@ -69,7 +69,7 @@ def leaks(path: Input, **options: Unpack[_options.LeaksOptions]) -> answers.Leak
 
 
 def ledger(path: Input, **options: Unpack[_options.LedgerOptions]) -> answers.LedgerAnswer:
-    """Show who uses the device: PyTorch, NCCL, the CUDA context, other processes."""
+    """Show what uses the device: PyTorch, NCCL, the CUDA context, other processes."""
     return _answer(answers.LedgerAnswer, "ledger", [path], options)
 
 

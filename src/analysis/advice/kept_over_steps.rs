@@ -149,7 +149,7 @@ fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> O
         cure: "detach the state that the next step uses, and call backward without retain_graph".to_owned(),
         evidence: format!("the graph of every step ({}) stays alive after its backward pass is done", Bytes(most)),
         cost: None,
-        code: vec!["state = state.detach()  # each tensor of it".to_owned(), "loss.backward()".to_owned()],
+        code: vec!["state = state.detach()  # for each tensor in it".to_owned(), "loss.backward()".to_owned()],
         remedy: Remedy::Lives(lives),
     })
 }

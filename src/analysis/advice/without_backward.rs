@@ -76,7 +76,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         let graphs =
             Graphs::of(device, of_line, inputs(device, of_line), |index, made| is_of_forward(device, index, made));
         let evidence = format!(
-            "the graph of every call of the model stays alive, {} each: no backward pass frees it, and what is stored here \
+            "the graph of every call to the model stays alive, {} each: no backward pass frees it, and what is stored here \
              references it",
             Bytes(most)
         );

@@ -42,7 +42,7 @@ pub struct Fit {
     /// The default is the number that differs between the file names.
     #[arg(long, value_name = "NAME=N,N")]
     vary: Option<Vary>,
-    /// A value to predict, such as batch=16 or 16; may be repeated
+    /// A value to predict memory for, such as batch=16 or 16; may be repeated
     #[arg(long, value_name = "NAME=N")]
     at: Vec<At>,
     /// Find the largest number of requests whose KV cache can grow to N tokens

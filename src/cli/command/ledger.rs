@@ -10,7 +10,7 @@ use crate::cli::recording::{Reply, with_recording};
 use crate::report::AnswerFormat;
 use clap::Args;
 
-/// Show who uses the device: PyTorch, NCCL, the CUDA context, other processes
+/// Show what uses the device: PyTorch, NCCL, the CUDA context, other processes
 ///
 /// Reads the samples of the device that `torch_memviz.record("run.pickle")` writes to `run.device.json`. Without such a file,
 /// --capacity shows how much of the device was in use outside PyTorch at a failed request.

@@ -35,7 +35,7 @@ pub struct Ranks {
     /// standard input
     #[arg(value_name = "INPUT", required = true)]
     inputs: Vec<PathBuf>,
-    /// Recordings, summaries, directories or globs of earlier runs: which failed requests happened in these
+    /// Recordings, summaries, folders or globs of earlier runs, to show which failed requests also happened there
     #[arg(long, value_name = "INPUT")]
     earlier: Vec<PathBuf>,
     /// Which counter's peak to attribute
@@ -47,7 +47,7 @@ pub struct Ranks {
     /// Name for standard input: rows show it, and the rank is taken from it
     #[arg(long, value_name = "NAME")]
     stdin_name: Option<String>,
-    /// Output format; json has one summary per line and parquet one per row, and both can be inputs again [default: from the output
+    /// Output format; json has one summary per line and parquet one per row, and memviz ranks can read both as inputs [default: from the output
     /// file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<RanksFormat>,

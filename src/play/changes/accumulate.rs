@@ -98,9 +98,7 @@ pub(super) fn apply(
     }
     rewrite.program.steps = steps;
     rewrite.apply(patch);
-    Ok(format!(
-        "{times} forward and backward passes for each step of the optimizer, whose gradients are added up in place"
-    ))
+    Ok(format!("{times} forward and backward passes for each optimizer step; their gradients are accumulated in place"))
 }
 
 /// Entries from the first input or forward behind an update to the next update.

@@ -78,7 +78,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, pieces: u64) -> 
     rewrite.apply(patch);
     Ok(format!(
         "logits and loss are computed in {pieces} chunks of the sequence, each under torch.utils.checkpoint, and the gradients \
-         of the last layer are added up"
+         of the last layer are accumulated"
     ))
 }
 

@@ -312,7 +312,7 @@ impl<'d, 'a> Editor<'d, 'a> {
                     }));
                     let which =
                         if *every == 1 { "every call".to_owned() } else { format!("one of every {every} calls") };
-                    assumptions.push(format!("{which} of {label} runs under non-reentrant torch.utils.checkpoint"));
+                    assumptions.push(format!("{which} to {label} runs under non-reentrant torch.utils.checkpoint"));
                 }
                 [] => {
                     let known: Vec<&str> = choice.repeated().collect();
@@ -388,7 +388,7 @@ impl<'d, 'a> Editor<'d, 'a> {
             }
             if choice.passes.is_open {
                 return Err(
-                    "no backward pass follows the forward passes, so when it would need the saved tensors is unknown",
+                    "no backward pass follows the forward passes, so when the saved tensors would be needed is unknown",
                 );
             }
             if self.device.history().completeness.has_baseline {

@@ -55,8 +55,8 @@ impl Optimizer {
                 "AdamW with its defaults (foreach): two states the size of each trained parameter, and one more during the step"
             }
             Self::Adam8bit => {
-                "8-bit Adam as in bitsandbytes: two states of one byte per element with a scale for every 256 elements, states of \
-                 full size for parameters below 4096 elements; parameters have 4 bytes per element"
+                "8-bit Adam as in bitsandbytes: two states of one byte per element with a scale for every 256 elements, 32-bit \
+                 states for parameters with fewer than 4096 elements; parameters have 4 bytes per element"
             }
             Self::Adafactor => {
                 "Adafactor as in torch.optim, without foreach: a value per row and per column of each matrix instead of two states \

@@ -17,9 +17,7 @@ pub const RERUN: &str = "(the call that runs again)";
 /// What its row for workspaces is called that the engine's thread needs to run calls again.
 pub const WORKSPACES: &str = "(workspaces of the autograd thread)";
 /// What is said of rows of several candidates.
-pub const ALTERNATIVES: &str = "alternatives: their savings do not add up";
-/// Where a peak is that no phase of a training step is known for.
-const NO_PHASE: &str = "in no known phase";
+pub const ALTERNATIVES: &str = "alternatives: their savings cannot be added together";
 /// From this share of the peak on a remedy is worth a sentence.
 const MUCH_PERCENT: f64 = 5.0;
 
@@ -39,7 +37,7 @@ pub fn place(device: &DeviceCheckpoint) -> String {
     let place = notes::position(&device.peak, device.entries, &device.completeness);
     match device.phase {
         _ if device.completeness.no_entries => place,
-        Phase::Other => format!("{place}; {NO_PHASE}"),
+        Phase::Other => format!("{place}; phase unknown"),
         phase => format!("{place}; {} phase", phase.name()),
     }
 }
@@ -47,7 +45,7 @@ pub fn place(device: &DeviceCheckpoint) -> String {
 /// Where in a training step something is: `in the backward phase`.
 fn in_phase(phase: Phase) -> String {
     match phase {
-        Phase::Other => NO_PHASE.to_owned(),
+        Phase::Other => "in an unknown phase".to_owned(),
         phase => format!("in the {} phase", phase.name()),
     }
 }

@@ -369,7 +369,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
     }
     if notes.coarse_times {
         lines.push(
-            "times are whole microseconds (before PyTorch 2.4): memory between two operators or lines may be \
+            "times are whole microseconds (before PyTorch 2.4): an allocation between two operators or lines may be \
              attributed to either"
                 .into(),
         );

@@ -12,7 +12,7 @@ use crate::report::percent;
 pub fn steps(steps: &Steps) -> String {
     let number = count(steps.len(), "step");
     let what = match &steps.source {
-        StepSource::Annotations(name) => format!("{number}, annotated {name}"),
+        StepSource::Annotations(name) => format!("{number}, annotated as {name}"),
         StepSource::Requested(pattern) => format!("{number}, annotations that match {pattern}"),
         StepSource::Inferred { kind: IterationKind::Loop, site } => {
             let site = site.as_ref().map(|site| format!(" at {site}")).unwrap_or_default();

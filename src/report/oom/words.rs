@@ -208,7 +208,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             let names: Vec<&str> = sites.iter().map(|(label, ..)| label.as_str()).collect();
             let how = match fit {
                 Fit::Block(block) => format!("a free block of {} would have served the request", Bytes(block)),
-                Fit::Driver(supply) => format!("the driver would have had {} free", Bytes(supply)),
+                Fit::Driver(supply) => format!("the device would have had {} free", Bytes(supply)),
             };
             statement(
                 "free_sites",

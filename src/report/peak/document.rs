@@ -74,7 +74,7 @@ impl Document {
         let rows: Vec<Row> = attribution.rows.iter().map(told).collect();
         let mut table = attributed(by.name(), rows.iter(), attribution.total_bytes, by == GroupBy::Stack);
         let what = match (attribution.total_bytes, by.is_inclusive()) {
-            (0, _) => "nothing is held".to_owned(),
+            (0, _) => "nothing is allocated".to_owned(),
             (_, true) => format!("held in total, by {}", by.name()),
             _ => format!("total, by {}", by.name()),
         };

@@ -79,7 +79,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         let played = outcome.map(|outcome| (outcome.device_allocs, outcome.device_frees));
         let elsewhere = played.filter(|&played| played != (difference.device_allocs.0, difference.device_frees.0));
         let elsewhere = elsewhere.map_or(String::new(), |(allocs, frees)| {
-            format!("; the simulation below uses other addresses or another limit: {allocs} allocations, {frees} frees")
+            format!("; the simulation below places segments at other addresses, or has another memory limit: {allocs} device allocations, {frees} frees")
         });
         return Some(format!(
             "replay matches the recording exactly: {allocs}, {frees}, {maxima}, to the byte{elsewhere}"
@@ -126,8 +126,8 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
     }
     if releases.uncertain > 0 {
         parts.push(match releases.uncertain {
-            1 => "1 of which may be a call to empty_cache (it has no stack)".to_owned(),
-            more => format!("{more} of which may be calls to empty_cache (they have no stack)"),
+            1 => "1 of these releases may be a call to empty_cache (it has no stack)".to_owned(),
+            more => format!("{more} of these releases may be calls to empty_cache (they have no stack)"),
         });
     }
     (!parts.is_empty()).then(|| format!("recorded: {}", parts.join(", ")))
@@ -199,7 +199,7 @@ pub fn holes(run: &Run) -> Option<String> {
     let (first, Some(safe)) = (first?, safe) else {
         let (first, enough) = (mebibytes(first?), mebibytes(enough?));
         return Some(format!(
-            "{}: works at {first}, and always works from {enough} up; not every size in between was tried",
+            "{}: works at {first}, and always works at {enough} and above; not every size in between was tried",
             name(run)
         ));
     };
@@ -260,8 +260,10 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
             "{requests} that the simulated device serves: something that is not recorded made it fail, such as \
              torch.cuda.set_per_process_memory_fraction"
         ),
-        [] => format!("{requests}: not served on this device under any of these settings"),
-        names => format!("{requests}, all served on this device under: {}", names.join("; ")),
+        [] if all == 1 => format!("{requests}: fails on this device with all of these settings"),
+        [] => format!("{requests}: at least one fails on this device with each of these settings"),
+        names if all == 1 => format!("{requests}: succeeds on this device with {}", names.join("; ")),
+        names => format!("{requests}: all succeed on this device with {}", names.join("; ")),
     }];
     let (it, they) = if all == 1 { ("it", "it fails") } else { ("them", "they fail") };
     let noun = if all == 1 { "request" } else { "requests" };
@@ -378,8 +380,8 @@ pub fn advice(device: &DeviceSimulation) -> Option<String> {
     if let Some(capacity) = device.capacity.filter(|_| !device.runs.iter().any(works)) {
         let least = device.runs.iter().filter_map(|run| Some((run.needs()?, run))).min_by_key(|&(needs, _)| needs);
         let least = least
-            .map_or(String::new(), |(needs, run)| format!("they need at least {} ({}), but ", Bytes(needs), name(run)));
-        return Some(format!("none of these settings is enough: {least}this device has {}", Bytes(capacity)));
+            .map_or(String::new(), |(needs, run)| format!("needs at least {} ({}), but ", Bytes(needs), name(run)));
+        return Some(format!("does not fit with any of these settings: {least}this device has {}", Bytes(capacity)));
     }
     if let Some(best) = device.best() {
         return Some(export(&best.alloc_conf));

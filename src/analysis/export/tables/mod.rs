@@ -55,7 +55,7 @@ pub enum Values {
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[non_exhaustive]
 pub enum TableName {
-    /// A row for each allocation: its size, life, site, category, phase and step.
+    /// A row for each allocation: its size, lifetime, site, category, phase and step.
     #[default]
     Allocations,
     /// A row for each entry of the trace, with the counters after it.

@@ -91,7 +91,7 @@ const STEP: &str = "f\"step_{n}\"";
 
 /// A request for ranges that a recording does not have, and what would have told them.
 fn unknown(device: DeviceId, what: &str, name: &str) -> Error {
-    let how = format!("to mark them, record each in torch.profiler.record_function({name})");
+    let how = format!("to mark them, run each one in torch.profiler.record_function({name})");
     Error::Request(format!("{}: {what}; {how}", device_words(device)))
 }
 

@@ -3,9 +3,8 @@
 use super::words;
 use crate::analysis::peak::comparison::Comparison;
 use crate::model::bytes::Bytes;
-use crate::report::common::document::{Cell, Column, Document, Table};
+use crate::report::common::document::{Column, Document, Table, label};
 use crate::report::common::notes;
-use crate::report::common::words::starred;
 
 /// Width of a column of bytes, and what is kept free for a site.
 const COLUMN: usize = 12;
@@ -31,7 +30,7 @@ impl Document {
         table.row(peaks, words::compared(comparison)).is_total = true;
         for row in &comparison.rows {
             let bytes = indexes.iter().map(|&index| Bytes(row.bytes[index]).to_string());
-            table.row(bytes, Cell::code(starred(&row.label, row.inferred)));
+            table.row(bytes, label(comparison.by.name(), &row.label, row.inferred));
         }
         self.table(table);
         if comparison.rows.iter().any(|row| row.inferred) {

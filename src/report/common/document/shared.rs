@@ -34,6 +34,15 @@ pub(crate) fn counters(instants: &[(&str, Counters)]) -> Table {
     table
 }
 
+/// The label of a row of a table by `name`: categories as sentences call them, everything else as the program does.
+pub(crate) fn label(name: &str, label: &str, inferred: bool) -> Cell {
+    if name == GroupBy::Category.name() {
+        Cell::from(starred(words::category(label), inferred))
+    } else {
+        Cell::code(starred(label, inferred))
+    }
+}
+
 /// Parts of a total, each with its share and a bar, and with its stack where that is wanted.
 pub(crate) fn attributed<'r>(
     name: &str,
@@ -51,19 +60,11 @@ pub(crate) fn attributed<'r>(
     .head(None)
     .below(FRAMES);
     let largest = rows.clone().map(|row| row.bytes).max().unwrap_or(0);
-    let is_by_category = name == GroupBy::Category.name();
-    let label = |row: &Row| {
-        if is_by_category {
-            Cell::from(starred(words::category(&row.label), row.inferred))
-        } else {
-            Cell::code(starred(&row.label, row.inferred))
-        }
-    };
     for row in rows {
         let share = format!("{:.1}%", percent(row.bytes, total));
         let blocks = if row.blocks == 0 { String::new() } else { format!("{}x", row.blocks) };
         let cells = [Bytes(row.bytes).to_string(), share, bar(row.bytes, largest), blocks];
-        let shown = table.row(cells, label(row));
+        let shown = table.row(cells, label(name, &row.label, row.inferred));
         shown.cell(2, row.category.map_or(Tone::Tint, Tone::Hued));
         if with_stacks {
             shown.below(&row.stack);

@@ -71,7 +71,9 @@ pub fn together(together: &FitTogether) -> String {
 
 fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
     let (needs, trust) = match saving {
-        Saving::Played { reserved, needs, trust, .. } => (Bytes(needs.unwrap_or(reserved.after)), trust.name()),
+        Saving::Played { reserved, needs, reserved_trust, .. } => {
+            (Bytes(needs.unwrap_or(reserved.after)), reserved_trust.name())
+        }
         Saving::NotPlayed { because, .. } => return format!("not simulated: {because}"),
     };
     match fits {
@@ -332,7 +334,7 @@ pub fn code(change: &PlannedChange) -> (String, String) {
         ),
         (Change::ChunkLoss { pieces }, _) => (
             format!(
-                "where logits and loss are computed, for each of {pieces} chunks of the sequence; the loss is their mean"
+                "where logits and loss are computed, for each of {pieces} chunks of the sequence; the total loss is the mean of the chunk losses"
             ),
             "torch.utils.checkpoint.checkpoint(head_and_loss, hidden_chunk, label_chunk, use_reentrant=False)"
                 .to_owned(),
@@ -363,8 +365,8 @@ fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String,
     }
     let (place, line) = code_change::change(code.unwrap_or(&CodeChange::Wrap(None)));
     let which = match every {
-        1 => format!("for each call of {site}"),
-        every => format!("for every {} call of {site}, starting with the first", ordinal(every)),
+        1 => format!("for each call to {site}"),
+        every => format!("for every {} call to {site}, starting with the first", ordinal(every)),
     };
     (format!("{which}, {place}"), line.to_owned())
 }
