@@ -168,8 +168,8 @@ mod binary {
                 "no annotation marks the steps, and no loop around forward and backward was found; record at \
                  least four steps, each in torch.profiler.record_function(f\"step_{n}\")",
             ),
-            ("oom_forward", "1 step, annotated step_0; record 4 or more"),
-            ("llama_hf_all", "2 steps, annotated Optimizer.step#AdamW.step; record 4 or more"),
+            ("oom_forward", "1 step, annotated as step_0; record 4 or more"),
+            ("llama_hf_all", "2 steps, annotated as Optimizer.step#AdamW.step; record 4 or more"),
         ] {
             let run = memviz(&["leaks", &fixture(name)]);
             run.expect(0);
