@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import type { Page } from 'playwright-core';
 import * as support from './support.ts';
-import { answer, drop, exact, fixture, inPage, onlyChromium, pageFile, ready, settled } from './support.ts';
+import { answer, drop, exact, fixture, inPage, onlyChromium, pageFile, ready, rested, settled } from './support.ts';
 
 interface Peak {
     devices: {
@@ -173,7 +173,7 @@ test('the address is about what the page carries, and is followed', onlyChromium
         const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.click('text=Open…')]);
         await chooser.setFiles(fixture('snapshots/tiny/snapshot.pickle.gz'));
         await ready(page, 2);
-        await page.waitForTimeout(400);
+        await rested(page);
         assert.ok(await page.isHidden('#alarm'));
         assert.equal(await page.evaluate(() => location.hash), '');
         // Of the page before nothing is kept by what it listened to. This one does not follow the address.

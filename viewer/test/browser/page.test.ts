@@ -5,7 +5,7 @@ import test, { after } from 'node:test';
 import type { Page } from 'playwright-core';
 import { bytes as size } from '../../src/format.ts';
 import * as support from './support.ts';
-import { answer, drop, exact, fixture, inPage, onlyChromium, pageFile, picture, ready, settled, site } from './support.ts';
+import { answer, drop, exact, fixture, inPage, onlyChromium, pageFile, picture, ready, rested, settled, site } from './support.ts';
 
 interface Peak {
     devices: {
@@ -37,8 +37,9 @@ async function place(page: Page, across = 0.5, down = 0.5, host = '#timelines'):
     return [box.x + across * box.width, box.y + down * box.height];
 }
 
-function link(page: Page): Promise<URLSearchParams> {
-    return page.waitForTimeout(400).then(async () => new URLSearchParams(new URL(page.url()).hash.slice(1)));
+async function link(page: Page): Promise<URLSearchParams> {
+    await rested(page);
+    return new URLSearchParams(new URL(page.url()).hash.slice(1));
 }
 
 test('the totals of each device are those of memviz peak', async () => {
@@ -644,7 +645,7 @@ test('a link shows the same again', async () => {
     );
     await inPage(of(GPT), shown.slice(shown.indexOf('#')), async (page) => {
         await ready(page);
-        await page.waitForTimeout(400);
+        await rested(page);
         assert.equal(page.url(), shown);
     });
 });

@@ -107,6 +107,7 @@ export async function inPage(
         ...options,
     });
     const page = await context.newPage();
+    await page.addInitScript(countPauses);
     const bad: string[] = [];
     page.on('console', (message) => {
         if (message.type() === 'error' || message.type() === 'warning') bad.push(message.text());
@@ -138,6 +139,40 @@ export async function settled(page: Page): Promise<void> {
     await page.waitForFunction(() => document.documentElement.dataset.waiting === '0');
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
     await page.waitForFunction(() => document.documentElement.dataset.waiting === '0');
+}
+
+declare global {
+    interface Window {
+        /** The timers of less than a second that still run. */
+        pauses: Set<number>;
+    }
+}
+
+/** Runs in the page before its own code, so that `rested` sees what the page does only after a pause. */
+function countPauses(): void {
+    const [start, stop] = [window.setTimeout, window.clearTimeout];
+    const pauses = (window.pauses = new Set<number>());
+    const counted = (act: TimerHandler, delay = 0, ...given: unknown[]): number => {
+        if (typeof act !== 'function' || delay >= 1000) return start(act, delay, ...given);
+        const timer: number = start(() => {
+            pauses.delete(timer);
+            act(...given);
+        }, delay);
+        pauses.add(timer);
+        return timer;
+    };
+    window.setTimeout = counted as typeof window.setTimeout;
+    window.clearTimeout = (timer) => {
+        pauses.delete(Number(timer));
+        stop(timer);
+    };
+}
+
+/** Waits until what was typed counts, all answers are there and drawn, and the address says what is shown. */
+export async function rested(page: Page): Promise<void> {
+    await page.waitForFunction(() => window.pauses.size === 0 && document.documentElement.dataset.waiting === '0');
+    await settled(page);
+    await page.waitForFunction(() => window.pauses.size === 0 && document.documentElement.dataset.waiting === '0');
 }
 
 /** Drops a file onto the page. */

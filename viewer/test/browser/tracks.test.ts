@@ -9,7 +9,7 @@ import { gunzipSync } from 'node:zlib';
 import type { Page } from 'playwright-core';
 import { bytes as size } from '../../src/format.ts';
 import * as support from './support.ts';
-import { answer, fixture, inPage, onlyChromium, pageFile, ready, settled, written } from './support.ts';
+import { answer, fixture, inPage, onlyChromium, pageFile, ready, rested, settled, written } from './support.ts';
 
 interface Peak {
     devices: { device: number; maxima: Record<string, number> }[];
@@ -148,7 +148,7 @@ test('the pointer says what a track shows, and the wheel zooms with Ctrl', async
         await page.keyboard.down('Control');
         await page.mouse.wheel(0, -300);
         await page.keyboard.up('Control');
-        await page.waitForTimeout(400);
+        await rested(page);
         assert.match(page.url(), /from=\d/);
     });
 });

@@ -5,7 +5,7 @@ import test, { after } from 'node:test';
 import type { Page } from 'playwright-core';
 import { bytes as size, typedBytes } from '../../src/format.ts';
 import * as support from './support.ts';
-import { answer, drop, fixture, inPage, pageFile, ready, settled } from './support.ts';
+import { answer, drop, fixture, inPage, pageFile, ready, rested, settled } from './support.ts';
 
 interface Simulated {
     devices: {
@@ -35,9 +35,7 @@ const EIGHT = fixture('fit/minigpt_batch8/snapshot.pickle.gz');
 after(support.close);
 
 async function said(page: Page): Promise<string> {
-    // What is typed counts once nothing was typed for a moment.
-    await page.waitForTimeout(300);
-    await settled(page);
+    await rested(page);
     return (await page.textContent('.whatif .answer')) ?? '';
 }
 
@@ -66,7 +64,7 @@ test('settings and the size of the device are tried with the figures of memviz s
         assert.notDeepEqual(await page.locator('#timelines canvas').first().screenshot(), recorded);
         assert.match((await page.textContent('#where .cured')) ?? '', /with 2 changes: out of memory at entry/);
         await page.click('.whatif .answer .link');
-        await settled(page);
+        await rested(page);
         const there = (await page.textContent('.whatif .answer .link')) ?? '';
         assert.ok(((await page.textContent('#where')) ?? '').includes(there), there);
         const link = new URL(page.url()).hash;
