@@ -6,7 +6,7 @@
 //! product of two tensors, of which the product copies queries and keys.
 
 use super::named::{dropout, layers, softmax};
-use super::{Matrix, has_input_like};
+use super::{Matrix, has_input_like, is_for_backward, multiplies_activation, weight_sizes};
 use crate::analysis::advice::stacks::Marked;
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
@@ -34,6 +34,7 @@ const BEHIND: usize = 2;
 pub(super) fn matrices(device: &Device<'_>) -> Vec<Matrix> {
     let search = Search {
         device,
+        weights: weight_sizes(device),
         softmax: softmax(device),
         dropout: dropout(device),
         layers: layers(device),
@@ -72,6 +73,7 @@ fn depths(device: &Device<'_>) -> Vec<u32> {
 
 struct Search<'d, 'a> {
     device: &'d Device<'a>,
+    weights: HashSet<u64>,
     softmax: Marked,
     dropout: Marked,
     layers: Marked,
@@ -87,16 +89,10 @@ impl Search<'_, '_> {
 
     /// The matrix that is multiplied to make a block; `None` where there is none.
     fn matrix(&self, result: usize) -> Option<Matrix> {
-        let (track, phases) = (self.device.track, self.device.phases());
+        let track = self.device.track;
         let out = self.block(result);
         let stack = track.stack_of(result);
-        let is_forward = || match self.device.roles().role(stack) {
-            Role::Module | Role::Recompute => true,
-            // A model of plain functions.
-            Role::Plain => phases.at(out.born) == Phase::Forward,
-            _ => false,
-        };
-        if out.requested < SMALL || out.born == 0 || !is_forward() {
+        if out.requested < SMALL || out.born == 0 || !self.is_forward(result) {
             return None;
         }
         if self.is_fused(result, stack) {
@@ -112,7 +108,8 @@ impl Search<'_, '_> {
             let requested = self.block(index).requested;
             let stack = track.stack_of(index);
             let nested = self.depth(stack).checked_sub(depth);
-            let is_outside = !self.is_within(stack, home)
+            let is_outside = !self.is_forward(index)
+                || !self.is_within(stack, home)
                 || self.softmax.has(stack)
                 || self.layers.has(stack)
                 || nested.is_none_or(|nested| nested > 1);
@@ -145,9 +142,7 @@ impl Search<'_, '_> {
             .filter(|block| block.requested > out.requested)
             .collect();
         let (last, earlier) = large.split_first()?;
-        let is_for_backward =
-            |block: &Allocation| phases.at(block.freed) == Phase::Backward && phases.at(block.born) == Phase::Forward;
-        let is_kept = is_for_backward(last);
+        let is_kept = is_for_backward(self.device, last);
         let dropped = earlier.iter().filter(|block| block.freed <= out.born).count();
         let is_long = whole / out.requested > FEED_FORWARD;
         let first = blocks.iter().min().map_or(result, |&first| first as usize);
@@ -155,6 +150,8 @@ impl Search<'_, '_> {
             || dropped > 0 && self.is_product(first, out.requested);
         let is_softmax = (statistics && whole / out.requested > PRECISION)
             || (is_long && dropped > 0 || is_chain) && is_kept && !modules;
+        let is_softmax =
+            is_softmax && (!is_kept || multiplies_activation(self.device, &self.weights, first, last, out.requested));
         let behind = result + 1..(result + 1 + BEHIND).min(self.device.history().allocations.len());
         let goes_on = behind.filter(|&index| self.is_within(track.stack_of(index), home)).any(|index| {
             self.block(index).requested >= large.iter().map(|block| block.requested).min().unwrap_or(whole)
@@ -178,6 +175,16 @@ impl Search<'_, '_> {
                 (first..block)
                     .all(|index| self.block(index).requested == factor && self.device.track.stack_of(index) == stack)
             })
+    }
+
+    /// Whether a block belongs to the forward pass.
+    fn is_forward(&self, index: usize) -> bool {
+        match self.device.roles().role(self.device.track.stack_of(index)) {
+            Role::Module | Role::Recompute => true,
+            // A model of plain functions.
+            Role::Plain => self.device.phases().at(self.block(index).born) == Phase::Forward,
+            _ => false,
+        }
     }
 
     /// Whether a block may hold a number for each row of a matrix: its maximum or its sum.

@@ -8,18 +8,22 @@ mod named;
 
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
-use crate::facts::training::Phase;
+use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Metric, NEVER};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Queries, keys and values are allocated within this many allocations before the scores.
 const NEAR: usize = 64;
 /// Smaller matrices are not worth a word, nor is a smaller part of the peak.
 const SMALL: u64 = 8 << 20;
 const PART_OF_PEAK: u64 = 50;
+
+/// Before backward releases the matrix, it allocates the gradients of both factors, and may allocate copies and the gradient of the
+/// scores.
+const GRADIENTS: usize = 8;
 
 /// One finding for each line that makes such a matrix.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
@@ -52,6 +56,53 @@ fn has_input_like(device: &Device<'_>, scores: usize, bytes: u64) -> bool {
                 && block.requested.is_multiple_of(bytes)
                 && (1..=3).contains(&(block.requested / bytes))
         })
+}
+
+/// Whether forward keeps a block for backward.
+fn is_for_backward(device: &Device<'_>, block: &Allocation) -> bool {
+    let phases = device.phases();
+    phases.at(block.freed) == Phase::Backward && phases.at(block.born) == Phase::Forward
+}
+
+/// Whether a matrix that is kept for backward was multiplied by an activation, as attention multiplies it by the values, and not by a
+/// weight, such as that of a layer or a codebook. Backward shows it: next to the gradient of the matrix it allocates that of the other
+/// factor, and then releases the matrix. `weights` are the sizes of weights, `first` is the first allocation that belongs to the
+/// matrix, `result` is the size of the product.
+fn multiplies_activation(
+    device: &Device<'_>,
+    weights: &HashSet<u64>,
+    first: usize,
+    matrix: &Allocation,
+    result: u64,
+) -> bool {
+    let (blocks, phases) = (&device.history().allocations, device.phases());
+    let activations: Vec<u64> = blocks[first.saturating_sub(NEAR)..first]
+        .iter()
+        .filter(|block| block.freed > matrix.born && phases.at(block.freed) == Phase::Backward)
+        .map(|block| block.requested)
+        .collect();
+    let released = blocks.partition_point(|block| block.born < matrix.freed);
+    let gradients = &blocks[released.saturating_sub(GRADIENTS)..released];
+    let Some(of_matrix) = gradients.iter().position(|block| block.requested == matrix.requested) else {
+        return false;
+    };
+    let (before, behind) = (&gradients[..of_matrix], &gradients[of_matrix + 1..]);
+    // Values that the program holds itself outlive backward. They have the size of the result.
+    let is_of_activation = |block: &Allocation| block.requested == result || activations.contains(&block.requested);
+    let is_of_weight = |block: &Allocation| block.requested != matrix.requested && weights.contains(&block.requested);
+    if behind.iter().any(|block| is_of_activation(block) || is_of_weight(block)) {
+        return behind.iter().any(is_of_activation);
+    }
+    // A product of more than two dimensions may multiply the other way round, and its gradients come so, with a workspace in between.
+    // What comes before may also be the gradient of the result, which goes with the matrix.
+    before.iter().rev().take(2).any(|block| is_of_activation(block) && block.freed > matrix.freed)
+}
+
+/// The sizes of all weights.
+fn weight_sizes(device: &Device<'_>) -> HashSet<u64> {
+    let all = device.history().allocations.iter().enumerate();
+    let weights = all.filter(|&(index, _)| device.categories().get(index).category == Category::Parameter);
+    weights.map(|(_, made)| made.requested).collect()
 }
 
 fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> Option<Finding> {

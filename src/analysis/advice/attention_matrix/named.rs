@@ -1,11 +1,12 @@
 //! Calls of PyTorch's softmax, and what is made around them.
 
-use super::{Matrix, has_input_like};
+use super::{Matrix, has_input_like, is_for_backward, multiplies_activation, weight_sizes};
 use crate::analysis::advice::stacks::Marked;
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::model::{FrameId, StackId, StrId};
 use crate::replay::Allocation;
+use std::collections::HashSet;
 
 /// So many times smaller than the matrix are masks of single bytes, and what else is made between scores and softmax.
 const MINOR: u64 = 4;
@@ -16,7 +17,8 @@ pub(super) fn matrices(device: &Device<'_>) -> Vec<Matrix> {
     if !softmax.any() {
         return Vec::new();
     }
-    let search = Search { device, softmax, layers: layers(device), dropout: dropout(device) };
+    let search =
+        Search { device, weights: weight_sizes(device), softmax, layers: layers(device), dropout: dropout(device) };
     let all = 0..device.history().allocations.len();
     let made = all.filter(|&index| search.softmax.has(device.track.stack_of(index)));
     made.filter_map(|index| search.matrix(index)).collect()
@@ -47,6 +49,7 @@ pub(super) fn dropout(device: &Device<'_>) -> Marked {
 
 struct Search<'d, 'a> {
     device: &'d Device<'a>,
+    weights: HashSet<u64>,
     softmax: Marked,
     layers: Marked,
     dropout: Marked,
@@ -96,6 +99,11 @@ impl Search<'_, '_> {
             } else {
                 let first = blocks.iter().min().map_or(result, |&first| first as usize);
                 let is_product = requested < scores && has_input_like(self.device, first, requested);
+                let last = blocks.iter().max().map_or(result, |&last| last as usize);
+                let last = self.block(last);
+                let is_product = is_product
+                    && (!is_for_backward(self.device, &last)
+                        || multiplies_activation(self.device, &self.weights, first, &last, requested));
                 return is_product.then_some(Matrix {
                     line: self.device.sites().site_frame(stack),
                     stack,
