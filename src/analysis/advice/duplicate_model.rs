@@ -15,6 +15,9 @@ const LEAST_LIKE: u64 = 90;
 /// Least number of blocks in a copy.
 const LEAST_BLOCKS: usize = 4;
 
+/// How many tensors of each weight's size a checkpoint has with the states of its optimizer: momentum, or both moments of Adam.
+const WITH_STATES: [usize; 2] = [2, 3];
+
 /// Bytes of the largest element.
 const ELEMENT: u64 = 16;
 /// Steps that a copy stays without being called, at least.
@@ -65,6 +68,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         *way != Way::Model || is_kept_aside(device, &steps, blocks) || is_never_called(device, calls, &steps, blocks)
     });
     let finding = |((way, line), blocks): ((Way, u32), Vec<Block>)| {
+        let blocks = if way == Way::Loaded { without_states(device, blocks) } else { blocks };
         let last = *steps.copies(&blocks).last()?;
         is_like_weights(device, &blocks, last).then(|| finding(way, line, &blocks, bytes(last)))
     };
@@ -126,8 +130,7 @@ fn has_gradients(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
         live.map(|(_, made)| made.requested).fold(0, u64::saturating_add)
     };
     let is_gradient = |index: u32| device.categories().get(index as usize).category == Category::Gradient;
-    let is_own =
-        |index: u32| is_weight(device, index) && blocks.binary_search_by_key(&index, |&(index, _)| index).is_err();
+    let is_own = |index: u32| is_weight(device, index) && !is_one_of(blocks, index);
     steps.0.last().is_none_or(|&last| {
         // Where the optimizer begins, gradients are there.
         let step = device.phases().spans.iter().find(|span| span.end == last && span.phase == Phase::Optimizer);
@@ -185,20 +188,27 @@ fn is_weight(device: &Device<'_>, index: u32) -> bool {
     matches!(category, Category::Parameter | Category::Buffer | Category::ModelState)
 }
 
-/// Whether the last copy has the sizes of weights that are there beside it.
-fn is_like_weights(device: &Device<'_>, blocks: &[Block], last: &[Block]) -> bool {
-    let Some(copied) = last.iter().map(|(_, made)| made.born).max() else { return false };
+/// How many weights of each size are there beside the copies when the model is used next: what it works with is none of the copies.
+fn own_sizes(device: &Device<'_>, blocks: &[Block], last: &[Block]) -> HashMap<u64, usize> {
+    let copied = last.iter().map(|(_, made)| made.born).max().unwrap_or(0);
     let mut spans = device.phases().spans.iter();
     let used =
         spans.find(|span| span.phase == Phase::Forward && span.start >= copied).map_or(copied, |span| span.start);
-    // The model's own, of each size: what it works with is not among the copies.
     let mut own: HashMap<u64, usize> = HashMap::new();
-    let is_copy = |index: u32| blocks.binary_search_by_key(&index, |&(index, _)| index).is_ok();
     for (index, made) in (0u32..).zip(&device.history().allocations) {
-        if is_weight(device, index) && !is_copy(index) && made.allocated_at(used) {
+        if is_weight(device, index) && !is_one_of(blocks, index) && made.allocated_at(used) {
             *own.entry(made.requested).or_default() += 1;
         }
     }
+    own
+}
+
+fn is_one_of(blocks: &[Block], index: u32) -> bool {
+    blocks.binary_search_by_key(&index, |&(index, _)| index).is_ok()
+}
+
+/// The blocks that have the sizes of weights, each of which counts once.
+fn like_weights(mut own: HashMap<u64, usize>, blocks: &[Block]) -> Vec<Block> {
     let mut is_left = |(_, made): &&Block| {
         own.get_mut(&made.requested).is_some_and(|count| {
             let is_left = *count > 0;
@@ -206,8 +216,38 @@ fn is_like_weights(device: &Device<'_>, blocks: &[Block], last: &[Block]) -> boo
             is_left
         })
     };
-    let like: Vec<Block> = last.iter().filter(|block| is_left(block)).copied().collect();
+    blocks.iter().filter(|block| is_left(block)).copied().collect()
+}
+
+/// Whether the last copy has the sizes of weights that are there beside it.
+fn is_like_weights(device: &Device<'_>, blocks: &[Block], last: &[Block]) -> bool {
+    let like = like_weights(own_sizes(device, blocks, last), last);
     like.len() >= LEAST_BLOCKS && bytes(&like).saturating_mul(100) >= bytes(last).saturating_mul(LEAST_LIKE)
+}
+
+/// A checkpoint without the states of the optimizer, which takes over those that are loaded: with them, each size comes two or three
+/// times as often as among the weights. Where the optimizer has allocated its own states, the loaded ones are copies, too.
+fn without_states(device: &Device<'_>, blocks: Vec<Block>) -> Vec<Block> {
+    let own = own_sizes(device, &blocks, &blocks);
+    let mut loaded: HashMap<u64, usize> = HashMap::new();
+    for (_, made) in &blocks {
+        *loaded.entry(made.requested).or_default() += 1;
+    }
+    let has_states = WITH_STATES.into_iter().any(|times| {
+        let is_multiple =
+            |(_, made): &&Block| own.get(&made.requested).is_some_and(|own| own * times == loaded[&made.requested]);
+        let like: Vec<Block> = blocks.iter().filter(is_multiple).copied().collect();
+        bytes(&like).saturating_mul(100) >= bytes(&blocks).saturating_mul(LEAST_LIKE)
+    });
+    if !has_states {
+        return blocks;
+    }
+    let weights = like_weights(own, &blocks);
+    let is_state = |index: u32| device.categories().get(index as usize).category == Category::OptimizerState;
+    let states = (0u32..).zip(&device.history().allocations);
+    let states = states.filter(|&(index, _)| is_state(index) && !is_one_of(&blocks, index));
+    let states = states.map(|(_, made)| made.size).fold(0, u64::saturating_add);
+    if states >= bytes(&weights) { blocks } else { weights }
 }
 
 fn finding(way: Way, line: u32, blocks: &[Block], each: u64) -> Finding {
