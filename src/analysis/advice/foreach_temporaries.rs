@@ -7,6 +7,7 @@ use super::stacks::Marked;
 use super::{Finding, Remedy, Story, Way};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
+use crate::facts::training::Category;
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
@@ -16,8 +17,8 @@ use std::collections::BTreeMap;
 /// Optimizers of `torch.optim` that have a fused implementation.
 const FUSED: [&str; 4] = ["_multi_tensor_adam", "_multi_tensor_adamw", "_multi_tensor_sgd", "_multi_tensor_adagrad"];
 /// Temporaries that an implementation for single tensors holds at once: at least, while a name for one is bound to the next; and at
-/// most, as that of `NAdam`.
-const AT_ONCE: [usize; 2] = [2, 3];
+/// most, as those of `RAdam` and `Adadelta` with weight decay.
+const AT_ONCE: [usize; 2] = [2, 5];
 /// Fewer bytes are not worth a word.
 const SMALL: u64 = 8 << 20;
 
@@ -33,7 +34,9 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let mut of_stack: BTreeMap<StackId, Vec<u32>> = BTreeMap::new();
     for (index, allocation) in (0..).zip(&device.history().allocations) {
         let stack = track.stack_of(index as usize);
-        if marked.has(stack) && allocation.freed != NEVER && allocation.born > 0 {
+        // Momentum buffers are allocated there in the first step, and stay until the optimizer goes.
+        let is_state = || device.categories().get(index as usize).category == Category::OptimizerState;
+        if marked.has(stack) && allocation.freed != NEVER && allocation.born > 0 && !is_state() {
             of_stack.entry(stack).or_default().push(index);
         }
     }
@@ -107,11 +110,27 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
             Bytes(most)
         ),
         cost,
-        code: vec![format!(
-            "optimizer = torch.optim.AdamW(parameters, {code})  # or another optimizer, where it is created"
-        )],
+        code: vec![format!("optimizer = torch.optim.{}(parameters, ..., {code})", class(name))],
         remedy,
     })
+}
+
+/// The class of `torch.optim` whose foreach implementation has this name: that of `AdamW` is that of `Adam`.
+fn class(name: &str) -> &str {
+    match name {
+        "adam" | "adamw" => "AdamW",
+        "sgd" => "SGD",
+        "adagrad" => "Adagrad",
+        "adadelta" => "Adadelta",
+        "adafactor" => "Adafactor",
+        "adamax" => "Adamax",
+        "asgd" => "ASGD",
+        "nadam" => "NAdam",
+        "radam" => "RAdam",
+        "rmsprop" => "RMSprop",
+        "rprop" => "Rprop",
+        other => other,
+    }
 }
 
 /// The most bytes of these blocks at once; they come in the order in which they are made.
