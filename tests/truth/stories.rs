@@ -193,16 +193,17 @@ fn bytes(advice: &Advice, story: &Value) -> Vec<String> {
 
 /// What is wrong with a saving: an uncertain one may be off, but what is saved at least must be.
 fn figures(saving: &Saving, story: &Value, truth: &Value) -> Vec<String> {
-    let Saving::Played { allocated, reserved, trust, at_least, .. } = saving else {
+    let Saving::Played { allocated, reserved, trust, reserved_trust, at_least, .. } = saving else {
         return vec!["not played".to_owned()];
     };
-    let is_off = |metric: &str, said: &Lowered, is_bound: bool| {
+    let is_off = |metric: &str, said: &Lowered, trust: Trust, is_bound: bool| {
         let wanted = truth[format!("saves_peak_{metric}_bytes")].as_u64().unwrap();
-        let peak = story[format!("flawed_peak_{metric}_bytes")].as_u64().unwrap();
-        let most_off = peak / 1000 * MOST_OFF;
-        let is_off = *trust != Trust::Uncertain && said.by().abs_diff(wanted) > most_off
+        let flawed = story[format!("flawed_peak_{metric}_bytes")].as_u64().unwrap();
+        let most_off = flawed.saturating_sub(wanted) / 1000 * MOST_OFF;
+        let is_off = trust != Trust::Uncertain && said.by().abs_diff(wanted) > most_off
             || is_bound && said.by() > wanted + most_off;
         is_off.then(|| format!("{} bytes {metric} are said to be saved, not {wanted}", said.by()))
     };
-    [is_off("allocated", allocated, *at_least), is_off("reserved", reserved, false)].into_iter().flatten().collect()
+    let allocated = is_off("allocated", allocated, *trust, *at_least);
+    allocated.into_iter().chain(is_off("reserved", reserved, *reserved_trust, false)).collect()
 }

@@ -4,7 +4,7 @@
 //! the oldest one. A list of all of them shows as blocks of one size that are made before the first pass and stay, no fewer than
 //! there are passes.
 
-use super::{Finding, Remedy, Story};
+use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
@@ -19,6 +19,9 @@ const SMALL: u64 = 64 << 10;
 const LEAST_AHEAD: usize = 2;
 /// Least number of batches in a list: a layer or two may also have tensors of one size.
 const LEAST_STORED: usize = 4;
+
+const CURE: &str = "move each batch to the device when it is needed";
+const CODE: &str = "batch = [t.pin_memory().to(\"cuda\", non_blocking=True) for t in batch]  # one at a time";
 
 /// One finding for each line that brings batches.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
@@ -63,14 +66,18 @@ fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     if !is_in_order || !left.iter().all(is_left) || batches.len() < LEAST_AHEAD || at_first <= LEAST_AHEAD {
         return None;
     }
-    // A batch is used from where the one before it is released.
-    let mut lives = Lives::default();
+    // A batch is used from where the one before it is released: before that, where its line binds the variable anew.
     let next = left.chunks(tensors).next();
-    for (gone, batch) in batches.iter().map(|batch| freed(batch)).zip(batches[1..].iter().copied().chain(next)) {
-        let early = batch.iter().filter(|index| block(index).born < gone - 1);
-        lives.made.extend(early.map(|&index| (index, gone - 1)));
-    }
-    lives.removed.extend(left.iter().skip(tensors));
+    let lives = |is_bound: bool| {
+        let mut lives = Lives::default();
+        for (gone, batch) in batches.iter().map(|batch| freed(batch)).zip(batches[1..].iter().copied().chain(next)) {
+            let at = if is_bound { gone - 1 } else { gone };
+            let early = batch.iter().filter(|index| block(index).born < at);
+            lives.made.extend(early.map(|&index| (index, at)));
+        }
+        lives.removed.extend(left.iter().skip(tensors));
+        lives
+    };
     let most = passes.iter().map(|&start| {
         blocks
             .iter()
@@ -82,7 +89,14 @@ fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
         "{at_first} batches are on the device before the first is used, and each step frees the oldest one: up to {} at most",
         Bytes(most.max().unwrap_or(0))
     );
-    Some(finding(line, evidence, lives))
+    let way = Way {
+        cure: CURE.to_owned(),
+        code: vec![CODE.to_owned()],
+        least: lives(true),
+        most: lives(false),
+        unknown: "a variable may keep a batch until the next one is moved",
+    };
+    Some(finding(line, evidence, Remedy::Ways(vec![way])))
 }
 
 /// Batches of a list that is on the device from the start.
@@ -150,7 +164,7 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     let each = if is_one_each { ", at least one for each step," } else { "" };
     let evidence =
         format!("{what} are allocated here before the first step{each} and are never freed: {}", Bytes(bytes));
-    Some(finding(line, evidence, lives))
+    Some(finding(line, evidence, Remedy::Lives(lives)))
 }
 
 /// Whether a block is nothing that a model, an optimizer or a cache is known to be made of.
@@ -161,17 +175,15 @@ fn is_unnamed(device: &Device<'_>, index: u32) -> bool {
     )
 }
 
-fn finding(line: FrameId, evidence: String, lives: Lives) -> Finding {
+fn finding(line: FrameId, evidence: String, remedy: Remedy) -> Finding {
     Finding {
         story: Story::DataloaderPrefetchGpu,
         line: Some(line),
-        cure: "move each batch to the device when it is needed".to_owned(),
+        cure: CURE.to_owned(),
         evidence,
         cost: Some("with pinned memory and non_blocking=True, one batch ahead is enough to hide the copy".to_owned()),
-        code: vec![
-            "batch = [t.pin_memory().to(\"cuda\", non_blocking=True) for t in batch]  # one at a time".to_owned(),
-        ],
-        remedy: Remedy::Lives(lives),
+        code: vec![CODE.to_owned()],
+        remedy,
     }
 }
 

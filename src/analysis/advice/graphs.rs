@@ -149,8 +149,9 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
     /// The cure that stores a number.
     fn store_a_number(&self) -> Way {
         Way {
-            cure: "store loss.item() or a detached tensor, not a tensor with its graph".to_owned(),
-            code: vec!["values.append(value.item())  # or value.detach()".to_owned()],
+            // The scalar of `mse_loss` shares the storage of all losses, so `detach()` alone may keep much more than a number.
+            cure: "store loss.item(), not a tensor with its graph".to_owned(),
+            code: vec!["values.append(loss.item())  # of several numbers: value.detach().cpu()".to_owned()],
             least: self.stored(true),
             most: self.stored(false),
             unknown: UNKNOWN,

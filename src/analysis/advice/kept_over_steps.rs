@@ -5,7 +5,7 @@ use super::graphs::Graphs;
 use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::variables::Function;
 use super::without_backward::keep_graphs;
-use super::{Finding, Remedy, Story};
+use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
@@ -13,6 +13,7 @@ use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, Metric, NEVER};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 /// Blocks of a call are worth mentioning from 1/N of the peak on.
 const NOTABLE_PART: u64 = 200;
@@ -37,24 +38,38 @@ impl Kept<'_> {
 
 /// One finding for each line that calls a model, at most.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
-    let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0) as u64;
+    let passes = calls.passes();
     let findings = calls.by_place().into_iter().filter(|of_line| !keep_graphs(device, of_line)).filter_map(|of_line| {
-        let over_two: Vec<Kept<'_>> = of_line.windows(3).map(|three| kept(device, three)).collect();
-        let notable = over_two.iter().filter(|kept| kept.bytes() >= (peak / NOTABLE_PART).max(1)).count();
-        if notable < 2 || notable * 2 < over_two.len() {
+        let over_two: Vec<Kept<'_>> =
+            (0..of_line.len()).filter_map(|place| kept(device, &of_line[place..], &passes)).collect();
+        let least = notable(device);
+        let enough = over_two.iter().filter(|kept| kept.bytes() >= least).count();
+        if enough < 2 || enough * 2 < over_two.len() {
             return None;
         }
         retained(device, &of_line, &over_two)
             .or_else(|| branch(device, &of_line, &over_two))
-            .or_else(|| collected(device, &of_line, &over_two, (peak / NOTABLE_PART).max(1)))
+            .or_else(|| collected(device, calls, &of_line, &over_two))
     });
     findings.collect()
 }
 
-fn kept<'c>(device: &Device<'_>, three: &[&'c ModelCall]) -> Kept<'c> {
-    let (call, next, after) = (three[0], three[1], three[2].start);
+/// Bytes of a call from which on it is worth a word.
+fn notable(device: &Device<'_>) -> u64 {
+    let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0) as u64;
+    (peak / NOTABLE_PART).max(1)
+}
+
+/// What the first of these calls keeps over two more; `None` at the end of the recording. A step may call a part of a model several
+/// times, and a variable holds results up to the next step: where backward passes lie in between, two of them count.
+fn kept<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: &[Range<Instant>]) -> Option<Kept<'c>> {
+    let (&call, next) = (calls.first()?, calls.get(1)?);
+    let passed = |instant: Instant| passes.partition_point(|pass| pass.start < instant);
+    let before = passed(call.end);
+    let is_after = |later: &&&ModelCall| matches!(passed(later.start) - before, 0 | 2..);
+    let after = calls.get(2..)?.iter().find(is_after)?.start;
     let is_kept = |&(index, made): &(u32, Allocation)| made.freed > after && is_of_forward(device, index, &made);
-    Kept { call, blocks: born_in(device, call.start, next.start.min(call.scope)).filter(is_kept).collect() }
+    Some(Kept { call, blocks: born_in(device, call.start, next.start.min(call.scope)).filter(is_kept).collect() })
 }
 
 /// Whether a block is what a forward pass makes, rather than a part of the model or of the optimizer.
@@ -245,43 +260,67 @@ fn reduced_behind(device: &Device<'_>, kept: &Kept<'_>) -> Option<FrameId> {
 }
 
 /// Results of every call that accumulate, and are released together or never.
-fn collected(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>], least: u64) -> Option<Finding> {
+fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
     let stacks: HashSet<StackId> =
         kept.iter().flat_map(|kept| &kept.blocks).map(|&(index, _)| device.track.stack_of(index as usize)).collect();
     let mut of_stack: HashMap<StackId, Vec<(u32, Allocation, Instant)>> = HashMap::new();
-    for held in held_longer(device, of_line, |_, stack| stacks.contains(&stack)) {
+    // What a captured graph makes is written anew by each replay.
+    let is_wanted = |index: u32, stack| stacks.contains(&stack) && !calls.private.contains_key(&index);
+    for held in held_longer(device, of_line, is_wanted) {
         of_stack.entry(device.track.stack_of(held.0 as usize)).or_default().push(held);
     }
     // What is made before the first call goes into the model.
     let first = of_line.first().map_or(0, |call| call.start);
     let inputs: HashSet<StackId> =
         born_in(device, 0, first).map(|(index, _)| device.track.stack_of(index as usize)).collect();
-    of_stack.retain(|stack, blocks| piles_up(blocks) && !inputs.contains(stack));
+    let passes = calls.passes();
+    let is_trained = |made: &Allocation| {
+        let call = of_line.iter().rev().find(|call| call.start < made.born);
+        call.is_some_and(|call| call.is_trained(device))
+    };
+    of_stack.retain(|stack, blocks| {
+        piles_up(blocks) && !inputs.contains(stack) && !is_of_one_graph(blocks, &passes, is_trained)
+    });
     let bytes = |blocks: &[(u32, Allocation, Instant)]| {
         blocks.iter().map(|(_, made, _)| made.size).fold(0, u64::saturating_add)
     };
     let (&stack, largest) = of_stack.iter().max_by_key(|(stack, blocks)| (bytes(blocks), stack.index()))?;
     let each = largest.iter().map(|(_, made, _)| made.size).max()?;
     // Scalars that are collected hold next to nothing.
-    if of_stack.values().map(|blocks| bytes(blocks)).fold(0, u64::saturating_add) < least {
+    if of_stack.values().map(|blocks| bytes(blocks)).fold(0, u64::saturating_add) < notable(device) {
         return None;
     }
-    let mut lives = Lives::default();
-    for blocks in of_stack.values() {
-        lives.freed.extend(blocks.iter().map(|&(index, _, again)| (index, again)));
-        lives.removed.extend(joined(device, blocks));
-    }
-    lives.freed.sort_unstable();
-    lives.removed.sort_unstable();
-    lives.removed.dedup();
+    // Whether a variable keeps the last result until the next one is made, only the program says.
+    let lives = |is_bound: bool| {
+        let mut lives = Lives::default();
+        for blocks in of_stack.values() {
+            let gone = |born: Instant, again: Instant| {
+                let next = of_line.iter().map(|call| call.start).find(|&start| start > born);
+                if is_bound { again } else { next.map_or(again, |next| next.min(again)) }
+            };
+            lives.freed.extend(blocks.iter().map(|&(index, made, again)| (index, gone(made.born, again))));
+            lives.removed.extend(joined(device, blocks));
+        }
+        lives.freed.sort_unstable();
+        lives.removed.sort_unstable();
+        lives.removed.dedup();
+        lives
+    };
+    let way = Way {
+        cure: "move the collected results to the CPU".to_owned(),
+        code: vec!["results.append(result.detach().cpu())".to_owned()],
+        least: lives(true),
+        most: lives(false),
+        unknown: "a variable may keep the last result until the next one is made",
+    };
     Some(Finding {
         story: Story::AccumulatingMetrics,
         line: device.sites().site_frame(stack),
-        cure: "move the collected results to the CPU".to_owned(),
+        cure: way.cure.clone(),
         evidence: format!("every step keeps up to {} allocated here, and nothing is freed before the end", Bytes(each)),
         cost: Some("a copy to the CPU in each step".to_owned()),
-        code: vec!["results.append(result.detach().cpu())".to_owned()],
-        remedy: Remedy::Lives(lives),
+        code: way.code.clone(),
+        remedy: Remedy::Ways(vec![way]),
     })
 }
 
@@ -302,6 +341,18 @@ fn joined(device: &Device<'_>, blocks: &[(u32, Allocation, Instant)]) -> Vec<u32
             }
     };
     born_in(device, first, device.track.entries()).filter(is_joined).map(|(index, _)| index).collect()
+}
+
+/// Whether one backward pass goes through what several calls made, such as the steps of a rollout: no other pass comes in between.
+fn is_of_one_graph(
+    blocks: &[(u32, Allocation, Instant)],
+    passes: &[Range<Instant>],
+    is_trained: impl Fn(&Allocation) -> bool,
+) -> bool {
+    let passed = |instant: Instant| passes.partition_point(|pass| pass.start < instant);
+    let together = blocks.windows(2).filter(|pair| passed(pair[0].1.born) == passed(pair[1].1.born)).count();
+    let trained = blocks.iter().filter(|(_, made, _)| is_trained(made)).count();
+    together * 2 > blocks.len() && trained * 2 > blocks.len()
 }
 
 /// Whether several blocks are there at once, and go at once: a store of a fixed size lets one go for each that comes.

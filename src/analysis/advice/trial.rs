@@ -11,7 +11,7 @@ use crate::replay::Metric;
 /// A saving below this fraction (1/N) of the peak, or of fewer bytes, is not reported.
 const NOTABLE_PART: u64 = 100;
 const NOTABLE_BYTES: u64 = 8 << 20;
-/// Two figures are taken for one if they differ by at most N thousandths of the peak: allocated, reserved.
+/// Two figures are taken for one if they differ by at most N thousandths of the peak that is left: allocated, reserved.
 const SAME: [u64; 2] = [20, 30];
 /// What has several cures is simulated with one of them.
 const WAYS: &str = "one of several cures is simulated at a time";
@@ -116,7 +116,7 @@ impl<'d, 'a> Trial<'d, 'a> {
     /// A finding with what its cure saves; `None` where its cure saves too little.
     pub fn advice(&self, finding: Finding) -> Option<(Advice, Remedy)> {
         let Finding { story, line, cure, evidence, cost, code, remedy } = finding;
-        let (remedy, saving, alternatives) = match remedy {
+        let (remedy, mut saving, alternatives) = match remedy {
             Remedy::Ways(ways) => self.first_of(ways)?,
             remedy => {
                 let saving = self.saving(&remedy)?;
@@ -127,12 +127,20 @@ impl<'d, 'a> Trial<'d, 'a> {
             Saving::Played { reserved, .. } if story == Story::ReleaseCache => {
                 reserved.by() >= reserved.before / PART_RELEASED
             }
-            // Nobody runs a layer again for what depends on where blocks lie.
-            Saving::Played { allocated, .. } if story == Story::Fp32Logits => allocated.is_notable(),
+            // Nobody runs a layer again, or copies results, for what depends on where blocks lie.
+            Saving::Played { allocated, .. } if matches!(story, Story::Fp32Logits | Story::AccumulatingMetrics) => {
+                allocated.is_notable()
+            }
             _ => true,
         };
         if !is_worth_it {
             return None;
+        }
+        // Where the blocks of the chunks lie depends on what the program makes of them.
+        if let Saving::Played { reserved_trust, .. } = &mut saving
+            && story == Story::Fp32Logits
+        {
+            *reserved_trust = Trust::Uncertain;
         }
         let line = line.and_then(|frame| self.line(frame));
         Some((Advice { story, line, cure, evidence, cost, code, saving, alternatives }, remedy))
@@ -161,9 +169,12 @@ impl<'d, 'a> Trial<'d, 'a> {
             && let Some(Saving::Played { allocated: best, reserved: best_reserved, .. }) = most
         {
             let differs = |one: Lowered, other: Lowered, most: u64| {
-                one.after.abs_diff(other.after).saturating_mul(1000) > one.before.saturating_mul(most)
+                one.after.abs_diff(other.after).saturating_mul(1000) > one.after.min(other.after).saturating_mul(most)
             };
-            if differs(*allocated, best, SAME[0]) || differs(*reserved, best_reserved, SAME[1]) {
+            if differs(*reserved, best_reserved, SAME[1]) {
+                *reserved_trust = Trust::Uncertain;
+            }
+            if differs(*allocated, best, SAME[0]) {
                 (*trust, *reserved_trust, *at_least) = (Trust::Uncertain, Trust::Uncertain, true);
                 let (best, best_reserved) = (Bytes(best.by()), Bytes(best_reserved.by()));
                 *because = format!("{}; otherwise it saves {best} allocated, {best_reserved} reserved", way.unknown);

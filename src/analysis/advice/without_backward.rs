@@ -12,7 +12,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{Action, FrameId, StackId};
 use crate::play::changes::{Editor, Lives, is_log_softmax};
 use crate::replay::{Allocation, Instant, NEVER};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// One finding for each line with such calls.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
@@ -96,7 +96,11 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
 /// The last line that makes something of what a call returns: of the function that calls the model, if it does, else the user's own.
 fn stored_at(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
     let behind = born_in(device, call.end, call.until);
-    let own = behind.filter(|(_, made)| device.phases().at(made.born) != Phase::Data);
+    // What is also made before the call goes into the model: it belongs to the next call.
+    let before: HashSet<StackId> =
+        born_in(device, 0, call.start).map(|(index, _)| device.track.stack_of(index as usize)).collect();
+    let is_input = |index: u32| before.contains(&device.track.stack_of(index as usize));
+    let own = behind.filter(|&(index, made)| device.phases().at(made.born) != Phase::Data && !is_input(index));
     let stack =
         own.map(|(index, _)| device.track.stack_of(index as usize)).filter(|&stack| stack != StackId::EMPTY).last()?;
     let inner = || device.sites().site_frame(stack).filter(|&frame| device.sites().is_own(frame));
