@@ -11,25 +11,31 @@ const REAL: [&str; 2] = ["../shared/real", "../shared/real2"];
 const FIXTURES: [&str; 3] = ["fixtures/snapshots", "fixtures/stories", "fixtures/traces"];
 
 /// Commands whose answers end with others. Reports and pages name none.
-const COMMANDS: [&[&str]; 8] = [
+const COMMANDS: [&[&str]; 10] = [
     &["triage"],
     &["info"],
     &["peak"],
+    &["peak", "--by", "category"],
+    &["peak", "--by", "phase"],
     &["oom"],
     &["leaks"],
     &["fragmentation"],
     &["checkpoint"],
     &["check", "--max-peak", "1KiB"],
 ];
-/// Where a first screen names no command but the report, it says one of these.
-const ENDS: [&str; 6] = [
+/// A first screen says one of these, unless it leads to a command that explains more than the peak.
+const ENDS: [&str; 7] = [
     "What to change",
+    "What to do",
     "to record it",
     "To see which code",
     "what most of the memory is for",
     "Nothing to change",
     "No known mistake",
 ];
+
+/// These show the recording and recommend nothing that the first screen does not.
+const SHOWS: [&str; 5] = ["memviz report", "memviz flame", "memviz view", "memviz blocks", "memviz peak"];
 
 #[test]
 fn commands_that_are_recommended_answer() {
@@ -68,18 +74,26 @@ fn problems(file: &str) -> Vec<String> {
             continue;
         }
         let next = recommended(&answer.stdout);
-        let leads_on =
-            next.iter().any(|typed| !typed.starts_with("memviz report") && !typed.starts_with("memviz flame"));
-        let is_empty = answer.stdout.contains("no GPU memory was allocated");
-        if command == ["triage"] && !leads_on && !is_empty && !ENDS.iter().any(|end| answer.stdout.contains(end)) {
+        let leads_on = || next.iter().any(|typed| !SHOWS.iter().any(|shows| typed.starts_with(shows)));
+        if command == ["triage"] && !ends_well(&answer.stdout) && !leads_on() {
             problems.push(format!("{file}: the first screen ends without a cure, a better recording or a reason"));
         }
         asked.extend(next);
+    }
+    let report = memviz(&["report", file, "--format", "markdown"]);
+    if report.code != Some(2) && !ends_well(&report.stdout) {
+        problems.push(format!("{file}: the report has no cure, no better recording and no reason"));
     }
     asked.sort();
     asked.dedup();
     problems.extend(asked.iter().filter_map(|typed| refused(typed)));
     problems
+}
+
+fn ends_well(answer: &str) -> bool {
+    let is_empty =
+        ["no GPU memory was allocated", "No memory was allocated"].iter().any(|empty| answer.contains(empty));
+    is_empty || ENDS.iter().any(|end| answer.contains(end))
 }
 
 /// The lines of an answer that are commands, without what they are about.

@@ -78,8 +78,28 @@ pub fn remedies(page: &Page<'_>) -> Vec<String> {
             }
         }
     }
+    if remedies.is_empty() {
+        return first(page).map_or(Vec::new(), |first| without_remedy(page, first));
+    }
     let all = overview.triage.devices.len();
     remedies.into_iter().map(|(remedy, devices)| of_devices(&devices, all) + &remedy).collect()
+}
+
+/// Why there is nothing to do, or what would show more.
+fn without_remedy(page: &Page<'_>, device: &DeviceTriage) -> Vec<String> {
+    let otherwise = triage::otherwise(device, page.source.recording);
+    let better = otherwise.better.map(|advice| {
+        let code = if advice.code.is_empty() { "" } else { "; memviz record prints code that records more" };
+        capitalised(&advice.missing) + code
+    });
+    let would_show = otherwise.would_show.map(capitalised);
+    better.into_iter().chain(would_show).chain(otherwise.nothing.map(triage::nothing)).collect()
+}
+
+/// A line of its own.
+fn capitalised(sentence: &str) -> String {
+    let mut rest = sentence.chars();
+    rest.next().map_or(String::new(), |first| first.to_uppercase().chain(rest).collect())
 }
 
 /// What a line starts with that holds for these devices of all.

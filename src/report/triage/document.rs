@@ -5,7 +5,6 @@ use crate::analysis::triage::{DeviceTriage, TriageReport};
 use crate::facts::grouping::attribution::{Attribution, OTHER, Row};
 use crate::facts::training::Category;
 use crate::model::Format;
-use crate::report::common::advice::advice;
 use crate::report::common::document::{Document, Reader, Share, Tone, attributed};
 use crate::report::common::next::Next;
 use crate::report::common::notes;
@@ -48,18 +47,13 @@ pub(crate) fn document(source: Source<'_>, report: &TriageReport) -> Document {
             document.toned(Tone::Dim, 0, format!("and {}", count(more, "more device")));
         }
     });
-    // Where most of the memory is not known: the lines that record it better say what would show it, or else how to mark the
-    // program does. Other programs than PyTorch's have no such marks.
-    let is_better_recorded = advice(source.recording).is_some();
-    let is_foreign = source.recording.snapshot.notes.format.is_one_instant();
-    let would_show = words::would_show(first).filter(|_| !is_foreign && !is_better_recorded);
-    if let Some(sentence) = would_show {
+    let otherwise = words::otherwise(first, source.recording);
+    if let Some(sentence) = otherwise.would_show {
         document.gap();
         document.toned(Tone::Dim, 0, sentence);
     }
     document.cures(&first.advice, first.failure.is_some());
-    let is_told = is_better_recorded || would_show.is_some();
-    if let Some(nothing) = first.nothing.as_ref().filter(|nothing| !is_told || !nothing.is_unknown()) {
+    if let Some(nothing) = otherwise.nothing {
         document.gap();
         document.paragraph(words::nothing(nothing));
     }

@@ -1,10 +1,12 @@
 //! Sentences of the triage.
 
+use crate::Recording;
 use crate::analysis::oom::Cause;
 use crate::analysis::triage::{DeviceTriage, Failure, Finding, Nothing};
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
+use crate::report::common::advice::{Advice, advice};
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe, signed};
 use crate::report::common::words::{category, count, share, starred};
@@ -47,7 +49,7 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
 }
 
 /// What would show what most of the memory is for, where that is not known: a sentence without a full stop.
-pub(crate) fn would_show(device: &DeviceTriage) -> Option<&'static str> {
+fn would_show(device: &DeviceTriage) -> Option<&'static str> {
     let bytes_of = |category: Category| {
         let row = device.categories.rows.iter().find(|row| row.label == category.name());
         row.map_or(0, |row| row.bytes)
@@ -123,6 +125,27 @@ pub(crate) fn most_reserved(device: &DeviceTriage) -> Option<String> {
     let most = device.peak.maxima[Metric::Reserved as usize].bytes;
     let shown = [device.peak.at.reserved, most].map(signed);
     (most > device.peak.at.reserved && shown[0] != shown[1]).then(|| format!("max reserved {}", shown[1]))
+}
+
+/// What is said where no change is recommended.
+pub(crate) struct Otherwise<'d> {
+    /// How to record more.
+    pub better: Option<Advice>,
+    /// What would show what most of the memory is for: without it, what the lines that record more show.
+    pub would_show: Option<&'static str>,
+    /// Why there is nothing to change, if the rest says less.
+    pub nothing: Option<&'d Nothing>,
+}
+
+/// What there is to say of a device where no change is recommended.
+pub(crate) fn otherwise<'d>(device: &'d DeviceTriage, recording: &Recording) -> Otherwise<'d> {
+    let better = advice(recording);
+    // Other programs than PyTorch's have no ranges to mark.
+    let is_foreign = recording.snapshot.notes.format.is_one_instant();
+    let would_show = would_show(device).filter(|_| !is_foreign && better.is_none());
+    let is_told = better.is_some() || would_show.is_some();
+    let nothing = device.nothing.as_ref().filter(|nothing| !is_told || !nothing.is_unknown());
+    Otherwise { better, would_show, nothing }
 }
 
 /// Why there is nothing to change.
