@@ -25,5 +25,7 @@ mod strangers;
 #[path = "../support/mod.rs"]
 mod support;
 mod triage;
+#[cfg(feature = "export")]
+mod unknown;
 #[cfg(feature = "view")]
 mod view;

@@ -2,7 +2,7 @@
 
 use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::Relation;
-use crate::replay::{Bound, Metric};
+use crate::replay::{Bound, Counters, Metric};
 use crate::report::common::csv::{Lines, cell};
 use crate::wire::ranks::{RankLine, RankSummary};
 use std::io::{self, Write};
@@ -27,7 +27,11 @@ pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()>
 }
 
 fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; 29] {
-    let maximum = |metric: Metric| rank.maxima.get(metric).to_string();
+    let counter = |counters: &Counters, metric: Metric| match rank.bound(metric) {
+        Some(Bound::Unknown) => String::new(),
+        _ => counters.get(metric).to_string(),
+    };
+    let maximum = |metric: Metric| counter(&rank.maxima, metric);
     let bound = |metric: Metric| rank.bound(metric).map_or("exact", Bound::name).to_owned();
     let outliers = report.outliers.iter().filter(|outlier| outlier.row == row);
     let largest = rank.largest();
@@ -48,8 +52,8 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; 29] 
         rank.inactive_bytes.map(|bytes| bytes.to_string()).unwrap_or_default(),
         rank.inactive_share().map(|share| share.to_string()).unwrap_or_default(),
         rank.ooms.to_string(),
-        rank.end.allocated.to_string(),
-        rank.end.reserved.to_string(),
+        counter(&rank.end, Metric::Allocated),
+        counter(&rank.end, Metric::Reserved),
         outliers.map(|outlier| outlier.metric.name()).collect::<Vec<_>>().join(";"),
         largest.map(|row| cell(&row.label)).unwrap_or_default(),
         largest.map(|row| row.bytes.to_string()).unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! Summaries of ranks as a table, in which each row also has its whole line of JSON.
 
 use super::{Table, TableColumn as Column, Values};
-use crate::replay::{Counters, Metric};
+use crate::replay::{Bound, Counters, Metric};
 use crate::wire::rank_lines::write_line;
 use crate::wire::rank_table::SUMMARY;
 use crate::wire::ranks::{FailureSignature, RankLine, RankSource, RankSummary};
@@ -27,7 +27,8 @@ pub fn of_ranks(lines: &[&RankLine]) -> io::Result<Table> {
         Column::maybe_text(name, texts, ranks().enumerate().map(|(at, rank)| rank.map(|_| at as u32)))
     };
     let counter = |name, metric, counters: fn(&RankSummary) -> &Counters| {
-        number(name, &move |rank: &RankSummary| Some(counters(rank).get(metric)))
+        let is_known = move |rank: &RankSummary| rank.bound(metric) != Some(Bound::Unknown);
+        number(name, &move |rank: &RankSummary| is_known(rank).then(|| counters(rank).get(metric)))
     };
     let top = |rank: &RankSummary| rank.top.first().map(|row| (row.label.clone(), row.bytes));
     let failed = |name, word: fn(&FailureSignature) -> String| {
