@@ -203,9 +203,21 @@ impl LedgerReport {
         let host = recording.get(HOST_DEVICE).map(|host| host.history().end.reserved);
         Ok(Self { devices, pinned_bytes: host.filter(|&bytes| bytes != 0) })
     }
+
+    /// The ledgers of devices, as far as something is known of them without a question.
+    pub(crate) fn known(recording: &Devices<'_>, devices: &[DeviceId]) -> Vec<DeviceLedger> {
+        let options = LedgerOptions::default().devices(devices.to_vec());
+        Self::of(recording, &options).map(|report| report.devices).unwrap_or_default()
+    }
 }
 
 impl Ledger {
+    /// Bytes in use that PyTorch's allocator did not reserve.
+    pub fn outside_bytes(&self) -> i64 {
+        let outside = self.rows.iter().filter(|row| row.holder != Holder::Pytorch);
+        outside.fold(0, |sum, row| row.bytes.saturating_add(sum))
+    }
+
     /// The ledger of a device at the failed request, if it was sampled then, or a trace says how much memory it has.
     pub(crate) fn when_failed(recording: &Devices<'_>, device: &Device<'_>) -> Option<Self> {
         let Some(file) = recording.device_file() else {
