@@ -258,6 +258,39 @@ fn samples_that_cannot_be_read_leave_the_rank() {
     run.expect(2);
 }
 
+/// Pinned host memory has rows of its own, which are no part of the device.
+#[test]
+fn pinned_memory_is_beside_the_device() {
+    let mut samples = samples();
+    samples["host"] = json!([
+        {"at": "start", "reserved_bytes": 0, "active_bytes": 0},
+        {"at": "end", "time_us": 1_000_003_000_000_u64, "reserved_bytes": 64 * MIB, "active_bytes": 48 * MIB},
+    ]);
+    samples["devices"][0]["samples"][2]["memory_stats"] = json!({"num_alloc_retries": 3, "num_ooms": 1});
+    let device = device(&samples);
+    let pinned =
+        json!({"at": "end", "time_us": 1_000_003_000_000_u64, "reserved_bytes": 64 * MIB, "active_bytes": 48 * MIB});
+    assert_eq!(device["pinned_samples"][1], pinned);
+    assert_eq!(device["samples"][2]["memory_stats"], json!({"num_alloc_retries": 3, "num_ooms": 1}));
+    assert!(device["samples"][0].get("memory_stats").is_none());
+    let (_folder, path) = folder(&samples.to_string());
+    let text = memviz(&["ledger", &path]).stdout.clone();
+    let (whole, host) = text.split_once("Pinned host memory of this process, which is not on the device").unwrap();
+    assert_eq!(whole, memviz(&["ledger", RECORDING]).stdout.split_once("memviz peak").unwrap().0);
+    let rows: Vec<&str> = host.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
+    assert_eq!(
+        rows,
+        [
+            "start          end",
+            "0 bytes    64.00 MiB  PyTorch's allocator (pinned)",
+            "0 bytes    48.00 MiB    of it in use",
+        ]
+    );
+    let csv = memviz(&["ledger", "--format", "csv", &path]).stdout.clone();
+    let last = format!("-1,end,1000003000000,pytorch,pinned host memory,,{0},{0},", 64 * MIB);
+    assert_eq!(csv.lines().last(), Some(last.as_str()));
+}
+
 #[test]
 fn what_is_missing_or_wrong_is_one_line() {
     memviz(&["ledger", &fixture("oom")])
