@@ -11,6 +11,8 @@ mod export;
 #[cfg(unix)]
 mod faults;
 mod fit;
+#[cfg(feature = "export")]
+mod heaps;
 mod instants;
 mod ledger;
 #[cfg(unix)]
