@@ -18,6 +18,7 @@ mod ledger;
 #[cfg(unix)]
 mod limits;
 mod mistakes;
+#[cfg(feature = "nsys")]
 mod nsys;
 mod output;
 mod ranks;
