@@ -24,7 +24,11 @@ fn tables_have_no_value() {
         let part = |table: Table| -> Result<(), ()> {
             rows += table.rows;
             assert_eq!(present(&table, "allocated_after"), (table.rows, table.rows), "{path}");
-            assert_eq!(present(&table, "reserved_after"), (if is_known { table.rows } else { 0 }, table.rows), "{path}");
+            assert_eq!(
+                present(&table, "reserved_after"),
+                (if is_known { table.rows } else { 0 }, table.rows),
+                "{path}"
+            );
             Ok(())
         };
         TableName::Entries.of(&recording.devices(), &[0], part).unwrap().unwrap();
@@ -43,7 +47,8 @@ fn traces_for_perfetto_have_no_counter() {
 #[test]
 fn ranks_leave_it_out() {
     for (path, is_known) in [(TIMELINE, false), (TRACE, true)] {
-        let ranks = |format: &str| memviz(&["ranks", "--device", "0", "--format", format, path]).expect(0).stdout.clone();
+        let ranks =
+            |format: &str| memviz(&["ranks", "--device", "0", "--format", format, path]).expect(0).stdout.clone();
         let gauges = ranks("prometheus");
         assert!(gauges.contains("counter=\"allocated\"") && !gauges.contains("counter=\"requested\""), "{gauges}");
         assert_eq!(gauges.contains("counter=\"reserved\""), is_known, "{gauges}");
