@@ -42,7 +42,7 @@
 //! | Why did a request fail? | [`Recording::oom`] | [`analysis::oom::OomReport`] |
 //! | What grows from step to step? | [`Recording::leaks`] | [`analysis::leaks::LeakReport`] |
 //! | Who else uses the device? | [`Recording::ledger`] | [`analysis::ledger::LedgerReport`] |
-//! | Who allocated on the device, according to Nsight Systems? | [`input::nsys::read`] | [`analysis::nsys::NsysReport`] |
+//! | Who allocated on the device, according to Nsight Systems? | `input::nsys::read` | `analysis::nsys::NsysReport` |
 //! | What would checkpointing of activations save? | [`Recording::checkpoint`] | [`analysis::checkpoint::CheckpointReport`] |
 //! | What does another batch size need, and which is the largest that fits? | [`analysis::fit::FitReport::of`] | [`analysis::fit::FitReport`] |
 //! | Does a run keep its budget? | [`Recording::check`] | [`analysis::check::CheckReport`] |
@@ -70,6 +70,7 @@
 //! | `export` (default) | files for other programs; with `report` and `compressed`: `report::export` |
 //! | `cli` (default) | the binary, and all of the above |
 //! | `view` (default) | the page that `memviz view` writes; with `plot` and `compressed` |
+//! | `nsys` (default) | profiles of Nsight Systems: `input::nsys`, `analysis::nsys` |
 //! | `mcp` | `memviz mcp`, in the binary; with `cli` |
 //!
 //! With `default-features = false` there are the reader of plain files, the replay and every analysis.

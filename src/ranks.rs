@@ -8,7 +8,7 @@ use crate::Recording;
 use crate::analysis::ranks::{RankNumber, SummaryOptions, rank_numbers, summarise};
 use crate::error::{Error, Result};
 use crate::input::collect::{Found, collect};
-use crate::input::{self, ReadOptions, Unpacked};
+use crate::input::{self, ReadOptions, Unpacked, device_file};
 use crate::wire::rank_lines::read_lines;
 use crate::wire::rank_table;
 use crate::wire::ranks::{FailedInput, RankLine, SkippedInput};
@@ -222,9 +222,11 @@ impl Work<'_> {
         if unpacked.begins_with_key("schema_version") {
             return Ok(read_lines(unpacked.into_reader(), self.summary.metric, &self.summary.devices));
         }
-        let recording = Recording::unpacked(unpacked, &self.read)?;
+        let mut recording = Recording::unpacked(unpacked, &self.read)?;
         recording.require_history("ranks")?;
+        let samples = if input.is_stdin() { Ok(None) } else { device_file::beside(&input.found.path) };
+        let problem = samples.map(|samples| recording.device_file = samples).err();
         let lines = summarise(&input.name, input.number, &recording.devices(), self.summary)?;
-        Ok((lines, None))
+        Ok((lines, problem))
     }
 }

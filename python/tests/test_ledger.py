@@ -102,6 +102,12 @@ def test_samples_are_what_pytorch_said(torch: TorchEnvironment, tmp_path: Path) 
     assert (free[0], free[-1]) == (said["start"], said["end"])
     end = device.samples[-1]
     assert (end.rows[0].bytes, end.allocated_bytes) == (said["reserved"], said["allocated"])
+    assert end.memory_stats == {name: value for name, value in said["stats"].items() if value}
+    if said["host"] is not None:
+        assert [sample.at for sample in device.pinned_samples] == ["start", "peak", "end"]
+        pinned = device.pinned_samples[-1]
+        assert pinned.active_bytes >= 4_000_000
+        assert {pinned.reserved_bytes, pinned.active_bytes} <= set(said["host"].values())
     # The segments of the recording add up to the counter, so pools are known.
     assert sum(pool.bytes for pool in end.pools) == said["reserved"]
     for sample in device.samples:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from torch_memviz._binary import binary
 
 from .conftest import ROOT
 
+EXPORTS = ["a.pb.gz", "a.pftrace", "a.speedscope.json", "a.firefox.json", "a.folded", "a.parquet", "a.prom"]
 NOTEBOOK = ROOT / "python" / "notebooks" / "first_look.ipynb"
 
 
@@ -37,3 +39,16 @@ def test_the_notebook_runs() -> None:
     assert "image/svg+xml" in shown
     assert "data:image/svg+xml;base64," in shown
     assert "4453794816" in shown
+
+
+@pytest.mark.parametrize("name", [*EXPORTS, "ranks.parquet"])
+def test_the_binary_writes_every_export(tmp_path: Path, name: str) -> None:
+    recording = ROOT / "fixtures" / "snapshots" / "tiny" / "snapshot.pickle.gz"
+    command = "ranks" if name.startswith("ranks") else "export"
+    subprocess.run([binary(), command, recording, "-o", tmp_path / name], check=True)
+    assert (tmp_path / name).stat().st_size > 0
+
+
+@pytest.mark.parametrize("command", ["nsys", "mcp", "view", "ledger", "check"])
+def test_the_binary_has_every_command(command: str) -> None:
+    subprocess.run([binary(), command, "--help"], check=True, capture_output=True)

@@ -7,11 +7,12 @@
 use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices};
 use crate::facts::grouping::private_pools::{PoolKind, PrivatePools};
-use crate::model::device_file::{DeviceFile, DeviceSample, DeviceSamples, GpuProcess, Occasion};
+use crate::model::device_file::{DeviceFile, DeviceSample, DeviceSamples, GpuProcess, HostSample, Occasion};
 use crate::model::{Action, DEFAULT_POOL, DeviceId, HOST_DEVICE};
 use crate::replay::Instant;
 use crate::sorting::SortRows;
 use indexmap::IndexMap;
+use std::collections::BTreeMap;
 
 /// Options of [`LedgerReport::of`].
 #[derive(Clone, Debug, Default)]
@@ -34,6 +35,9 @@ pub struct LedgerReport {
     /// Bytes of pinned host memory that PyTorch had reserved when the recording was written, if recorded. They belong to no
     /// device.
     pub pinned_bytes: Option<i64>,
+    /// Pinned host memory of the process at each sample, in chronological order; empty if the samples do not have it. It belongs
+    /// to no device.
+    pub host: Vec<HostSample>,
 }
 
 /// One device.
@@ -68,6 +72,8 @@ pub struct Ledger {
     pub pools: Vec<PoolShare>,
     /// Bytes that PyTorch's allocator has handed out, of those that it has reserved.
     pub allocated_bytes: u64,
+    /// All counters of PyTorch's allocator by their names in `torch.cuda.memory_stats`; empty if the samples do not have them.
+    pub memory_stats: BTreeMap<String, i64>,
 }
 
 /// The bytes of one holder.
@@ -201,11 +207,24 @@ impl LedgerReport {
             )));
         }
         let host = recording.get(HOST_DEVICE).map(|host| host.history().end.reserved);
-        Ok(Self { devices, pinned_bytes: host.filter(|&bytes| bytes != 0) })
+        let samples = file.map(|file| file.host.clone()).unwrap_or_default();
+        Ok(Self { devices, pinned_bytes: host.filter(|&bytes| bytes != 0), host: samples })
+    }
+
+    /// The ledgers of devices, as far as something is known of them without a question.
+    pub(crate) fn known(recording: &Devices<'_>, devices: &[DeviceId]) -> Vec<DeviceLedger> {
+        let options = LedgerOptions::default().devices(devices.to_vec());
+        Self::of(recording, &options).map(|report| report.devices).unwrap_or_default()
     }
 }
 
 impl Ledger {
+    /// Bytes in use that PyTorch's allocator did not reserve.
+    pub fn outside_bytes(&self) -> i64 {
+        let outside = self.rows.iter().filter(|row| row.holder != Holder::Pytorch);
+        outside.fold(0, |sum, row| row.bytes.saturating_add(sum))
+    }
+
     /// The ledger of a device at the failed request, if it was sampled then, or a trace says how much memory it has.
     pub(crate) fn when_failed(recording: &Devices<'_>, device: &Device<'_>) -> Option<Self> {
         let Some(file) = recording.device_file() else {
@@ -279,6 +298,7 @@ impl DeviceLedger {
             allocated_bytes: live.map(|made| made.size).fold(0, u64::saturating_add),
             processes: None,
             nccl: Vec::new(),
+            memory_stats: BTreeMap::new(),
         };
         (sample.free_bytes.saturating_add(sample.reserved_bytes) <= capacity).then(|| {
             let samples = vec![Ledger::of(&sample, 0, None)];
@@ -325,6 +345,7 @@ impl Ledger {
             rows,
             pools: Vec::new(),
             allocated_bytes: sample.allocated_bytes,
+            memory_stats: sample.memory_stats.clone(),
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod fragmentation;
 pub mod info;
 pub mod leaks;
 pub mod ledger;
+#[cfg(feature = "nsys")]
 pub mod nsys;
 pub mod oom;
 pub mod overview;

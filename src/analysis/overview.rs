@@ -5,6 +5,7 @@ use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
 use crate::analysis::leaks::{LeakOptions, LeakReport};
+use crate::analysis::ledger::{DeviceLedger, LedgerReport};
 use crate::analysis::oom::{DeviceOoms, IN_FULL, OomOptions, OomReport};
 use crate::analysis::peak::{PeakOptions, PeakReport};
 use crate::analysis::timeline::{TimelineOptions, TimelineReport, peaks_or_failures};
@@ -39,6 +40,8 @@ pub struct Overview {
     pub segments: SegmentMapReport,
     /// Failed requests.
     pub oom: OomReport,
+    /// Who uses each device, where that was sampled, or a trace tells how much memory a device with a failed request has.
+    pub ledgers: Vec<DeviceLedger>,
     /// What survives step after step.
     pub leaks: LeakReport,
     /// What checkpointing would save on the devices that hold many activations.
@@ -102,6 +105,7 @@ impl Overview {
                 SegmentMapReport::where_it_matters(recording, &segments)?
             },
             oom: OomReport::of(recording, &oom)?,
+            ledgers: LedgerReport::known(recording, &wanted),
             leaks,
             checkpoint: checkpoint?,
             settings: settings?,

@@ -278,6 +278,7 @@ fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
         has_baseline: _,
         // Requested and active bytes are limited by nothing.
         blocks_only: _,
+        no_reserved: _,
         // Of the baseline, and only that of the peak matters.
         baseline_uncertain_bytes: _,
         sampled,

@@ -74,6 +74,10 @@ pub fn read(stream: impl Read) -> Result<DeviceFile> {
 
 /// Checks that every figure is a possible amount of memory and that no device is listed twice.
 fn require_plausible(file: &DeviceFile) -> std::result::Result<(), String> {
+    let host = file.host.iter().flat_map(|sample| [sample.reserved_bytes, sample.active_bytes]);
+    if host.max().is_some_and(|most| most > MOST_MEMORY) {
+        return Err("pinned host memory of more than an exbibyte".to_owned());
+    }
     let mut known = HashSet::new();
     for device in &file.devices {
         if !known.insert(device.device) {
@@ -127,6 +131,13 @@ mod tests {
             (device(&sample(10, 4)), "10 bytes free of 9"),
             (device(&sample(3, u64::MAX)), "more than an exbibyte"),
             (device(r#"{"at": "never"}"#), "unknown variant"),
+            (
+                device("").replace(
+                    "]}]}",
+                    r#"]}], "host": [{"at": "end", "reserved_bytes": 0, "active_bytes": 9000000000000000000}]}"#,
+                ),
+                "pinned",
+            ),
         ] {
             let error = read(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");

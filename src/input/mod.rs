@@ -16,11 +16,13 @@ mod foreign;
 mod html;
 mod json;
 mod limits;
+#[cfg(feature = "nsys")]
 pub mod nsys;
 pub mod paths;
 mod pickle;
 mod pprof;
 mod snapshot;
+#[cfg(feature = "nsys")]
 mod sqlite;
 pub mod trace_beside;
 mod window;

@@ -2,6 +2,7 @@
 
 use super::DeviceId;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The samples of all devices that a program uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -16,6 +17,9 @@ pub struct DeviceFile {
     pub processes_from: Option<String>,
     /// The devices.
     pub devices: Vec<DeviceSamples>,
+    /// Pinned host memory of the process, in chronological order; empty where PyTorch does not count it.
+    #[serde(default)]
+    pub host: Vec<HostSample>,
 }
 
 impl DeviceFile {
@@ -99,6 +103,9 @@ pub struct DeviceSample {
     /// Memory of NCCL by process group.
     #[serde(default)]
     pub nccl: Vec<GroupMemory>,
+    /// All counters of PyTorch's allocator by their names in `torch.cuda.memory_stats`.
+    #[serde(default)]
+    pub memory_stats: BTreeMap<String, i64>,
 }
 
 impl DeviceSample {
@@ -106,6 +113,21 @@ impl DeviceSample {
     pub fn used_bytes(&self) -> u64 {
         self.total_bytes.saturating_sub(self.free_bytes)
     }
+}
+
+/// The pinned host memory of PyTorch's allocator at one instant.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct HostSample {
+    /// When.
+    pub at: Occasion,
+    /// The time, in microseconds since the epoch.
+    #[serde(default)]
+    pub time_us: Option<i64>,
+    /// Bytes that the allocator had pinned.
+    pub reserved_bytes: u64,
+    /// Bytes of these in use by tensors and copies.
+    pub active_bytes: u64,
 }
 
 /// A process on a device.

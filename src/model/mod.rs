@@ -9,6 +9,7 @@ pub mod bytes;
 pub mod device_file;
 pub mod gpu;
 pub mod live;
+#[cfg(feature = "nsys")]
 pub mod nsys;
 pub mod percent;
 pub mod profile;

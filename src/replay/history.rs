@@ -84,8 +84,10 @@ pub struct Completeness {
     /// Memory is known as sums at some times only, so that peaks between them are missing.
     pub sampled: bool,
     /// The recording has no running totals, as profiler traces before PyTorch 1.11: counters are sums of what it shows,
-    /// without what was there before and was not freed; reserved memory is not known.
+    /// without what was there before and was not freed.
     pub no_totals: bool,
+    /// The recording shows no reserved memory, as memory timelines, profiler traces before PyTorch 1.11, and the memory of a CPU.
+    pub no_reserved: bool,
     /// Bytes by which the baseline may exceed what is counted: blocks freed in the trace whose end left no evidence.
     pub baseline_uncertain_bytes: u64,
     /// Bytes by which the peaks of allocated and active may exceed their maxima for that reason; 0 when those blocks
@@ -132,9 +134,9 @@ impl Completeness {
     /// The bound that a metric's values are, where they are not exact.
     pub fn bound(&self, metric: Metric) -> Option<Bound> {
         match metric {
+            Metric::Reserved if self.no_reserved => Some(Bound::Unknown),
             _ if self.no_entries || self.overflowed || self.ring_full => Some(Bound::Lower),
             _ if self.truncated && (self.has_baseline || self.blocks_only) => Some(Bound::Lower),
-            Metric::Reserved if self.no_totals => Some(Bound::Unknown),
             Metric::Reserved => None,
             Metric::Requested if self.blocks_only => Some(Bound::Unknown),
             _ if self.sampled || self.no_totals => Some(Bound::Lower),

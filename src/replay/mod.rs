@@ -158,6 +158,7 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         blocks_only: false,
         sampled: false,
         no_totals: false,
+        no_reserved: false,
         baseline_uncertain_bytes: simulation.unsettled.len() as u64 * SMALL_SIZE,
         peak_uncertain_bytes: 0,
     };

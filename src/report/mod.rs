@@ -19,6 +19,7 @@ pub mod fragmentation;
 pub mod info;
 pub mod leaks;
 pub mod ledger;
+#[cfg(feature = "nsys")]
 pub mod nsys;
 pub mod oom;
 #[cfg(feature = "plot")]

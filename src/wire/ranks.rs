@@ -1,5 +1,6 @@
 //! A recording in a few kilobytes, as one machine writes it and another joins it: see [`super::rank_lines`].
 
+use crate::model::device_file::Occasion;
 use crate::model::{CPU_DEVICE, DeviceId, Format};
 use crate::replay::{Bound, Counters, Metric};
 use indexmap::IndexMap;
@@ -80,6 +81,9 @@ pub struct RankSummary {
     pub inactive_bytes: Option<i64>,
     /// Counters at the end.
     pub end: Counters,
+    /// The whole device, if it was sampled. Left out when it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_memory: Option<DeviceMemory>,
     /// Requests that failed.
     pub ooms: u64,
     /// The first [`SIGNED`] of these by signature.
@@ -89,6 +93,29 @@ pub struct RankSummary {
     pub total_bytes: u64,
     /// The sites that hold most at the peak; what is not listed is the last row, `(other)`.
     pub top: Vec<TopRow>,
+}
+
+/// A whole device at the sample at which most of it was in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct DeviceMemory {
+    /// When the sample was taken.
+    pub at: Occasion,
+    /// Bytes of the device.
+    pub total_bytes: u64,
+    /// Bytes in use by anything.
+    pub used_bytes: u64,
+    /// Bytes of these that PyTorch's allocator did not reserve: contexts, NCCL, other processes. Negative where figures
+    /// contradict each other.
+    pub outside_bytes: i64,
+}
+
+impl DeviceMemory {
+    /// A sample of a device.
+    pub(crate) fn new(at: Occasion, total_bytes: u64, used_bytes: u64, outside_bytes: i64) -> Self {
+        Self { at, total_bytes, used_bytes, outside_bytes }
+    }
 }
 
 /// What a site holds.

@@ -1,7 +1,14 @@
 //! `memviz ledger`: rows add up to what the driver reports as used, and the answer says what is unknown.
 
+#[cfg(feature = "view")]
+use crate::support::open;
 use crate::support::{fixture, memviz};
+use memviz::model::bytes::Bytes;
+#[cfg(feature = "view")]
+use memviz::{Recording, input::device_file, report::view};
 use serde_json::{Value, json};
+#[cfg(feature = "view")]
+use std::collections::BTreeMap;
 use std::fs;
 use tempfile::TempDir;
 
@@ -184,6 +191,104 @@ fn who_else_used_the_device_is_said_when_a_request_failed() {
     rows_sum(&json!({"samples": [oom["devices"][0]["ledger"]]}));
     // Recordings without samples say nothing of it.
     assert!(!memviz(&["oom", &fixture("oom")]).stdout.contains("outside PyTorch"));
+}
+
+/// What the report, the page and `ranks` say of the device: the figures of the ledger.
+#[test]
+fn reports_ranks_and_the_page_use_the_samples() {
+    let (_folder, path) = folder(&samples().to_string());
+    let ledger = memviz(&["ledger", "--format", "json", &path]).json();
+    let highest = ledger["devices"][0]["samples"][1].clone();
+    assert_eq!(highest["at"], "peak");
+    let title = "Device 0 (FakeCUDA): 4.36 GiB of 24.00 GiB in use at the highest sample (end of a step)";
+    let mut said: Vec<String> = vec![title.to_owned()];
+    for row in highest["rows"].as_array().unwrap() {
+        said.push(format!("{} {}", Bytes(row["bytes"].as_u64().unwrap()), row["label"].as_str().unwrap()));
+    }
+    for format in ["markdown", "html", "svg"] {
+        let text = memviz(&["report", "--format", format, &path]).stdout.replace('\\', "").replace("&#39;", "'");
+        for part in said.iter().filter(|part| format != "svg" || part.len() < 40) {
+            assert!(text.contains(part), "{format}: {part} is not in\n{text}");
+        }
+        assert!(
+            !memviz(&["report", "--format", format, &fixture("tiny")]).stdout.contains("in use at the"),
+            "{format}"
+        );
+    }
+    let outside = highest["used_bytes"].as_i64().unwrap() - bytes(&highest, "pytorch").unwrap();
+    let text = memviz(&["ranks", "--format", "json", &path]).expect(0).stdout.clone();
+    let rank: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let memory = json!({
+        "at": "peak", "total_bytes": highest["total_bytes"], "used_bytes": highest["used_bytes"], "outside_bytes": outside,
+    });
+    assert_eq!(rank["device_memory"], memory);
+    let ranks = |format: &str| memviz(&["ranks", "--format", format, &path]).stdout.clone();
+    let line = ranks("text").lines().find(|line| line.contains("outside PyTorch")).unwrap_or_default().to_owned();
+    assert_eq!(line.matches(&Bytes(outside.unsigned_abs()).to_string()).count(), 3, "{line}");
+    assert!(ranks("csv").lines().nth(1).unwrap().contains(&format!(",{},{outside},", memory["used_bytes"])));
+    assert!(
+        ranks("prometheus")
+            .contains(&format!("memviz_rank_outside_bytes{{rank=\"0\",device=\"0\",path=\"{path}\"}} {outside}"))
+    );
+    assert!(!memviz(&["ranks", &fixture("tiny")]).stdout.contains("outside"));
+}
+
+#[cfg(feature = "view")]
+#[test]
+fn the_page_lists_who_uses_the_device() {
+    let mut recording = open(RECORDING);
+    let found = |recording: &Recording| -> Vec<Value> {
+        let found: Vec<Value> =
+            serde_json::from_str(&view::findings(&recording.devices(), &BTreeMap::new()).unwrap()).unwrap();
+        found.into_iter().filter(|finding| finding["kind"] == "ledger").collect()
+    };
+    assert_eq!(found(&recording), Vec::<Value>::new());
+    recording.device_file = device_file::beside(RECORDING.as_ref()).unwrap();
+    let [finding] = found(&recording).try_into().unwrap();
+    assert_eq!(finding["command"], "ledger");
+    assert!(finding["lines"].to_string().contains("3.00 GiB vllm (process 4711)"), "{finding}");
+}
+
+#[test]
+fn samples_that_cannot_be_read_leave_the_rank() {
+    let (_folder, path) = folder("{");
+    let run = memviz(&["ranks", &path]);
+    assert!(run.stderr.contains("snapshot.device.json: expected device samples of torch_memviz"), "{}", run.stderr);
+    assert!(run.stdout.contains("Across 1 rank"), "{}", run.stdout);
+    run.expect(2);
+}
+
+/// Pinned host memory has rows of its own, which are no part of the device.
+#[test]
+fn pinned_memory_is_beside_the_device() {
+    let mut samples = samples();
+    samples["host"] = json!([
+        {"at": "start", "reserved_bytes": 0, "active_bytes": 0},
+        {"at": "end", "time_us": 1_000_003_000_000_u64, "reserved_bytes": 64 * MIB, "active_bytes": 48 * MIB},
+    ]);
+    samples["devices"][0]["samples"][2]["memory_stats"] = json!({"num_alloc_retries": 3, "num_ooms": 1});
+    let device = device(&samples);
+    let pinned =
+        json!({"at": "end", "time_us": 1_000_003_000_000_u64, "reserved_bytes": 64 * MIB, "active_bytes": 48 * MIB});
+    assert_eq!(device["pinned_samples"][1], pinned);
+    assert_eq!(device["samples"][2]["memory_stats"], json!({"num_alloc_retries": 3, "num_ooms": 1}));
+    assert!(device["samples"][0].get("memory_stats").is_none());
+    let (_folder, path) = folder(&samples.to_string());
+    let text = memviz(&["ledger", &path]).stdout.clone();
+    let (whole, host) = text.split_once("Pinned host memory of this process, which is not on the device").unwrap();
+    assert_eq!(whole, memviz(&["ledger", RECORDING]).stdout.split_once("memviz peak").unwrap().0);
+    let rows: Vec<&str> = host.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
+    assert_eq!(
+        rows,
+        [
+            "start          end",
+            "0 bytes    64.00 MiB  PyTorch's allocator (pinned)",
+            "0 bytes    48.00 MiB    of it in use",
+        ]
+    );
+    let csv = memviz(&["ledger", "--format", "csv", &path]).stdout.clone();
+    let last = format!("-1,end,1000003000000,pytorch,pinned host memory,,{0},{0},", 64 * MIB);
+    assert_eq!(csv.lines().last(), Some(last.as_str()));
 }
 
 #[test]

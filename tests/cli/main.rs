@@ -11,11 +11,14 @@ mod export;
 #[cfg(unix)]
 mod faults;
 mod fit;
+#[cfg(feature = "export")]
+mod heaps;
 mod instants;
 mod ledger;
 #[cfg(unix)]
 mod limits;
 mod mistakes;
+#[cfg(feature = "nsys")]
 mod nsys;
 mod output;
 mod ranks;
@@ -25,5 +28,7 @@ mod strangers;
 #[path = "../support/mod.rs"]
 mod support;
 mod triage;
+#[cfg(feature = "export")]
+mod unknown;
 #[cfg(feature = "view")]
 mod view;

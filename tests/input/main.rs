@@ -6,6 +6,7 @@ mod containers;
 mod hostile;
 mod keys;
 mod metadata;
+#[cfg(feature = "nsys")]
 mod nsys;
 mod old_traces;
 mod oracles;

@@ -239,6 +239,12 @@ fn of_plans_and_budgets() -> Vec<Question> {
         ),
         about("Who else uses the device?", "ledger", json!({ "input": "ledger" }), &["vllm (process 4711)".to_owned()]),
         about(
+            "What holds device memory besides PyTorch, according to Nsight Systems?",
+            "nsys",
+            json!({ "input": "nsys/training.sqlite", "snapshot": "snapshots/tiny/snapshot.pickle.gz" }),
+            &[counted("snapshots/tiny", "memory_reserved"), "libnccl.so.2".to_owned()],
+        ),
+        about(
             "How much is reserved at the end?",
             "fragmentation",
             json!({ "input": gpt, "at": "end" }),

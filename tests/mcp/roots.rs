@@ -58,6 +58,8 @@ fn what_lies_outside_is_refused() {
         );
         client.error("ranks", &json!({ "inputs": ["mine.pickle.gz", input] }));
         client.error("check", &json!({ "inputs": ["mine.pickle.gz"], "baseline": input }));
+        let error = client.error("nsys", &json!({ "input": "mine.pickle.gz", "snapshot": input }));
+        assert!(error.starts_with("expected a path inside"), "{input}: {error}");
     }
     for pattern in ["../*", "../*.pickle.gz", "*/../../*.gz", "/etc/*"] {
         let error = client.error("ranks", &json!({ "inputs": [pattern] }));

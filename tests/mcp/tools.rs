@@ -24,6 +24,11 @@ pub fn questions() -> Vec<(&'static str, Value, Vec<&'static str>)> {
         ),
         ("fragmentation", json!({ "input": OOM, "at": "oom" }), vec!["fragmentation", OOM, "--at=oom"]),
         ("ledger", json!({ "input": OOM, "capacity": "8GiB" }), vec!["ledger", OOM, "--capacity=8GiB"]),
+        (
+            "nsys",
+            json!({ "input": "../nsys/training.sqlite", "snapshot": "tiny/snapshot.pickle.gz" }),
+            vec!["nsys", "../nsys/training.sqlite", "--snapshot=tiny/snapshot.pickle.gz"],
+        ),
         ("checkpoint", json!({ "input": GPT }), vec!["checkpoint", GPT]),
         (
             "simulate",

@@ -441,7 +441,7 @@ export interface Frame { label: string; path: string; own: boolean }
 export interface Neighbour { bytes: number; state: string; allocation: number | null; label: string }
 
 export interface Finding {
-    /** `oom`, `leak`, `growth`, `fragmentation`, `activations`, `devices`. */
+    /** `oom`, `ledger`, `leak`, `growth`, `fragmentation`, `activations`, `devices`. */
     kind: string;
     /** `alarm` or `note`. */
     severity: string;

@@ -856,6 +856,25 @@ class DeviceComparison:
     """
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeviceMemory:
+    """A whole device at the sample at which most of it was in use."""
+
+    at: Occasion
+    """When the sample was taken."""
+
+    outside_bytes: int
+    """Bytes of these that PyTorch's allocator did not reserve: contexts, NCCL, other processes. Negative where
+    figures contradict each other.
+    """
+
+    total_bytes: int
+    """Bytes of the device."""
+
+    used_bytes: int
+    """Bytes in use by anything."""
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DiffAnswer(Answer):
     """The whole answer of `memviz diff`."""
@@ -1275,7 +1294,9 @@ class FigureSpread:
     """How a figure is distributed."""
 
     figure: str
-    """A metric, whose maxima these are; or `baseline` or `inactive`."""
+    """A metric, whose maxima these are; or `baseline`, `inactive`, or `outside`: in use on the device, but not
+    reserved by PyTorch's allocator.
+    """
 
     max: RankName | None
     """The first row that has it."""
@@ -2265,6 +2286,11 @@ class LedgerDevice:
     pinned_bytes: int | None
     """Pinned host memory that PyTorch had reserved when the recording was written; null if not recorded."""
 
+    pinned_samples: tuple[LedgerPinned, ...]
+    """Pinned host memory of the process at each sample, the same for all its devices; empty if the samples do not
+    have it.
+    """
+
     samples: tuple[LedgerSample, ...]
     """The device at each sample, in chronological order."""
 
@@ -2284,6 +2310,23 @@ class LedgerHolder:
 
     pid: int | None = None
     """The ID of another process; absent for all other holders."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerPinned:
+    """Pinned host memory at one instant. It is no part of the device."""
+
+    active_bytes: int
+    """Bytes of these in use by tensors and copies."""
+
+    at: Occasion
+    """When the sample was taken."""
+
+    reserved_bytes: int
+    """Bytes that PyTorch's allocator had pinned."""
+
+    time_us: int | None
+    """Its time since the epoch; null if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2324,6 +2367,9 @@ class LedgerSample:
 
     used_bytes: int
     """Bytes in use: the sum of all rows."""
+
+    memory_stats: dict[str, int] | None = None
+    """All counters of `torch.cuda.memory_stats` by name; absent if the sample does not have them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3393,6 +3439,9 @@ class RankSummary(Answer):
 
     code: CodeSample | None = None
     """The lines of code that allocate, where stacks tell."""
+
+    device_memory: DeviceMemory | None = None
+    """The whole device, if it was sampled. Left out when it was not."""
 
     failures: tuple[RankFailure, ...] | None = None
     """The first [`SIGNED`] of these by signature."""

@@ -66,17 +66,20 @@ pub enum Figure {
     Baseline,
     /// Reserved and not active, at the peak of the metric looked at.
     Inactive,
+    /// In use on the device but not reserved by PyTorch's allocator, at the sample with the most memory in use.
+    Outside,
 }
 
 impl Figure {
     /// Every figure, in the order of reports.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Maximum(Metric::Allocated),
         Self::Maximum(Metric::Active),
         Self::Maximum(Metric::Requested),
         Self::Maximum(Metric::Reserved),
         Self::Baseline,
         Self::Inactive,
+        Self::Outside,
     ];
 
     /// The name in JSON.
@@ -85,6 +88,7 @@ impl Figure {
             Self::Maximum(metric) => metric.name(),
             Self::Baseline => "baseline",
             Self::Inactive => "inactive",
+            Self::Outside => "outside",
         }
     }
 
@@ -94,6 +98,7 @@ impl Figure {
             Self::Maximum(metric) => (rank.bound(metric) != Some(Bound::Unknown)).then(|| rank.maxima.get(metric)),
             Self::Baseline => Some(rank.baseline_bytes),
             Self::Inactive => rank.inactive_bytes,
+            Self::Outside => rank.device_memory.map(|memory| memory.outside_bytes),
         }
     }
 }

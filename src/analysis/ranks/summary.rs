@@ -1,6 +1,7 @@
 //! A recording in a few kilobytes: what is needed to compare it with other ranks'.
 
 use super::number::RankNumber;
+use crate::analysis::ledger::LedgerReport;
 use crate::analysis::oom::signatures;
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::Result;
@@ -10,7 +11,8 @@ use crate::facts::grouping::attribution::{Attribution, OTHER};
 use crate::model::{Action, DeviceId};
 use crate::replay::{Metric, Track};
 use crate::wire::ranks::{
-    CodeSample, EmptyRank, FailureSignature, RankFailure, RankLine, RankSource, RankSummary, SIGNED, TopRow,
+    CodeSample, DeviceMemory, EmptyRank, FailureSignature, RankFailure, RankLine, RankSource, RankSummary, SIGNED,
+    TopRow,
 };
 
 /// Rows of a summary when nothing else is requested.
@@ -93,12 +95,20 @@ pub fn summarise(
         inactive_bytes: (device.maxima[Metric::Reserved as usize].bytes > 0)
             .then(|| device.at.reserved.wrapping_sub(device.at.active)),
         end: device.end,
+        device_memory: device_memory(recording, device.device),
         ooms: track(device).map_or(0, ooms),
         failures: recording.get(device.device).map(failures).unwrap_or_default(),
         total_bytes: device.attribution.total_bytes,
         top: top_rows(&device.attribution, options.top),
     };
     Ok(report.devices.iter().map(|device| RankLine::Rank(Box::new(summary(device)))).collect())
+}
+
+/// The whole device, where it was sampled.
+fn device_memory(recording: &Devices<'_>, device: DeviceId) -> Option<DeviceMemory> {
+    let ledgers = LedgerReport::known(recording, &[device]);
+    let most = ledgers.first()?.highest()?;
+    Some(DeviceMemory::new(most.at, most.total_bytes, most.used_bytes, most.outside_bytes()))
 }
 
 /// The first failed requests by signature, in the order in which signatures come up.

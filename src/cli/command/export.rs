@@ -113,8 +113,10 @@ impl Export {
             .blocks(self.blocks.unwrap_or(0))
             .devices(self.common.devices());
         let mut report = recording.tracks(&options)?;
-        let skipped = std::mem::take(&mut report.skipped);
-        let samples = recording.samples(samples)?;
+        let mut skipped = std::mem::take(&mut report.skipped);
+        let mut samples = recording.samples(samples)?;
+        let more = std::mem::take(&mut samples.skipped);
+        skipped.extend(more.into_iter().filter(|line| !skipped.contains(line)).collect::<Vec<_>>());
         Ok(Reply::new(move |source, out| perfetto::write(source, &report, &samples, out)).warning(skipped))
     }
 
@@ -198,22 +200,20 @@ impl Export {
     /// Refuses what means nothing in a format.
     fn require_meaning(&self, format: ExportFormat, samples: &SamplesOptions) -> Result<(), Failure> {
         let (is_parquet, is_firefox) = (format == ExportFormat::Parquet, format == ExportFormat::Firefox);
-        let is_perfetto = format == ExportFormat::Perfetto;
-        let has_stacks = !is_parquet && !is_perfetto;
-        let has_instant = has_stacks && !is_firefox;
+        let has_instant = !is_parquet && !is_firefox;
         let given = [
             ("--at", self.at.is_some() && !has_instant),
             ("--metric", self.metric.is_some() && !has_instant),
             ("--include or --exclude", !samples.peak.filter.is_empty() && !has_instant),
             ("--from or --to", (self.from.is_some() || self.to.is_some()) && (is_parquet || is_firefox)),
-            ("--no-infer", samples.peak.inference == Inference::Off && !has_stacks),
-            ("--all-frames", self.all_frames && !has_stacks),
+            ("--no-infer", samples.peak.inference == Inference::Off && is_parquet),
+            ("--all-frames", self.all_frames && is_parquet),
         ];
         if let Some((flag, _)) = given.into_iter().find(|(_, is_wrong)| *is_wrong) {
             let found = format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
             return Err(Failure::Message(format!("expected --format pprof for {flag}, found {found}")));
         }
-        if self.blocks.is_some() && !is_perfetto {
+        if self.blocks.is_some() && format != ExportFormat::Perfetto {
             return Err(Failure::Message("expected --format perfetto for --blocks".to_owned()));
         }
         if self.table.is_some() && !is_parquet {

@@ -17,6 +17,7 @@ mod ledger;
 mod man;
 #[cfg(feature = "mcp")]
 mod mcp;
+#[cfg(feature = "nsys")]
 mod nsys;
 mod oom;
 mod peak;
@@ -49,6 +50,7 @@ pub const COMMANDS: &[Entry] = &[
     entry::<fragmentation::Fragmentation>("fragmentation", Group::Explain),
     entry::<leaks::Leaks>("leaks", Group::Explain),
     entry::<ledger::Ledger>("ledger", Group::Explain),
+    #[cfg(feature = "nsys")]
     entry::<nsys::Nsys>("nsys", Group::Explain),
     entry::<diff::Diff>("diff", Group::Explain),
     entry::<ranks::Ranks>("ranks", Group::Explain),

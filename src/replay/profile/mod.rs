@@ -15,7 +15,7 @@ pub use live::convert_live;
 pub use timeline::convert_timeline;
 
 use super::history::{Completeness, History};
-use super::{AnomalyKind, Maximum, count};
+use super::{AnomalyKind, Maximum, Metric, count};
 use crate::model::profile::{Profile, SpanKind};
 use crate::model::{Annotation, DeviceId, DeviceTrace, EntryContext, Snapshot, SourceNotes, Stage, Strings};
 use enclosure::Enclosures;
@@ -92,6 +92,7 @@ fn finish(snapshot: &mut Snapshot, history: &mut History) {
         history.anomalies.add(AnomalyKind::TimeReversed, Some(index as u32 + 1), 0);
     }
     count(snapshot, history, &HashSet::default());
+    history.completeness.no_reserved = history.maxima[Metric::Reserved as usize].bytes == 0;
     snapshot.traces.push(DeviceTrace { device: history.device, rows: history.rows.clone(), truncated });
 }
 

@@ -40,7 +40,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     let mut lines = Vec::new();
     let allocated = signed(baseline.allocated);
     // The memory of the CPU and memory timelines have no reserved bytes.
-    let has_reserved = !completeness.blocks_only || baseline.reserved != 0;
+    let has_reserved = !completeness.no_reserved;
     if completeness.no_entries {
         let reserved = if has_reserved { format!(", {} reserved", signed(baseline.reserved)) } else { String::new() };
         lines.push(format!(

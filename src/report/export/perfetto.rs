@@ -3,7 +3,9 @@
 use super::heap::{self, Code};
 use super::message::Message;
 use crate::analysis::export::{BlockSlice, DeviceTracks, SamplesReport, Slice, TracksReport};
+use crate::analysis::peak::DevicePeak;
 use crate::model::bytes::Bytes;
+use crate::replay::Metric;
 use crate::report::Source;
 use crate::report::common::notes::{self, device_name, safe};
 use foldhash::fast::RandomState;
@@ -62,7 +64,7 @@ const BYTES: u64 = 3;
 /// Slices that overlap without nesting cannot share a track; up to this many tracks are tried for each.
 const LANES: usize = 32;
 
-/// Writes a trace of all devices. Heap profiles show `samples`: what is held at the peak of each device, and what was allocated.
+/// Writes a trace of all devices. Heap profiles show `samples`: what is held at the instant of each device, and what was allocated.
 ///
 /// # Errors
 /// When writing fails.
@@ -97,7 +99,7 @@ fn write_heaps(report: &TracksReport, samples: &SamplesReport, trace: &mut Trace
         let stacks = code.add(device);
         let time = device.peak.time_us.or(device.peak.entry.map(i64::from)).unwrap_or(trace.start_us);
         last = last.max(time);
-        let name = format!("{}: held at the peak", device_name(device.peak.device));
+        let name = held_name(&device.peak);
         let at = (name.as_str(), process, nanoseconds(time));
         heap::heap(&mut profile, at, device, &stacks, |sample| sample.held);
         if device.has_history() {
@@ -115,6 +117,14 @@ fn write_heaps(report: &TracksReport, samples: &SamplesReport, trace: &mut Trace
         });
     });
     trace.packet.write(trace.out)
+}
+
+/// What the heap of an instant is called: `Device 0: held at the peak`, or `Device 0: active at entry 12 of 60`.
+fn held_name(peak: &DevicePeak) -> String {
+    let what = if peak.metric == Metric::Allocated { "held" } else { peak.metric.name() };
+    let is_peak = peak.instant == peak.maxima[peak.metric as usize].instant;
+    let place = if is_peak { "the peak".to_owned() } else { notes::place(peak) };
+    format!("{}: {what} at {place}", device_name(peak.device))
 }
 
 fn write_device(

@@ -2,6 +2,7 @@
 
 use super::words;
 use crate::analysis::ledger::{Holder, LedgerReport};
+use crate::model::HOST_DEVICE;
 use crate::report::common::csv::{Lines, cell};
 use std::io::{self, Write};
 
@@ -26,6 +27,19 @@ pub(crate) fn write(report: &LedgerReport, out: &mut dyn Write) -> io::Result<()
                 ])?;
             }
         }
+    }
+    for sample in &report.host {
+        csv.line([
+            &HOST_DEVICE.to_string(),
+            sample.at.name(),
+            &sample.time_us.map(|time| time.to_string()).unwrap_or_default(),
+            Holder::Pytorch.name(),
+            "pinned host memory",
+            "",
+            &sample.reserved_bytes.to_string(),
+            &sample.reserved_bytes.to_string(),
+            "",
+        ])?;
     }
     csv.end()
 }

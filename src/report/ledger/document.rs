@@ -1,7 +1,8 @@
 //! `memviz ledger` for people.
 
-use super::words::{self, Table as Rows};
+use super::words::{self, Table as Rows, TableRow};
 use crate::analysis::ledger::{DeviceLedger, LedgerReport};
+use crate::model::device_file::Occasion;
 use crate::report::Source;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::next::Next;
@@ -12,6 +13,12 @@ const NAMES: usize = 24;
 
 pub(crate) fn document(source: Source<'_>, report: &LedgerReport) -> Document {
     let mut document = Document::devices("Device memory of", source, report.devices.iter(), ledger);
+    if !report.host.is_empty() {
+        document.gap();
+        document.title(words::PINNED);
+        let occasions: Vec<Occasion> = report.host.iter().map(|sample| sample.at).collect();
+        document.table(table(&occasions, words::pinned_rows(&report.host)));
+    }
     if let Some(pinned) = words::pinned(report) {
         document.gap();
         document.paragraph(pinned);
@@ -24,19 +31,21 @@ fn ledger(document: &mut Document, device: &DeviceLedger) {
     document.title(words::headline(device));
     document.notes(words::doubts(device));
     document.gap();
-    document.table(table(device));
+    let occasions: Vec<Occasion> = device.samples.iter().map(|ledger| ledger.at).collect();
+    document.table(table(&occasions, Rows::of(device).rows));
 }
 
-fn table(device: &DeviceLedger) -> Table {
+/// A table with a column for each sample.
+fn table(samples: &[Occasion], rows: impl IntoIterator<Item = TableRow>) -> Table {
     // A narrow screen has room for the latest samples only.
-    let later = |place: usize| device.samples.len() - place;
+    let later = |place: usize| samples.len() - place;
     let sample = |(place, name): (usize, &'static str)| {
         let column = Column::right(11, name).gap(2);
         if later(place) == 1 { column } else { column.from(NAMES + later(place) * SAMPLE) }
     };
-    let names = device.samples.iter().map(|ledger| ledger.at.name()).enumerate().map(sample);
+    let names = samples.iter().map(|at| at.name()).enumerate().map(sample);
     let mut table = Table::new(names.chain([Column::left(0, "").gap(2).cut(Cut::End)]));
-    for row in Rows::of(device).rows {
+    for row in rows {
         let shown = table.row(row.bytes.into_iter().map(words::cell), Cell::from(row.label));
         if row.is_part {
             shown.painted(Tone::Dim);

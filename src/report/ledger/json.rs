@@ -3,9 +3,10 @@
 use super::words;
 use crate::analysis::ledger::{DeviceLedger, Holder, Ledger, LedgerReport, LedgerRow, PoolShare};
 use crate::facts::grouping::private_pools::PoolKind;
-use crate::model::device_file::Occasion;
+use crate::model::device_file::{HostSample, Occasion};
 use crate::report::{Head, Source};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// `memviz ledger`, one device.
 #[derive(Debug, Serialize)]
@@ -22,6 +23,23 @@ pub struct LedgerDevice {
     pub samples: Vec<LedgerSample>,
     /// Pinned host memory that PyTorch had reserved when the recording was written; null if not recorded.
     pub pinned_bytes: Option<i64>,
+    /// Pinned host memory of the process at each sample, the same for all its devices; empty if the samples do not have it.
+    pub pinned_samples: Vec<LedgerPinned>,
+}
+
+/// Pinned host memory at one instant. It is no part of the device.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct LedgerPinned {
+    /// When the sample was taken.
+    pub at: Occasion,
+    /// Its time since the epoch; null if unknown.
+    pub time_us: Option<i64>,
+    /// Bytes that PyTorch's allocator had pinned.
+    pub reserved_bytes: u64,
+    /// Bytes of these in use by tensors and copies.
+    pub active_bytes: u64,
 }
 
 /// A device at one instant.
@@ -43,6 +61,9 @@ pub struct LedgerSample {
     pub pools: Vec<LedgerPool>,
     /// Bytes that are allocated of what is reserved.
     pub allocated_bytes: u64,
+    /// All counters of `torch.cuda.memory_stats` by name; absent if the sample does not have them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub memory_stats: BTreeMap<String, i64>,
 }
 
 /// The bytes of one holder.
@@ -97,7 +118,15 @@ impl From<&Ledger> for LedgerSample {
             rows: ledger.rows.iter().map(LedgerHolder::from).collect(),
             pools: ledger.pools.iter().map(LedgerPool::from).collect(),
             allocated_bytes: ledger.allocated_bytes,
+            memory_stats: ledger.memory_stats.clone(),
         }
+    }
+}
+
+impl From<&HostSample> for LedgerPinned {
+    fn from(sample: &HostSample) -> Self {
+        let HostSample { at, time_us, reserved_bytes, active_bytes, .. } = *sample;
+        Self { at, time_us, reserved_bytes, active_bytes }
     }
 }
 
@@ -109,6 +138,7 @@ pub fn ledger<'a>(source: Source<'a>, report: &LedgerReport) -> Head<'a, LedgerD
         notes: words::doubts(device),
         samples: device.samples.iter().map(LedgerSample::from).collect(),
         pinned_bytes: report.pinned_bytes,
+        pinned_samples: report.host.iter().map(LedgerPinned::from).collect(),
     };
     Head::of::<LedgerReport>(source, None, report.devices.iter().map(device).collect())
 }

@@ -3,7 +3,7 @@
 use crate::analysis::ledger::{DeviceLedger, Holder, Ledger, LedgerDoubt, LedgerReport, PoolShare};
 use crate::facts::segments::figures::NOTABLE;
 use crate::model::bytes::Bytes;
-use crate::model::device_file::Occasion;
+use crate::model::device_file::{HostSample, Occasion};
 use crate::report::common::notes::{device_name, signed};
 use crate::report::common::words::count;
 use crate::sorting::SortRows;
@@ -97,9 +97,12 @@ fn processes(number: usize) -> String {
     if number == 1 { "one process".to_owned() } else { format!("{number} processes") }
 }
 
-/// The pinned host memory, if recorded.
+/// The title of the samples of pinned host memory.
+pub(crate) const PINNED: &str = "Pinned host memory of this process, which is not on the device";
+
+/// The pinned host memory, if recorded and not sampled.
 pub(crate) fn pinned(report: &LedgerReport) -> Option<String> {
-    let bytes = report.pinned_bytes?;
+    let bytes = report.pinned_bytes.filter(|_| report.host.is_empty())?;
     Some(format!("Pinned host memory: {} reserved by PyTorch when the recording was written", signed(bytes)))
 }
 
@@ -159,6 +162,18 @@ impl Table {
         rows.push(sums("free", &|ledger| ledger.total_bytes.saturating_sub(ledger.used_bytes)));
         Self { rows }
     }
+}
+
+/// The rows of all samples of pinned host memory.
+pub(crate) fn pinned_rows(samples: &[HostSample]) -> [TableRow; 2] {
+    let row = |label: &str, figure: fn(&HostSample) -> u64, is_part| {
+        let bytes = samples.iter().map(|sample| i64::try_from(figure(sample)).ok()).collect();
+        TableRow { label: label.to_owned(), bytes, is_part }
+    };
+    [
+        row("PyTorch's allocator (pinned)", |sample| sample.reserved_bytes, false),
+        row("  of it in use", |sample| sample.active_bytes, true),
+    ]
 }
 
 /// The order of the rows: from the program outwards.

@@ -59,7 +59,7 @@ fn row(peak: &DevicePeak) -> [String; COLUMNS.len()] {
 
 /// Whether there is reserved memory: the memory of the CPU and memory timelines have none.
 fn is_reserved_known(peak: &DevicePeak) -> bool {
-    !peak.completeness.blocks_only || peak.maxima[Metric::Reserved as usize].bytes != 0
+    !peak.completeness.no_reserved
 }
 
 fn history(peak: &DevicePeak) -> String {

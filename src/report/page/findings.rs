@@ -3,14 +3,16 @@
 use super::Page;
 use crate::analysis::leaks::DeviceLeaks;
 use crate::analysis::leaks::growth::Verdict;
+use crate::analysis::ledger::DeviceLedger;
 use crate::analysis::oom::{DeviceOoms, Oom};
 use crate::analysis::peak::comparison::Comparison;
 use crate::analysis::peak::comparison::GroupShares;
 use crate::model::bytes::Bytes;
 use crate::report::common::comparison::words as comparison;
-use crate::report::common::notes::{self, device_name};
+use crate::report::common::notes::{self, device_name, signed};
 use crate::report::common::words::starred;
 use crate::report::leaks::words as leaks;
+use crate::report::ledger::words as ledger_words;
 use crate::report::oom::words as oom_words;
 
 /// Failed requests told in full; later ones mostly repeat them.
@@ -27,11 +29,23 @@ pub struct Finding {
     pub is_failure: bool,
 }
 
-/// Failed requests with their causes, how devices differ, then leaks; empty if there are none.
+/// Failed requests with their causes, who else uses the devices, how devices differ, then leaks; empty if there are none.
 pub fn findings(page: &Page<'_>) -> Vec<Finding> {
     let ooms = page.overview.oom.devices.iter().flat_map(failures);
+    let ooms = ooms.chain(page.overview.ledgers.iter().map(whole_device));
     let leaks = page.overview.leaks.devices.iter().filter_map(leak);
     ooms.chain(page.overview.peak.comparison.as_ref().map(differ)).chain(leaks).collect()
+}
+
+/// Who has the memory of a device when most of it is in use. The bytes add up to what is in use.
+pub fn whole_device(device: &DeviceLedger) -> Finding {
+    let rows = device.highest().map(|ledger| ledger.rows.as_slice()).unwrap_or_default();
+    let lines = rows.iter().map(|row| format!("{} {}", signed(row.bytes), ledger_words::holder(&row.holder)));
+    Finding {
+        title: ledger_words::headline(device),
+        lines: lines.chain(ledger_words::doubts(device)).collect(),
+        is_failure: false,
+    }
 }
 
 /// Which device holds most, and what makes the difference.

@@ -2,15 +2,19 @@
 
 use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::Relation;
-use crate::replay::{Bound, Metric};
+use crate::replay::{Bound, Counters, Metric};
 use crate::report::common::csv::{Lines, cell};
-use crate::wire::ranks::{RankLine, RankSummary};
+use crate::wire::ranks::{DeviceMemory, RankLine, RankSummary};
 use std::io::{self, Write};
 
 const HEAD: &str = "rank,device,max_allocated_bytes,max_active_bytes,max_requested_bytes,max_reserved_bytes,\
      baseline_bytes,inactive_bytes,inactive_share,ooms,end_allocated_bytes,end_reserved_bytes,outlier,\
      largest_site,largest_site_bytes,largest_site_inferred,allocated_bound,active_bound,requested_bound,\
-     reserved_bound,entries,complete_history,anomalies,rank_source,relation,program,signatures,path,error";
+     reserved_bound,entries,complete_history,anomalies,rank_source,relation,program,signatures,device_total_bytes,\
+     device_used_bytes,outside_bytes,path,error";
+
+/// How many these are.
+const COLUMNS: usize = 32;
 
 pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
     let mut csv = Lines::new(HEAD, out)?;
@@ -26,8 +30,13 @@ pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()>
     csv.end()
 }
 
-fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; 29] {
-    let maximum = |metric: Metric| rank.maxima.get(metric).to_string();
+fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; COLUMNS] {
+    let counter = |counters: &Counters, metric: Metric| match rank.bound(metric) {
+        Some(Bound::Unknown) => String::new(),
+        _ => counters.get(metric).to_string(),
+    };
+    let maximum = |metric: Metric| counter(&rank.maxima, metric);
+    let memory = |figure: fn(DeviceMemory) -> String| rank.device_memory.map(figure).unwrap_or_default();
     let bound = |metric: Metric| rank.bound(metric).map_or("exact", Bound::name).to_owned();
     let outliers = report.outliers.iter().filter(|outlier| outlier.row == row);
     let largest = rank.largest();
@@ -48,8 +57,8 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; 29] 
         rank.inactive_bytes.map(|bytes| bytes.to_string()).unwrap_or_default(),
         rank.inactive_share().map(|share| share.to_string()).unwrap_or_default(),
         rank.ooms.to_string(),
-        rank.end.allocated.to_string(),
-        rank.end.reserved.to_string(),
+        counter(&rank.end, Metric::Allocated),
+        counter(&rank.end, Metric::Reserved),
         outliers.map(|outlier| outlier.metric.name()).collect::<Vec<_>>().join(";"),
         largest.map(|row| cell(&row.label)).unwrap_or_default(),
         largest.map(|row| row.bytes.to_string()).unwrap_or_default(),
@@ -65,15 +74,18 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; 29] 
         group.map(|group| group.relation.name().to_owned()).unwrap_or_default(),
         program.map(|program| program.to_string()).unwrap_or_default(),
         cell(&rank.failures.iter().map(|failure| failure.signature.id.as_str()).collect::<Vec<_>>().join(";")),
+        memory(|memory| memory.total_bytes.to_string()),
+        memory(|memory| memory.used_bytes.to_string()),
+        memory(|memory| memory.outside_bytes.to_string()),
         cell(&rank.path),
         String::new(),
     ]
 }
 
-fn without_figures(rank: &str, path: &str, error: &str) -> [String; 29] {
-    let mut record = [const { String::new() }; 29];
+fn without_figures(rank: &str, path: &str, error: &str) -> [String; COLUMNS] {
+    let mut record = [const { String::new() }; COLUMNS];
     rank.clone_into(&mut record[0]);
-    record[29 - 2] = cell(path);
-    record[29 - 1] = cell(error);
+    record[COLUMNS - 2] = cell(path);
+    record[COLUMNS - 1] = cell(error);
     record
 }

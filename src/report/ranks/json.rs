@@ -105,7 +105,8 @@ pub struct RankName {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FigureSpread {
-    /// A metric, whose maxima these are; or `baseline` or `inactive`.
+    /// A metric, whose maxima these are; or `baseline`, `inactive`, or `outside`: in use on the device, but not reserved by
+    /// PyTorch's allocator.
     pub figure: &'static str,
     /// Number of rows that have it.
     pub values: usize,

@@ -22,6 +22,15 @@ pub fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
     one_each(&mut gauges, report, "rank_anomalies", "Contradictions in the recording of a rank.", |rank| {
         rank.anomalies
     })?;
+    let name = "rank_outside_bytes";
+    gauges.head(
+        name,
+        "Memory of the device in use but not reserved by the allocator of a rank, at the highest sample.",
+    )?;
+    for (_, rank) in report.ranks() {
+        let Some(memory) = &rank.device_memory else { continue };
+        labelled(rank, &[], |labels| gauges.line(name, labels, memory.outside_bytes))?;
+    }
     let name = "rank_outlier_score";
     gauges.head(name, "Robust z-score of a rank whose maximum is an outlier.")?;
     for outlier in &report.outliers {

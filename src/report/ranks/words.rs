@@ -119,6 +119,7 @@ pub fn group(report: &RanksReport, group: &Group) -> String {
 pub fn figure(figure: Figure) -> &'static str {
     match figure {
         Figure::Inactive => "inactive at the peak",
+        Figure::Outside => "outside PyTorch",
         figure => figure.name(),
     }
 }

@@ -228,8 +228,7 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
     if let Some(oom) = failed {
         lines.push(plain(Mark::Square(palette::ALARM, false), "failed request", oom.requested, false));
     }
-    let is_reserved_known = !device.peak.completeness.blocks_only || device.peak.at.reserved != 0;
-    if device.peak.metric != Metric::Reserved && is_reserved_known {
+    if device.peak.metric != Metric::Reserved && !device.peak.completeness.no_reserved {
         let reserved = u64::try_from(device.peak.at.reserved).unwrap_or(0);
         lines.push(plain(Mark::Line(palette::TEXT), "reserved", reserved, false));
     }

@@ -102,7 +102,7 @@ impl DeviceFigures {
             start_us: time(times.iter().min()),
             end_us: time(times.iter().max()),
             capacity_bytes: ooms.first().and_then(|oom| oom.capacity_bytes),
-            has_reserved: !history.completeness.blocks_only || history.maxima[Metric::Reserved as usize].bytes != 0,
+            has_reserved: !history.completeness.no_reserved,
             peak: Metric::ALL.map(|metric| (metric.name(), Peak::of(device, metric))).into(),
             bounds: Metric::ALL.map(|metric| (metric.name(), bound_then(&history.completeness, metric))).into(),
             baseline: counters(&history.start),

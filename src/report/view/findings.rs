@@ -5,6 +5,7 @@ use crate::analysis::advice::{Advice, Saving, WhatIf};
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::fragmentation::{FragmentationOptions, FragmentationReport};
 use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
+use crate::analysis::ledger::LedgerReport;
 use crate::analysis::oom::{DeviceOoms, OomOptions, OomReport};
 use crate::analysis::triage::{DeviceTriage, Finding, TriageOptions, TriageReport};
 use crate::error::Result;
@@ -73,6 +74,10 @@ pub fn findings(devices: &Devices<'_>, cures: &BTreeMap<DeviceId, WhatIf<'_, '_>
         if let Some(ooms) = ooms.devices.iter().find(|ooms| ooms.device == id) {
             failures(device, ooms, &mut found);
         }
+        found.extend(LedgerReport::known(devices, &[id]).iter().map(|ledger| {
+            let page::Finding { title, lines, .. } = page::whole_device(ledger);
+            Found { sentence: title, lines, command: "ledger", ..Found::new("ledger", false, device) }
+        }));
         let list = cures.get(&id);
         let advice = device.advice.iter().enumerate();
         found.extend(advice.map(|(place, advice)| cure(device, advice, list.map(|list| (list, place)))));

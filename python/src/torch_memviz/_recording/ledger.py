@@ -36,6 +36,8 @@ class Ledger:
         self._start: dict[int, Sample] = {}
         self._highest: dict[int, Sample] = {}
         self._latest: dict[int, Sample] = {}
+        #: Samples of pinned host memory, when those of devices are taken.
+        self._host: dict[str, Sample | None] = {"start": self._pinned("start")}
         self._missing: dict[int, str] = {}
         self._source: str | None = None
         for device in self._devices():
@@ -48,6 +50,7 @@ class Ledger:
             before = self._highest.get(device) or self._start.get(device)
             if before is None or total - free >= before["total_bytes"] - before["free_bytes"] + NOTABLE:
                 self._highest[device] = self._sample(device, "peak")
+                self._host["peak"] = self._pinned("peak")
 
     def take(self, at: str) -> None:
         """Sample all devices for a recording that is about to be written.
@@ -56,6 +59,7 @@ class Ledger:
             at: Why it is written: `end`, `oom` or `dump`.
         """
         self._latest = {device: self._sample(device, at) for device in self._devices()}
+        self._host["latest"] = self._pinned(at)
 
     def write(self, recording: Path) -> None:
         """Write all samples next to a recording."""
@@ -76,6 +80,7 @@ class Ledger:
             "pid": os.getpid(),
             "processes_from": self._source,
             "devices": devices,
+            "host": [sample for name in ("start", "peak", "latest") if (sample := self._host.get(name)) is not None],
         }
         with release.replacing(path_of(recording)) as file:
             file.write(json.dumps(content, indent=1).encode() + b"\n")
@@ -104,11 +109,33 @@ class Ledger:
             "free_bytes": free,
             "reserved_bytes": stats.get("reserved_bytes.all.current", 0),
             "allocated_bytes": stats.get("allocated_bytes.all.current", 0),
+            "memory_stats": _counters(stats),
             "nccl": [{"group": name, "bytes": held} for name, held in self._groups(device)],
         }
         if processes.listed is not None:
             sample["processes"] = [_row(process) for process in processes.listed]
         return sample
+
+    def _pinned(self, at: str) -> Sample | None:
+        """Sample the pinned host memory of this process; older releases of PyTorch do not count it."""
+        cuda = self._torch.cuda
+        if not cuda.is_initialized() or not hasattr(cuda, "host_memory_stats"):
+            return None
+        stats = cuda.host_memory_stats()
+        if "active_bytes.current" in stats:
+            reserved, active = stats["allocated_bytes.current"], stats["active_bytes.current"]
+        elif "reserved_bytes.current" in stats:
+            # Names of earlier releases.
+            reserved, active = stats["reserved_bytes.current"], stats["allocated_bytes.current"]
+        else:
+            return None
+        return {
+            "at": at,
+            "time_us": time.time_ns() // 1000,
+            "reserved_bytes": reserved,
+            "active_bytes": active,
+            "memory_stats": _counters(stats),
+        }
 
     def _processes(self, device: int) -> Processes:
         uuid = getattr(self._torch.cuda.get_device_properties(device), "uuid", None)
@@ -139,6 +166,11 @@ class Ledger:
             if "total" in stats:
                 groups.append((str(name), int(stats["persist"] if stats.get("suspended") else stats["total"])))
         return groups
+
+
+def _counters(stats: dict[str, Any]) -> dict[str, int]:
+    """Return the counters of an allocator that are not zero."""
+    return {name: value for name, value in stats.items() if isinstance(value, int) and value != 0}
 
 
 def _row(process: Process) -> dict[str, Any]:

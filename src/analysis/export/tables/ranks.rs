@@ -1,7 +1,7 @@
 //! Summaries of ranks as a table, in which each row also has its whole line of JSON.
 
 use super::{Table, TableColumn as Column, Values};
-use crate::replay::{Counters, Metric};
+use crate::replay::{Bound, Counters, Metric};
 use crate::wire::rank_lines::write_line;
 use crate::wire::rank_table::SUMMARY;
 use crate::wire::ranks::{FailureSignature, RankLine, RankSource, RankSummary};
@@ -27,7 +27,8 @@ pub fn of_ranks(lines: &[&RankLine]) -> io::Result<Table> {
         Column::maybe_text(name, texts, ranks().enumerate().map(|(at, rank)| rank.map(|_| at as u32)))
     };
     let counter = |name, metric, counters: fn(&RankSummary) -> &Counters| {
-        number(name, &move |rank: &RankSummary| Some(counters(rank).get(metric)))
+        let is_known = move |rank: &RankSummary| rank.bound(metric) != Some(Bound::Unknown);
+        number(name, &move |rank: &RankSummary| is_known(rank).then(|| counters(rank).get(metric)))
     };
     let top = |rank: &RankSummary| rank.top.first().map(|row| (row.label.clone(), row.bytes));
     let failed = |name, word: fn(&FailureSignature) -> String| {
@@ -57,6 +58,9 @@ pub fn of_ranks(lines: &[&RankLine]) -> io::Result<Table> {
             counter("allocated_end", Metric::Allocated, |rank| &rank.end),
             counter("reserved_end", Metric::Reserved, |rank| &rank.end),
             number("inactive", &|rank| rank.inactive_bytes),
+            number("device_total", &|rank| i64::try_from(rank.device_memory?.total_bytes).ok()),
+            number("device_used", &|rank| i64::try_from(rank.device_memory?.used_bytes).ok()),
+            number("outside", &|rank| Some(rank.device_memory?.outside_bytes)),
             number("ooms", &|rank| i64::try_from(rank.ooms).ok()),
             failed("signature", |of| of.id.clone()),
             failed("requester", |of| of.requester.clone()),

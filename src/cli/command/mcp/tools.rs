@@ -76,6 +76,8 @@ pub const TOOLS: &[Tool] = &[
     Tool { options: &["by", "steps", "capacity", "top", "include", "exclude"], ..tool("leaks") },
     Tool { options: &["at", "by", "top", "include", "exclude"], ..tool("fragmentation") },
     Tool { options: &["capacity", "gpu"], ..tool("ledger") },
+    #[cfg(feature = "nsys")]
+    Tool { options: &["snapshot"], ..tool("nsys") },
     Tool { options: &["top", "fit"], ..tool("checkpoint") },
     Tool { options: &["alloc-conf", "sweep", "capacity", "gpu", "context"], ..tool("simulate") },
     Tool {
@@ -297,7 +299,7 @@ fn typed(option: &Arg, value: &Value, roots: &Roots) -> Result<Vec<OsString>, St
             _ => return Err(bad(value, if is_list { "a list of texts" } else { "a text or a number" })),
         };
         let text = match long {
-            "baseline" => roots.recording(&text)?.into_os_string(),
+            "baseline" | "snapshot" => roots.recording(&text)?.into_os_string(),
             // A GPU's name, or a trace's.
             "gpu" if text.contains(['/', '\\']) || roots.first().join(&text).exists() => {
                 roots.recording(&text)?.into_os_string()
