@@ -4,9 +4,11 @@
 //! line and its cure. A simulation of the cure shows what it saves; a cure that saves too little is dropped. What
 //! cannot be played has no figures and says why.
 
+mod activations_in_place;
 mod attention_matrix;
 mod dataloader_prefetch;
 mod duplicate_model;
+mod expressions;
 mod foreach_temporaries;
 mod fp32_logits;
 mod frozen;
@@ -270,7 +272,7 @@ const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 9] = [
     duplicate_model::find,
     frozen::find,
 ];
-const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 11] = [
+const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 13] = [
     zero_grad_late::find,
     foreach_temporaries::find,
     fp32_logits::find,
@@ -282,6 +284,8 @@ const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 11] = [
     side_stream::find,
     temporaries::find,
     whole_copies::find,
+    expressions::find,
+    activations_in_place::find,
 ];
 
 /// Findings that are simulated at most, the most telling ones: each takes as long as the recording is.

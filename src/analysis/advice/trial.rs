@@ -127,8 +127,10 @@ impl<'d, 'a> Trial<'d, 'a> {
             Saving::Played { reserved, .. } if story == Story::ReleaseCache => {
                 reserved.by() >= reserved.before / PART_RELEASED
             }
-            // Nobody runs a layer again for what depends on where blocks lie.
-            Saving::Played { allocated, .. } if story == Story::Fp32Logits => allocated.is_notable(),
+            // Nobody runs a layer again, or writes operators anew, for what depends on where blocks lie.
+            Saving::Played { allocated, .. } if matches!(story, Story::Fp32Logits | Story::Temporary) => {
+                allocated.is_notable()
+            }
             _ => true,
         };
         if !is_worth_it {
