@@ -68,7 +68,7 @@ pub enum Story {
     DuplicateModel,
     /// Gradients and states of weights that need no training.
     OptimizerStatesOfFrozen,
-    /// The optimizer, or gradient clipping, allocates temporaries for all parameters at once.
+    /// The optimizer allocates temporaries for all parameters at once. Gradient clipping does not: it works in place.
     ForeachTemporaries,
     /// All logits in float32, and the loss of them at once.
     Fp32Logits,
