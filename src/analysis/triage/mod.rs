@@ -9,7 +9,7 @@ use super::fragmentation::{Stranded, idle};
 use super::leaks::growth::{Rate, Verdict};
 use super::leaks::{DeviceLeaks, LeakOptions, LeakReport};
 use super::ledger::Ledger;
-use super::oom::{Cause, OomOptions, OomReport};
+use super::oom::{Cause, OomOptions, OomReport, leak};
 use super::peak::comparison::Comparison;
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::Result;
@@ -243,6 +243,12 @@ impl TriageReport {
     pub(crate) fn with_advice(mut self, mut advice: HashMap<DeviceId, Vec<Advice>>) -> Self {
         for device in &mut self.devices {
             device.advice = advice.remove(&device.peak.device).unwrap_or_default();
+            if let Some(failure) = device.failure.as_mut().filter(|failure| failure.cause == Cause::Fragmentation)
+                && leak(&device.advice, failure.capacity).is_some()
+            {
+                failure.cause = Cause::Leak;
+                device.findings.retain(|finding| !matches!(finding, Finding::Fragmentation { .. }));
+            }
             let nothing = Nothing::of(&device.categories, &device.peak.attribution);
             let is_all = device.advice.is_empty() && device.findings.is_empty();
             device.nothing = nothing.filter(|nothing| is_all && !(device.failure.is_some() && nothing.is_unknown()));
