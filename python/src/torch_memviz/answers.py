@@ -92,10 +92,7 @@ class AdviceCost:
     """What a change costs."""
 
     copies_bytes: int | None
-    """Bytes that are copied; null where nothing is, and where it is not known."""
-
-    recompute_us: int | None
-    """Microseconds of what runs again; null where nothing does, and where it is not known."""
+    """Bytes that the changed program copies to the CPU, in all; null where it copies none."""
 
     words: str | None
     """In words; null where it costs nothing."""

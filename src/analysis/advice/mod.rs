@@ -156,6 +156,8 @@ pub struct Advice {
     pub evidence: String,
     /// The cost of the change, in time or otherwise; `None` if it has none.
     pub cost: Option<String>,
+    /// Bytes that the changed program copies to the CPU, in all; `None` where it copies none.
+    pub copies: Option<u64>,
     /// The lines of Python that make the change; empty where the program decides them.
     pub code: Vec<String>,
     /// What the change saves.

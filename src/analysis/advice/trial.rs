@@ -137,7 +137,17 @@ impl<'d, 'a> Trial<'d, 'a> {
             return None;
         }
         let line = line.and_then(|frame| self.line(frame));
-        Some((Advice { story, line, cure, evidence, cost, code, saving, alternatives }, remedy))
+        let copies = self.copies(story, &remedy);
+        Some((Advice { story, line, cure, evidence, cost, copies, code, saving, alternatives }, remedy))
+    }
+
+    /// Bytes that a cure copies to the CPU: each result that it collects there.
+    fn copies(&self, story: Story, remedy: &Remedy) -> Option<u64> {
+        let Remedy::Lives(lives) = remedy else { return None };
+        let requested =
+            |&(index, _): &(u32, _)| self.device.track.allocation(index as usize).map(|made| made.requested);
+        (story == Story::AccumulatingMetrics)
+            .then(|| lives.freed.iter().filter_map(requested).fold(0, u64::saturating_add))
     }
 
     /// The first of several cures, with what it saves, and the others as alternatives; `None` where it saves too little.
