@@ -102,6 +102,8 @@ pub enum Nothing {
         label: String,
         /// Whether that is inferred.
         inferred: bool,
+        /// Whether most of that is weights, or what training keeps for each of them: smaller inputs change nothing there.
+        is_of_weights: bool,
         /// Bytes from there.
         bytes: u64,
         /// Bytes in all.
@@ -188,6 +190,10 @@ pub const SITES: usize = 5;
 const ACTIVATION_PART: u64 = 4;
 /// And so is free memory of a recording without history.
 const FREE_PART: u64 = 4;
+
+/// What has the size of weights, whatever the inputs are.
+const OF_WEIGHTS: [Category; 5] =
+    [Category::Parameter, Category::Buffer, Category::Gradient, Category::OptimizerState, Category::ModelState];
 
 /// From such a part on weights are what a program needs: as numerator and denominator.
 const WEIGHTS_PART: (u64, u64) = (4, 5);
@@ -317,7 +323,13 @@ impl Nothing {
         }
         let is_told = |row: &&Row| ![OTHER, BASELINE, NOT_RECORDED].contains(&row.label.as_str()) && row.bytes > 0;
         let largest = sites.rows.iter().find(is_told)?;
-        Some(Self::Unknown { label: largest.label.clone(), inferred: largest.inferred, bytes: largest.bytes, total })
+        Some(Self::Unknown {
+            label: largest.label.clone(),
+            inferred: largest.inferred,
+            is_of_weights: largest.category.is_some_and(|category| OF_WEIGHTS.contains(&category)),
+            bytes: largest.bytes,
+            total,
+        })
     }
 }
 
