@@ -2,7 +2,8 @@
 
 use crate::support::{REQUIRE_CORPUS, fixture, open, skipped};
 use memviz::analysis::advice::{Advice, Plays, Saving, Story};
-use memviz::analysis::triage::TriageOptions;
+use memviz::analysis::simulate::SimulateOptions;
+use memviz::analysis::triage::{Nothing, TriageOptions};
 use std::path::Path;
 
 /// Recordings of strangers, which only some machines have.
@@ -63,6 +64,28 @@ fn settings_that_are_on_are_not_recommended() {
 }
 
 #[test]
+fn expandable_segments_come_with_what_they_may_break() {
+    let conflicts = |name: &str| {
+        let report = open(&fixture(name)).simulate(&SimulateOptions::default().sweep(true)).unwrap();
+        report.devices[0].expandable_conflicts.clone()
+    };
+    assert!(conflicts("cuda_graph").iter().any(|part| part.contains("captures graphs")));
+    assert!(conflicts("gpt_train").is_empty());
+}
+
+#[test]
+fn results_that_are_moved_to_the_cpu_are_counted() {
+    let recording = "fixtures/stories/accumulating_metrics_sampler_flawed/snapshot.pickle.gz";
+    let collected = found(recording, Story::AccumulatingMetrics);
+    let Saving::Played { allocated, .. } = collected.saving else { panic!("{:?}", collected.saving) };
+    // All but the last result are there at the peak beside what the changed program keeps.
+    let copies = collected.copies.unwrap();
+    assert!(copies >= allocated.by() && copies <= allocated.by() * 2, "{copies} of {allocated:?}");
+    let graph = found("fixtures/stories/retained_graph_gpt_flawed/snapshot.pickle.gz", Story::RetainedGraph);
+    assert_eq!(graph.copies, None);
+}
+
+#[test]
 fn mistakes_of_strangers_are_found() {
     if !Path::new(REAL).is_dir() {
         let required = std::env::var(REQUIRE_CORPUS).is_ok_and(|value| value == "1");
@@ -71,6 +94,16 @@ fn mistakes_of_strangers_are_found() {
     }
     let own_optimizer = found(&format!("{REAL}/bcrafton-memory_snapshot.pickle.gz"), Story::Temporary);
     assert_eq!(label(&own_optimizer), "optimizer.py:78 step");
+    // A convolution's output, of which only `relu` is needed.
+    let relu = found(&format!("{REAL}/HugePandaCoder-796241_my_snapshot.pickle.gz"), Story::Temporary);
+    assert_eq!(
+        (label(&relu), relu.cure.as_str()),
+        ("Model_BasicNCA2D_fast.py:64 update", "call relu with inplace=True")
+    );
+    // Most memory is that of a model that is moved: no input makes it smaller.
+    let moved = open(&format!("{REAL}/ZidongLiu-memory.pickle.gz")).triage(&TriageOptions::default()).unwrap();
+    let nothing = moved.devices[0].nothing.as_ref();
+    assert!(matches!(nothing, Some(Nothing::Unknown { is_of_weights: true, .. })), "{nothing:?}");
     let cache = found(&format!("{REAL}/volcengine-verl_mem.pickle.gz"), Story::InferenceCache);
     assert!(cache.evidence.starts_with("20.30 GiB of 23.20 GiB"), "{}", cache.evidence);
     assert!(matches!(cache.saving, Saving::NotPlayed { .. }), "{:?}", cache.saving);

@@ -3,12 +3,16 @@
 use crate::support::allocator_model::{Config, Expandable, MIB, Op};
 use crate::support::programs::{Program, programs};
 use crate::support::{self, assert_none, cases, corpus, fixture, open};
+use memviz::analysis::advice::Plays;
+use memviz::analysis::fit::FitPlans;
 use memviz::analysis::oom::{Advice, Cause, Fit, Oom, Replayed, Symptom};
 use memviz::analysis::oom::{OomOptions, OomReport};
+use memviz::analysis::triage::TriageOptions;
 use memviz::facts::device::Devices;
 use memviz::input::Compression;
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{Action, Snapshot};
+use memviz::play::plans::PlanOptions;
 use memviz::replay::replay;
 use memviz::report::{Answer, Rows, Source, TextStyle};
 use proptest::prelude::*;
@@ -83,6 +87,34 @@ fn check(root: &str) -> Vec<String> {
     }
     assert_none(&problems);
     seen
+}
+
+/// Each batch leaves its graph behind, until what is free lies in pieces.
+#[test]
+fn a_leak_is_told_before_what_the_allocator_lacked() {
+    let recording = open("fixtures/stories/retained_graph_llama_flawed/snapshot.pickle.gz");
+    let cause = |options: &OomOptions| recording.oom(options).unwrap().devices[0].ooms[0].cause;
+    assert_eq!(cause(&OomOptions::default()), Cause::Fragmentation);
+    let options = OomOptions::default().cures(Some(Plays::All));
+    assert_eq!(cause(&options), Cause::Leak);
+    let report = recording.oom(&options).unwrap();
+    let first = &report.devices[0].ooms[0].evidence[0];
+    let Symptom::Accumulates { label, reserved, capacity } = first else { panic!("{first:?}") };
+    assert_eq!(label.as_deref(), Some("perplexity.py:21 perplexity"));
+    assert!(*reserved < capacity / 2, "{reserved} of {capacity}");
+    let mut text = Vec::new();
+    let source = Source { path: "leak", recording: &recording };
+    report.text(source, TextStyle { width: Some(80), color: false, advice: false }, &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.find("torch.no_grad()").unwrap() < text.find("expandable_segments:True").unwrap(), "{text}");
+
+    let triage = recording.triage(&TriageOptions::default()).unwrap();
+    assert_eq!(triage.devices[0].failure.unwrap().cause, Cause::Leak);
+    let fit = FitPlans::of(&recording.devices(), &PlanOptions::default()).unwrap();
+    assert!(fit.plans.devices[0].refused.is_some(), "no step completes");
+    let cure = &fit.cures[0][0];
+    assert_eq!(cure.fits, None);
+    assert_eq!(cure.advice.line.as_ref().map(|line| line.label.as_str()), Some("perplexity.py:21 perplexity"));
 }
 
 /// The program caught two errors; their messages say what there was.

@@ -92,10 +92,7 @@ class AdviceCost:
     """What a change costs."""
 
     copies_bytes: int | None
-    """Bytes that are copied; null where nothing is, and where it is not known."""
-
-    recompute_us: int | None
-    """Microseconds of what runs again; null where nothing does, and where it is not known."""
+    """Bytes that the changed program copies to the CPU, in all; null where it copies none."""
 
     words: str | None
     """In words; null where it costs nothing."""
@@ -418,6 +415,8 @@ Cause = Literal[
     "capacity",
     # Together they would have been, but no block did, and no segment could be released to make room.
     "fragmentation",
+    # Memory that accumulates from step to step takes the room: with that cured, the request would have been served.
+    "leak",
     # The device had much less to give than at another time: something outside the allocator holds memory.
     "other_process",
     # The device had enough free, but the settings limit the process to a part of it.

@@ -4,9 +4,11 @@
 //! line and its cure. A simulation of the cure shows what it saves; a cure that saves too little is dropped. What
 //! cannot be played has no figures and says why.
 
+mod activations_in_place;
 mod attention_matrix;
 mod dataloader_prefetch;
 mod duplicate_model;
+mod expressions;
 mod foreach_temporaries;
 mod fp32_logits;
 mod frozen;
@@ -66,7 +68,7 @@ pub enum Story {
     DuplicateModel,
     /// Gradients and states of weights that need no training.
     OptimizerStatesOfFrozen,
-    /// The optimizer, or gradient clipping, allocates temporaries for all parameters at once.
+    /// The optimizer allocates temporaries for all parameters at once. Gradient clipping does not: it works in place.
     ForeachTemporaries,
     /// All logits in float32, and the loss of them at once.
     Fp32Logits,
@@ -154,6 +156,8 @@ pub struct Advice {
     pub evidence: String,
     /// The cost of the change, in time or otherwise; `None` if it has none.
     pub cost: Option<String>,
+    /// Bytes that the changed program copies to the CPU, in all; `None` where it copies none.
+    pub copies: Option<u64>,
     /// The lines of Python that make the change; empty where the program decides them.
     pub code: Vec<String>,
     /// What the change saves.
@@ -270,7 +274,7 @@ const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 9] = [
     duplicate_model::find,
     frozen::find,
 ];
-const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 11] = [
+const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 13] = [
     zero_grad_late::find,
     foreach_temporaries::find,
     fp32_logits::find,
@@ -282,6 +286,8 @@ const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 11] = [
     side_stream::find,
     temporaries::find,
     whole_copies::find,
+    expressions::find,
+    activations_in_place::find,
 ];
 
 /// Findings that are simulated at most, the most telling ones: each takes as long as the recording is.

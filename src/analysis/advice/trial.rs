@@ -127,8 +127,10 @@ impl<'d, 'a> Trial<'d, 'a> {
             Saving::Played { reserved, .. } if story == Story::ReleaseCache => {
                 reserved.by() >= reserved.before / PART_RELEASED
             }
-            // Nobody runs a layer again, or copies results, for what depends on where blocks lie.
-            Saving::Played { allocated, .. } if matches!(story, Story::Fp32Logits | Story::AccumulatingMetrics) => {
+            // Nobody runs a layer again, copies results or writes operators anew for what depends on where blocks lie.
+            Saving::Played { allocated, .. }
+                if matches!(story, Story::Fp32Logits | Story::AccumulatingMetrics | Story::Temporary) =>
+            {
                 allocated.is_notable()
             }
             _ => true,
@@ -143,7 +145,17 @@ impl<'d, 'a> Trial<'d, 'a> {
             *reserved_trust = Trust::Uncertain;
         }
         let line = line.and_then(|frame| self.line(frame));
-        Some((Advice { story, line, cure, evidence, cost, code, saving, alternatives }, remedy))
+        let copies = self.copies(story, &remedy);
+        Some((Advice { story, line, cure, evidence, cost, copies, code, saving, alternatives }, remedy))
+    }
+
+    /// Bytes that a cure copies to the CPU: each result that it collects there.
+    fn copies(&self, story: Story, remedy: &Remedy) -> Option<u64> {
+        let Remedy::Lives(lives) = remedy else { return None };
+        let requested =
+            |&(index, _): &(u32, _)| self.device.track.allocation(index as usize).map(|made| made.requested);
+        (story == Story::AccumulatingMetrics)
+            .then(|| lives.freed.iter().filter_map(requested).fold(0, u64::saturating_add))
     }
 
     /// The first of several cures, with what it saves, and the others as alternatives; `None` where it saves too little.

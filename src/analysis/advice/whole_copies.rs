@@ -50,14 +50,21 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         first = earlier;
     }
     let made_of: HashMap<u32, u32> = copy_of.iter().map(|(&copy, &earlier)| (earlier, copy)).collect();
-    let mut removed = Vec::new();
-    let mut last = first;
-    while let Some(&later) = made_of.get(&last) {
-        removed.push(later);
-        last = later;
-    }
+    let copies_of = |first: u32| std::iter::successors(made_of.get(&first), |last| made_of.get(last)).copied();
+    let lines: HashSet<Option<FrameId>> = copies_of(first).map(|copy| line(device, copy)).collect();
+    let Some(named) = copies_of(first).next() else { return Vec::new() };
+    // These lines copy in every round of a loop, and in every call of their function.
+    let (mut removed, mut freed) = (Vec::new(), Vec::new());
     let block = |index: u32| device.history().allocations[index as usize];
-    let Some(&named) = removed.first() else { return Vec::new() };
+    let mut roots: Vec<u32> = made_of.keys().copied().filter(|root| !copy_of.contains_key(root)).collect();
+    roots.sort_unstable();
+    for root in roots {
+        let copies: Vec<u32> = copies_of(root).take_while(|&copy| lines.contains(&line(device, copy))).collect();
+        if let Some(&last) = copies.last() {
+            freed.push((root, block(last).freed.saturating_sub(1)));
+            removed.extend(copies);
+        }
+    }
     vec![Finding {
         story: Story::Temporary,
         line: line(device, named),
@@ -71,7 +78,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         code: vec!["x.div_(255)  # in place of x = x / 255; likewise mul_, sub_, clamp_".to_owned()],
         remedy: Remedy::Lives(Lives {
             removed,
-            freed: vec![(first, block(last).freed.saturating_sub(1))],
+            freed,
             doubt: Some("whether the operator has an in-place form is not recorded"),
             ..Lives::default()
         }),
@@ -79,7 +86,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
 }
 
 /// The function of the user's own that calls the operator, outside of models and of training.
-fn function(device: &Device<'_>, index: u32, made: &Allocation) -> Option<(StrId, StrId)> {
+pub(super) fn function(device: &Device<'_>, index: u32, made: &Allocation) -> Option<(StrId, StrId)> {
     let stack = device.track.stack_of(index as usize);
     let is_plain = matches!(device.roles().role(stack), Role::Plain | Role::Data | Role::Setup)
         && made.born > 0
@@ -89,22 +96,26 @@ fn function(device: &Device<'_>, index: u32, made: &Allocation) -> Option<(StrId
 }
 
 /// The innermost line of Python, where it is the user's own.
-fn line(device: &Device<'_>, index: u32) -> Option<FrameId> {
+pub(super) fn line(device: &Device<'_>, index: u32) -> Option<FrameId> {
     let (sites, stack) = (device.sites(), device.track.stack_of(index as usize));
     let frames = device.snapshot().stacks.frame_ids(stack);
     let innermost = frames.iter().copied().find(|&frame| sites.kind(frame).is_python());
     innermost.filter(|&frame| stack != StackId::EMPTY && sites.is_own(frame))
 }
 
+/// Whether a line lets go of a block once it has made another, with nothing made in between.
+pub(super) fn goes_behind(device: &Device<'_>, gone: u32, made: u32, at: FrameId) -> bool {
+    let (track, history) = (device.track, device.history());
+    let [gone, block] = [gone, made].map(|index| history.allocations[index as usize]);
+    let next = history.allocations.get(made as usize + 1).map_or(history.entries(), |next| next.born);
+    let is_behind = gone.freed > block.born && gone.freed <= next;
+    let by = History::entry_before(gone.freed).filter(|&entry| is_behind && entry < history.entries());
+    device.phases().frees_tell && by.and_then(|entry| device.sites().site_frame(track.stack(entry))) == Some(at)
+}
+
 /// Whether a block goes right behind the one that is made of it, by the line that makes that one. In a loop a line does this to its
 /// own block of the round before.
 fn is_rebound(device: &Device<'_>, earlier: u32, copy: u32) -> bool {
-    let (track, history) = (device.track, device.history());
-    let [gone, made] = [earlier, copy].map(|index| history.allocations[index as usize]);
-    let next = history.allocations.get(copy as usize + 1).map_or(history.entries(), |next| next.born);
-    let is_behind = gone.freed > made.born && gone.freed <= next;
-    let by = History::entry_before(gone.freed).filter(|&entry| is_behind && entry < history.entries());
-    let by = by.and_then(|entry| device.sites().site_frame(track.stack(entry)));
-    let at = line(device, copy);
-    device.phases().frees_tell && by.is_some() && by == at && at != line(device, earlier)
+    let at = line(device, copy).filter(|&at| line(device, earlier) != Some(at));
+    at.is_some_and(|at| goes_behind(device, earlier, copy, at))
 }

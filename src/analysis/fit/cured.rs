@@ -2,7 +2,8 @@
 
 use crate::analysis::advice::{Advice, Plays, Saving, Together, advice_together};
 use crate::error::Result;
-use crate::facts::device::Devices;
+use crate::facts::device::{Device, Devices};
+use crate::model::Action;
 use crate::play::changes::Change;
 use crate::play::plans::{DevicePlans, Goal, PlanOptions, PlanReport};
 
@@ -65,14 +66,22 @@ impl FitPlans {
 
 fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, [Option<FitTogether>; 2]) {
     let device = recording.all().iter().find(|device| device.id() == plans.device);
-    let Some(device) = device.filter(|_| plans.refused.is_none() && !plans.fits) else {
+    // A program that fails in its first step cannot be planned for, but its mistakes are known.
+    let is_asked = |device: &&Device<'_>| plans.refused.is_none() || device.track.count_of(Action::Oom) > 0;
+    let Some(device) = device.filter(|_| !plans.fits).filter(is_asked) else {
         return (Vec::new(), [None, None]);
     };
     let nearest = plans.nearest.as_ref().filter(|_| plans.plans.is_empty() && is_whole(plans));
     let changes: Vec<Change> =
         nearest.map_or_else(Vec::new, |plan| plan.changes.iter().map(|it| it.change.clone()).collect());
     let (advice, both) = advice_together(device, Plays::Needs, FIRST, &changes);
-    let cure = |advice: Advice| FitCure { fits: fits(&advice.saving, plans), advice };
+    let cure = |mut advice: Advice| {
+        // What would have followed the failure may need more.
+        if let (Some(_), Saving::Played { needs, .. }) = (plans.refused, &mut advice.saving) {
+            *needs = None;
+        }
+        FitCure { fits: fits(&advice.saving, plans), advice }
+    };
     let cures: Vec<FitCure> = advice.into_iter().map(cure).collect();
     let [together, with_plan] =
         both.map(|cures| cures.map(|cures| FitTogether { fits: fits(&cures.saving, plans), cures }));

@@ -2,6 +2,7 @@
 
 use super::request::{Request, Retry, Serving};
 use crate::allocator::SizeRules;
+use crate::analysis::advice::{Advice as Cure, Saving};
 use crate::facts::code::sites::Sites;
 use crate::facts::segments::figures::Figures;
 use crate::facts::segments::pinning::Pinning;
@@ -18,6 +19,8 @@ pub enum Cause {
     Capacity,
     /// Together they would have been, but no block did, and no segment could be released to make room.
     Fragmentation,
+    /// Memory that accumulates from step to step takes the room: with that cured, the request would have been served.
+    Leak,
     /// The device had much less to give than at another time: something outside the allocator holds memory.
     OtherProcess,
     /// The device had enough free, but the settings limit the process to a part of it.
@@ -32,6 +35,7 @@ impl Cause {
         match self {
             Self::Capacity => "capacity",
             Self::Fragmentation => "fragmentation",
+            Self::Leak => "leak",
             Self::OtherProcess => "other_process",
             Self::Limit => "limit",
             Self::Unknown => "unknown",
@@ -43,6 +47,15 @@ impl Cause {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Symptom {
+    /// Without what accumulates from step to step, the program would have reserved less than the process could have.
+    Accumulates {
+        /// The line to change, where a stack has it.
+        label: Option<String>,
+        /// Bytes that the program would have reserved, the request included.
+        reserved: u64,
+        /// Bytes that the process could have had.
+        capacity: u64,
+    },
     /// Device free and inactive bytes together are less than what was needed.
     NotEnough {
         /// Both together.
@@ -124,6 +137,19 @@ pub enum Symptom {
     },
     /// What is reserved is known in part only, since the file was cut off and its beginning is missing.
     KnownInPart,
+}
+
+/// The first cure of what accumulates from step to step, if it would have left room for a request that failed where the process could
+/// have this many bytes: what the allocator lacked in the end is then no cause.
+pub(crate) fn leak(cures: &[Cure], capacity: u64) -> Option<Symptom> {
+    cures.iter().filter(|cure| cure.story.piles_up()).find_map(|cure| match cure.saving {
+        Saving::Played { reserved, .. } if reserved.after <= capacity => Some(Symptom::Accumulates {
+            label: cure.line.as_ref().map(|line| line.label.clone()),
+            reserved: reserved.after,
+            capacity,
+        }),
+        _ => None,
+    })
 }
 
 /// The most that the process and the free memory of the device ever came to, and where.

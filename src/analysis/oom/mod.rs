@@ -7,6 +7,7 @@ mod settings;
 mod signature;
 
 pub use advice::{Advice, Fit};
+pub(crate) use cause::leak;
 pub use cause::{Cause, KnownCapacity, Symptom};
 pub use request::{Request, Retry, Serving};
 pub use settings::Replayed;
@@ -329,8 +330,15 @@ impl DeviceOoms {
         }
     }
 
-    /// Adds what to change in the program. Which line made the memory is no answer where it is known which one keeps it.
+    /// Adds what to change in the program. Which line made the memory is no answer where it is known which one keeps it, and that the
+    /// memory is fragmented is none where a leak fills it.
     pub(crate) fn with_cures(mut self, cures: Vec<Cure>) -> Self {
+        for oom in self.ooms.iter_mut().filter(|oom| matches!(oom.cause, Cause::Fragmentation)) {
+            if let Some(symptom) = leak(&cures, oom.figures.reserved.saturating_add(oom.device_free)) {
+                oom.cause = Cause::Leak;
+                oom.evidence.insert(0, symptom);
+            }
+        }
         if cures.iter().any(|cure| cure.saving.most() > 0) {
             for oom in &mut self.ooms {
                 oom.advice.retain(|advice| !matches!(advice, Advice::FreeSites { .. }));

@@ -5,6 +5,7 @@
 use crate::allocator::SizeRules;
 use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
+use crate::facts::segments::expandable::conflicts;
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Change, Editor};
 use crate::play::{Difference, Program, Releases, Run, Testbed, candidates, host, is_notable_part, lacks, program};
@@ -72,6 +73,9 @@ pub struct DeviceSimulation {
     pub runs: Vec<Run>,
     /// Bytes of the blocks in use at their most: no allocator does with less. `None` where nothing is played.
     pub live_bytes: Option<u64>,
+    /// Why expandable segments, which some of the runs have and the recording does not, may fail in this program: each as part of
+    /// a sentence.
+    pub expandable_conflicts: Vec<&'static str>,
     /// Why nothing is played.
     pub refused: Option<&'static str>,
     /// What the recording lacks.
@@ -143,6 +147,7 @@ impl DeviceSimulation {
             refused_otherwise: false,
             runs: Vec::new(),
             live_bytes: None,
+            expandable_conflicts: Vec::new(),
             refused: None,
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),
@@ -172,6 +177,10 @@ impl DeviceSimulation {
             Vec::new()
         };
         let others: Vec<&AllocatorSettings> = options.settings.iter().chain(&swept).collect();
+        let turns_on = |settings: &&AllocatorSettings| settings.expandable_segments;
+        if !testbed.settings.expandable_segments && others.iter().any(turns_on) {
+            simulation.expandable_conflicts = conflicts(device.track, device.sites());
+        }
         let editor = Editor::new(device);
         let edited = (!options.changes.is_empty()).then(|| editor.apply(&testbed.program, &options.changes));
         let budget = if options.sweep { SWEEP_BUDGET } else { NAMED_BUDGET };

@@ -9,7 +9,7 @@ use super::fragmentation::{Stranded, idle};
 use super::leaks::growth::{Rate, Verdict};
 use super::leaks::{DeviceLeaks, LeakOptions, LeakReport};
 use super::ledger::Ledger;
-use super::oom::{Cause, OomOptions, OomReport};
+use super::oom::{Cause, OomOptions, OomReport, leak};
 use super::peak::comparison::Comparison;
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::Result;
@@ -102,6 +102,8 @@ pub enum Nothing {
         label: String,
         /// Whether that is inferred.
         inferred: bool,
+        /// Whether most of that is weights, or what training keeps for each of them: smaller inputs change nothing there.
+        is_of_weights: bool,
         /// Bytes from there.
         bytes: u64,
         /// Bytes in all.
@@ -189,6 +191,10 @@ const ACTIVATION_PART: u64 = 4;
 /// And so is free memory of a recording without history.
 const FREE_PART: u64 = 4;
 
+/// What has the size of weights, whatever the inputs are.
+const OF_WEIGHTS: [Category; 5] =
+    [Category::Parameter, Category::Buffer, Category::Gradient, Category::OptimizerState, Category::ModelState];
+
 /// From such a part on weights are what a program needs: as numerator and denominator.
 const WEIGHTS_PART: (u64, u64) = (4, 5);
 
@@ -243,6 +249,12 @@ impl TriageReport {
     pub(crate) fn with_advice(mut self, mut advice: HashMap<DeviceId, Vec<Advice>>) -> Self {
         for device in &mut self.devices {
             device.advice = advice.remove(&device.peak.device).unwrap_or_default();
+            if let Some(failure) = device.failure.as_mut().filter(|failure| failure.cause == Cause::Fragmentation)
+                && leak(&device.advice, failure.capacity).is_some()
+            {
+                failure.cause = Cause::Leak;
+                device.findings.retain(|finding| !matches!(finding, Finding::Fragmentation { .. }));
+            }
             let nothing = Nothing::of(&device.categories, &device.peak.attribution);
             let is_all = device.advice.is_empty() && device.findings.is_empty();
             device.nothing = nothing.filter(|nothing| is_all && !(device.failure.is_some() && nothing.is_unknown()));
@@ -311,7 +323,13 @@ impl Nothing {
         }
         let is_told = |row: &&Row| ![OTHER, BASELINE, NOT_RECORDED].contains(&row.label.as_str()) && row.bytes > 0;
         let largest = sites.rows.iter().find(is_told)?;
-        Some(Self::Unknown { label: largest.label.clone(), inferred: largest.inferred, bytes: largest.bytes, total })
+        Some(Self::Unknown {
+            label: largest.label.clone(),
+            inferred: largest.inferred,
+            is_of_weights: largest.category.is_some_and(|category| OF_WEIGHTS.contains(&category)),
+            bytes: largest.bytes,
+            total,
+        })
     }
 }
 

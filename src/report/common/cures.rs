@@ -92,9 +92,7 @@ pub struct AdviceLine {
 pub struct AdviceCost {
     /// In words; null where it costs nothing.
     pub words: Option<String>,
-    /// Microseconds of what runs again; null where nothing does, and where it is not known.
-    pub recompute_us: Option<u64>,
-    /// Bytes that are copied; null where nothing is, and where it is not known.
+    /// Bytes that the changed program copies to the CPU, in all; null where it copies none.
     pub copies_bytes: Option<u64>,
 }
 
@@ -110,7 +108,7 @@ impl From<&Advice> for AdviceRow {
             evidence: advice.evidence.clone(),
             saves_allocated_bytes: allocated,
             saves_reserved_bytes: reserved,
-            cost: AdviceCost { words: advice.cost.clone(), recompute_us: None, copies_bytes: None },
+            cost: AdviceCost { words: advice.cost.clone(), copies_bytes: advice.copies },
             trust,
             reserved_trust,
             because,

@@ -1,6 +1,7 @@
 //! `memviz oom` for people.
 
 use super::words as oom_words;
+use crate::analysis::advice::Advice;
 use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
 use crate::model::bytes::Bytes;
 use crate::report::Source;
@@ -55,7 +56,7 @@ fn next(source: Source<'_>, report: &OomReport) -> Vec<Next> {
             let pins = Next::new("fragmentation", &[source.path], "--at oom", "which lines pin free memory");
             vec![settings(), pins]
         }
-        Cause::OtherProcess | Cause::Limit | Cause::Unknown => Vec::new(),
+        Cause::Leak | Cause::OtherProcess | Cause::Limit | Cause::Unknown => Vec::new(),
     }
 }
 
@@ -64,13 +65,16 @@ fn ooms(document: &mut Document, device: &DeviceOoms) {
     if device.ooms.is_empty() {
         document.title(format!("{name}: {}", notes::failures(0)));
     }
+    // A leak is told before what the allocator lacked because of it.
+    let mut first = device.cures.as_slice();
     document.each(device.ooms.iter().take(IN_FULL), |document, oom| {
         let title = format!("{name}: out of memory, {} requested", Bytes(oom.request.bytes));
         document.heading(title, notes::position(&oom.moment, device.entries, &device.completeness));
         document.notes(notes::ooms(device));
-        failed(document, oom);
+        let cures = if oom.cause == Cause::Leak { std::mem::take(&mut first) } else { &[] };
+        failed(document, oom, cures);
     });
-    document.cures(&device.cures, device.failed > 0);
+    document.cures(first, device.failed > 0);
     if let Some(room) = device.plans.as_ref().and_then(plan::room) {
         document.section("What would make room");
         document.items([room]);
@@ -82,9 +86,10 @@ fn ooms(document: &mut Document, device: &DeviceOoms) {
     }
 }
 
-fn failed(document: &mut Document, oom: &Oom) {
+fn failed(document: &mut Document, oom: &Oom, cures: &[Advice]) {
     document.fact(format!("cause: {}", oom.cause.name()));
     document.items(oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).text));
+    document.cures(cures, true);
     document.gap();
     let mut table = figure_table();
     figure(&mut table, "requested", &Bytes(oom.request.bytes), "");

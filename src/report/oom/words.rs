@@ -82,6 +82,18 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
     };
     let requested = oom.request.bytes;
     match *evidence {
+        Symptom::Accumulates { ref label, reserved, capacity } => {
+            let place = label.as_ref().map_or_else(String::new, |label| format!(", cured at {label}"));
+            statement(
+                "accumulates",
+                [("reserved_bytes", reserved), ("capacity_bytes", capacity)],
+                format!(
+                    "memory accumulates from step to step; without this{place}, {} of {} would be reserved",
+                    Bytes(reserved),
+                    Bytes(capacity)
+                ),
+            )
+        }
         Symptom::NotEnough { together, needed } => {
             let what = if needed == requested {
                 format!("{} requested", Bytes(needed))

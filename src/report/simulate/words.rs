@@ -137,6 +137,7 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
 pub fn limits(device: &DeviceSimulation) -> Vec<String> {
     let mut lines: Vec<String> = notes::anomalies(&device.anomalies).into_iter().collect();
     lines.extend(warnings(device.runs.iter()));
+    lines.extend(device.expandable_conflicts.iter().map(|why| format!("expandable_segments:True: {why}")));
     lines.extend(doubts(device.runs.iter()));
     lines
 }

@@ -98,6 +98,7 @@ fn failed(failure: &Failure) -> String {
     let why = match cause {
         Cause::Capacity => ": not enough in total",
         Cause::Fragmentation => ": enough with inactive memory, but fragmented",
+        Cause::Leak => ": memory that accumulates from step to step takes the room",
         Cause::OtherProcess => ": another process on the device holds memory",
         Cause::Limit => ": the process is limited to part of the device",
         Cause::Unknown => "",
@@ -169,12 +170,13 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
             let (bytes, share) = (Bytes(*bytes), share(*bytes, *total));
             format!("Nothing to change: {what} are {bytes}, {share} of allocated memory. {less} would reduce this")
         }
-        Nothing::Unknown { label, inferred, bytes, total } => {
+        Nothing::Unknown { label, inferred, is_of_weights, bytes, total } => {
             let (bytes, share, place) = (Bytes(*bytes), share(*bytes, *total), starred(&safe(label), *inferred));
             let preposition = if label.starts_with("backward of ") { "in" } else { "at" };
+            let less = if *is_of_weights { "fewer weights" } else { "smaller inputs" };
             format!(
-                "No known mistake found. The largest share, {bytes} ({share}), is allocated {preposition} {place}; smaller \
-                 inputs or a smaller dtype there would reduce this"
+                "No known mistake found. The largest share, {bytes} ({share}), is allocated {preposition} {place}; {less} \
+                 or a smaller dtype there would reduce this"
             )
         }
     }

@@ -1,0 +1,95 @@
+//! Finds activation functions that could work in place: `x = F.relu(x)`.
+//!
+//! Where the line that calls one lets go of the input as soon as the result is there, nothing needs the input: what backward or a
+//! variable needs stays alive. The result may then take its place.
+
+use super::stacks::Marked;
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::model::FrameId;
+use crate::model::bytes::Bytes;
+use crate::play::changes::Lives;
+use crate::replay::{Allocation, History, Metric};
+use std::collections::HashSet;
+
+/// Functions of `torch.nn.functional` with an argument `inplace` that need no memory then.
+const IN_PLACE: [&str; 11] =
+    ["relu", "relu6", "leaky_relu", "elu", "celu", "selu", "silu", "mish", "hardtanh", "hardswish", "hardsigmoid"];
+/// An input and its result are worth a word from 1/N of the peak on.
+const NOTABLE_PART: u64 = 100;
+/// Blocks that are looked at for the input: those made last.
+const LOOKED_AT: usize = 64;
+
+/// One finding for all of them, at the line whose input and result are both alive at the peak.
+pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    if !device.phases().frees_tell {
+        return Vec::new();
+    }
+    let activations = Marked::of(device, |path, name, _| path == "torch/nn/functional.py" && IN_PLACE.contains(&name));
+    if !activations.any() {
+        return Vec::new();
+    }
+    let history = device.history();
+    let peak = history.maxima[Metric::Allocated as usize];
+    let least = (u64::try_from(peak.bytes).unwrap_or(0) / NOTABLE_PART).max(1);
+    let mut pairs: Vec<(u32, u32)> = Vec::new();
+    for (result, made) in (0u32..).zip(&history.allocations) {
+        if made.born == 0 || made.size < least || !activations.has(device.track.stack_of(result as usize)) {
+            continue;
+        }
+        let Some(input) = input(device, result, made) else { continue };
+        // Nobody calls one on the result of another: what goes is a variable's earlier value.
+        if !activations.has(device.track.stack_of(input as usize)) {
+            pairs.push((input, result));
+        }
+    }
+    let block = |index: u32| history.allocations[index as usize];
+    let is_at_peak = |&&(input, result): &&(u32, u32)| {
+        block(input).allocated_at(peak.instant) && block(result).allocated_at(peak.instant)
+    };
+    let Some(&(_, named)) = pairs.iter().filter(is_at_peak).max_by_key(|&&(_, result)| block(result).size) else {
+        return Vec::new();
+    };
+    let line = |result: u32| device.sites().site_frame(device.track.stack_of(result as usize));
+    let lines: HashSet<Option<FrameId>> = pairs.iter().map(|&(_, result)| line(result)).collect();
+    let elsewhere = match lines.len() {
+        0 | 1 => String::new(),
+        2 => ", here and at another line".to_owned(),
+        lines => format!(", here and at {} other lines", lines - 1),
+    };
+    let function = activations.frame(device.track.stack_of(named as usize));
+    let function = function.and_then(|frame| device.snapshot().stacks.frame(frame));
+    let function = function.map_or("", |frame| device.snapshot().strings.get(frame.name));
+    vec![Finding {
+        story: Story::Temporary,
+        line: line(named),
+        cure: format!("call {function} with inplace=True{elsewhere}"),
+        evidence: format!(
+            "the input and the result of {function}, {} each, are both alive at the peak; nothing needs the input afterwards",
+            Bytes(block(named).size)
+        ),
+        cost: None,
+        code: vec![format!("x = F.{function}(x, inplace=True)  # a module takes inplace=True when it is created")],
+        remedy: Remedy::Lives(Lives {
+            removed: pairs.iter().map(|&(_, result)| result).collect(),
+            freed: pairs.iter().map(|&(input, result)| (input, block(result).freed.saturating_sub(1))).collect(),
+            ..Lives::default()
+        }),
+    }]
+}
+
+/// The input of an activation function: the newest large block that is alive, if it is as large as the result, and the line that
+/// calls the function lets go of it before anything else is made.
+fn input(device: &Device<'_>, result: u32, made: &Allocation) -> Option<u32> {
+    let (history, stacks) = (device.history(), &device.snapshot().stacks);
+    let earlier = (0..result).rev().take(LOOKED_AT).map(|index| (index, history.allocations[index as usize]));
+    let mut alive = earlier.filter(|(_, earlier)| earlier.freed > made.born);
+    let (input, gone) = alive.find(|(_, earlier)| earlier.size >= made.size / 2)?;
+    let next = history.allocations.get(result as usize + 1).map_or(history.entries(), |next| next.born);
+    let frames = |stack| stacks.frame_ids(stack).iter().copied();
+    let of_result = device.track.stack_of(result as usize);
+    let is_candidate = gone.born > 0 && gone.requested == made.requested && gone.freed <= next;
+    let entry = History::entry_before(gone.freed).filter(|&entry| is_candidate && entry < history.entries())?;
+    let by = frames(device.track.stack(entry)).find(|&frame| device.sites().kind(frame).is_python())?;
+    frames(of_result).any(|frame| frame == by).then_some(input)
+}

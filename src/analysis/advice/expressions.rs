@@ -1,0 +1,134 @@
+//! Finds expressions that make a whole tensor several times: `x = (x.double() - mean) / deviation`.
+//!
+//! Each operator of such a line lets go of the result of the one before, and the line then binds a new tensor to the variable of
+//! the first. A loop that makes the same on one line again and again looks alike, but lets go of no tensor that another line made.
+
+use super::whole_copies::{function, goes_behind, line};
+use super::{Finding, Remedy, Story, Way};
+use crate::facts::device::Device;
+use crate::model::FrameId;
+use crate::model::bytes::Bytes;
+use crate::play::changes::Lives;
+use crate::replay::{Allocation, Metric};
+
+/// A tensor is worth a word from 1/N of the peak on.
+const NOTABLE_PART: u64 = 20;
+/// A cast changes the size of an element by one of these factors.
+const FACTORS: [u64; 3] = [2, 4, 8];
+/// Blocks that are looked at for the tensor that goes: those made last.
+const LOOKED_AT: usize = 64;
+const UNKNOWN_OPERATOR: &str = "whether the operators have in-place forms is not recorded";
+const UNKNOWN_DTYPE: &str = "whether the tensor's own dtype is precise enough is not recorded";
+
+/// The results of one line's operators, each made of the one before.
+struct Chain {
+    line: FrameId,
+    results: Vec<u32>,
+}
+
+/// One finding, for the expression whose results are alive at the peak.
+pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    let history = device.history();
+    let peak = history.maxima[Metric::Allocated as usize];
+    let least = (u64::try_from(peak.bytes).unwrap_or(0) / NOTABLE_PART).max(1);
+    let large = (0u32..).zip(&history.allocations).filter(|(_, made)| made.size >= least);
+    let mut chains: Vec<Chain> = Vec::new();
+    for (index, made) in large {
+        let at = line(device, index).filter(|_| function(device, index, made).is_some());
+        let Some(at) = at else { continue };
+        match chains.last_mut() {
+            Some(chain) if chain.line == at && continues(device, chain, index) => chain.results.push(index),
+            _ => chains.push(Chain { line: at, results: vec![index] }),
+        }
+    }
+    let is_at_peak = |chain: &&Chain| {
+        chain.results.iter().filter(|&&index| block(device, index).allocated_at(peak.instant)).count() >= 2
+    };
+    let at_peak = chains.iter().find(|chain| is_at_peak(chain) && source(device, chain).is_some());
+    at_peak.and_then(|at_peak| finding(device, at_peak, &chains)).into_iter().collect()
+}
+
+fn block(device: &Device<'_>, index: u32) -> Allocation {
+    device.history().allocations[index as usize]
+}
+
+/// Whether a block has the size of the last result, which goes right behind it.
+fn continues(device: &Device<'_>, chain: &Chain, index: u32) -> bool {
+    chain.results.last().is_some_and(|&last| {
+        block(device, last).requested == block(device, index).requested && goes_behind(device, last, index, chain.line)
+    })
+}
+
+/// The tensor that an expression begins with: made elsewhere, and bound anew by its line.
+fn source(device: &Device<'_>, chain: &Chain) -> Option<u32> {
+    let (&first, &last) = (chain.results.first()?, chain.results.last()?);
+    (0..first).rev().take(LOOKED_AT).find(|&index| {
+        let (source, copy) = (block(device, index).requested, block(device, first).requested);
+        let is_cast = || {
+            FACTORS.iter().any(|&factor| source.saturating_mul(factor) == copy || copy.saturating_mul(factor) == source)
+        };
+        (source == copy || is_cast())
+            && line(device, index) != Some(chain.line)
+            && goes_behind(device, index, last, chain.line)
+    })
+}
+
+/// The finding for an expression, which its line computes in each of the chains that are its own.
+fn finding(device: &Device<'_>, named: &Chain, chains: &[Chain]) -> Option<Finding> {
+    let (mut in_place, mut uncast) = (Lives::default(), Some(Lives::default()));
+    for chain in chains.iter().filter(|chain| chain.line == named.line) {
+        let (Some(source), Some(&first), Some(&last)) =
+            (source(device, chain), chain.results.first(), chain.results.last())
+        else {
+            continue;
+        };
+        let is_cast = block(device, source).requested != block(device, first).requested;
+        let (place, copies) = if is_cast { (first, &chain.results[1..]) } else { (source, &chain.results[..]) };
+        in_place.removed.extend(copies);
+        in_place.freed.push((place, block(device, last).freed.saturating_sub(1)));
+        uncast = uncast.zip(cast_back(device, last, source).filter(|_| is_cast)).map(|(mut uncast, back)| {
+            uncast.removed.extend(chain.results.iter().copied().chain([back]));
+            uncast.freed.push((source, block(device, back).freed.saturating_sub(1)));
+            uncast
+        });
+    }
+    let cure = "use in-place operators, if each element of a result depends only on the same element of the input";
+    let in_place =
+        way(cure, "x = x.double().sub_(mean).div_(deviation)  # in place of (x.double() - mean) / deviation", {
+            Lives { doubt: Some(UNKNOWN_OPERATOR), ..in_place }
+        });
+    let uncast = uncast.map(|uncast| {
+        let code = "x = x.sub_(mean).div_(deviation)  # without x.double() and .float()";
+        way("compute in the dtype that the tensor has, in place", code, {
+            Lives { doubt: Some(UNKNOWN_DTYPE), ..uncast }
+        })
+    });
+    Some(Finding {
+        story: Story::Temporary,
+        line: Some(named.line),
+        cure: in_place.cure.clone(),
+        evidence: format!(
+            "this line makes {} tensors of {}, each of the one before; two of them are alive at the peak",
+            named.results.len(),
+            Bytes(block(device, *named.results.first()?).size)
+        ),
+        cost: None,
+        code: in_place.code.clone(),
+        remedy: Remedy::Ways(std::iter::once(in_place).chain(uncast).collect()),
+    })
+}
+
+fn way(cure: &str, code: &str, lives: Lives) -> Way {
+    Way { cure: cure.to_owned(), code: vec![code.to_owned()], least: lives.clone(), most: lives, unknown: "" }
+}
+
+/// The result of an expression, cast back to the dtype of the tensor that it is made of, if that is all that is made of it.
+fn cast_back(device: &Device<'_>, last: u32, source: u32) -> Option<u32> {
+    let history = device.history();
+    let after = last + 1..history.allocations.len() as u32;
+    let back =
+        after.take(LOOKED_AT).find(|&index| block(device, index).requested == block(device, source).requested)?;
+    let next = history.allocations.get(back as usize + 1).map_or(history.entries(), |next| next.born);
+    let gone = block(device, last).freed;
+    (gone > block(device, back).born && gone <= next).then_some(back)
+}
