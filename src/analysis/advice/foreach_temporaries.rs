@@ -31,8 +31,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     }
     let (track, snapshot) = (device.track, device.snapshot());
     let mut of_stack: BTreeMap<StackId, Vec<u32>> = BTreeMap::new();
-    for (index, allocation) in (0..).zip(&device.history().allocations) {
-        let stack = track.stack_of(index as usize);
+    for (index, allocation, stack) in track.allocations() {
         if marked.has(stack) && allocation.freed != NEVER && allocation.born > 0 {
             of_stack.entry(stack).or_default().push(index);
         }

@@ -42,7 +42,8 @@ pub(super) fn matrices(device: &Device<'_>) -> Vec<Matrix> {
     };
     // The function that multiplies comes before those that call it and go on with its result.
     let mut known: HashSet<u32> = HashSet::new();
-    let all = (1..device.history().allocations.len()).filter_map(|result| search.matrix(result));
+    let large = device.track.allocations().filter(|(_, out, _)| out.requested >= SMALL && out.born > 0);
+    let all = large.filter_map(|(result, out, stack)| search.matrix(result as usize, *out, stack));
     all.filter(|matrix| matrix.blocks.first().is_some_and(|&block| known.insert(block))).collect()
 }
 
@@ -86,20 +87,15 @@ impl Search<'_, '_> {
     }
 
     /// The matrix that is multiplied to make a block; `None` where there is none.
-    fn matrix(&self, result: usize) -> Option<Matrix> {
+    fn matrix(&self, result: usize, out: Allocation, stack: StackId) -> Option<Matrix> {
         let (track, phases) = (self.device.track, self.device.phases());
-        let out = self.block(result);
-        let stack = track.stack_of(result);
         let is_forward = || match self.device.roles().role(stack) {
             Role::Module | Role::Recompute => true,
             // A model of plain functions.
             Role::Plain => phases.at(out.born) == Phase::Forward,
             _ => false,
         };
-        if out.requested < SMALL || out.born == 0 || !is_forward() {
-            return None;
-        }
-        if self.is_fused(result, stack) {
+        if !is_forward() || self.is_fused(result, stack) {
             return None;
         }
         let home = self.homes.get(stack.index()).copied().flatten()?;

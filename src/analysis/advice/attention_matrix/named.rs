@@ -17,9 +17,8 @@ pub(super) fn matrices(device: &Device<'_>) -> Vec<Matrix> {
         return Vec::new();
     }
     let search = Search { device, softmax, layers: layers(device), dropout: dropout(device) };
-    let all = 0..device.history().allocations.len();
-    let made = all.filter(|&index| search.softmax.has(device.track.stack_of(index)));
-    made.filter_map(|index| search.matrix(index)).collect()
+    let made = device.track.allocations().filter(|&(.., stack)| search.softmax.has(stack));
+    made.filter_map(|(index, ..)| search.matrix(index as usize)).collect()
 }
 
 /// Where PyTorch computes softmax.
