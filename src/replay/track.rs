@@ -95,6 +95,18 @@ impl<'a> Track<'a> {
         }
     }
 
+    /// Every allocation with its index and its stack, as [`Track::stack_of`] gives it.
+    pub(crate) fn allocations(self) -> impl Iterator<Item = (u32, &'a Allocation, StackId)> {
+        let (stacks, baseline) = (self.stacks(), &self.history.baseline);
+        (0u32..).zip(&self.history.allocations).map(move |(index, allocation)| {
+            let stack = match History::entry_before(allocation.born) {
+                Some(entry) => stacks.get(entry as usize).copied(),
+                None => baseline.get(index as usize).map(|origin| origin.stack),
+            };
+            (index, allocation, stack.unwrap_or(StackId::EMPTY))
+        })
+    }
+
     /// The allocation with this index; `None` past the end.
     pub fn allocation(self, index: usize) -> Option<&'a Allocation> {
         self.history.allocations.get(index)

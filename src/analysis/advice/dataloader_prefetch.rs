@@ -27,8 +27,7 @@ const CODE: &str = "batch = [t.pin_memory().to(\"cuda\", non_blocking=True) for 
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let (track, roles) = (device.track, device.roles());
     let mut of_line: BTreeMap<FrameId, Vec<u32>> = BTreeMap::new();
-    for (index, allocation) in (0..).zip(&device.history().allocations) {
-        let stack = track.stack_of(index as usize);
+    for (index, allocation, stack) in track.allocations() {
         // What is loaded ahead is loaded first where the loader is made.
         let may_be_input =
             matches!(roles.role(stack), Role::Plain | Role::Data | Role::Setup) && stack != StackId::EMPTY;

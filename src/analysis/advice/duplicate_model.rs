@@ -48,8 +48,8 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         phases.spans.iter().any(|span| span.phase == Phase::Forward && made.born <= span.start && made.freed > span.end)
     };
     let mut copies: BTreeMap<(Way, u32), Vec<Block>> = BTreeMap::new();
-    for (index, made) in (0u32..).zip(&device.history().allocations) {
-        let stack = device.track.stack_of(index as usize);
+    let has_ways = ways.iter().any(Option::is_some);
+    for (index, made, stack) in has_ways.then(|| device.track.allocations()).into_iter().flatten() {
         let Some(way) = ways.get(stack.index()).copied().flatten() else { continue };
         let counts = way != Way::Loaded || used(made);
         let Some(line) = device.sites().site_frame(stack).filter(|_| counts) else { continue };
@@ -79,8 +79,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
 /// latest weights. A copy that is allocated once and stays, such as a running average, is in use.
 fn cloned(device: &Device<'_>, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
     let mut lines: BTreeMap<u32, Vec<Block>> = BTreeMap::new();
-    for (index, made) in (0u32..).zip(&device.history().allocations) {
-        let stack = device.track.stack_of(index as usize);
+    for (index, made, stack) in device.track.allocations() {
         if device.roles().role(stack) != Role::Plain || stack == StackId::EMPTY || made.born == 0 {
             continue;
         }

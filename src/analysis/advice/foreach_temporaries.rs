@@ -32,8 +32,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     }
     let (track, snapshot) = (device.track, device.snapshot());
     let mut of_stack: BTreeMap<StackId, Vec<u32>> = BTreeMap::new();
-    for (index, allocation) in (0..).zip(&device.history().allocations) {
-        let stack = track.stack_of(index as usize);
+    for (index, allocation, stack) in track.allocations() {
         // Momentum buffers are allocated there in the first step, and stay until the optimizer goes.
         let is_state = || device.categories().get(index as usize).category == Category::OptimizerState;
         if marked.has(stack) && allocation.freed != NEVER && allocation.born > 0 && !is_state() {

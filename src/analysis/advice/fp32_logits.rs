@@ -8,8 +8,8 @@ use super::{Finding, Remedy, Story};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::facts::training::Category;
-use crate::model::FrameId;
 use crate::model::bytes::Bytes;
+use crate::model::{FrameId, StackId};
 use crate::play::changes::{Change, Editor, is_plain_loss};
 use crate::play::program;
 use crate::replay::Metric;
@@ -27,12 +27,13 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         kind == FrameKind::Torch && path == "torch/nn/functional.py" && matches!(name, "cross_entropy" | "log_softmax")
     });
     let (track, history) = (device.track, device.history());
-    let largest = |is_loss: &dyn Fn(usize) -> bool| {
-        let of_loss = (0..history.allocations.len()).filter(|&index| is_loss(index));
-        of_loss.max_by_key(|&index| (history.allocations[index].requested, std::cmp::Reverse(index)))
+    let largest = |is_loss: &dyn Fn(u32, StackId) -> bool| {
+        let of_loss = track.allocations().filter(|&(index, _, stack)| is_loss(index, stack));
+        let largest = of_loss.max_by_key(|&(index, block, _)| (block.requested, std::cmp::Reverse(index)));
+        largest.map(|(index, ..)| index as usize)
     };
-    let named = if marked.any() { largest(&|index| marked.has(track.stack_of(index))) } else { None };
-    let Some(kept) = named.or_else(|| largest(&|index| is_plain_loss(device, index as u32))) else {
+    let named = if marked.any() { largest(&|_, stack| marked.has(stack)) } else { None };
+    let Some(kept) = named.or_else(|| largest(&|index, _| is_plain_loss(device, index))) else {
         return Vec::new();
     };
     let bytes = history.allocations[kept].requested;

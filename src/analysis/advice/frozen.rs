@@ -13,6 +13,7 @@ use crate::model::FrameId;
 use crate::model::bytes::Bytes;
 use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, Instant, Metric, NEVER};
+use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Blocks of one number: counters of steps.
@@ -71,7 +72,7 @@ fn without_states(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     }
     let is_without = |size: u64| size > SCALAR && gradients.contains_key(&size) && !states.contains_key(&size);
     let removed: Vec<(u32, &Allocation)> =
-        all().filter(|(index, made)| is_without(made.requested) && category(*index) == Category::Gradient).collect();
+        all().filter(|(index, made)| category(*index) == Category::Gradient && is_without(made.requested)).collect();
     let bytes = |instant: Instant| {
         let live = removed.iter().filter(|(_, made)| made.allocated_at(instant));
         live.map(|(_, made)| made.size).fold(0, u64::saturating_add)
@@ -114,13 +115,14 @@ fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option
         }
     }
     counts.retain(|_, (_, gradients)| *gradients > 0);
+    // A state and the weight itself, at least.
+    if counts.values().all(|(before, gradients)| before / gradients < 2) {
+        return None;
+    }
     let of_step = |made: &Allocation| device.phases().at(made.born) == Phase::Optimizer;
-    let temporaries: HashSet<u64> = all()
-        .filter(|(index, made)| {
-            let stack = device.track.stack_of(*index as usize);
-            made.born > 0 && of_step(made) && device.roles().role(stack) == Role::Optimizer
-        })
-        .map(|(_, made)| made.requested)
+    let temporaries: HashSet<u64> = (device.track.allocations())
+        .filter(|&(_, made, stack)| made.born > 0 && device.roles().role(stack) == Role::Optimizer && of_step(made))
+        .map(|(_, made, _)| made.requested)
         .collect();
     let is_updated = |size: u64| temporaries.contains(&size);
     let (before, gradients) = *counts.iter().rev().find(|&(&size, _)| is_updated(size))?.1;
@@ -194,19 +196,20 @@ fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
             }
         }
     }
+    let count = |sizes: &mut dyn Iterator<Item = u64>| {
+        let mut counts: HashMap<u64, usize, RandomState> = HashMap::default();
+        sizes.for_each(|size| *counts.entry(size).or_default() += 1);
+        counts
+    };
+    let sizes = count(&mut parameters.iter().map(|(_, made)| made.requested));
     // Vectors of norms and biases have sizes that others have, too.
     let is_of_pairs_alone = |pairs: &Vec<[u64; 3]>| {
-        let mut left: HashMap<u64, i64> = HashMap::new();
-        pairs.iter().flat_map(|&[_, one, other]| [one, other]).for_each(|size| *left.entry(size).or_default() += 1);
-        for (_, made) in &parameters {
-            left.entry(made.requested).and_modify(|left| *left -= 1);
-        }
-        left.values().all(|&left| left == 0)
+        let of_pairs = count(&mut pairs.iter().flat_map(|&[_, one, other]| [one, other]));
+        of_pairs.iter().all(|(size, count)| sizes.get(size) == Some(count))
     };
     let is_found = |pairs: &Vec<[u64; 3]>| pairs.len() >= LEAST_PAIRS && is_of_pairs_alone(pairs);
     let pairs = pairs.into_values().filter(is_found).max_by_key(Vec::len)?;
     let low_rank: HashSet<u64> = pairs.iter().flat_map(|&[_, one, other]| [one, other]).collect();
-    let sizes: HashSet<u64> = parameters.iter().map(|(_, made)| made.requested).collect();
     let weights: HashSet<u64> = pairs.iter().map(|&[weight, ..]| weight).collect();
     // What is made for weights that were meant to stay: their gradients, their states, and temporaries of the optimizer.
     let is_for_others = |&(index, made): &(u32, &Allocation)| {
@@ -215,7 +218,7 @@ fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
             && category(index) == Category::Temporary;
         !low_rank.contains(&made.requested)
             && (matches!(category(index), Category::Gradient | Category::OptimizerState)
-                || is_of_step && sizes.contains(&made.requested))
+                || is_of_step && sizes.contains_key(&made.requested))
     };
     let removed: Vec<(u32, &Allocation)> = all().filter(is_for_others).collect();
     let is_trained =

@@ -28,8 +28,7 @@ struct Cache {
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let (track, snapshot) = (device.track, device.snapshot());
     let mut of_stack: Vec<Vec<u32>> = vec![Vec::new(); snapshot.stacks.len()];
-    for (index, allocation) in (0..).zip(&device.history().allocations) {
-        let stack = track.stack_of(index as usize);
+    for (index, allocation, stack) in track.allocations() {
         if allocation.born > 0
             && allocation.requested >= SMALL
             && stack != StackId::EMPTY

@@ -53,22 +53,22 @@ impl ModelCalls {
         };
         let mut all: Vec<ModelCall> = Vec::new();
         let mut is_open = false;
-        for (entry, &action) in (0..).zip(track.actions()) {
+        for (entry, (&action, &stack)) in (0..).zip(track.actions().iter().zip(track.stacks())) {
             let is_alloc = action == Action::Alloc;
             if !(is_alloc || action == Action::FreeRequested && phases.frees_tell) {
                 continue;
             }
-            if is_captured(entry) {
+            let role = roles.role(stack);
+            // Most entries are of the call that is open.
+            let is_of_module = role == Role::Module;
+            let goes_on = || is_open && all.last().is_some_and(|last| paths.place(stack) == Some(last.place));
+            if is_of_module && (!is_alloc || goes_on()) || is_captured(entry) {
                 continue;
             }
-            let stack = track.stack(entry);
             let backward = phases.span(entry).filter(|span| span.phase == Phase::Backward);
-            match roles.role(stack) {
-                Role::Module if is_alloc && backward.is_none() => {
+            match role {
+                Role::Module if backward.is_none() => {
                     let Some(place) = paths.place(stack) else { continue };
-                    if is_open && all.last().is_some_and(|last| last.place == place) {
-                        continue;
-                    }
                     let frames = || paths.frames(place).map(|(frame, _)| frame);
                     let own = frames().find(|&frame| device.sites().is_own(frame));
                     let Some(line) = own.or_else(|| frames().next()) else { continue };

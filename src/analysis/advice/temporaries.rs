@@ -18,14 +18,13 @@ const SMALL: u64 = 1 << 20;
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let (track, phases, roles, sites) = (device.track, device.phases(), device.roles(), device.sites());
     let mut of_function: BTreeMap<(StrId, StrId), Vec<u32>> = BTreeMap::new();
-    for (index, allocation) in (0..).zip(&device.history().allocations) {
-        let stack = track.stack_of(index as usize);
+    for (index, allocation, stack) in track.allocations() {
         let is_scratch = allocation.born > 0
             && allocation.freed != NEVER
             && allocation.requested >= SMALL
+            && (roles.role(stack) == Role::Optimizer || roles.is_plain_step(stack))
             && phases.at(allocation.born) == Phase::Optimizer
-            && phases.at(allocation.freed) == Phase::Optimizer
-            && (roles.role(stack) == Role::Optimizer || roles.is_plain_step(stack));
+            && phases.at(allocation.freed) == Phase::Optimizer;
         if !is_scratch {
             continue;
         }

@@ -52,8 +52,8 @@ impl Categories {
         let parameters = Parameters::of(track, &periods, &origins, roles, &replacements);
         let forwards = Forwards::of(track, sites, &periods, roles, phases.frees_tell);
         let mut last_born = vec![0; snapshot.stacks.len()];
-        for (index, allocation) in history.allocations.iter().enumerate() {
-            if let Some(last) = last_born.get_mut(track.stack_of(index).index()) {
+        for (_, allocation, stack) in track.allocations() {
+            if let Some(last) = last_born.get_mut(stack.index()) {
                 *last = allocation.born;
             }
         }
@@ -81,11 +81,11 @@ impl Categories {
         let mut memory = Memory::new(snapshot.stacks.len());
         let mut cursor = Cursor::new(&periods);
         let mut of_allocation = Vec::with_capacity(history.allocations.len());
-        for (index, &allocation) in history.allocations.iter().enumerate() {
+        for (index, &allocation, stack) in track.allocations() {
+            let index = index as usize;
             if index == history.baseline.len() {
                 older::settle(track, &mut of_allocation, trains, innermost, is_backward);
             }
-            let stack = track.stack_of(index);
             let entry = History::entry_before(allocation.born);
             let place = entry.and_then(|entry| cursor.find(entry));
             let block = Block { index, allocation, stack, origin: origins.get(stack) };

@@ -33,7 +33,7 @@ struct Size {
 pub(super) struct Parameters {
     sizes: HashMap<u64, u32, RandomState>,
     /// Parameters, and states that sizes tell from them, by allocation.
-    found: HashMap<u32, (Category, Evidence), RandomState>,
+    found: Vec<Option<(Category, Evidence)>>,
     /// Blocks that may be parameters, buffers, gradients or states.
     open: HashSet<u32, RandomState>,
 }
@@ -50,10 +50,9 @@ impl Parameters {
         let history = track.history;
         let first = periods.from(Phase::Backward, 0).map(|(_, period)| period);
         let mut sizes: HashMap<u64, Size, RandomState> = HashMap::default();
-        let mut found: HashMap<u32, (Category, Evidence), RandomState> = HashMap::default();
+        let mut found: Vec<Option<(Category, Evidence)>> = vec![None; history.allocations.len()];
         let mut cursor = Cursor::new(periods);
-        for (index, allocation) in history.allocations.iter().enumerate() {
-            let stack = track.stack_of(index);
+        for (index, allocation, stack) in track.allocations() {
             let origin = origins.get(stack);
             let entry = History::entry_before(allocation.born);
             let place = entry.and_then(|entry| cursor.find(entry));
@@ -62,7 +61,7 @@ impl Parameters {
             let persists =
                 early && first.map_or(allocation.freed == NEVER, |first| first.outlived_by(allocation.freed));
             let mut evident = |evidence| {
-                found.insert(index as u32, (Category::Parameter, evidence));
+                found[index as usize] = Some((Category::Parameter, evidence));
                 if persists {
                     sizes.entry(allocation.requested).or_default().known += 1;
                 }
@@ -109,7 +108,7 @@ impl Parameters {
                     Role::Module | Role::Backward | Role::Recompute | Role::Optimizer
                 ) => {}
                 _ if persists && !(may_be_workspace && rank == 2 && place.is_some()) => {
-                    sizes.entry(allocation.requested).or_default().candidates[rank].push(index as u32);
+                    sizes.entry(allocation.requested).or_default().candidates[rank].push(index);
                 }
                 _ => {}
             }
@@ -131,7 +130,7 @@ impl Parameters {
                 let class = &size.candidates[2];
                 if let Some((parameters, divided)) = divided_with_gradients(class, bytes, replacements) {
                     settled = parameters;
-                    found.extend(divided);
+                    divided.into_iter().for_each(|(index, verdict)| found[index as usize] = Some(verdict));
                 }
             }
             for class in &size.candidates {
@@ -145,16 +144,16 @@ impl Parameters {
                     let Some(divided) = divided(&class, bytes, missing, replacements) else { break };
                     settled += missing;
                     missing = 0;
-                    found.extend(divided);
+                    divided.into_iter().for_each(|(index, verdict)| found[index as usize] = Some(verdict));
                     continue;
                 }
                 missing -= class.len() as u32;
                 settled += class.len() as u32;
                 let verdict = (Category::Parameter, Evidence::GradientCount);
-                found.extend(class.into_iter().map(|index| (index, verdict)));
+                class.into_iter().for_each(|index| found[index as usize] = Some(verdict));
             }
             if size.gradients > 0 || size.known > 0 {
-                let may_be = |index: &u32| !found.contains_key(index) && may_stay(history, replacements, *index);
+                let may_be = |index: &u32| found[*index as usize].is_none() && may_stay(history, replacements, *index);
                 open.extend(size.candidates.iter().flatten().copied().filter(may_be));
             }
             // Where it is open which of several blocks are the parameters, they are there all the same.
@@ -168,7 +167,7 @@ impl Parameters {
 
     /// What is known of an allocation that is a parameter, or was told from parameters of its size.
     pub(super) fn verdict(&self, allocation: usize) -> Option<(Category, Evidence)> {
-        self.found.get(&(allocation as u32)).copied()
+        self.found.get(allocation).copied().flatten()
     }
 
     /// Whether an allocation has the size of parameters and stays live, without evidence for one category.

@@ -211,16 +211,19 @@ fn recorded(track: Track<'_>, annotations: &Annotations) -> Vec<Stretch<Option<P
     };
     let changes: Vec<(i64, Option<Phase>)> = annotations.changes().map(at).collect();
     let mut stretches = Vec::new();
-    // Times from here up to there have the same phase. Entries come in the order of time; those of a damaged file may go back.
-    let (mut from, mut to, mut phase) = (i64::MAX, i64::MIN, None);
-    for (entry, &time) in (1..).zip(track.times()) {
-        if time < from || time >= to {
-            let next = changes.partition_point(|&(from, _)| from <= time);
-            let before = next.checked_sub(1).map(|index| changes[index]);
-            (from, phase) = before.unwrap_or((i64::MIN, None));
-            to = changes.get(next).map_or(i64::MAX, |&(to, _)| to);
-        }
-        extend(&mut stretches, phase, entry);
+    let mut rest = track.times();
+    let mut end = 0;
+    while let Some(&time) = rest.first() {
+        // Times from here up to there have the same phase. Entries come in the order of time; those of a damaged file may go back.
+        let next = changes.partition_point(|&(from, _)| from <= time);
+        let before = next.checked_sub(1).map(|index| changes[index]);
+        let (from, phase) = before.unwrap_or((i64::MIN, None));
+        let to = changes.get(next).map_or(i64::MAX, |&(to, _)| to);
+        let others = rest[1..].iter().position(|time| !(from..to).contains(time));
+        let length = 1 + others.unwrap_or(rest.len() - 1);
+        end += length as u32;
+        rest = &rest[length..];
+        extend(&mut stretches, phase, end);
     }
     stretches
 }
@@ -269,22 +272,37 @@ fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Stretch<Hint>
             Role::ZeroGrad => Hint::ZeroGrad,
         }
     };
-    // A few stacks make many entries: each has a hint for what gives back, for allocations, and for everything else.
-    let mut known: Vec<[Option<Hint>; 3]> = vec![[None; 3]; track.snapshot.stacks.len()];
-    let mut hints = Vec::new();
-    for (entry, (&action, &stack)) in (1..).zip(track.actions().iter().zip(track.stacks())) {
+    // A few stacks make many entries: each has a hint for what gives back, for allocations, and for everything else. Hints are
+    // compared by number, which is quicker.
+    let mut distinct: Vec<Hint> = Vec::new();
+    let mut number = |hint: Hint| {
+        let known = distinct.iter().position(|&known| known == hint);
+        known.unwrap_or_else(|| {
+            distinct.push(hint);
+            distinct.len() - 1
+        }) as u8
+    };
+    let stacks = track.snapshot.stacks.len();
+    let of_stack: Vec<[u8; 3]> = (0..=stacks as u32)
+        .map(|id| {
+            [Action::FreeRequested, Action::Alloc, Action::SegmentAlloc].map(|act| number(hint(act, StackId(id))))
+        })
+        .collect();
+    let of_entry = track.actions().iter().zip(track.stacks()).map(|(action, stack)| {
         let kind = match action {
             Action::FreeRequested | Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap => 0,
             Action::Alloc => 1,
             _ => 2,
         };
-        let what = match known.get_mut(stack.index()) {
-            Some(known) => *known[kind].get_or_insert_with(|| hint(action, stack)),
-            None => hint(action, stack),
-        };
-        extend(&mut hints, what, entry);
-    }
-    hints
+        of_stack[stack.index().min(stacks)][kind]
+    });
+    let of_entry: Vec<u8> = of_entry.collect();
+    let mut end = 0;
+    let stretch = |run: &[u8]| {
+        end += run.len() as u32;
+        Stretch { what: distinct[usize::from(run[0])], end }
+    };
+    of_entry.chunk_by(|one, next| one == next).map(stretch).collect()
 }
 
 /// Fills in what the entries themselves leave open.

@@ -15,6 +15,7 @@ use crate::model::{FrameId, StackId};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::ops::Range;
 
 /// Number of a known list; [`NO_LIST`] is none.
 pub type ListId = u32;
@@ -34,10 +35,16 @@ pub struct Found {
 /// A list that was seen before.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// Its place in [`Lists::bytes`].
-    start: usize,
-    length: usize,
+    /// Its place in [`Lists::bytes`], which fits, as [`ALL_BYTES`] and [`LIST_BYTES`] bound both.
+    start: u32,
+    length: u32,
     stack: StackId,
+}
+
+impl Known {
+    fn range(self) -> Range<usize> {
+        self.start as usize..(self.start + self.length) as usize
+    }
 }
 
 /// The lists of a file.
@@ -46,8 +53,9 @@ pub struct Lists {
     /// The bytes of all known lists, one after the other.
     bytes: Vec<u8>,
     known: Vec<Known>,
-    /// The list with a hash. Should two lists share one, the later is decoded each time.
-    by_hash: HashMap<u64, ListId, RandomState>,
+    /// The list with a hash, and what is known of it, which spares a look elsewhere. Should two lists share a hash, the later is
+    /// decoded each time.
+    by_hash: HashMap<u64, (ListId, Known), RandomState>,
     hasher: RandomState,
     /// Frames of the list being decoded; kept for its memory.
     frames: Vec<FrameId>,
@@ -77,17 +85,23 @@ impl Lists {
     /// to frames, or not all there.
     #[inline]
     pub fn find(&mut self, ahead: &[u8], likely: ListId, tables: &mut Tables<'_>) -> Option<Found> {
-        if self.surprise < NO_ORDER
+        if self.have_order()
             && let Some(known) = self.known.get(likely as usize)
-            && ahead.get(..known.length) == Some(&self.bytes[known.start..known.start + known.length])
+            && ahead.get(..known.length as usize) == Some(&self.bytes[known.range()])
         {
             self.surprise = self.surprise.saturating_sub(1);
-            return Some(Found { id: likely, length: known.length, stack: known.stack });
+            return Some(Found { id: likely, length: known.length as usize, stack: known.stack });
         }
         let found = self.look_up(ahead, tables)?;
         let is_expected = found.id == likely;
         self.surprise = if is_expected { self.surprise.saturating_sub(1) } else { self.surprise.saturating_add(1) };
         Some(found)
+    }
+
+    /// Whether it is mostly the expected list that comes.
+    #[inline]
+    pub fn have_order(&self) -> bool {
+        self.surprise < NO_ORDER
     }
 
     fn look_up(&mut self, ahead: &[u8], tables: &mut Tables<'_>) -> Option<Found> {
@@ -101,9 +115,8 @@ impl Lists {
         let items = &ahead[..length];
         let hash = self.hasher.hash_one(items);
         let same_hash = self.by_hash.get(&hash).copied();
-        if let Some(id) = same_hash
-            && let Some(known) = self.known.get(id as usize)
-            && items == &self.bytes[known.start..known.start + known.length]
+        if let Some((id, known)) = same_hash
+            && items == &self.bytes[known.range()]
         {
             return Some(Found { id, length, stack: known.stack });
         }
@@ -112,9 +125,10 @@ impl Lists {
         let is_room = self.known.len() < LISTS && self.bytes.len() + length <= ALL_BYTES;
         if same_hash.is_none() && length <= LIST_BYTES && is_room {
             id = self.known.len() as ListId;
-            self.known.push(Known { start: self.bytes.len(), length, stack });
+            let known = Known { start: self.bytes.len() as u32, length: length as u32, stack };
+            self.known.push(known);
             self.bytes.extend_from_slice(items);
-            self.by_hash.insert(hash, id);
+            self.by_hash.insert(hash, (id, known));
         }
         Some(Found { id, length, stack })
     }
@@ -159,9 +173,15 @@ fn items_length(bytes: &[u8]) -> Result<usize, usize> {
             }
             at += RUN * LONG;
         }
+        // Where the forms change, or at the end: both come in runs, and testing several at once would fail at each step.
+        while bytes.get(at) == Some(&op::LONG_BINGET) {
+            at += LONG;
+        }
+        while bytes.get(at) == Some(&op::BINGET) {
+            at += 2;
+        }
         match bytes.get(at) {
-            Some(&op::LONG_BINGET) => at += LONG,
-            Some(&op::BINGET) => at += 2,
+            Some(&op::LONG_BINGET) => {}
             Some(&op::APPENDS) => return Ok(at + 1),
             _ => return Err(at),
         }

@@ -115,8 +115,8 @@ pub struct Templates {
     next: Vec<Next>,
     /// The last eight templates, whatever their lists.
     kinds: u64,
-    /// The template that came next, by the hash of those.
-    next_kind: Vec<u16>,
+    /// The templates that came next, by the hash of those: the last one, and the last other one.
+    next_kind: Vec<[u16; 2]>,
 }
 
 /// Binary logarithm of the number of histories kept.
@@ -141,15 +141,15 @@ impl Templates {
     pub fn predict(&mut self, bytes: &[u8], list: u32, lists: &mut Lists, tables: &mut Tables<'_>) -> Option<Fit> {
         let slot = slot_of(self.history, HISTORY_BITS);
         let likely = *self.next.get(slot)?;
-        let mut index = likely.template;
-        let mut template = self.known.get(usize::from(index))?;
-        if !template.head.is_start_of(bytes) {
-            index = self.next_kind[slot_of(self.kinds, KINDS_BITS)];
-            template = self.known.get(usize::from(index))?;
-            if index == likely.template || !template.head.is_start_of(bytes) {
-                return None;
-            }
-        }
+        let [last, before] = self.next_kind[slot_of(self.kinds, KINDS_BITS)];
+        // Where lists come in no order, what came next is seldom in the processor's cache, and says less than the kinds.
+        let candidates =
+            if lists.have_order() { [likely.template, last, before] } else { [last, before, likely.template] };
+        let fits = |index: u16| {
+            let template = self.known.get(usize::from(index))?;
+            template.head.is_start_of(bytes).then_some((index, template))
+        };
+        let (index, template) = candidates.into_iter().find_map(fits)?;
         let (mut stack, mut frames, mut length, mut list_end) =
             (template.entry.stack, NO_LIST, template.head.length, 0);
         if let Some(gap) = &template.list {
@@ -180,7 +180,7 @@ impl Templates {
         let next = Next { template: index, list: frames };
         if next != likely {
             self.next[slot] = next;
-            self.next_kind[slot_of(self.kinds, KINDS_BITS)] = index;
+            self.expect_kind(index);
         }
         self.remember(next);
         Some(Fit { length, row, stack, template: index })
@@ -214,7 +214,7 @@ impl Templates {
         }
         if self.next.is_empty() {
             self.next = vec![Next::default(); 1 << HISTORY_BITS];
-            self.next_kind = vec![0; 1 << KINDS_BITS];
+            self.next_kind = vec![[0; 2]; 1 << KINDS_BITS];
         }
         let (entry, start) = (&decoded.entry, shape.list.map(|list| list.start));
         let places = shape.holes.iter().fold(0, |places: u64, hole| {
@@ -238,8 +238,16 @@ impl Templates {
         };
         let next = Next { template: index, list: shape.list.map_or(NO_LIST, |list| list.id) };
         self.next[slot_of(self.history, HISTORY_BITS)] = next;
-        self.next_kind[slot_of(self.kinds, KINDS_BITS)] = index;
+        self.expect_kind(index);
         self.remember(next);
+    }
+
+    #[inline]
+    fn expect_kind(&mut self, index: u16) {
+        let known = &mut self.next_kind[slot_of(self.kinds, KINDS_BITS)];
+        if known[0] != index {
+            *known = [index, known[0]];
+        }
     }
 
     #[inline]

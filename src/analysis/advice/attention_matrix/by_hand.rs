@@ -6,7 +6,7 @@
 //! product of two tensors, of which the product copies queries and keys.
 
 use super::named::{dropout, layers, softmax};
-use super::{Matrix, has_input_like, is_for_backward, multiplies_activation, weight_sizes};
+use super::{Matrix, Weights, has_input_like, is_for_backward, multiplies_activation};
 use crate::analysis::advice::stacks::Marked;
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
@@ -31,10 +31,10 @@ const RANDOM_STATE: u64 = 16;
 const BEHIND: usize = 2;
 
 /// The matrices of all calls.
-pub(super) fn matrices(device: &Device<'_>) -> Vec<Matrix> {
+pub(super) fn matrices(device: &Device<'_>, weights: &Weights<'_, '_>) -> Vec<Matrix> {
     let search = Search {
         device,
-        weights: weight_sizes(device),
+        weights,
         softmax: softmax(device),
         dropout: dropout(device),
         layers: layers(device),
@@ -43,7 +43,8 @@ pub(super) fn matrices(device: &Device<'_>) -> Vec<Matrix> {
     };
     // The function that multiplies comes before those that call it and go on with its result.
     let mut known: HashSet<u32> = HashSet::new();
-    let all = (1..device.history().allocations.len()).filter_map(|result| search.matrix(result));
+    let large = device.track.allocations().filter(|(_, out, _)| out.requested >= SMALL && out.born > 0);
+    let all = large.filter_map(|(result, out, stack)| search.matrix(result as usize, *out, stack));
     all.filter(|matrix| matrix.blocks.first().is_some_and(|&block| known.insert(block))).collect()
 }
 
@@ -73,7 +74,7 @@ fn depths(device: &Device<'_>) -> Vec<u32> {
 
 struct Search<'d, 'a> {
     device: &'d Device<'a>,
-    weights: HashSet<u64>,
+    weights: &'d Weights<'d, 'a>,
     softmax: Marked,
     dropout: Marked,
     layers: Marked,
@@ -88,14 +89,9 @@ impl Search<'_, '_> {
     }
 
     /// The matrix that is multiplied to make a block; `None` where there is none.
-    fn matrix(&self, result: usize) -> Option<Matrix> {
+    fn matrix(&self, result: usize, out: Allocation, stack: StackId) -> Option<Matrix> {
         let track = self.device.track;
-        let out = self.block(result);
-        let stack = track.stack_of(result);
-        if out.requested < SMALL || out.born == 0 || !self.is_forward(result) {
-            return None;
-        }
-        if self.is_fused(result, stack) {
+        if !self.is_forward(result) || self.is_fused(result, stack) {
             return None;
         }
         let home = self.homes.get(stack.index()).copied().flatten()?;
@@ -151,7 +147,7 @@ impl Search<'_, '_> {
         let is_softmax = (statistics && whole / out.requested > PRECISION)
             || (is_long && dropped > 0 || is_chain) && is_kept && !modules;
         let is_softmax =
-            is_softmax && (!is_kept || multiplies_activation(self.device, &self.weights, first, last, out.requested));
+            is_softmax && (!is_kept || multiplies_activation(self.device, self.weights, first, last, out.requested));
         let behind = result + 1..(result + 1 + BEHIND).min(self.device.history().allocations.len());
         let goes_on = behind.filter(|&index| self.is_within(track.stack_of(index), home)).any(|index| {
             self.block(index).requested >= large.iter().map(|block| block.requested).min().unwrap_or(whole)

@@ -13,6 +13,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Metric, NEVER};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Queries, keys and values are allocated within this many allocations before the scores.
@@ -27,8 +28,9 @@ const GRADIENTS: usize = 8;
 
 /// One finding for each line that makes such a matrix.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    let weights = Weights { device, sizes: OnceCell::new() };
     let mut of_line: BTreeMap<Option<FrameId>, Vec<Matrix>> = BTreeMap::new();
-    for matrix in named::matrices(device).into_iter().chain(by_hand::matrices(device)) {
+    for matrix in named::matrices(device, &weights).into_iter().chain(by_hand::matrices(device, &weights)) {
         of_line.entry(matrix.line).or_default().push(matrix);
     }
     of_line.into_iter().filter_map(|(line, matrices)| finding(device, line, &matrices)).collect()
@@ -70,7 +72,7 @@ fn is_for_backward(device: &Device<'_>, block: &Allocation) -> bool {
 /// matrix, `result` is the size of the product.
 fn multiplies_activation(
     device: &Device<'_>,
-    weights: &HashSet<u64>,
+    weights: &Weights<'_, '_>,
     first: usize,
     matrix: &Allocation,
     result: u64,
@@ -89,7 +91,7 @@ fn multiplies_activation(
     let (before, behind) = (&gradients[..of_matrix], &gradients[of_matrix + 1..]);
     // Values that the program holds itself outlive backward. They have the size of the result.
     let is_of_activation = |block: &Allocation| block.requested == result || activations.contains(&block.requested);
-    let is_of_weight = |block: &Allocation| block.requested != matrix.requested && weights.contains(&block.requested);
+    let is_of_weight = |block: &Allocation| block.requested != matrix.requested && weights.has(block.requested);
     if behind.iter().any(|block| is_of_activation(block) || is_of_weight(block)) {
         return behind.iter().any(is_of_activation);
     }
@@ -98,11 +100,21 @@ fn multiplies_activation(
     before.iter().rev().take(2).any(|block| is_of_activation(block) && block.freed > matrix.freed)
 }
 
-/// The sizes of all weights.
-fn weight_sizes(device: &Device<'_>) -> HashSet<u64> {
-    let all = device.history().allocations.iter().enumerate();
-    let weights = all.filter(|&(index, _)| device.categories().get(index).category == Category::Parameter);
-    weights.map(|(_, made)| made.requested).collect()
+/// The sizes of all weights, once somebody asks.
+struct Weights<'d, 'a> {
+    device: &'d Device<'a>,
+    sizes: OnceCell<HashSet<u64>>,
+}
+
+impl Weights<'_, '_> {
+    fn has(&self, bytes: u64) -> bool {
+        let sizes = self.sizes.get_or_init(|| {
+            let all = self.device.history().allocations.iter().enumerate();
+            let is_weight = |index: usize| self.device.categories().get(index).category == Category::Parameter;
+            all.filter(|&(index, _)| is_weight(index)).map(|(_, made)| made.requested).collect()
+        });
+        sizes.contains(&bytes)
+    }
 }
 
 fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> Option<Finding> {

@@ -1,27 +1,24 @@
 //! Calls of PyTorch's softmax, and what is made around them.
 
-use super::{Matrix, has_input_like, is_for_backward, multiplies_activation, weight_sizes};
+use super::{Matrix, Weights, has_input_like, is_for_backward, multiplies_activation};
 use crate::analysis::advice::stacks::Marked;
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::model::{FrameId, StackId, StrId};
 use crate::replay::Allocation;
-use std::collections::HashSet;
 
 /// So many times smaller than the matrix are masks of single bytes, and what else is made between scores and softmax.
 const MINOR: u64 = 4;
 
 /// The matrices around calls of softmax that a stack names.
-pub(super) fn matrices(device: &Device<'_>) -> Vec<Matrix> {
+pub(super) fn matrices(device: &Device<'_>, weights: &Weights<'_, '_>) -> Vec<Matrix> {
     let softmax = softmax(device);
     if !softmax.any() {
         return Vec::new();
     }
-    let search =
-        Search { device, weights: weight_sizes(device), softmax, layers: layers(device), dropout: dropout(device) };
-    let all = 0..device.history().allocations.len();
-    let made = all.filter(|&index| search.softmax.has(device.track.stack_of(index)));
-    made.filter_map(|index| search.matrix(index)).collect()
+    let search = Search { device, weights, softmax, layers: layers(device), dropout: dropout(device) };
+    let made = device.track.allocations().filter(|&(.., stack)| search.softmax.has(stack));
+    made.filter_map(|(index, ..)| search.matrix(index as usize)).collect()
 }
 
 /// Where PyTorch computes softmax.
@@ -49,7 +46,7 @@ pub(super) fn dropout(device: &Device<'_>) -> Marked {
 
 struct Search<'d, 'a> {
     device: &'d Device<'a>,
-    weights: HashSet<u64>,
+    weights: &'d Weights<'d, 'a>,
     softmax: Marked,
     layers: Marked,
     dropout: Marked,
@@ -103,7 +100,7 @@ impl Search<'_, '_> {
                 let last = self.block(last);
                 let is_product = is_product
                     && (!is_for_backward(self.device, &last)
-                        || multiplies_activation(self.device, &self.weights, first, &last, requested));
+                        || multiplies_activation(self.device, self.weights, first, &last, requested));
                 return is_product.then_some(Matrix {
                     line: self.device.sites().site_frame(stack),
                     stack,
