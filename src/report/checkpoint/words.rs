@@ -12,8 +12,8 @@ use crate::report::common::notes::{self, duration, signed};
 use crate::report::common::words::{count, ordinal};
 use crate::report::percent;
 
-/// What a candidate's row is called that represents the call that runs again.
-pub const RERUN: &str = "(the call that runs again)";
+/// The label of the row for the recomputed call.
+pub const RERUN: &str = "(the recomputed call)";
 /// What its row for workspaces is called that the engine's thread needs to run calls again.
 pub const WORKSPACES: &str = "(workspaces of the autograd thread)";
 /// What is said of rows of several candidates.
@@ -173,10 +173,10 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
         }
         NoCandidates::PeakInOptimizer => in_optimizer(device),
         NoCandidates::NothingSaves => {
-            let left = if device.checkpointed.is_empty() { "" } else { " besides what is already checkpointed" };
+            let another = if device.checkpointed.is_empty() { "a" } else { "another" };
             format!(
-                "nothing to checkpoint{left}: the peak is {}, and checkpointing does not lower it for any function that \
-                 a forward pass calls more than once",
+                "checkpointing {another} function would not lower the peak, which is {}; candidates are functions that a \
+                 forward pass calls more than once",
                 in_phase(device.phase)
             )
         }
@@ -250,9 +250,9 @@ pub fn cost(device: &DeviceCheckpoint, candidate: &Candidate) -> Option<String> 
     let time = candidate.recompute_us?;
     let share = share_of_forward(device, candidate).map(|share| format!(", {:.1}% of the forward pass", share * 100.0));
     let runs = if device.without_backward {
-        "a backward pass would run the calls again"
+        "a backward pass would recompute the calls"
     } else {
-        "the calls run again in backward"
+        "backward recomputes the calls"
     };
     Some(format!("{runs}: {} for each forward pass{}", duration(time), share.unwrap_or_default()))
 }
@@ -300,8 +300,9 @@ pub fn plan(candidate: &Candidate) -> Vec<(String, EveryNth)> {
         .filter_map(|plans| {
             let (first, last) = (plans.first()?, plans.last()?);
             let which = match (first.every, last.every) {
-                (1, 1) => "every".to_owned(),
-                (1, last) => format!("every to every {}", ordinal(last)),
+                (1, 1) => "all".to_owned(),
+                (1, 2) => "all, or every 2nd".to_owned(),
+                (1, last) => format!("all, or every 2nd to {}", ordinal(last)),
                 (first, last) if first == last => format!("every {}", ordinal(first)),
                 (first, last) if first + 1 == last => format!("every {} or {}", ordinal(first), ordinal(last)),
                 (first, last) => format!("every {} to {}", ordinal(first), ordinal(last)),

@@ -9,6 +9,7 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe, signed};
 use crate::report::common::words::{category, count, share, starred};
 use crate::report::ledger::words as ledger;
+use crate::report::percent;
 
 /// A finding in words.
 pub(crate) struct Line {
@@ -125,6 +126,9 @@ pub(crate) fn most_reserved(device: &DeviceTriage) -> Option<String> {
     (most > device.peak.at.reserved && shown[0] != shown[1]).then(|| format!("max reserved {}", shown[1]))
 }
 
+/// From this share on, a site is worth a change.
+const LARGE_PERCENT: f64 = 5.0;
+
 /// Why there is nothing to change.
 pub(crate) fn nothing(nothing: &Nothing) -> String {
     match nothing {
@@ -146,9 +150,15 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
             let (bytes, share) = (Bytes(*bytes), share(*bytes, *total));
             format!("Nothing to change: {what} are {bytes}, {share} of allocated memory. {less} would reduce this")
         }
-        Nothing::Unknown { label, inferred, bytes, total } => {
-            let (bytes, share, place) = (Bytes(*bytes), share(*bytes, *total), starred(&safe(label), *inferred));
+        Nothing::Unknown { label, inferred, bytes: largest, total } => {
+            let (bytes, share, place) = (Bytes(*largest), share(*largest, *total), starred(&safe(label), *inferred));
             let preposition = if label.starts_with("backward of ") { "in" } else { "at" };
+            if percent(*largest, *total) < LARGE_PERCENT {
+                return format!(
+                    "No known mistake found. Many sites share the memory: the largest holds {bytes} ({share}), allocated \
+                     {preposition} {place}"
+                );
+            }
             format!(
                 "No known mistake found. The largest share, {bytes} ({share}), is allocated {preposition} {place}; smaller \
                  inputs or a smaller dtype there would reduce this"
@@ -178,7 +188,11 @@ pub(crate) fn compared(device: &DeviceTriage, path: &str) -> Option<Next> {
 pub(crate) fn finding(finding: &Finding) -> Line {
     match finding {
         Finding::Fragmentation { pinned_free, reserved } => Line {
-            text: format!("{} of {} reserved is free but pinned by live blocks", Bytes(*pinned_free), Bytes(*reserved)),
+            text: format!(
+                "{} of {} reserved is free, but live blocks keep it reserved",
+                Bytes(*pinned_free),
+                Bytes(*reserved)
+            ),
             command: "fragmentation",
         },
         Finding::Stranded(stranded) => Line { text: notes::stranded(stranded), command: "fragmentation" },
