@@ -1,7 +1,7 @@
 //! Finds temporaries that the foreach implementation of an optimizer allocates for all parameters at once.
 //!
-//! The functions `_multi_tensor_NAME` of `torch.optim` make a list of blocks, one for each parameter, where those of a single
-//! tensor make one block at a time; fused kernels make none.
+//! The functions `_multi_tensor_NAME` of `torch.optim` allocate a list of blocks, one for each parameter; functions for
+//! a single tensor allocate one block at a time; fused kernels allocate none.
 
 use super::stacks::Marked;
 use super::{Finding, Remedy, Story, Way};
@@ -18,10 +18,10 @@ const FUSED: [&str; 4] = ["_multi_tensor_adam", "_multi_tensor_adamw", "_multi_t
 /// Temporaries that an implementation for single tensors holds at once: at least, while a name for one is bound to the next; and at
 /// most, as that of `NAdam`.
 const AT_ONCE: [usize; 2] = [2, 3];
-/// Fewer bytes are not worth a word.
+/// Fewer bytes are not worth reporting.
 const SMALL: u64 = 8 << 20;
 
-/// One finding for each line that steps such an optimizer.
+/// One finding for each line that calls `step` of such an optimizer.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let marked = Marked::of(device, |path, name, kind| {
         kind == FrameKind::Torch && path.starts_with("torch/optim/") && name.starts_with("_multi_tensor_")
@@ -51,7 +51,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     of_line.into_iter().filter_map(|(line, scratch)| finding(device, line, &scratch)).collect()
 }
 
-/// What one line makes and does not keep.
+/// The temporaries of one line.
 #[derive(Default)]
 struct Scratch {
     /// Allocations, in order.
@@ -79,7 +79,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
         let lives = Lives { removed: scratch.blocks.clone(), ..Lives::default() };
         ("create the optimizer with fused=True", "fused=True", None, Remedy::Lives(lives))
     } else {
-        // Each is freed when one behind the next is made.
+        // Each is freed when the next but one is allocated.
         let lives = |at_once: usize| {
             let later = scratch.blocks.windows(at_once + 1).filter_map(|window| {
                 let (first, last) = (block(&window[0]), block(&window[at_once]));
@@ -114,7 +114,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
     })
 }
 
-/// The most bytes of these blocks at once; they come in the order in which they are made.
+/// The most bytes of these blocks that are live at once; the blocks are in order of allocation.
 fn most_at_once(blocks: impl Iterator<Item = crate::replay::Allocation>) -> u64 {
     let mut changes: Vec<(u32, bool, u64)> = Vec::new();
     for block in blocks {

@@ -17,11 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Queries, keys and values are allocated within this many allocations before the scores.
 const NEAR: usize = 64;
-/// Smaller matrices are not worth a word, nor is a smaller part of the peak.
+/// Smaller matrices, or smaller parts of the peak, are not worth reporting.
 const SMALL: u64 = 8 << 20;
 const PART_OF_PEAK: u64 = 50;
 
-/// One finding for each line that makes such a matrix.
+/// One finding for each line that allocates such a matrix.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let mut of_line: BTreeMap<Option<FrameId>, Vec<Matrix>> = BTreeMap::new();
     for matrix in named::matrices(device).into_iter().chain(by_hand::matrices(device)) {
@@ -32,9 +32,9 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
 
 /// The blocks that one call allocates for the matrix.
 struct Matrix {
-    /// The line that makes it.
+    /// The line that allocates it.
     line: Option<FrameId>,
-    /// Allocations of forward.
+    /// Its allocations in forward.
     blocks: Vec<u32>,
     /// Bytes of softmax's result, and of what is around it, which is half of that where softmax computes in float32.
     sizes: [u64; 2],
@@ -85,7 +85,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
     })
 }
 
-/// What to change, by what calls softmax.
+/// What to change, depending on the code that calls softmax.
 fn words(device: &Device<'_>, stack: StackId) -> (&'static str, &'static str) {
     let snapshot = device.snapshot();
     let calls = |wanted: &str| snapshot.stacks.frames(stack).any(|frame| snapshot.strings.get(frame.name) == wanted);
@@ -104,7 +104,7 @@ fn words(device: &Device<'_>, stack: StackId) -> (&'static str, &'static str) {
     }
 }
 
-/// Blocks of backward that have the size of a matrix and lie around the instant at which one of forward is released.
+/// Blocks of backward with the size of a matrix that are live around the instant at which a block of forward is freed.
 fn of_backward(device: &Device<'_>, matrices: &[Matrix]) -> Vec<u32> {
     let (history, phases) = (device.history(), device.phases());
     let sizes: BTreeSet<u64> = matrices.iter().flat_map(|matrix| matrix.sizes).collect();
@@ -123,7 +123,7 @@ fn of_backward(device: &Device<'_>, matrices: &[Matrix]) -> Vec<u32> {
         let next = released.partition_point(|&freed| freed < from);
         released.get(next).is_some_and(|&freed| freed <= to)
     };
-    // Gradients that are there together belong to the same node of the graph, or to the next.
+    // Gradients that are live together belong to the same node of the graph, or to the next one.
     let mut found = Vec::new();
     let mut together: Vec<u32> = Vec::new();
     let (mut from, mut to) = (0, 0);
