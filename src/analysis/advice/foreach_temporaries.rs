@@ -79,7 +79,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
         let lives = Lives { removed: scratch.blocks.clone(), ..Lives::default() };
         ("create the optimizer with fused=True", "fused=True", None, Remedy::Lives(lives))
     } else {
-        // Each is freed when the next but one is allocated.
+        // Each is freed when the `at_once`-th one after it is allocated.
         let lives = |at_once: usize| {
             let later = scratch.blocks.windows(at_once + 1).filter_map(|window| {
                 let (first, last) = (block(&window[0]), block(&window[at_once]));

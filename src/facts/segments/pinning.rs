@@ -1,6 +1,6 @@
-//! Who keeps free memory from going back to the driver.
+//! The blocks that keep free memory from being released to the driver.
 //!
-//! The allocator gives memory back in units: a plain segment as a whole, an expandable one page by page. One live block
+//! The allocator releases memory in units: a plain segment as a whole, an expandable one page by page. One live block
 //! keeps its whole unit, and so keeps the free bytes in it reserved (*pins* them): they serve later requests of the
 //! same pool and stream, and nobody else.
 

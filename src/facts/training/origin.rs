@@ -1,4 +1,4 @@
-//! What a stack alone says about what an allocation is for.
+//! What a stack alone shows about the category of an allocation.
 
 use super::category::Category;
 use super::named::{Named, named};
@@ -53,7 +53,7 @@ pub(crate) enum Origin {
 /// The origin of each stack.
 pub(crate) struct Origins(Vec<Origin>);
 
-/// What a frame is a sign of.
+/// The meaning of a frame.
 #[derive(Clone, Copy)]
 enum Sign {
     None,

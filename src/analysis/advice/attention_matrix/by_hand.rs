@@ -22,7 +22,7 @@ const LEAST_CHANNELS: u64 = 8;
 const LEAST_COLUMNS: u64 = 16;
 /// The hidden layer of a transformer's feed-forward block is at most this many times as large as its input.
 const FEED_FORWARD: u64 = 8;
-/// A normalization in double precision makes nothing larger either.
+/// The result of a normalization in double precision is at most this many times as large as its input.
 const PRECISION: u64 = 2;
 /// Scores, the scaled and the masked ones: of these backward needs none, and what feeds forward has fewer such blocks.
 const LEAST_DROPPED: usize = 3;

@@ -7,8 +7,7 @@ use crate::facts::device::Device;
 use crate::model::{FrameId, StackId, StrId};
 use crate::replay::Allocation;
 
-/// Masks of single bytes, and other blocks between scores and softmax, are at most this many times smaller than the
-/// matrix.
+/// Masks of single bytes, and other blocks between scores and softmax, have at most 1/N of the matrix's bytes.
 const MINOR: u64 = 4;
 
 /// The matrices around calls of softmax that appear in a stack.
