@@ -13,7 +13,7 @@ import sys
 from pyspark.sql import SparkSession
 
 
-def summarise(recording):
+def summarize(recording):
     """The lines of JSON that memviz writes about one recording."""
     path, content = recording
     # The name tells the rank. One thread each: Spark already runs a task per core.
@@ -38,7 +38,7 @@ def main():
     options = parser.parse_args()
 
     spark = SparkSession.builder.appName("memviz-ranks").getOrCreate()
-    lines = spark.sparkContext.binaryFiles(options.recordings).flatMap(summarise).collect()
+    lines = spark.sparkContext.binaryFiles(options.recordings).flatMap(summarize).collect()
     spark.stop()
     if options.output:
         join(lines, ["--quiet", "-o", options.output, "--force"])

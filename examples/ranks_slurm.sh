@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Which of the ranks is different? A Slurm array summarises the recordings, a task a share of them, and one task joins.
+# Which of the ranks is different? A Slurm array summarizes the recordings, a task a share of them, and one task joins.
 #
-#   job=$(sbatch --parsable --array=0-15 examples/ranks_slurm.sh summarise SNAPSHOTS SUMMARIES)
+#   job=$(sbatch --parsable --array=0-15 examples/ranks_slurm.sh summarize SNAPSHOTS SUMMARIES)
 #   sbatch --dependency=afterany:"$job" examples/ranks_slurm.sh join SUMMARIES ranks.svg
 #
 # SNAPSHOTS is a folder with a recording of each rank, named after it (rank17.pickle, rank17.pickle.gz...), that all nodes
@@ -19,7 +19,7 @@ usage() {
 [ $# -eq 3 ] || usage
 
 case $1 in
-summarise)
+summarize)
     snapshots=$2 summaries=$3
     task=${SLURM_ARRAY_TASK_ID:-0} tasks=${SLURM_ARRAY_TASK_COUNT:-1}
     mkdir -p "$summaries"

@@ -1,4 +1,4 @@
-//! What can go wrong while a recording is read.
+//! The errors of reading and analyzing recordings.
 
 use std::io;
 
@@ -8,29 +8,29 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why an input could not be used.
 ///
 /// Messages are one line: what was expected, what was found, and where. Byte offsets count decompressed bytes. The
-/// file's name is not part of the message; whoever opened the file puts it in front.
+/// message does not contain the file's name; the code that opened the file adds it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused.
+    /// An error of the operating system.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The input has no bytes at all.
+    /// The input is empty.
     #[error("the input is empty")]
     Empty,
-    /// The bytes are no snapshot, or none that memviz knows.
+    /// The bytes are not a snapshot, or not in a version that memviz knows.
     #[error("not a memory snapshot: {0}")]
     NotASnapshot(String),
-    /// A profiler trace that says nothing on memory.
+    /// A profiler trace without memory events.
     #[error(
         "a profiler trace without memory events; torch.profiler.profile(profile_memory=True) records them, and \
          with_stack=True the lines of code"
     )]
     NoMemoryEvents,
-    /// The file is something else that memviz recognizes: what it is, and what to do.
+    /// A file of another kind that memviz recognizes: what it is, and what to do.
     #[error("{0}")]
     Foreign(String),
-    /// The JSON is something else altogether.
+    /// JSON of an unknown kind.
     #[error("{0}")]
     UnknownJson(String),
     /// The compressed container is damaged.
@@ -40,10 +40,10 @@ pub enum Error {
         format: &'static str,
         /// Decompressed bytes before the damage.
         at: u64,
-        /// What the decoder said.
+        /// The message of the decoder.
         message: String,
     },
-    /// The bytes at an offset are not what the format asks for.
+    /// The bytes at an offset violate the format.
     #[error("byte {at}: {message}")]
     Malformed {
         /// Offset in the decompressed input.
@@ -56,7 +56,7 @@ pub enum Error {
     Truncated {
         /// Length of the input.
         at: u64,
-        /// What was being read.
+        /// The part that was being read.
         within: String,
     },
     /// A limit for untrusted input was reached.
@@ -64,7 +64,7 @@ pub enum Error {
     Limit {
         /// Offset in the decompressed input.
         at: u64,
-        /// Which limit, and what was asked.
+        /// Which limit, and what was requested.
         message: String,
     },
     /// A request that the recording cannot answer, for instance an entry past the end.

@@ -1,13 +1,13 @@
 //! Exact analysis of PyTorch GPU memory recordings.
 //!
 //! `torch.cuda.memory._dump_snapshot` writes what the caching allocator did. memviz reads that file without executing
-//! it, replays the allocator, and answers with numbers equal to `torch.cuda.memory_stats()` to the byte. What
-//! `torch.profiler` exports (`export_chrome_trace` with `profile_memory=True`, `export_memory_timeline`) takes the same
-//! form, so that every analysis works on it.
+//! it, replays the allocator, and answers with numbers equal to `torch.cuda.memory_stats()` to the byte. Files that
+//! `torch.profiler` exports (`export_chrome_trace` with `profile_memory=True`, `export_memory_timeline`) become the
+//! same model, so every analysis works on them.
 //!
 //! # Where to start
 //!
-//! Open a [`Recording`], and ask it: each question is a method, with options that have defaults.
+//! Open a [`Recording`]: each question is a method, with options that have defaults.
 //!
 #![cfg_attr(feature = "compressed", doc = "```")]
 #![cfg_attr(not(feature = "compressed"), doc = "```no_run")]
@@ -47,7 +47,7 @@
 //! | What does another batch size need, and which is the largest that fits? | [`analysis::fit::FitReport::of`] | [`analysis::fit::FitReport`] |
 //! | Does a run keep its budget? | [`Recording::check`] | [`analysis::check::CheckReport`] |
 //! | What is different between two runs? | [`Recording::diff_input`] of each | [`analysis::diff::DiffReport`] |
-//! | Which rank differs from the others? | [`ranks::RankInputs::summarise`] | [`analysis::ranks::RanksReport`] |
+//! | Which rank differs from the others? | [`ranks::RankInputs::summarize`] | [`analysis::ranks::RanksReport`] |
 //!
 //! Bytes are exact integers, or marked as a bound, or not there. Errors are one type, [`Error`], of one line each. The
 //! library neither prints nor exits, and no thread outlives a call.

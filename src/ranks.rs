@@ -1,11 +1,11 @@
-//! Many recordings to their summaries, side by side.
+//! Summarizes many recordings in parallel.
 //!
-//! Each thread reads a file, reduces it to its summary and releases it before it takes the next one, so that there are
-//! never more recordings in memory than threads. Summaries come out in the order of the inputs, each as soon as all
-//! before it are done, whatever the number of threads.
+//! Each thread reads a file, reduces it to its summary and releases it before it takes the next one, so there are never
+//! more recordings in memory than threads. With any number of threads, summaries arrive in the order of the inputs,
+//! each as soon as all before it are done.
 
 use crate::Recording;
-use crate::analysis::ranks::{RankNumber, SummaryOptions, rank_numbers, summarise};
+use crate::analysis::ranks::{RankNumber, SummaryOptions, rank_numbers, summarize};
 use crate::error::{Error, Result};
 use crate::input::collect::{Found, collect};
 use crate::input::{self, ReadOptions, Unpacked, device_file};
@@ -20,22 +20,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// Most threads that are started, whatever is requested: each takes memory of its own before it does anything.
+/// The maximum number of threads, even if more are requested: each thread uses memory before it does anything.
 pub const MAX_THREADS: usize = 256;
-/// The most bytes of a table of summaries.
+/// The maximum size of a table of summaries, in bytes.
 const LONGEST_TABLE: u64 = 1 << 30;
 
 /// How to read many inputs.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RanksOptions {
-    /// What summaries say.
+    /// What summaries contain.
     pub summary: SummaryOptions,
-    /// How files are read. Where there are at least as many as threads, each is read by one thread alone.
+    /// How files are read. If there are at least as many files as threads, one thread reads each file.
     pub read: ReadOptions,
     /// Name for standard input: rows show it, and the rank is taken from it.
     pub stdin_name: Option<String>,
-    /// Files read at a time; one per core when absent.
+    /// Number of files read at a time; one per core if `None`.
     pub threads: Option<NonZeroUsize>,
 }
 
@@ -46,7 +46,7 @@ setters!(RanksOptions {
     threads: Option<NonZeroUsize>,
 });
 
-/// The inputs of a run, as they are to be read.
+/// The inputs of a run, and how to read them.
 #[derive(Clone, Debug)]
 pub struct RankInputs {
     inputs: Vec<Input>,
@@ -65,7 +65,7 @@ impl Input {
     }
 
     fn failed(&self, error: &impl ToString) -> RankLine {
-        // An error is one line, whatever is in it.
+        // An error is one line, even if a name in it has line breaks.
         let error = error.to_string().lines().collect::<Vec<_>>().join(" ");
         RankLine::Failed(FailedInput { path: self.name.clone(), error })
     }
@@ -86,18 +86,18 @@ impl RankInputs {
         Self { inputs: inputs.map(|((found, name), number)| Input { found, name, number }).collect() }
     }
 
-    /// Their files; `-` for standard input.
+    /// The files of the inputs; `-` for standard input.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.inputs.iter().map(|input| input.found.path.as_path())
     }
 
-    /// Why there is nothing to read, where the only input is known not to be a recording before it is opened.
+    /// Why there is nothing to read, if the only input is known not to be a recording before it is opened.
     pub fn problem(&self) -> Option<String> {
         let [input] = self.inputs.as_slice() else { return None };
         input.found.problem.as_ref().map(|problem| format!("{}: {problem}", input.name))
     }
 
-    /// Size of all files in bytes, as far as it is known.
+    /// Size of all files in bytes, as far as known.
     pub fn bytes(&self) -> u64 {
         self.inputs.iter().map(|input| size(&input.found.path)).sum()
     }
@@ -107,17 +107,17 @@ impl RankInputs {
         self.inputs.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no inputs.
     pub fn is_empty(&self) -> bool {
         self.inputs.is_empty()
     }
 
-    /// Summarizes every input and gives the lines to `each`, in order. An input that cannot be analyzed gives a line that
+    /// Summarizes every input and passes the lines to `each`, in order. For an input that cannot be analyzed, the line
     /// says so.
     ///
     /// # Errors
-    /// The one that `each` returns; no more inputs are then begun.
-    pub fn summarise(
+    /// The error that `each` returns; no further inputs are started.
+    pub fn summarize(
         &self,
         options: &RanksOptions,
         mut each: impl FnMut(RankLine) -> io::Result<()>,
@@ -162,21 +162,22 @@ fn size(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Work<'a> {
     inputs: &'a [Input],
     summary: &'a SummaryOptions,
     read: ReadOptions,
-    /// Bytes of the files that are done.
+    /// Bytes of the finished files.
     progress: std::sync::Arc<AtomicU64>,
     next: AtomicUsize,
     stop: AtomicBool,
 }
 
 impl Work<'_> {
-    /// Takes one input after the other.
+    /// Processes inputs until none is left.
     fn run(&self, done: &Sender<(usize, Vec<RankLine>)>) {
-        // Analyses run on rayon. With a pool of this one thread, they neither wait for other files' nor begin them.
+        // Analyses run on rayon. In a pool of only this thread, they neither wait for analyses of other files nor start
+        // them.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
         let _pool = if self.read.on_one_thread { pool.build().ok() } else { None };
         while !self.stop.load(Ordering::Relaxed) {
@@ -190,14 +191,14 @@ impl Work<'_> {
         }
     }
 
-    /// What there is to say about an input.
+    /// The lines for an input.
     fn lines(&self, input: &Input) -> Vec<RankLine> {
         if let Some(problem) = &input.found.problem {
             return vec![input.failed(problem)];
         }
         let (mut lines, problem) = self.read(input).unwrap_or_else(|error| (Vec::new(), Some(error)));
         lines.extend(problem.map(|problem| match problem {
-            // What is beside the recordings, and was not named.
+            // A file next to the recordings that was not named.
             Error::UnknownJson(_) if !input.found.is_named => {
                 RankLine::Skipped(SkippedInput { path: input.name.clone() })
             }
@@ -206,7 +207,7 @@ impl Work<'_> {
         lines
     }
 
-    /// The lines of a recording, or those that a file of summaries holds, and why it holds no more.
+    /// The lines of a recording or of a file of summaries, and why such a file has no more lines.
     fn read(&self, input: &Input) -> Result<(Vec<RankLine>, Option<Error>)> {
         let unpacked = if input.is_stdin() {
             Unpacked::new(io::stdin(), &self.read)?
@@ -226,7 +227,7 @@ impl Work<'_> {
         recording.require_history("ranks")?;
         let samples = if input.is_stdin() { Ok(None) } else { device_file::beside(&input.found.path) };
         let problem = samples.map(|samples| recording.device_file = samples).err();
-        let lines = summarise(&input.name, input.number, &recording.devices(), self.summary)?;
+        let lines = summarize(&input.name, input.number, &recording.devices(), self.summary)?;
         Ok((lines, problem))
     }
 }

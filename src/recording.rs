@@ -1,4 +1,4 @@
-//! The whole way from a file to its histories.
+//! From a file to its histories.
 
 use crate::analysis::blocks::{BlocksOptions, BlocksReport};
 use crate::analysis::check::{CheckOptions, CheckReport};
@@ -26,19 +26,19 @@ use crate::replay::{HeadStart, History, profile, require_plausible};
 use std::io::Read;
 use std::path::Path;
 
-/// A recording with its histories: what every question starts from. Profiler traces and memory timelines take the form
-/// of a snapshot without segments ([`crate::model::SourceNotes::format`] tells).
+/// A recording with its histories: the start of every question. Profiler traces and memory timelines become snapshots
+/// without segments ([`crate::model::SourceNotes::format`] has the original format).
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// What the file says.
+    /// The contents of the file.
     pub snapshot: Snapshot,
-    /// What follows from it, one history per device in the order of [`Snapshot::traces`].
+    /// Its histories, one per device, in the order of [`Snapshot::traces`].
     pub histories: Vec<History>,
     /// How the file was compressed.
     pub compression: Compression,
     /// Size of the file or stream in bytes, compressed if it is.
     pub bytes: u64,
-    /// What the program has seen of whole devices; `None` unless somebody read it: [`input::device_file::beside`].
+    /// Samples of whole devices; `None` unless they were read with [`input::device_file::beside`].
     pub device_file: Option<DeviceFile>,
 }
 
@@ -46,12 +46,12 @@ impl Recording {
     /// Reads and replays the recording at `path`: a snapshot, a profiler trace or a memory timeline. The replay runs while the file is still being read.
     ///
     /// # Errors
-    /// When the file cannot be read, is no recording, is damaged, or exceeds a limit.
+    /// If the file cannot be read, is not a recording, is damaged, or exceeds a limit.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         Self::read(input::open(path)?, options)
     }
 
-    /// As [`Recording::open`], from a stream.
+    /// Like [`Recording::open`], from a stream.
     ///
     /// # Errors
     /// As [`Recording::open`].
@@ -59,7 +59,7 @@ impl Recording {
         Self::unpacked(Unpacked::new(stream, options)?, options)
     }
 
-    /// As [`Recording::open`], from an input that was begun.
+    /// Like [`Recording::open`], from an input whose first bytes were read.
     ///
     /// # Errors
     /// As [`Recording::open`].
@@ -79,16 +79,15 @@ impl Recording {
         Ok(Self { snapshot, histories, compression: input.compression, bytes: input.bytes, device_file: None })
     }
 
-    /// Its devices, ready to be asked. What answers have in common is worked out once for all that are given by one of
-    /// these.
+    /// Its devices. What several answers share is computed once for all answers from the returned value.
     pub fn devices(&self) -> Devices<'_> {
         Devices::of(&self.snapshot, &self.histories).with_device_file(self.device_file.as_ref())
     }
 
-    /// That the recording is about more than one instant, as `question` asks.
+    /// Checks that the recording covers more than one instant, as `question` requires.
     ///
     /// # Errors
-    /// When it is not.
+    /// If it does not.
     pub fn require_history(&self, question: &str) -> Result<()> {
         let format = self.snapshot.notes.format;
         if !format.is_one_instant() {
@@ -100,7 +99,7 @@ impl Recording {
         )))
     }
 
-    /// One look at everything.
+    /// The verdict, and what to look at next.
     ///
     /// # Errors
     /// As [`TriageReport::of`].
@@ -159,8 +158,8 @@ impl Recording {
         LivesReport::of(&self.devices(), options)
     }
 
-    /// Every segment at an instant, and whose blocks are in it; where no instant is requested, at the first failed request, or
-    /// else where most is inactive.
+    /// Every segment at an instant, and whose blocks are in it. Without a requested instant, at the first failed
+    /// request, or else where the most memory is inactive.
     ///
     /// # Errors
     /// As [`SegmentMapReport::of`].
@@ -177,7 +176,7 @@ impl Recording {
         Overview::of(&self.devices(), options)
     }
 
-    /// How much of what is reserved is inactive, and who pins it.
+    /// How much reserved memory is inactive, and which blocks keep it reserved.
     ///
     /// # Errors
     /// As [`FragmentationReport::of`].
@@ -195,7 +194,7 @@ impl Recording {
         OomReport::of(&self.devices(), options)
     }
 
-    /// What survives step after step on each device.
+    /// The memory that survives step after step on each device.
     ///
     /// # Errors
     /// As [`LeakReport::of`].
@@ -212,7 +211,7 @@ impl Recording {
         BlocksReport::of(&self.devices(), options)
     }
 
-    /// What whole devices hold, PyTorch's part and everybody else's.
+    /// The memory in use on whole devices, by PyTorch and by others.
     ///
     /// # Errors
     /// As [`LedgerReport::of`].
@@ -238,7 +237,7 @@ impl Recording {
         SimulateReport::of(&self.devices(), options)
     }
 
-    /// What makes the program fit a device.
+    /// Changes that make the program fit a device.
     ///
     /// # Errors
     /// As [`PlanReport::of`].
@@ -246,12 +245,12 @@ impl Recording {
         PlanReport::of(&self.devices(), options)
     }
 
-    /// What it measures against what it may.
+    /// Compares its measured values with budgets.
     pub fn check(&self, options: &CheckOptions) -> CheckReport {
         CheckReport::of(&self.devices(), options)
     }
 
-    /// What a comparison with another recording needs of this one.
+    /// The data of this recording that a comparison with another one needs.
     ///
     /// # Errors
     /// As [`PeakReport::of`].
@@ -259,7 +258,7 @@ impl Recording {
         DiffInput::of(&self.devices(), options)
     }
 
-    /// What is in the file. `devices` are those wanted, all when empty.
+    /// The contents of the file, for `devices`, or for all devices if empty.
     ///
     /// # Errors
     /// As [`InfoReport::of`].

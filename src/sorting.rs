@@ -1,16 +1,17 @@
 //! One sort for the lists that answers show.
 //!
-//! The standard library compiles its stable sort anew for each type and key, 8 KB at a time, and there are a hundred of them. What
-//! sorts entries or allocations by the million uses that one; everything else sorts places here, and then moves the elements.
+//! The standard library compiles its stable sort again for each type and key, 8 KB each time, and there are about a
+//! hundred such sorts. Code that sorts millions of entries or allocations uses it; everything else sorts indices here,
+//! and then moves the elements.
 
 use std::cmp::Ordering;
 
-/// Sorts as [`slice::sort_by`] does, and takes little code.
+/// Sorts like [`slice::sort_by`], with less code.
 pub(crate) trait SortRows<T> {
-    /// Sorts by a comparison; equal elements stay in their order.
+    /// Sorts by a comparison; equal elements keep their order.
     fn sort_rows_by(&mut self, compare: impl FnMut(&T, &T) -> Ordering);
 
-    /// Sorts by a key; elements with equal keys stay in their order.
+    /// Sorts by a key; elements with equal keys keep their order.
     fn sort_rows_by_key<K: Ord>(&mut self, key: impl FnMut(&T) -> K);
 }
 
@@ -25,14 +26,14 @@ impl<T> SortRows<T> for [T] {
     }
 }
 
-/// Where the elements of the sorted list are now.
+/// The current index of each element of the sorted list.
 fn sorted_places(count: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Vec<usize> {
     let mut places: Vec<usize> = (0..count).collect();
     places.sort_by(|&a, &b| compare(a, b));
     places
 }
 
-/// Moves to each place the element that the list says.
+/// Moves to each place the element whose index is in the list.
 fn arrange<T>(elements: &mut [T], mut places: Vec<usize>) {
     for start in 0..elements.len() {
         let mut to = start;

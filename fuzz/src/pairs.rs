@@ -8,7 +8,7 @@ use memviz::analysis::check::{Budgets, CheckOptions, CheckVerdict, EarlierRun};
 use memviz::analysis::diff::DiffReport;
 use memviz::analysis::fit::{FitInput, FitOptions, FitReport};
 use memviz::analysis::peak::PeakOptions;
-use memviz::analysis::ranks::{RanksReport, SummaryOptions, rank_numbers, summarise};
+use memviz::analysis::ranks::{RanksReport, SummaryOptions, rank_numbers, summarize};
 use memviz::input::ReadOptions;
 use memviz::replay::Metric;
 use memviz::report::{AnswerFormat, Source, Sources, TextStyle};
@@ -58,12 +58,12 @@ fn open(plan: &mutation::Plan) -> Option<Recording> {
     Recording::read(Cursor::new(plan.file()), &options).ok()
 }
 
-/// What is summarised and written is what is read.
+/// What is summarized and written is what is read.
 fn rank(recordings: [&Recording; 2]) {
     let numbers = rank_numbers(&PATHS);
     let mut lines = Vec::new();
     for ((recording, number), path) in recordings.into_iter().zip(numbers).zip(PATHS) {
-        lines.extend(summarise(path, number, &recording.devices(), &SummaryOptions::default()).unwrap_or_default());
+        lines.extend(summarize(path, number, &recording.devices(), &SummaryOptions::default()).unwrap_or_default());
     }
     let mut written = Vec::new();
     for line in &lines {

@@ -29,7 +29,7 @@ mod attribute {
     pub const PLAN_INTERMEDIATES: i32 = 403;
     pub const ENGINES: i32 = 802;
     pub const ENGINE_NUMBER: i32 = 1301;
-    /// Knobs, numerical notes, layouts and behaviour notes of an engine.
+    /// Knobs, numerical notes, layouts and behavior notes of an engine.
     pub const ENGINE_NOTES: std::ops::RangeInclusive<i32> = 1302..=1305;
 }
 

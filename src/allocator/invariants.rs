@@ -85,7 +85,7 @@ fn check(allocator: &Allocator) -> Result<(), TestCaseError> {
             prop_assert_eq!(block.addr + block.size, next.addr, "blocks of a segment tile it");
             prop_assert_eq!((block.pool, block.range), (next.pool, next.range));
             let is_idle = matches!(block.state, State::Free | State::Unmapped);
-            prop_assert!(!(is_idle && block.state == next.state), "neighbours that should be one block");
+            prop_assert!(!(is_idle && block.state == next.state), "neighbors that should be one block");
         }
     }
     let listed: usize = allocator.pools.iter().map(|pool| pool.free.len() + pool.unmapped.len()).sum();

@@ -385,8 +385,8 @@ impl Allocator {
     /// Merges the neighbors that are in a state into a block, which is not in its pool's lists.
     pub(super) fn merge(&mut self, index: u32, state: State) {
         let mut block = self.blocks[index as usize];
-        for neighbour in [block.previous, block.next] {
-            let Some(&other) = self.blocks.get(neighbour as usize).filter(|other| other.state == state) else {
+        for neighbor in [block.previous, block.next] {
+            let Some(&other) = self.blocks.get(neighbor as usize).filter(|other| other.state == state) else {
                 continue;
             };
             let pool = &mut self.pools[other.pool as usize];
@@ -395,12 +395,12 @@ impl Allocator {
                 _ => _ = pool.free.remove(&(other.size, other.addr)),
             }
             block.size += other.size;
-            if neighbour == block.previous {
+            if neighbor == block.previous {
                 (block.addr, block.previous) = (other.addr, other.previous);
             } else {
                 block.next = other.next;
             }
-            self.drop_slot(neighbour);
+            self.drop_slot(neighbor);
         }
         self.blocks[index as usize] = block;
         self.link(index, block.previous, block.next);

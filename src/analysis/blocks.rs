@@ -1,4 +1,4 @@
-//! Single blocks: what each is for, which code allocated it, and which freed it.
+//! Single blocks: the use of each, the code that allocated it, and the code that freed it.
 
 use crate::error::{Error, Result};
 use crate::facts::code::sites::{CodeOrigin, LONGEST_STACK};
@@ -22,13 +22,13 @@ pub struct BlocksOptions {
     pub ids: Vec<usize>,
     /// Addresses: all blocks that contain one of them, at the instant if there is one, else at any time.
     pub addresses: Vec<u64>,
-    /// The instant; the peak of allocated memory when absent.
+    /// The instant; if `None`, the peak of allocated memory.
     pub at: Option<When>,
-    /// Blocks listed for each device, at most. The rest is summed up.
+    /// Maximum number of blocks listed for each device. The rest are summed up.
     pub top: usize,
-    /// Whether the forward line of memory of backward is inferred.
+    /// Whether to infer the forward line of memory that backward allocated.
     pub inference: Inference,
-    /// Devices; all when empty.
+    /// Devices; all if empty.
     pub devices: Vec<DeviceId>,
 }
 
@@ -62,13 +62,13 @@ pub struct BlocksReport {
 pub struct DeviceBlocks {
     /// Device.
     pub device: DeviceId,
-    /// The instant at which blocks are looked at; `None` for blocks of any time.
+    /// The instant of the blocks; `None` for blocks of any time.
     pub at: Option<Moment>,
-    /// The blocks that are listed.
+    /// The listed blocks.
     pub blocks: Vec<Block>,
-    /// Number of blocks that were asked for.
+    /// Number of matching blocks.
     pub found: usize,
-    /// Bytes of these together.
+    /// Their total size in bytes.
     pub total_bytes: u64,
     /// Number of entries of the device.
     pub entries: u32,

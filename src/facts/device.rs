@@ -70,13 +70,13 @@ impl<'a> Devices<'a> {
         Self { all: histories.iter().map(device).collect(), shared, device_file: None }
     }
 
-    /// The same with what the program has seen of whole devices.
+    /// The same with the program's samples of whole devices.
     #[must_use]
     pub fn with_device_file(self, device_file: Option<&'a DeviceFile>) -> Self {
         Self { device_file, ..self }
     }
 
-    /// What the program has seen of whole devices, if that was read.
+    /// The program's samples of whole devices, if read.
     pub fn device_file(&self) -> Option<&'a DeviceFile> {
         self.device_file
     }
@@ -115,7 +115,7 @@ impl<'a> Devices<'a> {
         &self.all
     }
 
-    /// A device, if the recording has it.
+    /// A device, if it is in the recording.
     pub fn get(&self, device: DeviceId) -> Option<&Device<'a>> {
         self.all.iter().find(|known| known.id() == device)
     }

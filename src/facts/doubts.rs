@@ -1,4 +1,4 @@
-//! The reasons why a figure is not exact: every note of a recording, and what it means for the figure.
+//! Why a figure is not exact: every note of a recording, and its effect on the figure.
 //!
 //! A figure is exact only if nothing contradicts it. The code destructures all fields of the facts, so that a new field
 //! does not compile before somebody has decided what it means here.
@@ -86,7 +86,7 @@ pub enum Doubt {
     SizesFromValues(String),
 }
 
-/// What a doubt means for a replayed figure.
+/// The effect of a doubt on a replayed figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
     /// Nothing is known: data that was not understood may raise or lower it.
@@ -151,7 +151,7 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         device_names: _,
         // Before PyTorch 2.3 there are none; what else 2.0 leaves out is said device by device.
         has_times: _,
-        // Part of what `truncated_at` says.
+        // Included in `truncated_at`.
         segments_truncated: _,
         // Of interest where memory is charged to somebody: see `of_sites`.
         coarse_times: _,
@@ -201,12 +201,12 @@ pub fn of_sites(snapshot: &Snapshot) -> Option<Doubt> {
     (is_loose || notes.unread_forward_lines > 0).then_some(Doubt::LooseSites).or_else(|| of_frames(snapshot))
 }
 
-/// What stands against what is distinguished by stacks, if any: parts of frames are missing.
+/// The doubt about figures by stack, if any: parts of frames are missing.
 pub fn of_frames(snapshot: &Snapshot) -> Option<Doubt> {
     (snapshot.notes.frames_in_part > 0).then_some(Doubt::LooseSites)
 }
 
-/// What stands against what is charged to lines of code: no stack names any, since none were recorded or all were lost.
+/// The doubt about figures by line of code: no stack names a line, since none were recorded or all were lost.
 pub fn of_lines(track: Track<'_>) -> Option<Doubt> {
     let snapshot = track.snapshot;
     let mut stacks = track.stacks().iter();

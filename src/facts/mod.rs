@@ -1,4 +1,4 @@
-//! Facts about a recording that several analyzes need: pure functions of its histories.
+//! Facts about a recording that several analyses need: pure functions of its histories.
 //!
 //! In: a [`crate::replay::Track`]. Out: facts, none of which belongs to one question alone. [`code`] reads stacks, [`time`] names
 //! instants, [`training`] finds phases, steps, calls and categories; [`device`] computes each of these once per device;

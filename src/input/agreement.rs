@@ -122,7 +122,7 @@ impl Tree {
 
     /// What the machine makes of a pickle.
     fn decoded(bytes: &[u8]) -> Self {
-        let options = DecodeOptions { limits: Limits::default(), recognise: false, allow_truncated: false };
+        let options = DecodeOptions { limits: Limits::default(), recognize: false, allow_truncated: false };
         let decoded = decode(bytes, options, Rows::default()).expect("serde-pickle's output can be decoded");
         Self::of(&decoded, decoded.root)
     }
@@ -141,14 +141,14 @@ impl Tree {
             Value::Bytes(index) => Self::Bytes(heap.bytes[index as usize].to_vec()),
             Value::List(index) => match &heap.lists[index as usize] {
                 Items::Values(items) => Self::List(all(items)),
-                Items::Entries(rows) => panic!("entries {rows:?} were recognised"),
+                Items::Entries(rows) => panic!("entries {rows:?} were recognized"),
             },
             Value::Tuple(index) => Self::Tuple(all(&heap.tuples[index as usize])),
             Value::Dict(index) => match &heap.dicts[index as usize].body {
                 DictBody::Pairs(pairs) => Self::Dict(
                     pairs.iter().map(|&(key, value)| (Self::of(decoded, key), Self::of(decoded, value))).collect(),
                 ),
-                DictBody::Moved(moved) => panic!("a dictionary was recognised as {moved:?}"),
+                DictBody::Moved(moved) => panic!("a dictionary was recognized as {moved:?}"),
             },
             Value::Opaque(label) => Self::Opaque(text(label)),
             Value::Missing | Value::Set(_) | Value::Entry(_) | Value::Frame(_) | Value::Stack(_) => {

@@ -401,7 +401,7 @@ fn decode_alone<O: EntryObserver + 'static>(
 
 /// Decodes, and drops the positions of the rows.
 fn decode_rows(reader: &mut impl Read, options: &ReadOptions, rows: Rows) -> Result<DecodedPickle> {
-    let options = DecodeOptions { limits: options.limits, recognise: true, allow_truncated: options.allow_truncated };
+    let options = DecodeOptions { limits: options.limits, recognize: true, allow_truncated: options.allow_truncated };
     decode(reader, options, rows).map(|mut decoded| {
         decoded.findings.rows = Rows::default();
         decoded

@@ -122,7 +122,7 @@ pub struct SourceNotes {
     pub followed: bool,
     /// Values that are missing or of another type than PyTorch writes, and were ignored: where, and what was expected.
     pub malformed: Vec<String>,
-    /// Keys this version does not know, such as `segment.colour`, with the number of times each was seen.
+    /// Keys this version does not know, such as `segment.color`, with the number of times each was seen.
     pub unknown_keys: IndexMap<String, u64>,
     /// Actions this version does not know, with the number of entries of each.
     pub unknown_actions: IndexMap<String, u64>,

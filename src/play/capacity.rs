@@ -28,11 +28,11 @@ pub struct Capacities {
 /// A range of capacities for which a simulation is the same.
 struct Period {
     works: bool,
-    /// The lowest.
+    /// The lowest capacity.
     from: u64,
-    /// The first above; `None` where there is no end.
+    /// The first capacity above the range; `None` if the range is unbounded.
     to: Option<u64>,
-    /// Steps played.
+    /// Number of simulated steps.
     steps: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct Search<'a> {
     pub program: &'a Program,
     /// The allocator settings.
     pub settings: &'a AllocatorSettings,
-    /// Where the driver puts segments.
+    /// The driver's placement of segments.
     pub placement: Placement,
     /// Bytes of the device that the allocator cannot use.
     pub context: u64,
@@ -105,7 +105,7 @@ impl Search<'_> {
             if !here.works {
                 return (enough, true);
             }
-            // Where nothing is ever compared with a limit, the play itself knows no lowest capacity.
+            // If nothing is ever compared with a limit, the simulation itself has no lowest capacity.
             enough = Some(here.from.max(self.least));
             if here.from <= self.least {
                 return (enough, true);

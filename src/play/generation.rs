@@ -44,10 +44,10 @@ pub struct Generation {
     pub reach: Reach,
 }
 
-/// Tokens in the cache that a device has room for.
+/// Number of tokens in the cache that fit a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// This many, wherever the driver puts segments.
+    /// This many, with any placement of segments by the driver.
     Tokens(u64),
     /// The first number of tokens was simulated and fits. With the second number, the cache alone fills the device.
     Between(u64, u64),
@@ -116,7 +116,7 @@ impl Generation {
 
 /// The requests of a growing cache.
 struct Cache {
-    /// By allocation.
+    /// The requests, by allocation.
     is_cache: Vec<bool>,
     /// The steps at which tokens begin: requests of the line of the cache that comes first.
     begins: Vec<usize>,
@@ -148,7 +148,7 @@ impl Cache {
     }
 }
 
-/// A step of every token.
+/// A step that every token repeats.
 struct Repeated {
     /// The step of the last complete token.
     step: Step,
@@ -174,7 +174,7 @@ enum Played {
     Before,
     /// The device is full after this many tokens.
     Full(u64),
-    /// At least this many fit.
+    /// At least this many tokens fit.
     Fits(u64),
 }
 
@@ -187,7 +187,7 @@ impl Round {
         if rounds.iter().any(|round| round.len() != last.len()) {
             return Err(UNEVEN);
         }
-        // Where each allocation is made: round and step.
+        // The round and step of each allocation.
         let mut places: HashMap<u32, (usize, usize)> = HashMap::new();
         for (number, round) in rounds.iter().enumerate() {
             let asks = round.iter().enumerate().filter(|(_, step)| step.kind == StepKind::Alloc);

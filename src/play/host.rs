@@ -1,9 +1,9 @@
 //! Pinned host memory: a model of PyTorch's `CachingHostAllocator`.
 //!
-//! A request is rounded up to a power of two, and its block is kept for good and given to later requests of that power.
-//! Beyond `pinned_max_cached_size_mb` requests are not rounded, and blocks are not kept. Recordings hold blocks, not what
-//! was requested: of a block that was rounded it is known only that more than half of it was wanted. So what becomes of it
-//! under settings that do not round is a range, whose ends are played.
+//! A request is rounded up to a power of two; its block is kept until the process ends, and serves later requests of
+//! that power. Beyond `pinned_max_cached_size_mb` requests are not rounded, and blocks are not kept. Recordings hold
+//! blocks, not what was requested: of a block that was rounded it is known only that more than half of it was wanted.
+//! So what becomes of it under settings that do not round is a range, whose ends are played.
 
 use super::capacity::Capacities;
 use super::program::{Program, StepKind};
@@ -41,7 +41,7 @@ enum End {
     Most,
 }
 
-/// The allocator of pinned memory.
+/// The allocator of pinned host memory.
 #[derive(Clone, Debug)]
 struct Pinned {
     /// Larger blocks are not kept, and larger requests not rounded.
@@ -74,7 +74,7 @@ impl Pinned {
         size
     }
 
-    /// Bytes of the block for a request: the minimum or the maximum of its possible sizes.
+    /// Bytes of the block for a request: the minimum or maximum of its possible sizes.
     fn block(&self, wanted: Wanted) -> u64 {
         match self.end {
             End::Least if wanted.most > self.limit => wanted.least.max(self.limit.saturating_add(1)),
@@ -83,7 +83,7 @@ impl Pinned {
         }
     }
 
-    /// Takes a block back.
+    /// Frees a block.
     fn free(&mut self, size: u64) {
         self.in_use = self.in_use.saturating_sub(size);
         if size <= self.limit {
@@ -113,7 +113,7 @@ impl Pinned {
     }
 }
 
-/// Plays a program of pinned memory that was recorded under some settings, under others.
+/// Simulates a recorded program of pinned host memory under other settings.
 fn play(program: &Program, recorded: &AllocatorSettings, settings: &AllocatorSettings, end: End) -> Outcome {
     let mut pinned = Pinned::new(settings, end);
     let mut blocks: Vec<Option<u64>> = vec![None; program.allocations];
@@ -149,7 +149,7 @@ fn play(program: &Program, recorded: &AllocatorSettings, settings: &AllocatorSet
     pinned.outcome
 }
 
-/// Why settings cannot be played.
+/// Why settings cannot be simulated.
 fn refusal(settings: &AllocatorSettings) -> Option<&'static str> {
     let limit = settings.pinned_max_cached_size.unwrap_or(u64::MAX);
     settings.pinned_max_round_threshold.is_some_and(|threshold| threshold < limit).then_some(
@@ -158,7 +158,7 @@ fn refusal(settings: &AllocatorSettings) -> Option<&'static str> {
     )
 }
 
-/// The settings that a sweep plays.
+/// The settings that a sweep simulates.
 pub(crate) fn candidates() -> Vec<AllocatorSettings> {
     let settings = |mib: u64| AllocatorSettings {
         alloc_conf: format!("pinned_max_cached_size_mb:{mib}"),
@@ -179,7 +179,7 @@ pub(crate) fn runs(
     let difference = difference(track, &play(program, recorded, recorded, End::Most));
     let run = |settings: &AllocatorSettings, is_recorded: bool| {
         let mut run = Run::refused(settings, is_recorded, refusal(settings).or(refusal(recorded)).unwrap_or_default());
-        // Only releases that know these settings record pinned memory.
+        // Only releases that know these settings record pinned host memory.
         run.warnings.clear();
         if !run.because.is_empty() {
             return run;
@@ -195,7 +195,7 @@ pub(crate) fn runs(
                 "replay with the recorded settings does not match the recording exactly".to_owned()
             }
             () if run.reserved_range.is_some() => {
-                "recordings have the blocks of pinned memory, not the requests: a range".to_owned()
+                "recordings have the blocks of pinned host memory, not the requests: a range".to_owned()
             }
             () => String::new(),
         };

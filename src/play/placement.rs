@@ -1,7 +1,8 @@
-//! Where the driver puts segments: one rule for all that is played.
+//! The driver's placement of segments: one rule for all simulations.
 //!
-//! Of free blocks of one size the allocator takes the one with the lowest address, so the order of segments decides which block a
-//! request gets. No recording says how the driver chooses addresses; it shows in where segments lie.
+//! Of free blocks of one size the allocator takes the one with the lowest address, so the order of segments decides
+//! which block a request gets. Recordings do not contain the driver's rule; memviz infers it from the addresses of
+//! segments.
 
 use super::player::Setup;
 use super::program::Program;
@@ -10,7 +11,7 @@ use crate::allocator::Placement;
 use crate::model::AllocatorSettings;
 use crate::replay::Track;
 
-/// The ways that are known, the likeliest first.
+/// The known placements, the most likely first.
 const ALL: [Placement; 3] = [Placement::LowestFree, Placement::Ascending, Placement::Descending];
 
 /// The ways in which segments may lie under some settings, the likeliest first; never empty. There is one where the recording
@@ -24,7 +25,7 @@ pub(crate) fn possible_placements(known: Option<Placement>, settings: &Allocator
     }
 }
 
-/// Where the driver puts segments, if a recording under these settings shows it.
+/// The driver's placement of segments, if a recording under these settings shows it.
 pub(crate) fn placement_of(track: Track<'_>, program: &Program, settings: &AllocatorSettings) -> Option<Placement> {
     if settings.expandable_segments {
         return None;

@@ -18,7 +18,7 @@ const KNOWN: &str = "fixtures/backward";
 #[derive(Clone, Copy, Debug, Default)]
 struct Coverage {
     bytes: u64,
-    labelled: u64,
+    labeled: u64,
 }
 
 impl Coverage {
@@ -33,7 +33,7 @@ impl Coverage {
                 let forward = backward.forward_stack(track, &roles, index);
                 if !allocation.is_baseline() && roles.is_engine(track.stack_of(index)) {
                     coverage.bytes += allocation.size;
-                    coverage.labelled += forward.map_or(0, |_| allocation.size);
+                    coverage.labeled += forward.map_or(0, |_| allocation.size);
                 } else {
                     assert_eq!(forward, None, "allocation {index} was not made by backward");
                 }
@@ -43,7 +43,7 @@ impl Coverage {
     }
 
     fn percent(self) -> f64 {
-        self.labelled as f64 * 100.0 / self.bytes as f64
+        self.labeled as f64 * 100.0 / self.bytes as f64
     }
 }
 
@@ -237,7 +237,7 @@ fn without_a_forward_nothing_is_inferred() {
         let path = path.or_else(|| corpus().map(|corpus| format!("{corpus}/{name}/snapshot.pickle.gz")));
         let Some(path) = path.filter(|path| std::path::Path::new(path).exists()) else { continue };
         let coverage = Coverage::of(&open(&path));
-        assert_eq!(coverage.labelled, 0, "{name}: {coverage:?}");
+        assert_eq!(coverage.labeled, 0, "{name}: {coverage:?}");
     }
 }
 
@@ -246,6 +246,6 @@ fn every_recording_is_labelled_within_backward_only() {
     for case in support::cases(FIXTURES).into_iter().chain(support::corpus_cases().unwrap_or_default()) {
         // Coverage::of asserts it.
         let coverage = Coverage::of(&open(&case.path));
-        assert!(coverage.labelled <= coverage.bytes, "{}", case.name);
+        assert!(coverage.labeled <= coverage.bytes, "{}", case.name);
     }
 }

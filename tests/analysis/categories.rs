@@ -206,7 +206,7 @@ fn gradients_and_momentum_mirror_parameters() {
     assert_eq!(parameters.1, 161, "ResNet-50 has 161 parameters");
     assert_eq!(held(&attribution, Category::Gradient), parameters);
     assert_eq!(held(&attribution, Category::OptimizerState), parameters);
-    assert_eq!(held(&attribution, Category::Buffer).1, 53 * 3, "mean, variance and count of 53 normalisations");
+    assert_eq!(held(&attribution, Category::Buffer).1, 53 * 3, "mean, variance and count of 53 normalizations");
 }
 
 /// The same program with and without `record_function` ranges.

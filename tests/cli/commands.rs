@@ -174,7 +174,7 @@ fn standard_input_is_read() {
 }
 
 #[test]
-fn containers_are_recognised_by_content() {
+fn containers_are_recognized_by_content() {
     let folder = TempDir::new().unwrap();
     let plain = read_unpacked(&fixture("tiny"));
     let gzip = fs::read(fixture("tiny")).unwrap();
@@ -319,7 +319,7 @@ fn a_full_disk_is_an_error() {
 }
 
 #[test]
-fn colours_are_for_terminals_and_for_those_who_ask() {
+fn colors_are_for_terminals_and_for_those_who_ask() {
     const ESCAPE: &str = "\u{1b}[";
     let path = fixture("gpt_train");
     for name in REPORTS {
@@ -328,13 +328,13 @@ fn colours_are_for_terminals_and_for_those_who_ask() {
         assert_eq!(memviz(&[name, "--color", "never", &path]).stdout, plain);
         let colored = memviz(&[name, "--color", "always", &path]).stdout;
         assert!(colored.contains(ESCAPE));
-        assert_eq!(without_escapes(&colored), plain, "colours change nothing else");
+        assert_eq!(without_escapes(&colored), plain, "colors change nothing else");
         let output = command(&[name, "--color", "auto", &path]).env("NO_COLOR", "1").output().unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), plain);
         for format in ["json", "csv", "markdown"] {
             let run = memviz(&[name, "--color", "always", "--format", format, &path]);
             run.expect(0);
-            assert!(!run.stdout.contains(ESCAPE), "{format} has no colours");
+            assert!(!run.stdout.contains(ESCAPE), "{format} has no colors");
         }
     }
 }
@@ -342,7 +342,7 @@ fn colours_are_for_terminals_and_for_those_who_ask() {
 /// With a pseudo-terminal made by `script`.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_terminal_gets_colours_and_its_own_width() {
+fn a_terminal_gets_colors_and_its_own_width() {
     let path = fixture("gpt_train");
     let in_terminal = |variables: &[(&str, &str)], arguments: &str| {
         // On a busy machine a progress bar would come in between.
@@ -358,7 +358,7 @@ fn a_terminal_gets_colours_and_its_own_width() {
     let Some(colored) = text(&[("COLUMNS", "100")], "") else { return skipped("there is no usable `script`") };
     assert!(colored.contains("\u{1b}["), "{colored:?}");
     let plain = text(&[("COLUMNS", "100"), ("NO_COLOR", "1")], "").unwrap();
-    assert_eq!(plain, without_escapes(&colored), "NO_COLOR turns colours off");
+    assert_eq!(plain, without_escapes(&colored), "NO_COLOR turns colors off");
     assert!(!plain.contains('\u{1b}'), "{plain:?}");
     assert_eq!(text(&[("COLUMNS", "100"), ("NO_COLOR", "")], "").unwrap(), colored, "an empty NO_COLOR does not count");
     assert_eq!(text(&[("COLUMNS", "100"), ("NO_COLOR", "1")], "--color always").unwrap(), colored, "a flag wins");
@@ -956,7 +956,7 @@ fn without_escapes(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        plain += part.split_once('m').expect("colours end in m").1;
+        plain += part.split_once('m').expect("colors end in m").1;
     }
     plain
 }

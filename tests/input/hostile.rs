@@ -576,7 +576,7 @@ fn check_sample(file: &str, sample: &Sample, recording: &Recording) {
 
 /// Asks everything there is to ask, and checks that rows sum to the total.
 fn analyze(recording: &Recording) {
-    recording.info(&[]).expect("every recording can be summarised");
+    recording.info(&[]).expect("every recording can be summarized");
     for metric in Metric::ALL {
         let report = recording.peak(&PeakOptions::default().metric(metric)).expect("every one has a peak");
         for device in &report.devices {

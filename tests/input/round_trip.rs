@@ -61,7 +61,7 @@ proptest! {
         let bytes = pickle_writer::write(&pickle, style);
         let (input, head_start) = read_observed(Cursor::new(bytes), &ReadOptions::default(), HeadStart::default())?;
         let snapshot = &input.snapshot;
-        prop_assert_eq!(snapshot.notes.unknown_keys.get("trace entry.colour").copied().unwrap_or(0), count);
+        prop_assert_eq!(snapshot.notes.unknown_keys.get("trace entry.color").copied().unwrap_or(0), count);
         same_facts(snapshot, &file)?;
         same_histories(&head_start.finish(snapshot), &replay(snapshot))?;
     }
@@ -186,8 +186,8 @@ fn with_unknown_keys(snapshot: &Node, every: usize) -> (Node, u64) {
     let mut entry = |(index, entry): (usize, &Node)| match entry {
         Node::Dict(pairs) if index.is_multiple_of(every) => {
             count += 1;
-            let colour = (Node::str("colour"), Node::str("red"));
-            Node::Dict(Rc::new(pairs.iter().cloned().chain([colour]).collect()))
+            let color = (Node::str("color"), Node::str("red"));
+            Node::Dict(Rc::new(pairs.iter().cloned().chain([color]).collect()))
         }
         other => other.clone(),
     };

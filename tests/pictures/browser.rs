@@ -31,7 +31,7 @@ fn a_browser_draws_a_report_in_both_themes() {
         for color in &colors[1..] {
             assert!(share(*color) > 2, "{theme}: {color:x?} is {} of 10,000", share(*color));
         }
-        assert_eq!(share(absent[2]), 0, "{theme}: a colour of the other theme");
+        assert_eq!(share(absent[2]), 0, "{theme}: a color of the other theme");
     }
 }
 

@@ -389,7 +389,7 @@ fn timeline_picture(recording: &Recording, options: &TimelineOptions) -> Option<
 }
 
 #[test]
-fn each_colour_of_a_picture_means_one_thing() {
+fn each_color_of_a_picture_means_one_thing() {
     let check = |case: &Case| {
         let recording = support::open(&case.path);
         let mut problems = Vec::new();
@@ -414,7 +414,7 @@ fn each_colour_of_a_picture_means_one_thing() {
 
 /// The picture by category has one color for a category, whatever the recording.
 #[test]
-fn a_category_has_one_colour_in_all_pictures() {
+fn a_category_has_one_color_in_all_pictures() {
     let mut colors: BTreeMap<String, String> = BTreeMap::new();
     for name in ["gpt_train", "oom", "gpt_train_ckpt", "multi_gpu", "leak", "fragmented"] {
         let recording = support::open(&fixture(name));

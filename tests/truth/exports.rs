@@ -129,8 +129,8 @@ fn profiles_sum_to_what_memviz_answers() {
             for label in Label::ALL {
                 // Where there are no such rows, there is no such label.
                 let Ok(report) = recording.peak(&peak.clone().by(label.group())) else {
-                    let labelled = profile.samples.iter().find(|sample| sample.labels.contains_key(label.name()));
-                    problems.extend(labelled.map(|_| format!("{path}: {metric:?} by {label:?}")));
+                    let labeled = profile.samples.iter().find(|sample| sample.labels.contains_key(label.name()));
+                    problems.extend(labeled.map(|_| format!("{path}: {metric:?} by {label:?}")));
                     continue;
                 };
                 for device in report.devices {

@@ -23,7 +23,7 @@ export interface Group {
     label: string;
     /** Of `--by category`. */
     category: string | null;
-    /** Colours on light and dark ground, `#RRGGBB`: those of the pictures. */
+    /** Colors on light and dark ground, `#RRGGBB`: those of the pictures. */
     light: string;
     dark: string;
     inferred: boolean;
@@ -41,7 +41,7 @@ export interface Bands {
 
 /** Live allocations, or segments of reserved memory, stacked by birth, at the instant of each column where the metric is highest. */
 export interface Blocks {
-    /** Groups that shapes are coloured by. */
+    /** Groups that shapes are colored by. */
     groups: Group[];
     /** One for each shape: the id of the allocation or of the reserved range, its bytes, its index into `groups`. */
     allocations: Uint32Array;
@@ -382,8 +382,8 @@ export interface Allocation {
     forward: Frame[];
     forward_inferred: boolean;
     /** What lies before and behind it in its segment when it is born; null at the segment's ends. */
-    before: Neighbour | null;
-    behind: Neighbour | null;
+    before: Neighbor | null;
+    behind: Neighbor | null;
 }
 
 /** A request that failed, with what was allocated and reserved then. */
@@ -438,7 +438,7 @@ export interface Event {
 /** A frame of a stack; `own` is the user's. */
 export interface Frame { label: string; path: string; own: boolean }
 
-export interface Neighbour { bytes: number; state: string; allocation: number | null; label: string }
+export interface Neighbor { bytes: number; state: string; allocation: number | null; label: string }
 
 export interface Finding {
     /** `oom`, `ledger`, `leak`, `growth`, `fragmentation`, `activations`, `devices`. */

@@ -3,7 +3,7 @@
 import type { Blocks as Answer, Frame } from '../engine/engine.d.ts';
 import { chart } from './chart.ts';
 import { Latest } from './client.ts';
-import { ACCENT, BACKGROUND, mix, MUTED, OTHER, type Theme } from './colours.ts';
+import { ACCENT, BACKGROUND, mix, MUTED, OTHER, type Theme } from './colors.ts';
 import { element } from './dom.ts';
 import { bytes, entry, name, whole } from './format.ts';
 import type { Lane } from './lane.ts';
@@ -165,8 +165,8 @@ class Shapes implements Drawn {
         const x = (at: number) => toX(plot, stretch.from + at * width);
         pen.within(plot.box, () => {
             for (let shape = 0; shape < blocks.allocations.length; shape++) {
-                const colour = blocks.groups[blocks.group[shape]][shown];
-                const fill = isMeant(shape) ? colour : mix(colour, BACKGROUND[shown], 0.25);
+                const color = blocks.groups[blocks.group[shape]][shown];
+                const fill = isMeant(shape) ? color : mix(color, BACKGROUND[shown], 0.25);
                 pieces(blocks, shape, ({ from, to, offset }) => {
                     if (x(to) < plot.box.x || x(from) > plot.box.x + plot.box.width) return;
                     const y = toY(plot, offset + blocks.bytes[shape]);
@@ -247,7 +247,7 @@ class Shapes implements Drawn {
         const lines = [];
         if (under.shape >= 0) {
             const group = blocks.groups[blocks.group[under.shape]];
-            lines.push({ text: name(group.label) + (group.inferred ? ' *' : ''), colour: group, strong: true });
+            lines.push({ text: name(group.label) + (group.inferred ? ' *' : ''), color: group, strong: true });
             lines.push({
                 text: `${bytes(blocks.bytes[under.shape])} (${whole(blocks.bytes[under.shape])}), ${this.#called(under.shape)}`,
             });

@@ -1,6 +1,6 @@
-/** What was clicked on, in full: a group's share, or an allocation's stack, sizes, life and neighbours. */
+/** What was clicked on, in full: a group's share, or an allocation's stack, sizes, life and neighbors. */
 
-import type { Allocation, Frame, Neighbour } from '../engine/engine.d.ts';
+import type { Allocation, Frame, Neighbor } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
 import { button, element } from './dom.ts';
 import { bytes, duration, entry, growth, name, share, whole } from './format.ts';
@@ -201,8 +201,8 @@ export class Details {
             parts.push(heading(of.forward_inferred ? 'Forward stack (inferred)' : 'Forward stack'), stack(of.forward));
         parts.push(
             heading('Its neighbors when it was allocated'),
-            this.#neighbour(lane, 'before', of.before),
-            this.#neighbour(lane, 'behind', of.behind),
+            this.#neighbor(lane, 'before', of.before),
+            this.#neighbor(lane, 'behind', of.behind),
         );
         const jump = button('Go to its allocation', 'Move the cursor to its allocation', () => {
             lane.at = of.born;
@@ -215,16 +215,16 @@ export class Details {
         this.#fill(...parts);
     }
 
-    #neighbour(lane: Lane, side: string, of: Neighbour | null): HTMLElement {
-        if (of === null) return element('p', { class: 'neighbour' }, `${side}: the segment's end`);
+    #neighbor(lane: Lane, side: string, of: Neighbor | null): HTMLElement {
+        if (of === null) return element('p', { class: 'neighbor' }, `${side}: the segment's end`);
         const text = `${side}: ${bytes(of.bytes)} ${name(of.state)}${of.label ? `, ${name(of.label)}` : ''}`;
         const { allocation } = of;
-        if (allocation === null) return element('p', { class: 'neighbour' }, text);
+        if (allocation === null) return element('p', { class: 'neighbor' }, text);
         const link = button(text, 'Show this block', () =>
             lane.store.set({ selected: { allocation, second: lane.second } }),
         );
         link.className = 'link';
-        return element('p', { class: 'neighbour' }, link);
+        return element('p', { class: 'neighbor' }, link);
     }
 
     #title(text: string): HTMLElement {

@@ -1,6 +1,6 @@
 /** Elements. Every text is set as text, never as markup. */
 
-import type { Colour } from './colours.ts';
+import type { Color } from './colors.ts';
 
 type Child = Node | string | null;
 
@@ -30,9 +30,9 @@ export function button(text: string, title: string, act: () => void): HTMLButton
     return made;
 }
 
-/** A square of a colour beside a label. */
-export function swatch(colour: Colour): HTMLElement {
+/** A square of a color beside a label. */
+export function swatch(color: Color): HTMLElement {
     const made = element('span', { class: 'swatch', 'aria-hidden': 'true' });
-    made.style.background = `light-dark(${colour.light}, ${colour.dark})`;
+    made.style.background = `light-dark(${color.light}, ${color.dark})`;
     return made;
 }

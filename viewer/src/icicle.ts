@@ -3,7 +3,7 @@
 import type { FlameNode } from '../engine/engine.d.ts';
 import { choosable } from './chosen.ts';
 import { Latest } from './client.ts';
-import { BACKGROUND, mix, MUTED, onTop, TEXT } from './colours.ts';
+import { BACKGROUND, mix, MUTED, onTop, TEXT } from './colors.ts';
 import type { Details } from './details.ts';
 import { OF } from './flamed.ts';
 import { bytes, growth, name, share, whole } from './format.ts';
@@ -215,7 +215,7 @@ export class Icicle implements Drawn {
             this.tip.hide();
             return;
         }
-        const head = { text: name(node.label, 300), colour: node, strong: true };
+        const head = { text: name(node.label, 300), color: node, strong: true };
         this.tip.show(event.clientX, event.clientY, [head, ...this.#words(node).map((text) => ({ text }))]);
     }
 

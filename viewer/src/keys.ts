@@ -57,13 +57,13 @@ function press(page: Target, go: Go, event: KeyboardEvent): void {
     const { from, to, fit, mark } = store.state;
     const whole = extent(lanes);
     const seen = (x: number) => x >= from && x < to;
-    const centre = seen(lane.x(lane.at)) ? lane.x(lane.at) : (from + to) / 2;
+    const center = seen(lane.x(lane.at)) ? lane.x(lane.at) : (from + to) / 2;
     const actions: Record<string, () => void> = {
-        '+': () => zoom(store, whole, centre, 1.5),
-        '=': () => zoom(store, whole, centre, 1.5),
-        '-': () => zoom(store, whole, centre, 1 / 1.5),
-        w: () => zoom(store, whole, centre, 1.5),
-        s: () => zoom(store, whole, centre, 1 / 1.5),
+        '+': () => zoom(store, whole, center, 1.5),
+        '=': () => zoom(store, whole, center, 1.5),
+        '-': () => zoom(store, whole, center, 1 / 1.5),
+        w: () => zoom(store, whole, center, 1.5),
+        s: () => zoom(store, whole, center, 1 / 1.5),
         a: () => pan(store, whole, -0.2),
         d: () => pan(store, whole, 0.2),
         '0': go.whole,

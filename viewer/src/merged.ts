@@ -1,7 +1,7 @@
 /** Two flame graphs as one: what each frame held before, and what it holds after. */
 
 import type { FlameNode } from '../engine/engine.d.ts';
-import { ACCENT, ALARM, type Colour, mix, OTHER } from './colours.ts';
+import { ACCENT, ALARM, type Color, mix, OTHER } from './colors.ts';
 
 /** A frame of both. Its `bytes` are its width: for each stack through it the larger of both. */
 export interface MergedNode extends FlameNode {
@@ -99,8 +99,8 @@ export function merged(
     return nodes;
 }
 
-/** Red for what became more, blue for less, the stronger the more of its width that is; grey where nothing changed. */
-function shade(change: number, width: number): Colour {
+/** Red for what became more, blue for less, the stronger the more of its width that is; gray where nothing changed. */
+function shade(change: number, width: number): Color {
     const sign = change > 0 ? ALARM : ACCENT;
     const part = change === 0 || width === 0 ? 0 : 0.25 + (0.75 * Math.abs(change)) / width;
     return { light: mix(sign.light, OTHER.light, part), dark: mix(sign.dark, OTHER.dark, part) };

@@ -2,7 +2,7 @@
 
 import type { Curve } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
-import { ACCENT, ALARM, BACKGROUND, GRID, MUTED } from './colours.ts';
+import { ACCENT, ALARM, BACKGROUND, GRID, MUTED } from './colors.ts';
 import { extent, type Lane } from './lane.ts';
 import { clamped } from './navigate.ts';
 import { fromX, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
@@ -129,7 +129,7 @@ export class Minimap {
         }
     }
 
-    /** A press centres what is seen; a drag moves it, or draws a new window where it begins outside. */
+    /** A press centers what is seen; a drag moves it, or draws a new window where it begins outside. */
     #listen(): void {
         const { canvas } = this.surface;
         const { store } = this.lanes[0];

@@ -2,7 +2,7 @@
 
 import type { Axis } from '../engine/engine.d.ts';
 import type { Box, Pen } from './pen.ts';
-import { GRID, MUTED, type Theme } from './colours.ts';
+import { GRID, MUTED, type Theme } from './colors.ts';
 import { whole } from './format.ts';
 
 /** Left of every plot, so that those below each other share their x. */

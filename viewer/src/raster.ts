@@ -1,6 +1,6 @@
 /** Images of answers, one pixel wide for each column: written once for each answer, then moved and stretched in every frame. */
 
-import { channels } from './colours.ts';
+import { channels } from './colors.ts';
 import { type Plot, toX } from './plot.ts';
 import type { Stretch } from './stacked.ts';
 import type { Surface } from './surface.ts';
@@ -11,7 +11,7 @@ import type { Surface } from './surface.ts';
  */
 let scratch = new ArrayBuffer(0);
 
-/** A colour as an opaque pixel. */
+/** A color as an opaque pixel. */
 export function pixel(hex: string): number {
     const [red, green, blue] = channels(hex);
     return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;

@@ -5,7 +5,7 @@ import type { Lane } from './lane.ts';
 import type { Pen, TextStyle } from './pen.ts';
 import type { Recording } from './recording.ts';
 import { fromX, type Plot, toX } from './plot.ts';
-import { RIBBONS, TEXT, type Theme } from './colours.ts';
+import { RIBBONS, TEXT, type Theme } from './colors.ts';
 import { name } from './format.ts';
 
 export const RIBBON = 15;

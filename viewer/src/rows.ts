@@ -1,7 +1,7 @@
 /** What holds the memory, in rows: at an instant, at two of them, or in two recordings. */
 
 import type { By, Difference, Flow } from '../engine/engine.d.ts';
-import { type Colour, OTHER } from './colours.ts';
+import { type Color, OTHER } from './colors.ts';
 import { entry } from './format.ts';
 import { type Lane, letters } from './lane.ts';
 import { OTHERS } from './stacked.ts';
@@ -27,7 +27,7 @@ const FLOW = [
 /** A row, whatever it compares. */
 export interface Line {
     label: string;
-    colour: Colour;
+    color: Color;
     inferred: boolean;
     /** The stack with most bytes, of the second recording or of the first. */
     stack: readonly string[];
@@ -81,7 +81,7 @@ export async function ask(lanes: readonly Lane[], by: By): Promise<Content> {
     const answer = await difference(first, by, from, to);
     const line = (row: Difference['rows'][number]): Line => {
         const { from_bytes: before, to_bytes: bytes } = row;
-        return { ...row, colour: row, second: false, blocks: null, before, bytes, flow: row };
+        return { ...row, color: row, second: false, blocks: null, before, bytes, flow: row };
     };
     return {
         lines: answer.rows.map(line),
@@ -94,7 +94,7 @@ export async function ask(lanes: readonly Lane[], by: By): Promise<Content> {
     };
 }
 
-/** All rows, with their colours: between two instants, or of what is there at the cursor. */
+/** All rows, with their colors: between two instants, or of what is there at the cursor. */
 function difference(lane: Lane, by: By, from = lane.at, to = lane.at): Promise<Difference> {
     const { metric } = lane.store.state;
     return lane.recording.client.ask('difference', [lane.device.device, metric, by, from, to, 0]);
@@ -103,7 +103,7 @@ function difference(lane: Lane, by: By, from = lane.at, to = lane.at): Promise<D
 /** What there is at an instant, given the difference to that same instant. */
 function standing({ rows }: Difference, second: boolean): Line[] {
     const lines = rows.map((row): Line => {
-        return { ...row, colour: row, second, blocks: row.to_blocks, before: null, bytes: row.to_bytes, flow: null };
+        return { ...row, color: row, second, blocks: row.to_blocks, before: null, bytes: row.to_bytes, flow: null };
     });
     return lines.sort((a, b) => b.bytes - a.bytes);
 }
@@ -138,7 +138,7 @@ export function shown({ lines, inclusive }: Pick<Content, 'lines' | 'inclusive'>
 /** What has a label; `null` where nothing has. */
 export function found({ lines }: Content, label: string): Line | null {
     const same = lines.filter((line) => line.label === label);
-    return same.length > 1 ? together(same, label, same[0].colour, same[0]) : (same[0] ?? null);
+    return same.length > 1 ? together(same, label, same[0].color, same[0]) : (same[0] ?? null);
 }
 
 /** What several ranges' figures come to. */
@@ -149,13 +149,13 @@ function sumOf(flows: readonly Flow[]): Flow {
 }
 
 /** Several rows as one; with the stack of one of them, if there is one that stands for all. */
-function together(lines: readonly Line[], label: string, colour: Colour, likeAll?: Line): Line {
+function together(lines: readonly Line[], label: string, color: Color, likeAll?: Line): Line {
     const flows = lines.map((line) => line.flow);
     const sum = (of: (line: Line) => number | null) =>
         lines.some((line) => of(line) === null) ? null : lines.reduce((total, line) => total + of(line)!, 0);
     return {
         label,
-        colour,
+        color,
         inferred: lines.some((line) => line.inferred),
         stack: likeAll?.stack ?? [],
         second: likeAll?.second ?? false,

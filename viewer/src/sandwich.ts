@@ -9,7 +9,7 @@ interface Branch {
     bytes: number;
     own_bytes: number;
     blocks: number;
-    /** The frame that holds most of it, which has its colour. */
+    /** The frame that holds most of it, which has its color. */
     most: FlameNode;
     next: Map<string, Branch>;
 }

@@ -1,7 +1,7 @@
 /** Keeps what is seen: the timeline, and the view below it where that is a picture, as SVG or PNG. */
 
 import { CanvasPen, type Pen, SvgPen } from './pen.ts';
-import { BACKGROUND, MUTED, TEXT } from './colours.ts';
+import { BACKGROUND, MUTED, TEXT } from './colors.ts';
 import { element } from './dom.ts';
 import { name } from './format.ts';
 import { theme } from './theme.ts';

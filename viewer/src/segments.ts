@@ -3,7 +3,7 @@
 import type { Group, SegmentMap } from '../engine/engine.d.ts';
 import { choosable } from './chosen.ts';
 import { Latest } from './client.ts';
-import { ACCENT, ALARM, BACKGROUND, FREE, GRID, mix, MUTED, OTHER, TEXT, type Theme } from './colours.ts';
+import { ACCENT, ALARM, BACKGROUND, FREE, GRID, mix, MUTED, OTHER, TEXT, type Theme } from './colors.ts';
 import { button, element } from './dom.ts';
 import { bytes, name, share, whole } from './format.ts';
 import type { Lane } from './lane.ts';
@@ -293,17 +293,17 @@ class SegmentPicture implements Drawn {
         }
     }
 
-    /** The colour of a block; none of free ones. */
+    /** The color of a block; none of free ones. */
     #fill(block: Block, shown: Theme): string | null {
         if (block.state === 'inactive') return null;
         const { found, store } = this.lane;
         const group = block.allocation === null ? null : this.#groups.get(block.allocation);
-        const colour = group ? group[shown] : OTHER[shown];
+        const color = group ? group[shown] : OTHER[shown];
         const label = chosenBand(store.state);
         const isMeant = found
             ? block.allocation !== null && found.has(block.allocation)
             : label === null || group?.label === label;
-        return isMeant ? colour : mix(colour, BACKGROUND[shown], 0.25);
+        return isMeant ? color : mix(color, BACKGROUND[shown], 0.25);
     }
 
     #point(event: PointerEvent): void {
@@ -328,7 +328,7 @@ class SegmentPicture implements Drawn {
         const { allocation } = block;
         const more = allocation === null ? undefined : () => this.lane.stack(allocation);
         const lines = [
-            ...(group ? [{ text: name(group.label) + (group.inferred ? ' *' : ''), colour: group, strong: true }] : []),
+            ...(group ? [{ text: name(group.label) + (group.inferred ? ' *' : ''), color: group, strong: true }] : []),
             { text: `${bytes(block.bytes)} (${whole(block.bytes)}), ${state}` },
             { text: `${bytes(block.offset)} into the segment ${segment.address}` },
             { text: `${bytes(segment.bytes)}, ${share(used, segment.bytes)} in use; ${name(describe(segment), 160)}` },
@@ -387,7 +387,7 @@ export class SegmentsView implements View {
         this.drawn = lanes.map((lane, at) => new SegmentPicture(hosts[at], lane, tip, fail));
     }
 
-    /** How segments are laid out, and what colours and lines stand for. */
+    /** How segments are laid out, and what colors and lines stand for. */
     #tools({ store }: Lane): HTMLElement {
         const ways = [
             button('rows', 'A row for each segment, with its address and size', () => store.set({ packed: false })),

@@ -1,7 +1,7 @@
 /** Allocations as shapes over time: written into an image, found again under the pointer. */
 
 import type { Blocks } from '../engine/engine.d.ts';
-import { BACKGROUND, mix, OTHER, type Theme } from './colours.ts';
+import { BACKGROUND, mix, OTHER, type Theme } from './colors.ts';
 import { pixel } from './raster.ts';
 
 /** A part of a shape that keeps its offset. */
@@ -55,8 +55,8 @@ export function stackAt(blocks: Blocks, column: number): number[] {
 }
 
 /**
- * Writes the pixels of shapes, one wide for each column, `height` rows for `top` bytes. What lies above them is grey. Shapes that
- * are high enough have an edge, so that neighbours of one colour are told apart; those that are not meant step back.
+ * Writes the pixels of shapes, one wide for each column, `height` rows for `top` bytes. What lies above them is gray. Shapes that
+ * are high enough have an edge, so that neighbors of one color are told apart; those that are not meant step back.
  */
 export function paintShapes(
     pixels: Uint32Array,
@@ -93,9 +93,9 @@ export function paintShapes(
             const hasEdge = below - above >= 3;
             for (let row = above; row < below; row++) {
                 const start = row * columns;
-                const colour = hasEdge && row === above ? edge : fill;
-                if (to - from > 32) pixels.fill(colour, start + from, start + to);
-                else for (let place = start + from; place < start + to; place++) pixels[place] = colour;
+                const color = hasEdge && row === above ? edge : fill;
+                if (to - from > 32) pixels.fill(color, start + from, start + to);
+                else for (let place = start + from; place < start + to; place++) pixels[place] = color;
             }
             if (hasEdge && at === starts[shape])
                 for (let row = above; row < below; row++) pixels[row * columns + from] = edge;

@@ -1,7 +1,7 @@
 /** Bands of bytes in columns, stacked: as an image to look at, and as areas to keep. */
 
 import type { Bands } from '../engine/engine.d.ts';
-import { mix, BACKGROUND, type Theme } from './colours.ts';
+import { mix, BACKGROUND, type Theme } from './colors.ts';
 import type { Pen } from './pen.ts';
 import { type Plot, toX, toY } from './plot.ts';
 import { pixel } from './raster.ts';
@@ -99,13 +99,13 @@ export function paintBands(
     pixels: Uint32Array,
     sums: Float64Array,
     columns: number,
-    colours: readonly string[],
+    colors: readonly string[],
     height: number,
     top: number,
     ground: string,
 ): void {
     const empty = pixel(ground);
-    const rows = colours.map(pixel);
+    const rows = colors.map(pixel);
     const scale = height / top;
     for (let at = 0; at < columns; at++) {
         let below = height;
@@ -118,7 +118,7 @@ export function paintBands(
     }
 }
 
-/** The colours of bands; those that are not meant step back. */
+/** The colors of bands; those that are not meant step back. */
 export function shades(bands: Bands, theme: Theme, isMeant: (row: number) => boolean): string[] {
     return bands.groups.map((group, row) => (isMeant(row) ? group[theme] : mix(group[theme], BACKGROUND[theme], 0.3)));
 }

@@ -139,7 +139,7 @@ export class Table implements View {
         const label = element(
             'td',
             { class: 'label' },
-            swatch(line.colour),
+            swatch(line.color),
             name(line.label) + (line.inferred ? ' *' : ''),
         );
         label.title = line.stack

@@ -1,6 +1,6 @@
 /** The theme that the reader prefers. */
 
-import type { Theme } from './colours.ts';
+import type { Theme } from './colors.ts';
 
 const dark = matchMedia('(prefers-color-scheme: dark)');
 let printing = false;

@@ -3,7 +3,7 @@
 import type { Bands, Curve, FailedRequest, Metric } from '../engine/engine.d.ts';
 import { chart } from './chart.ts';
 import { Latest } from './client.ts';
-import { ACCENT, ALARM, BACKGROUND, MUTED, TEXT, type Theme } from './colours.ts';
+import { ACCENT, ALARM, BACKGROUND, MUTED, TEXT, type Theme } from './colors.ts';
 import { bound, bytes, duration, entry, entryOf, name, share, whole } from './format.ts';
 import { devicesOf, extent, type Lane, missing, top } from './lane.ts';
 import { clamped, type Ranged } from './navigate.ts';
@@ -244,11 +244,11 @@ export class Timeline implements Drawn {
         const layers = isCovered ? [near] : [this.#whole, near].filter((layer) => layer !== null);
         for (const layer of layers) {
             const { bands, held, reserved, stretch, sums, tried } = layer;
-            const colours = shades(bands, shown, this.#meant(layer));
+            const colors = shades(bands, shown, this.#meant(layer));
             if (pen === this.surface.pen) {
-                this.#blit(plot, layer, colours, shown);
+                this.#blit(plot, layer, colors, shown);
             } else {
-                const draw = () => colours.forEach((fill, row) => drawBand(pen, plot, stretch, sums, row, fill));
+                const draw = () => colors.forEach((fill, row) => drawBand(pen, plot, stretch, sums, row, fill));
                 pen.within(plot.box, draw);
             }
             if (layer !== layers[layers.length - 1]) continue;
@@ -271,12 +271,12 @@ export class Timeline implements Drawn {
     }
 
     /** Moves and stretches the image of bands to where they are seen now. */
-    #blit(plot: Plot, { bands, stretch, sums }: Fetched, colours: readonly string[], shown: Theme): void {
+    #blit(plot: Plot, { bands, stretch, sums }: Fetched, colors: readonly string[], shown: Theme): void {
         const raster = bands === this.#whole?.bands ? this.#wholeRaster : this.#nearRaster;
         const { columns } = stretch;
         const height = Math.round(plot.box.height * this.surface.ratio);
-        raster.show(bands, [colours.join(''), height, plot.top].join(), columns, height, (pixels) =>
-            paintBands(pixels, sums, columns, colours, height, plot.top, BACKGROUND[shown]),
+        raster.show(bands, [colors.join(''), height, plot.top].join(), columns, height, (pixels) =>
+            paintBands(pixels, sums, columns, colors, height, plot.top, BACKGROUND[shown]),
         );
         raster.blit(this.surface, plot, stretch);
     }
@@ -295,7 +295,7 @@ export class Timeline implements Drawn {
         this.#diverges(pen, plot, shown);
         this.#cursor(pen, plot, this.lane.at, shown, false);
         if (this.lane.mark !== null) this.#cursor(pen, plot, this.lane.mark, shown, true);
-        let labelled = Number.POSITIVE_INFINITY;
+        let labeled = Number.POSITIVE_INFINITY;
         for (const oom of [...device.ooms].reverse()) {
             const x = Math.round(toX(plot, this.lane.x(oom.instant))) + 0.5;
             if (x < box.x || x > right + 1) continue;
@@ -304,8 +304,8 @@ export class Timeline implements Drawn {
             const text = `OOM: ${bytes(oom.requested_bytes)}`;
             const style = { fill: ALARM[shown], bold: true, anchor: 'end' } as const;
             const end = Math.max(x - 4, box.x + pen.measure(text, style));
-            if (end > labelled - 10) continue;
-            labelled = end - pen.measure(text, style);
+            if (end > labeled - 10) continue;
+            labeled = end - pen.measure(text, style);
             pen.text(end, 13, text, style);
         }
         const peak = device.peak[store.state.metric];
@@ -317,7 +317,7 @@ export class Timeline implements Drawn {
             const half = pen.measure(text, style) / 2;
             const heading = this.#heading();
             const left = box.x + half + (heading === '' ? 0 : pen.measure(heading, style) + 18);
-            const place = Math.min(Math.max(x, left), Math.min(right, labelled - 12) - half);
+            const place = Math.min(Math.max(x, left), Math.min(right, labeled - 12) - half);
             if (place >= left) pen.text(place, 13, text, { fill: TEXT[shown], bold: true, anchor: 'middle' });
         }
     }
@@ -488,7 +488,7 @@ export class Timeline implements Drawn {
         if (row >= 0) {
             const group = fetched.bands.groups[row];
             const held = fetched.bands.values[row * fetched.stretch.columns + at];
-            lines.push({ text: name(group.label) + (group.inferred ? ' *' : ''), colour: group, strong: true });
+            lines.push({ text: name(group.label) + (group.inferred ? ' *' : ''), color: group, strong: true });
             lines.push({ text: `${bytes(held)}  ${share(held, total)}` });
         }
         const { metric } = store.state;

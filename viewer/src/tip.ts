@@ -1,7 +1,7 @@
 /** What the pointer is on, in words beside it. */
 
 import type { Frame } from '../engine/engine.d.ts';
-import type { Colour } from './colours.ts';
+import type { Color } from './colors.ts';
 import { element, swatch } from './dom.ts';
 import { name } from './format.ts';
 import { hasSources, lineOf } from './sources.ts';
@@ -13,7 +13,7 @@ const FRAMES = 16;
 
 export interface TipLine {
     text: string;
-    colour?: Colour;
+    color?: Color;
     strong?: boolean;
 }
 
@@ -55,7 +55,7 @@ export class Tip {
     #draw(x: number, y: number, lines: readonly TipLine[]): void {
         const rows = lines.map((line) => {
             const row = element('div', line.strong ? { class: 'strong' } : {});
-            if (line.colour) row.append(swatch(line.colour));
+            if (line.color) row.append(swatch(line.color));
             row.append(line.text);
             return row;
         });

@@ -2,7 +2,7 @@
 
 import type { Metric } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
-import { ACCENT, ALARM, BACKGROUND, GRID, MUTED, OTHER, TEXT, type Theme } from './colours.ts';
+import { ACCENT, ALARM, BACKGROUND, GRID, MUTED, OTHER, TEXT, type Theme } from './colors.ts';
 import { button, element } from './dom.ts';
 import { bound, bytes, duration, entryOf, name, whole } from './format.ts';
 import { extent, type Lane } from './lane.ts';

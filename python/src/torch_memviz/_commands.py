@@ -54,7 +54,7 @@ def blocks(path: Input, **options: Unpack[_options.BlocksOptions]) -> answers.Bl
 
 
 def fragmentation(path: Input, **options: Unpack[_options.FragmentationOptions]) -> answers.FragmentationAnswer:
-    """Show which memory is reserved but unused, and what pins it."""
+    """Show which memory is reserved but unused, and what keeps it reserved."""
     return _answer(answers.FragmentationAnswer, "fragmentation", [path], options)
 
 

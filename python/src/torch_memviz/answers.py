@@ -38,7 +38,7 @@ class Across(Answer):
     """Number of inputs that could not be analyzed."""
 
     failures: tuple[RanksFailure, ...]
-    """Failed requests by signature, those of most rows first."""
+    """Failed requests by signature, those of the most rows first."""
 
     metric: Metric
     """The metric that is attributed."""
@@ -95,7 +95,7 @@ class AdviceCost:
     """Bytes that the changed program copies to the CPU, in all; null where it copies none."""
 
     words: str | None
-    """In words; null where it costs nothing."""
+    """The cost in words; null if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,14 +135,14 @@ class AdviceRow:
     """What it costs."""
 
     evidence: str
-    """What shows the mistake, in a sentence."""
+    """The evidence for the mistake, in a sentence."""
 
     kind: str
     """The mistake."""
 
     reserved_trust: Trust
-    """How far to trust the reserved bytes: less where the recording starts with free segments, which no change of
-    what was recorded takes away.
+    """How far to trust the reserved bytes: less if the recording starts with free segments, which no change to the
+    recorded program removes.
     """
 
     saves_allocated_bytes: int | None
@@ -157,7 +157,7 @@ class AdviceRow:
     """How far to trust the allocated bytes."""
 
     where: tuple[AdviceLine, ...]
-    """The line that makes the mistake; none where no stack has it."""
+    """The line with the mistake; empty if no stack contains it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,10 +236,12 @@ class AttributionRow:
     """The group."""
 
     stack: tuple[str, ...]
-    """The stack with most bytes in the group, innermost frame first."""
+    """The stack with the most bytes in the group, innermost frame first."""
 
     evidence: tuple[EvidenceRow, ...] | None = None
-    """What put blocks into the group, most bytes first. Left out unless rows represent categories."""
+    """The evidence that assigns blocks to the group, the most bytes first. Left out unless rows represent
+    categories.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,18 +261,18 @@ class AttributionRows:
     """Bytes of the metric at the instant. Rows sum to it, unless they are inclusive."""
 
     library_below: tuple[str, ...] | None = None
-    """Lines of the user's own that rows represent which are lines of a library, since its model runs below them
-    and holds most there. Left out where there are none.
+    """The user's lines that rows show as lines of a library, because its model runs below them and holds the most
+    there. Left out if there are none.
     """
 
     private_pools: tuple[PrivatePoolFacts, ...] | None = None
-    """The private pools of the device. Left out unless rows represent pools, and where there are none."""
+    """The private pools of the device. Left out unless rows represent pools, or if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockLives:
-    """What became of blocks from one instant of a recording to a later one: `born` and `survived` sum to what is
-    there at the later one, `freed` and `survived` to what is there at the earlier one.
+    """The fate of blocks from one instant of a recording to a later one: `born` and `survived` sum to the live
+    blocks of the later one, `freed` and `survived` to those of the earlier one.
     """
 
     born_blocks: int
@@ -306,13 +308,13 @@ class BlockRow:
     """Bytes as the allocator rounded them."""
 
     category: str
-    """What it is for."""
+    """Its category."""
 
     completed: Instant | None
     """When its memory could be used again; null if it could not while recording."""
 
     evidence: str
-    """How that is known."""
+    """The evidence for the category."""
 
     free_stack: tuple[str, ...]
     """The stack that freed it, innermost frame first; empty if not recorded."""
@@ -353,7 +355,7 @@ class BlockRow:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class BlocksAnswer(Answer):
-    """What every answer starts with."""
+    """The start of every answer."""
 
     command: str
     """The subcommand."""
@@ -368,7 +370,7 @@ class BlocksAnswer(Answer):
     """Version of the keys: see `memviz schema`."""
 
     comparison: DeviceComparison | None = None
-    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    """The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the
     answer is not about peaks.
     """
 
@@ -390,13 +392,13 @@ class BlocksDevice:
     """Device, -1 for pinned host memory, -2 for memory of the CPU."""
 
     found: int
-    """Number of blocks that were asked for."""
+    """Number of matching blocks."""
 
     notes: tuple[str, ...]
     """What is missing, in words."""
 
     total_bytes: int
-    """Bytes of these together."""
+    """Their total size."""
 
 
 #: On which side of a number that is not exact the true one is.
@@ -411,7 +413,7 @@ Bound = Literal[
 
 #: Why a request failed.
 Cause = Literal[
-    # What the device had free and every inactive byte together would not have been enough.
+    # The free memory of the device and every inactive byte together would not have been enough.
     "capacity",
     # Together they would have been, but no block did, and no segment could be released to make room.
     "fragmentation",
@@ -444,10 +446,10 @@ class Change:
     """A change of code."""
 
     caller: str | None
-    """The line that calls the function; null where the recording does not have it, and for models of transformers."""
+    """The line that calls the function; null if not recorded, and for transformers models."""
 
     code: str
-    """What to write there, for a function that is called as `block(x)`."""
+    """The code to write there, for a function that is called as `block(x)`."""
 
     kind: ChangeKind
     """How."""
@@ -457,7 +459,7 @@ class Change:
 ChangeKind = Literal[
     # Wrap its call in `torch.utils.checkpoint.checkpoint`.
     "wrap",
-    # Wrap `forward` of its modules: the line that calls it is one of an installed package.
+    # Wrap `forward` of its modules: the calling line is in an installed package.
     "wrap_forward",
     # Call `gradient_checkpointing_enable` of a model of transformers.
     "transformers",
@@ -475,7 +477,7 @@ class CheckAnswer:
     """The subcommand."""
 
     devices: tuple[MeasuredDevice, ...]
-    """What was measured on each device, whatever is limited."""
+    """The measured values of each device, with any limits."""
 
     input: InputHead
     """The file."""
@@ -487,7 +489,7 @@ class CheckAnswer:
     """Version of the keys: see `memviz schema`."""
 
     verdict: str
-    """`passed`, `failed`, or `unknown` where a budget could not be judged."""
+    """`passed`, `failed`, or `unknown` if a budget could not be judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -498,18 +500,16 @@ class CheckRow:
     """The entry of `memviz.toml` that limits it; null for flags."""
 
     device: int | None
-    """The device; null where the recording has none."""
+    """The device; null if the recording has none."""
 
     headroom_bytes: int | None
-    """The limit less what was measured; null where it is not judged, and for `max-fragmentation`."""
+    """The limit minus the measured value; null if it is not judged, and for `max-fragmentation`."""
 
     limit_bytes: int | None
-    """The limit. Null where the baseline that sets it does not have it, and for `max-fragmentation`."""
+    """The limit. Null if its baseline does not have it, and for `max-fragmentation`."""
 
     measured_bytes: int | None
-    """What was measured: exact, or the bound that `bound` says. Null where nothing is known, and for `max-
-    fragmentation`.
-    """
+    """The measured value: exact, or a bound as in `bound`. Null if unknown, and for `max-fragmentation`."""
 
     name: str
     """What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `max-residue`,
@@ -523,19 +523,19 @@ class CheckRow:
     """`passed`, `failed` or `unknown`."""
 
     basis: str | None = None
-    """What the bytes of `sites` are: `held`, `grown`, `reserved`, `pinned`, `leaked` or `born`."""
+    """The meaning of the bytes of `sites`: `held`, `grown`, `reserved`, `pinned`, `leaked` or `born`."""
 
     between: str | None = None
     """The instants of `max-residue`, as `A..B`."""
 
     bound: str | None = None
-    """`lower` or `upper`, where what was measured is only a bound."""
+    """`lower` or `upper` if the measured value is only a bound."""
 
     limit_share: float | None = None
     """The limit of `max-fragmentation`, from 0 to 1."""
 
     matching_sites: int | None = None
-    """Number of recorded sites at the peak that the expression of `max-site` matches: 0 where it is about none."""
+    """Number of recorded sites at the peak that the expression of `max-site` matches, or 0."""
 
     measured_share: float | None = None
     """The inactive share measured, from 0 to 1."""
@@ -547,18 +547,18 @@ class CheckRow:
     """Why it is not known exactly."""
 
     sites: tuple[CheckSite, ...] | None = None
-    """The sites behind a limit that is not kept, the largest first."""
+    """The sites behind an exceeded limit, the largest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckSite:
-    """A site behind a limit that is not kept."""
+    """A site behind an exceeded limit."""
 
     bytes: int
     """Its bytes."""
 
     file: str | None
-    """Its file, as recorded; null where it is not Python code."""
+    """Its file, as recorded; null if it is not Python code."""
 
     inferred: bool
     """Whether the label is inferred."""
@@ -570,12 +570,12 @@ class CheckSite:
     """Its line."""
 
     stack: tuple[str, ...]
-    """A stack that leads there, innermost frame first."""
+    """A stack of the site, innermost frame first."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CheckpointAnswer(Answer):
-    """What every answer starts with."""
+    """The start of every answer."""
 
     command: str
     """The subcommand."""
@@ -590,29 +590,29 @@ class CheckpointAnswer(Answer):
     """Version of the keys: see `memviz schema`."""
 
     comparison: DeviceComparison | None = None
-    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    """The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the
     answer is not about peaks.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointCandidate:
-    """A function, called repeatedly in a forward pass, and what checkpointing its calls would do."""
+    """A function that a forward pass calls repeatedly, and the effect of checkpointing its calls."""
 
     activation_bytes: int
-    """What these calls hold at the recorded peak and would not hold."""
+    """Bytes that these calls hold at the recorded peak and checkpointing would free."""
 
     calls: int
     """How often a forward pass calls it."""
 
     change: Change
-    """What to write."""
+    """The code to write."""
 
     label: str
     """The function, by file, first line and name."""
 
     limit: CheckpointLimit
-    """What is in the way of a lower peak."""
+    """What prevents a lower peak."""
 
     plan: tuple[CheckpointPlan, ...]
     """Every call checkpointed, every second, every third and so on."""
@@ -621,12 +621,10 @@ class CheckpointCandidate:
     """The peak with every call checkpointed."""
 
     recompute_share: float | None
-    """`recompute_us / forward_us`, from 0 to 1; null where the file has no times."""
+    """`recompute_us / forward_us`, from 0 to 1; null if the file has no times."""
 
     recompute_us: int | None
-    """Mean time on the CPU that its calls take in a forward pass, and would take once more; null where the file
-    has no times.
-    """
+    """Mean CPU time of its calls in a forward pass, which recomputation adds; null if the file has no times."""
 
     saved_bytes: int
     """The recorded peak less that."""
@@ -637,20 +635,20 @@ class CheckpointDevice:
     """`memviz checkpoint`, one device."""
 
     activation_bytes: int | None
-    """Of the peak, what forward made and backward will free; null where the recording ends before backward does.
-    Where no backward follows, what outlives its forward pass.
+    """Bytes at the peak that forward allocated and backward will free; null if the recording ends before backward
+    does. Without a backward pass, bytes that outlive their forward pass.
     """
 
     baseline_bytes: int
     """Allocated before the first kept entry."""
 
     candidates: tuple[CheckpointCandidate, ...]
-    """Functions worth checkpointing, the lowest new peak first. They are alternatives: what they save does not add
-    up.
+    """Functions worth checkpointing, the lowest new peak first. They are alternatives: their savings cannot be
+    added together.
     """
 
     checkpointed: tuple[CheckpointedFunction, ...]
-    """What the recorded run checkpoints already."""
+    """Functions that the recorded program already checkpoints."""
 
     complete_history: bool
     """Whether this device's history is complete."""
@@ -659,7 +657,7 @@ class CheckpointDevice:
     """Device, -1 for pinned host memory."""
 
     forward_passes: int
-    """Number of forward passes that a backward pass follows, or else of those that keep what one would need."""
+    """Number of forward passes with a backward pass, or else of those that keep what one would need."""
 
     forward_us: int | None
     """Mean time of such a pass on the CPU; null where the file has no times."""
@@ -671,7 +669,7 @@ class CheckpointDevice:
     """What is missing, in words."""
 
     optimizer: PeakInOptimizer | None
-    """What is there at the peak, where it lies in the optimizer and no candidate would lower it; null otherwise."""
+    """The memory at the peak, if the peak is in the optimizer and no candidate would lower it; null otherwise."""
 
     peak: PhasedInstant
     """Where it is."""
@@ -689,14 +687,12 @@ class CheckpointDevice:
     """Whether no backward pass follows these: then the new peak is that of forward alone."""
 
     fit: FitSearch | None = None
-    """The cheapest calls with which allocated memory stays below what `--fit` requested; left out where it did
-    not.
-    """
+    """The cheapest calls that keep allocated memory below the size that `--fit` names; left out without `--fit`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointLimit:
-    """The highest point that is left."""
+    """The new peak."""
 
     annotations: tuple[str, ...]
     """Open `record_function` ranges, outermost first."""
@@ -711,10 +707,10 @@ class CheckpointLimit:
     """Whether a call runs again there."""
 
     rerun_bytes: int
-    """What that call has allocated by then."""
+    """Bytes that the recomputed call has allocated by then."""
 
     rows: tuple[AttributionRow, ...]
-    """What else is there, by site, the largest first and the rest as `(other)`."""
+    """Other memory at the peak, by site, the largest first and the rest as `(other)`."""
 
     time_us: int | None
     """Time of that entry since the epoch; null where the file has no times."""
@@ -772,7 +768,7 @@ class ComparedDevice:
     """The device."""
 
     bound: Bound | None = None
-    """How that is to be read. Left out when it is exact."""
+    """Which bound the value is. Left out if it is exact."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -800,7 +796,7 @@ class CounterBytes:
     """Blocks in use until their free is requested."""
 
     requested_bytes: int
-    """What callers requested, until the free completes."""
+    """Bytes that callers requested, until the free completes."""
 
     reserved_bytes: int
     """Segments."""
@@ -911,7 +907,7 @@ class DiffDevice:
     """The base."""
 
     base_device: int
-    """Device in the base: another one where each file has a single GPU."""
+    """Device in the base: may differ if each file has a single GPU."""
 
     by: GroupBy
     """What rows represent."""
@@ -941,7 +937,7 @@ class DiffDevice:
     """Rows that did not change."""
 
     lives: BlockLives | None = None
-    """What became of all blocks. Left out unless both sides are instants of one recording."""
+    """The fate of all blocks. Left out unless both sides are instants of one recording."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -992,7 +988,7 @@ class DiffRow:
     """Its bytes in the base."""
 
     base_label: str | None
-    """What the base calls it, where that is another label: the line has moved. Else null."""
+    """Its label in the base, if different because the line has moved; else null."""
 
     delta_bytes: int
     """The difference."""
@@ -1001,7 +997,7 @@ class DiffRow:
     """Whether the label is inferred, in either file."""
 
     label: str
-    """The group, as the new file names it; as the base does, where it has vanished."""
+    """The group, as the new file names it, or as the base does if it has vanished."""
 
     new_blocks: int
     """Its blocks in the new file."""
@@ -1010,13 +1006,13 @@ class DiffRow:
     """Its bytes in the new file."""
 
     stack: tuple[str, ...]
-    """The stack with most bytes in the group, innermost frame first; of the base, where it has vanished."""
+    """The stack with the most bytes in the group, innermost frame first; of the base if it has vanished."""
 
     status: RowStatus
     """Whether it is on both sides."""
 
     lives: BlockLives | None = None
-    """What became of its blocks. Left out unless both sides are instants of one recording."""
+    """The fate of its blocks. Left out unless both sides are instants of one recording."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1033,7 +1029,7 @@ class DiffSide:
     """Counters at the end."""
 
     fragmentation: DiffFigures | None
-    """How the segments are used at the instant; null where the file has none."""
+    """How the segments are used at the instant; null if the file has none."""
 
     maxima: CounterBytes
     """Each counter's own maximum."""
@@ -1064,7 +1060,7 @@ class DuplicateRank:
 
 @dataclass(frozen=True, kw_only=True)
 class EachRange:
-    """What the ranges of a device are."""
+    """The kind of ranges of a device."""
 
     by: str
     """`step`, `phase` or `annotation`."""
@@ -1146,10 +1142,10 @@ class FailedRequest:
     """A failed request."""
 
     capacity_bytes: int
-    """What the process could have at most then."""
+    """The maximum memory that the process could use then."""
 
     cause: str
-    """Why it failed, as in `memviz oom`."""
+    """The cause of the failure, as in `memviz oom`."""
 
     device_free_bytes: int
     """What the device had free."""
@@ -1158,12 +1154,12 @@ class FailedRequest:
     """Number of failed requests of the device."""
 
     requested_bytes: int
-    """Bytes of the block that was wanted."""
+    """Bytes of the requested block."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailedRequest2:
-    """A failed request. Figures are those after the allocator gave back what it could and tried again."""
+    """A failed request. Figures are those after the allocator released what it could and tried again."""
 
     advice: tuple[Said, ...]
     """What would have helped, as far as the recording shows."""
@@ -1181,7 +1177,7 @@ class FailedRequest2:
     """Why it failed."""
 
     device_free_bytes: int
-    """What the device had free."""
+    """Free bytes of the device."""
 
     driver_bytes: int
     """Bytes that the driver would have had to supply for it: a whole segment, or whole pages."""
@@ -1190,7 +1186,7 @@ class FailedRequest2:
     """Entry that leads to it, counted within the device's trace; null before the first entry."""
 
     evidence: tuple[Said, ...]
-    """What shows it."""
+    """The evidence."""
 
     inactive_bytes: int
     """Bytes of free blocks."""
@@ -1214,7 +1210,7 @@ class FailedRequest2:
     """Who made the request."""
 
     requested_bytes: int
-    """Bytes of the block that was wanted: what was requested, rounded up."""
+    """Bytes of the requested block: the request, rounded up."""
 
     reserved_bytes: int
     """Bytes of all segments."""
@@ -1235,7 +1231,7 @@ class FailedRequest2:
     """Time of that entry since the epoch; null where the file has no times."""
 
     signature: FailureSignature | None = None
-    """What the same failure has in another run. Left out unless rows are sites, of all stacks."""
+    """The signature, which the same failure shares with other runs. Left out unless rows are sites, of all stacks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1260,7 +1256,7 @@ class FailingCapacities:
     """The lowest."""
 
     to_bytes: int
-    """The first above on which it works."""
+    """The first capacity above on which it works."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1313,10 +1309,10 @@ class FigureSpread:
     """The lowest value."""
 
     scale: Scale
-    """What scores measure deviations by."""
+    """The unit of deviations in scores."""
 
     skew: float | None
-    """Highest over median; null where the median is not positive."""
+    """Highest divided by median; null if the median is not positive."""
 
     values: int
     """Number of rows that have it."""
@@ -1324,15 +1320,15 @@ class FigureSpread:
 
 #: Kinds of findings.
 FindingKind = Literal[
-    # Free memory that blocks in use keep from being given back, or much free memory where no history was recorded.
+    # Free memory that live blocks keep reserved, or much free memory if no history was recorded.
     "fragmentation",
     # Free memory that only one side stream or pool can use.
     "stranded",
-    # Blocks that nothing ever frees.
+    # Blocks that are never freed.
     "leak",
     # Blocks that pile up.
     "growth",
-    # What activation checkpointing could do without.
+    # Memory that activation checkpointing could free.
     "activations",
 ]
 
@@ -1342,7 +1338,7 @@ class FindingRow:
     """Something that deserves a closer look."""
 
     bytes: int
-    """The bytes it is about; per step for leaks and growth."""
+    """Bytes of the finding; per step for leaks and growth."""
 
     command: str
     """The command that shows more."""
@@ -1351,7 +1347,7 @@ class FindingRow:
     """What it is."""
 
     label: str | None
-    """The site it is about; null where it is about all."""
+    """The site of the finding; null if it concerns all sites."""
 
     text: str
     """The same in words."""
@@ -1379,7 +1375,7 @@ class FitChange:
     """A change of a program."""
 
     change: str
-    """What is changed, as options of `memviz simulate` name it."""
+    """The change, as options of `memviz simulate` name it."""
 
     code: str
     """What to write there."""
@@ -1393,10 +1389,10 @@ class FitCheck:
     """A recorded run, predicted."""
 
     allocated_difference_bytes: int
-    """Predicted less recorded `max_memory_allocated()`."""
+    """Predicted minus recorded `max_memory_allocated()`."""
 
     reserved_difference_bytes: int
-    """Predicted less recorded `max_memory_reserved()`."""
+    """Predicted minus recorded `max_memory_reserved()`."""
 
     value: int
     """Its number."""
@@ -1410,7 +1406,7 @@ class FitCureRow:
     """The mistake and its cure."""
 
     fits: bool | None
-    """Whether the program fits with this cure alone; null where that is not known."""
+    """Whether the program fits with this cure alone; null if unknown."""
 
     needs_bytes: int | None
     """A device on which the program always works with the cure, in bytes that the allocator can use; null where
@@ -1423,31 +1419,31 @@ class FitDevice:
     """`memviz fit`, one device."""
 
     alloc_conf: str
-    """The settings that are played, as `PYTORCH_CUDA_ALLOC_CONF` takes them."""
+    """The simulated settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them."""
 
     assumptions: tuple[str, ...]
-    """What these assume, a sentence each."""
+    """Their assumptions, a sentence each."""
 
     capacity_bytes: int | None
-    """Bytes that the allocator can use; null where no device was named."""
+    """Bytes that the allocator can use; null if no device was named."""
 
     changes: tuple[str, ...]
-    """Changes of the program, such as `accumulate:4` or `optimizer:sgd`: predictions have them, the recorded runs
-    do not.
+    """Changes to the program, such as `accumulate:4` or `optimizer:sgd`: they apply to predictions, not to
+    recorded runs.
     """
 
     context_bytes: int | None
-    """Bytes beside these that CUDA keeps of the device; null where none was named."""
+    """Further bytes of the device that CUDA itself uses; null if no device was named."""
 
     cures: tuple[FitCureRow, ...]
     """Cures of known mistakes in the program of a single recording that does not fit unchanged."""
 
     cures_together: FitTogetherRow | None
-    """Several of the first cures at once; null where fewer than two of them were played."""
+    """Several of the first cures combined; null if fewer than two of them were simulated."""
 
     cures_with_plan: FitTogetherRow | None
-    """The first cures with the changes of the plan that comes closest; null where cures or plans are enough
-    without each other, or this was not played.
+    """The first cures combined with the changes of the closest plan; null if cures or plans alone are enough, or
+    if this was not simulated.
     """
 
     device: int
@@ -1457,16 +1453,16 @@ class FitDevice:
     """What must be said, in words."""
 
     peak: FitPeak | None
-    """What holds memory at the peak, at the number requested or the largest that fits; null where neither is."""
+    """The memory at the peak, by site, at the requested number or the largest that fits; null if there is neither."""
 
     refused: str | None
-    """Why nothing is predicted; null where something is."""
+    """Why there is no prediction; null if there is one."""
 
     scaling: FitScaling
-    """What memory does at other numbers."""
+    """Memory at other numbers."""
 
     search: FitSearch | None
-    """What makes a single recording fit the device; null where there are several recordings, or nothing is played."""
+    """Changes that make a single recording fit the device; null if there are several recordings, or no simulation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1474,13 +1470,13 @@ class FitGeneration:
     """A cache that grows with every token, and how far it can grow on the device."""
 
     at_most_tokens: int | None
-    """No more can fit: as many, unless it would take too long to find out."""
+    """The maximum that can fit: the same number, unless the search would take too long."""
 
     because: str
-    """What it rests on, or why it is not known."""
+    """The basis of the numbers, or why they are unknown."""
 
     bytes_per_token: int | None
-    """Bytes by which they grow together with a token."""
+    """Bytes by which they grow together per token."""
 
     fits_tokens: int | None
     """Tokens in the cache that fit."""
@@ -1489,7 +1485,7 @@ class FitGeneration:
     """Tokens in the cache at the end, the prompt's included."""
 
     tensors: int | None
-    """Tensors of the cache; null where it is not known how it grows, as all that follows."""
+    """Tensors of the cache; null if its growth is unknown, like everything below."""
 
     trust: Trust
     """How far to trust it."""
@@ -1497,21 +1493,21 @@ class FitGeneration:
 
 @dataclass(frozen=True, kw_only=True)
 class FitMatching:
-    """Two recordings beside each other."""
+    """Two recordings, compared."""
 
     matched_requests: int
     """Requests in both."""
 
     only_first_requests: int
-    """Requests that only the first has."""
+    """Requests only in the first."""
 
     only_second_requests: int
-    """Requests that only the second has."""
+    """Requests only in the second."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitNotPlayed:
-    """A change that a recording does not allow to play."""
+    """A change that cannot be simulated with a recording."""
 
     because: str
     """Why it is not played."""
@@ -1522,7 +1518,7 @@ class FitNotPlayed:
 
 @dataclass(frozen=True, kw_only=True)
 class FitPeak:
-    """What holds memory at the peak."""
+    """The memory at the peak, by site."""
 
     attribution: AttributionRows
     """By site."""
@@ -1533,7 +1529,7 @@ class FitPeak:
 
 @dataclass(frozen=True, kw_only=True)
 class FitPlan:
-    """Settings and changes of a program, played as a whole."""
+    """Settings and changes to a program, simulated together."""
 
     alloc_conf: str
     """Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them."""
@@ -1545,7 +1541,7 @@ class FitPlan:
     """What is assumed, in words."""
 
     because: str
-    """Why it is uncertain; empty where it is not."""
+    """Why it is uncertain; empty if it is not."""
 
     changes: tuple[FitChange, ...]
     """Changes of the program."""
@@ -1562,15 +1558,13 @@ class FitPlan:
     """
 
     other_settings: bool
-    """Whether they are other than the recorded ones."""
+    """Whether they differ from the recorded ones."""
 
     recompute_us: int | None
-    """Mean time in microseconds that calls take when they run again, for each forward pass; null where that is not
-    known.
-    """
+    """Mean time of recomputed calls in microseconds, per forward pass; null if unknown."""
 
     tight: bool
-    """Whether it fits, but would not with one segment more than is played."""
+    """Whether it fits, but would not fit with one more segment than simulated."""
 
     trust: Trust
     """How far to trust it."""
@@ -1598,7 +1592,7 @@ class FitPrediction:
     """`num_alloc_retries`."""
 
     because: str
-    """Why it is not exact; empty where it is."""
+    """Why it is not exact; empty if it is."""
 
     fails_at_entry: int | None
     """The first entry whose request is refused, in the recording whose order of requests is played; null where it
@@ -1609,16 +1603,16 @@ class FitPrediction:
     """Whether every request is served."""
 
     max_allocated_bytes: int
-    """`max_memory_allocated()`; where it does not finish, up to there, as are the figures below."""
+    """`max_memory_allocated()`; if the program does not finish, up to that entry, like the figures below."""
 
     max_allocated_bytes_range: tuple[int, ...] | None
-    """The least and the most of that, where it depends on what is not known; else null."""
+    """Its minimum and maximum, if it depends on an unknown; else null."""
 
     max_reserved_bytes: int
     """`max_memory_reserved()`."""
 
     max_reserved_bytes_range: tuple[int, ...] | None
-    """The least and the most of that, where it depends on where the driver puts segments; else null."""
+    """Its minimum and maximum, if it depends on the driver's placement of segments; else null."""
 
     recorded: bool
     """Whether it was recorded."""
@@ -1627,13 +1621,13 @@ class FitPrediction:
     """How far to trust it."""
 
     uncertain: bool
-    """Whether more than the way from the recorded numbers makes it doubtful."""
+    """Whether it is doubtful for other reasons than its distance from the recorded numbers."""
 
     unmatched_bytes: int
-    """The most bytes of them that are there at once."""
+    """The maximum of their bytes that are live at once."""
 
     unmatched_requests: int
-    """Requests that only one recording has, or whose sizes follow no rule."""
+    """Requests that are in only one recording, or whose sizes follow no rule."""
 
     value: int
     """The number."""
@@ -1644,19 +1638,19 @@ class FitScaling:
     """Runs at other numbers."""
 
     check: FitCheck | None
-    """Of three recordings, the last predicted from the others; null where there are two."""
+    """With three recordings, the last one predicted from the others; null if there are two."""
 
     fails: int | None
-    """The smallest number above it that was found not to fit; null where there is none."""
+    """The smallest number above it that was found not to fit; null if there is none."""
 
     largest: int | None
-    """The largest number that fits; null where no device was named, none fits, or all do."""
+    """The largest number that fits; null if no device was named, none fits, or all do."""
 
     matching: tuple[FitMatching, ...]
     """How well each recording matches the next."""
 
     parameter: str
-    """What the number is called; empty where there is one recording, as is all that follows."""
+    """The name of the number; empty if there is one recording, like everything below."""
 
     points: tuple[int, ...]
     """The numbers recorded."""
@@ -1668,58 +1662,58 @@ class FitScaling:
     """What was recorded at them."""
 
     tokens: int | None
-    """Tokens in a growing cache up to which the largest number is served; null where none were requested."""
+    """Tokens in a growing cache up to which the largest number is served; null if none were requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitSearch:
-    """What makes a program fit a device."""
+    """Changes that make a program fit a device."""
 
     as_it_is: FitPlan | None
-    """The unchanged program; null where nothing is played."""
+    """The unchanged program; null if there is no simulation."""
 
     cut: bool
-    """Whether there are more, for which the recording is too long."""
+    """Whether there are more combinations, for which the recording is too long."""
 
     fits: bool
     """Whether it fits unchanged."""
 
     forward_us: int | None
-    """Mean time of a forward pass in microseconds, as the CPU took it; null where that is not known."""
+    """Mean CPU time of a forward pass in microseconds; null if unknown."""
 
     generation: FitGeneration | None
-    """How many tokens fit, where a cache of keys and values grows with each; null where none does."""
+    """How many tokens fit, if a KV cache grows with each; null if none does."""
 
     goal_bytes: int
-    """Bytes that it may need: what the device has for the allocator; or that may be allocated at once."""
+    """The limit in bytes: memory of the device for the allocator, or a limit on allocated bytes."""
 
     missing_bytes: int | None
-    """Where nothing does, by how much the nearest is too much; null where something fits."""
+    """How much the closest changes exceed the limit; null if a plan fits."""
 
     nearest: FitPlan | None
-    """Where nothing does, what comes nearest; null where something does, and where nothing needs less than it does
-    as it is.
+    """If there are none, the closest changes; null if a plan fits, or if none needs less than the unchanged
+    program.
     """
 
     not_played: tuple[FitNotPlayed, ...]
-    """Changes that the recording does not allow to play."""
+    """Changes that cannot be simulated with this recording."""
 
     plans: tuple[FitPlan, ...]
-    """What makes it fit, the least trouble first; empty where it fits unchanged, or nothing does."""
+    """Changes that make it fit, the easiest first; empty if it fits unchanged, or if there are none."""
 
     played_to_entry: int | None
-    """Where the recording runs out of memory, the entry up to which it is played; else null."""
+    """If the recording runs out of memory, the entry up to which it is simulated; else null."""
 
     replay_difference_bytes: int | None
-    """The largest difference between a maximum of the recorded settings, played, and the recorded one; null where
-    nothing is played.
+    """The largest difference between a simulated maximum with the recorded settings and the recorded one; null if
+    there is no simulation.
     """
 
     settings_tried: int
-    """Other allocator settings that were played alone."""
+    """Number of other allocator settings that were simulated alone."""
 
     tried: int
-    """Combinations that were played."""
+    """Number of simulated combinations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1727,19 +1721,19 @@ class FitTogetherRow:
     """Several cures at once."""
 
     changes: tuple[str, ...]
-    """Changes that are made as well, as `memviz simulate` takes them."""
+    """Further changes, as `memviz simulate` takes them."""
 
     cures: tuple[int, ...]
-    """Which of the cures, counted from 0."""
+    """The cures, numbered from 0."""
 
     fits: bool | None
-    """Whether the program fits with them; null where that is not known."""
+    """Whether the program fits with them; null if unknown."""
 
     needs_bytes: int | None
     """As of a cure alone."""
 
     saves_allocated_bytes: int | None
-    """What they take off the peak of allocated bytes."""
+    """Their saving at the peak of allocated bytes."""
 
     trust: Trust
     """How far to trust the bytes."""
@@ -1760,7 +1754,7 @@ Format = Literal[
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class FragmentationAnswer(Answer):
-    """What every answer starts with."""
+    """The start of every answer."""
 
     command: str
     """The subcommand."""
@@ -1775,7 +1769,7 @@ class FragmentationAnswer(Answer):
     """Version of the keys: see `memviz schema`."""
 
     comparison: DeviceComparison | None = None
-    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    """The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the
     answer is not about peaks.
     """
 
@@ -1832,7 +1826,7 @@ class FragmentationDevice:
     """The largest free block."""
 
     most_inactive: MostInactiveInstant
-    """Where in the whole history most is inactive."""
+    """Where in the whole history the most memory is inactive."""
 
     notes: tuple[str, ...]
     """What is missing or contradictory, in words."""
@@ -1847,7 +1841,7 @@ class FragmentationDevice:
     """Who keeps free bytes from being released. Rows sum to `pinned_free_bytes`, unless they are inclusive."""
 
     pools: tuple[Pool, ...]
-    """What the allocator keeps apart, the largest first; sums to the figures above."""
+    """The segments by pool and stream, the largest first; they sum to the figures above."""
 
     releasable_bytes: int
     """Free bytes in segments, or pages of expandable ones, without a live block."""
@@ -1887,12 +1881,12 @@ class FragmentationDevice:
     """Rows over time; only when requested."""
 
     settings: OtherSettings | None = None
-    """What other allocator settings would hold reserved at the instant, played; left out where little is pinned,
-    or where that cannot be told.
+    """What other allocator settings would have reserved at the instant, simulated; left out if little is non-
+    releasable, or if it is unknown.
     """
 
     stranded: StrandedMemory | None = None
-    """Free memory that only one side stream or pool can use. Left out where there is not much."""
+    """Free memory that only one side stream or pool can use. Left out if there is little."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1914,16 +1908,16 @@ class FreeBlocks:
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionToCheckpoint:
-    """A repeatedly called function and what its calls hold."""
+    """A repeatedly called function, and the memory that its calls hold."""
 
     activation_bytes: int
-    """What they hold that they would not hold if they were checkpointed."""
+    """Bytes that the calls hold and checkpointing would free."""
 
     calls: int
-    """The most calls there are in a forward pass."""
+    """The maximum number of calls in a forward pass."""
 
     change: Change
-    """What to change."""
+    """The change of code."""
 
     label: str
     """The function, by its file, first line and name."""
@@ -1965,7 +1959,7 @@ GroupBy = Literal[
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class InfoAnswer(Answer):
-    """`memviz info`: the head with what concerns the file as a whole."""
+    """`memviz info`: the head, with data about the whole file."""
 
     annotations: tuple[AnnotationCount, ...]
     """Annotations by name."""
@@ -1995,7 +1989,7 @@ class InfoAnswer(Answer):
     """Version of the keys: see `memviz schema`."""
 
     settings: Settings | None
-    """Allocator settings; null where the file has none."""
+    """Allocator settings; null if the file has none."""
 
     stacks: int
     """Distinct stacks."""
@@ -2007,12 +2001,12 @@ class InfoAnswer(Answer):
     """Keys that were not understood, with how often each occurs."""
 
     comparison: DeviceComparison | None = None
-    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    """The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the
     answer is not about peaks.
     """
 
     rank: int | None = None
-    """Rank of the process, where a profiler trace names it."""
+    """Rank of the process, if a profiler trace names it."""
 
     ring_capacity_entries: int | None = None
     """Entries that the ring buffer of a device holds (`trace_alloc_max_entries`); left out where the file does not
@@ -2025,7 +2019,7 @@ class InfoAnswer(Answer):
     """
 
     world_size: int | None = None
-    """Number of ranks, where a profiler trace names it."""
+    """Number of ranks, if a profiler trace names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2084,7 +2078,7 @@ class InfoDevice:
     """How they were found; null when they were not."""
 
     steps: int | None
-    """Steps of the program; null where none were found."""
+    """Steps of the program; null if none were found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2113,7 +2107,7 @@ class InputHead:
     """As the user named it."""
 
     rehearsal: RehearsalFacts | None = None
-    """The rehearsal that it comes from. Left out where a GPU made it."""
+    """The rehearsal that recorded it. Left out for recordings from a GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2146,7 +2140,7 @@ class Leak:
     """Bytes that the program asks for, rounded to the nearest."""
 
     filled_in_step: int | None
-    """The last step, counted from 1, that a cache got larger in than ever before; null for what still grows."""
+    """The last step, counted from 1, in which a cache reached a new maximum; null if the group still grows."""
 
     inferred: bool
     """Whether the label is inferred."""
@@ -2161,18 +2155,18 @@ class Leak:
     """Requested bytes that are live at the end of the last step."""
 
     oldest: Oldest | None
-    """The oldest block of `stack` that is live at the end of the last step; null when none is."""
+    """The oldest block of `stack` that is live at the end of the last step; null if there is none."""
 
     stack: tuple[str, ...]
-    """The stack that most of it comes from, innermost frame first."""
+    """The stack with the most bytes, innermost frame first."""
 
     verdict: Verdict
-    """What the group does."""
+    """The behavior of the group."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LeaksAnswer(Answer):
-    """What every answer starts with."""
+    """The start of every answer."""
 
     command: str
     """The subcommand."""
@@ -2187,7 +2181,7 @@ class LeaksAnswer(Answer):
     """Version of the keys: see `memviz schema`."""
 
     comparison: DeviceComparison | None = None
-    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    """The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the
     answer is not about peaks.
     """
 
@@ -2197,7 +2191,7 @@ class LeaksDevice:
     """`memviz leaks`, one device."""
 
     advice: tuple[AdviceRow, ...]
-    """What to change in the program, what saves most first."""
+    """Changes to the program, the largest saving first."""
 
     by: GroupBy
     """What rows represent."""
@@ -2218,11 +2212,11 @@ class LeaksDevice:
     """Rates of all leaks together."""
 
     leaks: tuple[Leak, ...]
-    """What leaks, then what grows, then caches. What does not grow is left out."""
+    """Groups that leak, then groups that grow, then caches. Groups that do not grow are left out."""
 
     leaks_known: bool
-    """Whether a leak would be told: there were enough steps, and they are those of training or inference. Where
-    not, that `leaks` has none means nothing.
+    """Whether a leak would be found: there are enough steps, and they are steps of training or inference. If not,
+    an empty `leaks` means nothing.
     """
 
     left_out: int
@@ -2235,7 +2229,7 @@ class LeaksDevice:
     """When the device is full; null when nothing leaks or grows, or the capacity is not known."""
 
     step_name: str | None
-    """Name of the annotations, expression, or the line that calls what a step is counted by; null where not known."""
+    """Name of the annotations, expression, or line by which steps are counted; null if unknown."""
 
     step_source: StepSourceName | None
     """How they were found; null when they were not."""
@@ -2249,7 +2243,7 @@ class LeaksDevice:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LedgerAnswer(Answer):
-    """What every answer starts with."""
+    """The start of every answer."""
 
     command: str
     """The subcommand."""
@@ -2264,7 +2258,7 @@ class LedgerAnswer(Answer):
     """Version of the keys: see `memviz schema`."""
 
     comparison: DeviceComparison | None = None
-    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    """The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the
     answer is not about peaks.
     """
 
@@ -2280,7 +2274,7 @@ class LedgerDevice:
     """The name of the GPU; null if unknown."""
 
     notes: tuple[str, ...]
-    """What limits the figures, in words."""
+    """Limits of the figures, in words."""
 
     pinned_bytes: int | None
     """Pinned host memory that PyTorch had reserved when the recording was written; null if not recorded."""
@@ -2336,7 +2330,7 @@ class LedgerPool:
     """Bytes of their segments."""
 
     kind: PoolKind | None
-    """What the pools are for; null for the default pool."""
+    """The use of the pools; null for the default pool."""
 
     pools: int
     """How many pools there are."""
@@ -2347,13 +2341,13 @@ class LedgerSample:
     """A device at one instant."""
 
     allocated_bytes: int
-    """Bytes that are allocated of what is reserved."""
+    """Allocated bytes of the reserved ones."""
 
     at: Occasion
     """When the sample was taken."""
 
     pools: tuple[LedgerPool, ...]
-    """What PyTorch's allocator has reserved, by kind of pool; empty if unknown."""
+    """Memory reserved by PyTorch's allocator, by kind of pool; empty if unknown."""
 
     rows: tuple[LedgerHolder, ...]
     """Bytes by holder."""
@@ -2382,7 +2376,7 @@ class MeasuredDevice:
     """Allocated before the first kept entry."""
 
     certainty: Certainty
-    """What its maxima are."""
+    """Its maxima."""
 
     complete_history: bool
     """Whether this device's history is complete."""
@@ -2414,7 +2408,7 @@ class MeasuredDevice:
     """What the ranges below are. Left out unless `--each` asks for ranges."""
 
     operators: tuple[OperatorRow, ...] | None = None
-    """What passed through each operator over the whole recording, those that allocated most by themselves first.
+    """Memory allocated in each operator over the whole recording, those that allocated the most themselves first.
     Left out unless rows are operators and the recording shows them.
     """
 
@@ -2473,7 +2467,7 @@ class MissingRanks:
 
 @dataclass(frozen=True, kw_only=True)
 class MostInactiveInstant:
-    """Where most is inactive."""
+    """Where the most memory is inactive."""
 
     entry: int | None
     """First entry that leads there; null before the first entry."""
@@ -2524,7 +2518,7 @@ class NsysAnswer(Answer):
     """Memory by process and place."""
 
     pytorch: NsysPytorch | None
-    """What the recording of `--snapshot` has of it; null without one."""
+    """The part of it in the recording of `--snapshot`; null without one."""
 
     schema_version: int
     """Version of the keys: see `memviz schema`."""
@@ -2538,7 +2532,7 @@ class NsysInput:
     """Size of the file."""
 
     notes: tuple[str, ...]
-    """What limits all figures, in words."""
+    """Limits of all figures, in words."""
 
     path: str
     """As the user named it."""
@@ -2570,7 +2564,7 @@ class NsysMemoryAnswer:
     """The name of the GPU; null if unknown."""
 
     notes: tuple[str, ...]
-    """What limits the figures, in words."""
+    """Limits of the figures, in words."""
 
     peak: NsysPeakAnswer | None
     """The peak; null if the order of the events is unknown."""
@@ -2616,7 +2610,7 @@ class NsysPeakAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class NsysPytorch:
-    """What a recording of PyTorch has of the profile."""
+    """The part of the profile in a recording of PyTorch."""
 
     expandable: int
     """Mapped ranges of expandable segments, which cannot be compared."""
@@ -2715,7 +2709,7 @@ class Oldest:
     """Its alloc entry, counted within the device's trace."""
 
     since_start_us: int | None
-    """When, counted from the first entry of the recording; null where the file has no times."""
+    """The time since the first entry of the recording; null if the file has no times."""
 
     step: int | None
     """The step, counted from 1, that allocated it."""
@@ -2723,7 +2717,7 @@ class Oldest:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OomAnswer(Answer):
-    """What every answer starts with."""
+    """The start of every answer."""
 
     command: str
     """The subcommand."""
@@ -2738,7 +2732,7 @@ class OomAnswer(Answer):
     """Version of the keys: see `memviz schema`."""
 
     comparison: DeviceComparison | None = None
-    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    """The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the
     answer is not about peaks.
     """
 
@@ -2748,7 +2742,7 @@ class OomDevice:
     """`memviz oom`, one device."""
 
     advice: tuple[AdviceRow, ...]
-    """What to change in the program, what saves most first."""
+    """Changes to the program, the largest saving first."""
 
     baseline_bytes: int
     """Allocated before the first kept entry."""
@@ -2769,7 +2763,7 @@ class OomDevice:
     """Failed requests, in order: all of them, unless there are too many; the last ones are then only counted."""
 
     plans: FitSearch | None
-    """Changes of the program that would have made room for what failed; null where that cannot be told, or other
+    """Changes to the program that would have made room for the failed request; null if unknown, or if other
     allocator settings are enough.
     """
 
@@ -2792,7 +2786,7 @@ class OperatorRow:
     """
 
     allocation_count: int
-    """Allocations, those of its callees included."""
+    """Allocations, including those of its callees."""
 
     allocation_size_bytes: int
     """Bytes allocated, its callees included."""
@@ -2801,7 +2795,7 @@ class OperatorRow:
     """Calls of it."""
 
     name: str
-    """The operator; `(no operator)` for what happened outside of all."""
+    """The operator; `(no operator)` for events outside of operators."""
 
     self_allocation_count: int
     """The same without its callees."""
@@ -2821,12 +2815,12 @@ class OtherSettings:
     """Other allocator settings, played up to an instant."""
 
     alloc_conf: str | None
-    """The simplest of the settings that reserve least at the instant, or hardly more, as `PYTORCH_CUDA_ALLOC_CONF`
-    takes them; null where none reserves notably less.
+    """The simplest of the settings that reserve the least at the instant, or hardly more, as
+    `PYTORCH_CUDA_ALLOC_CONF` takes them; null if none reserves notably less.
     """
 
     reserved_bytes: int | None
-    """What they hold reserved then; the most of it where that depends on where the driver puts segments."""
+    """Bytes reserved with them; the maximum if it depends on the driver's placement of segments."""
 
     tried: int
     """How many were played."""
@@ -2840,19 +2834,19 @@ class OutlierRow:
     """A site that differs."""
 
     bytes: int | None
-    """Bytes on the rank; null where its summary does not list the site."""
+    """Bytes on the rank; null if its summary does not list the site."""
 
     delta_bytes: int
-    """How many more the rank holds, what is not listed counted as nothing."""
+    """How many more bytes the rank holds; unlisted sites count as 0."""
 
     label: str
     """The site."""
 
     reference_bytes: int | None
-    """Bytes on the reference; null where its summary does not list the site."""
+    """Bytes on the reference; null if its summary does not list the site."""
 
     bound: Bound | None = None
-    """The bound that this is, where something is not listed. Left out when it is exact."""
+    """Which bound this is, if a site is not listed. Left out if it is exact."""
 
     inferred: bool | None = None
     """Whether the label is inferred. Left out when it is not."""
@@ -2916,7 +2910,7 @@ class OverTime:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PeakAnswer(Answer):
-    """What every answer starts with."""
+    """The start of every answer."""
 
     command: str
     """The subcommand."""
@@ -2931,7 +2925,7 @@ class PeakAnswer(Answer):
     """Version of the keys: see `memviz schema`."""
 
     comparison: DeviceComparison | None = None
-    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    """The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the
     answer is not about peaks.
     """
 
@@ -2976,7 +2970,7 @@ class PeakDevice:
     """What the ranges below are. Left out unless `--each` asks for ranges."""
 
     operators: tuple[OperatorRow, ...] | None = None
-    """What passed through each operator over the whole recording, those that allocated most by themselves first.
+    """Memory allocated in each operator over the whole recording, those that allocated the most themselves first.
     Left out unless rows are operators and the recording shows them.
     """
 
@@ -2994,27 +2988,27 @@ class PeakInOptimizer:
     """A peak in the optimizer's step, by when its blocks were made."""
 
     backward_bytes: int
-    """What backward made: gradients."""
+    """Bytes that backward allocated: gradients."""
 
     foreach: bool
-    """Whether some of what is temporary is made for lists of tensors at once (`foreach=True`)."""
+    """Whether some temporaries are allocated for lists of tensors at once (`foreach=True`)."""
 
     forward_backward_peak_bytes: int | None
-    """The most that is allocated in forward and in backward; null where the recording has neither."""
+    """The maximum of allocated bytes in forward and backward; null if the recording has neither."""
 
     forward_function: FunctionToCheckpoint | None
-    """The function whose calls hold most when forward ends: what to checkpoint once the optimizer takes less; null
-    without one.
+    """The function whose calls hold the most when forward ends, to checkpoint once the optimizer needs less; null
+    if there is none.
     """
 
     kept_bytes: int
-    """What it made and keeps: its states."""
+    """Bytes that the optimizer allocates and keeps: its states."""
 
     other_bytes: int
     """Everything else."""
 
     temporary_bytes: int
-    """What the optimizer made and frees before its step ends."""
+    """Bytes that the optimizer allocates and frees within its step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3034,13 +3028,13 @@ class PeakInstant:
     """Entry that leads to it, counted within the device's trace; null before the first entry."""
 
     requested_bytes: int
-    """What callers requested, until the free completes."""
+    """Bytes that callers requested, until the free completes."""
 
     reserved_bytes: int
     """Segments."""
 
     time_us: int | None
-    """Time of that entry since the epoch; null where the file has no times."""
+    """Time of that entry since the epoch; null if the file has no times."""
 
 
 #: The part of a training step that an entry belongs to.
@@ -3072,7 +3066,7 @@ class PhaseRow:
     """Those of them whose phase an annotation names; that of the others is inferred."""
 
     time_us: int | None
-    """Time from its entries to the next one each; null where the file has no times. Phases add up to the whole."""
+    """Time from each of its entries to the next one; null if the file has no times. Phases add up to the whole."""
 
     times: int
     """How often it occurs; an optimizer step counts after a backward pass only."""
@@ -3097,16 +3091,18 @@ class PhasedInstant:
 
 @dataclass(frozen=True, kw_only=True)
 class PinningGroup:
-    """What the blocks of one group pin."""
+    """Free bytes that the blocks of one group keep reserved."""
 
     alone_free_bytes: int
-    """Free bytes in segments (or pages) that only this group's blocks pin. In the row `(other)` a lower bound."""
+    """Free bytes in segments (or pages) that only this group's blocks keep reserved. In the row `(other)`, a lower
+    bound.
+    """
 
     blocks: int
     """Number of these blocks."""
 
     bytes: int
-    """Bytes of its blocks that pin something."""
+    """Bytes of its blocks that keep free bytes reserved."""
 
     inferred: bool
     """Whether the label is inferred."""
@@ -3115,16 +3111,16 @@ class PinningGroup:
     """The group."""
 
     pinned_free_bytes: int
-    """Free bytes charged to it. Blocks that pin the same segment (or page) are charged equal parts."""
+    """Free bytes charged to it. Blocks in the same segment (or page) are charged equal parts."""
 
     pinned_free_bytes_per_block: float
     """`pinned_free_bytes / blocks`."""
 
     stack: tuple[str, ...]
-    """The stack that is charged most, innermost frame first."""
+    """The stack that is charged the most, innermost frame first."""
 
     worst_block_bytes: int
-    """The most that one block is charged."""
+    """The maximum that is charged to one block."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3189,7 +3185,7 @@ class Pool:
     """CUDA stream; null if the file does not record it."""
 
     private: PrivatePoolFacts | None = None
-    """What is known of a private pool. Left out of others."""
+    """Details of a private pool. Left out for other pools."""
 
 
 #: The evidence for the kind of a pool.
@@ -3219,16 +3215,16 @@ PoolKind = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class PrivatePoolFacts:
-    """What is known of a private pool."""
+    """Details of a private pool."""
 
     evidence: PoolEvidence
-    """What tells that."""
+    """The evidence for it."""
 
     first_used: str | None
     """The line of the first recorded request that it served; null if no stack shows it."""
 
     kind: PoolKind
-    """What it is for."""
+    """Its use."""
 
     pool_id: tuple[int, int]
     """Its id."""
@@ -3245,7 +3241,7 @@ class ProjectionSteps:
     """Bytes that the program can have."""
 
     peak_bytes: int
-    """The most that was allocated within the last step."""
+    """The maximum of allocated bytes within the last step."""
 
     steps: int
     """Further steps that fit."""
@@ -3290,7 +3286,7 @@ class RangeRow:
     """Last entry of the range; null before the first entry."""
 
     top: tuple[RangeLeader, ...]
-    """The groups that hold most at the peak, what is not listed as `(other)`."""
+    """The groups that hold the most at the peak, and the rest as `(other)`."""
 
     total_bytes: int
     """Bytes of the metric that are held at the peak; `top` sums to it, unless groups overlap."""
@@ -3331,7 +3327,7 @@ class RankOutlier:
     """Its maximum."""
 
     delta_bytes: int | None
-    """What all rows sum to: what the rank holds at its peak beyond what the reference does."""
+    """The sum of all rows: bytes that the rank holds at its peak in excess of the reference."""
 
     device: int
     """Its device."""
@@ -3466,7 +3462,7 @@ class RanksFailure:
     """The rows that have some."""
 
     signature: FailureSignature
-    """What they have in common."""
+    """Their common signature."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3487,15 +3483,13 @@ class Rate:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedSettings:
-    """The recording, and what its own settings played differ from it."""
+    """The recording, and its difference from a simulation of its own settings."""
 
     differs_from_entry: int | None
-    """The first entry at which what was asked of the driver, or its address or size, differs; null where all is
-    equal.
-    """
+    """The first entry at which a call to the driver, its address or its size differs; null if all are equal."""
 
     empty_cache_calls: int
-    """Calls of `empty_cache`; they are played where they were."""
+    """Calls of `empty_cache`; they are simulated at their recorded place."""
 
     max_allocated_bytes: int
     """`max_memory_allocated()`."""
@@ -3504,21 +3498,21 @@ class RecordedSettings:
     """`max_memory_reserved()`."""
 
     replay_difference_bytes: int | None
-    """The largest difference between a played and a recorded maximum; null where nothing is played."""
+    """The largest difference between a simulated and a recorded maximum; null if there is no simulation."""
 
     retries: int
-    """Requests for which memory was given back first."""
+    """Requests for which the allocator first released memory."""
 
     uncertain_empty_cache_calls: int
-    """Of these, those that may as well be retries of the next request."""
+    """The number of these calls that may be retries of the next request instead."""
 
     uncertain_retries: int
-    """Of the retries, those that may as well be calls of `empty_cache`."""
+    """The number of retries that may be calls of `empty_cache` instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RefusedRequest:
-    """A request that was refused when it was recorded."""
+    """A request that was refused in the recording."""
 
     entry: int
     """Its entry."""
@@ -3532,16 +3526,16 @@ class RehearsalFacts:
     """The facts of a rehearsal. No kernel ran, and every value read from a device was 0."""
 
     assumed: str | None
-    """What was assumed of such values; null where nothing was."""
+    """The assumption about such values; null if there was none."""
 
     context_bytes: int
-    """What CUDA itself was taken to keep of it."""
+    """Memory that CUDA itself was assumed to use."""
 
     cudnn_operations: int
     """Operations of cuDNN, whose workspaces are not known and were taken for 0."""
 
     ended: str | None
-    """Why it ended before the program did; null where it did not."""
+    """Why it ended before the program; null if it did not."""
 
     gpu: str
     """The kind of GPU, as `memviz rehearse --list` names it."""
@@ -3550,7 +3544,7 @@ class RehearsalFacts:
     """Memory of each device, as PyTorch's messages name its total."""
 
     not_rehearsed: tuple[str, ...]
-    """What is not rehearsed, and so failed or was left out."""
+    """Calls that are not rehearsed, and so failed or were left out."""
 
     ranks: int
     """Ranks of which this is one, rehearsed alone; 1 where all ran, or there are none."""
@@ -3608,7 +3602,7 @@ class RoundingLoss:
     """Smallest size in the class, a power of two."""
 
     requested_bytes: int
-    """What was requested in them."""
+    """Requested bytes in them."""
 
     rounding_bytes: int
     """`bytes - requested_bytes`."""
@@ -3650,7 +3644,7 @@ class SameSize:
     """Their site."""
 
 
-#: What deviations are measured by.
+#: The unit of deviations.
 Scale = Literal[
     # The median absolute deviation, divided by 0.6745: so much it is for a normal distribution of deviation 1.
     "median_deviation",
@@ -3796,13 +3790,13 @@ class SettingValues:
     """A setting with two values."""
 
     base: str | None
-    """Its value in the base as text; null where it is not recorded."""
+    """Its value in the base as text; null if not recorded."""
 
     name: str
     """Its name."""
 
     new: str | None
-    """Its value in the new file as text; null where it is not recorded."""
+    """Its value in the new file as text; null if not recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3828,7 +3822,7 @@ class Settings:
     """Divisions for sizes of 1, 2, 4, ... 32768 MiB."""
 
     warnings: tuple[str, ...]
-    """What of these settings does not do what it seems to, in words."""
+    """Settings that do not have the effect that they seem to have, in words."""
 
     large_segment_size_bytes: int | None = None
     """`large_segment_size_mb`; left out where it is not set."""
@@ -3842,7 +3836,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SimulateAnswer(Answer):
-    """What every answer starts with."""
+    """The start of every answer."""
 
     command: str
     """The subcommand."""
@@ -3857,7 +3851,7 @@ class SimulateAnswer(Answer):
     """Version of the keys: see `memviz schema`."""
 
     comparison: DeviceComparison | None = None
-    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    """The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the
     answer is not about peaks.
     """
 
@@ -3867,34 +3861,34 @@ class SimulateDevice:
     """`memviz simulate`, one device."""
 
     best_alloc_conf: str | None
-    """The settings that need least, where that is less than the recorded ones do; else null."""
+    """The settings that need the least, if that is less than with the recorded ones; else null."""
 
     capacity_bytes: int | None
-    """Bytes that the allocator can use in `runs`; null for a device without end."""
+    """Bytes that the allocator can use in `runs`; null for an unlimited device."""
 
     complete_history: bool
     """Whether this device's history is complete."""
 
     context_bytes: int | None
-    """Bytes beside these that CUDA keeps of the device; null where none was named."""
+    """Further bytes of the device that CUDA itself uses; null if no device was named."""
 
     device: int
     """Device, -1 for pinned host memory."""
 
     live_bytes: int | None
-    """Bytes in use at their most, which no allocator does without; null where nothing is played."""
+    """The maximum of bytes in use, which every allocator needs; null if there is no simulation."""
 
     notes: tuple[str, ...]
     """What must be said, in words."""
 
     recorded: RecordedSettings
-    """The recording, and its own settings played against it."""
+    """The recording, compared with a simulation of its own settings."""
 
     refused: str | None
-    """Why nothing is played; null where it is."""
+    """Why there is no simulation; null if there is one."""
 
     runs: tuple[SimulatedRun, ...]
-    """A run per settings, the recorded ones first; in a sweep then those that need least."""
+    """A run per settings, the recorded ones first; in a sweep, then those that need the least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3914,16 +3908,16 @@ class SimulatedRun:
     """
 
     assumptions: tuple[str, ...]
-    """What these assume, a sentence each."""
+    """Their assumptions, a sentence each."""
 
     because: str
-    """Why no further; empty where it is exact."""
+    """Why it is not trusted further; empty if it is exact."""
 
     capacity_bytes: int | None
-    """Bytes that the allocator can use; null for a device without end."""
+    """Bytes that the allocator can use; null for an unlimited device."""
 
     changes: tuple[str, ...]
-    """Changes of the program, such as `checkpoint:model.py:53 forward` or `optimizer:sgd`; empty for the unchanged
+    """Changes to the program, such as `checkpoint:model.py:53 forward` or `optimizer:sgd`; empty for the unchanged
     program.
     """
 
@@ -3934,7 +3928,7 @@ class SimulatedRun:
     """`num_device_free`."""
 
     enough_capacity_bytes: int | None
-    """A capacity from which on it always works: the safe one, or more where that is not known."""
+    """A capacity from which on it always works: the safe one, or more if that is unknown."""
 
     failing_capacities: tuple[FailingCapacities, ...]
     """Capacities between the first and the safe one on which it fails."""
@@ -3943,37 +3937,37 @@ class SimulatedRun:
     """The first entry whose request is refused."""
 
     finishes: bool
-    """Whether every request is served, those that were refused when recorded included."""
+    """Whether every request is served, including those that were refused in the recording."""
 
     first_capacity_bytes: int | None
-    """The lowest capacity on which it works; null where that is not known."""
+    """The lowest capacity on which it works; null if unknown."""
 
     max_allocated_bytes: int | None
-    """`max_memory_allocated()`; null where the settings are refused, as are the figures below."""
+    """`max_memory_allocated()`; null if the settings are refused, like the figures below."""
 
     max_inactive_bytes: int | None
-    """The most reserved bytes that no block in use had."""
+    """The maximum of reserved bytes outside of blocks in use."""
 
     max_reserved_bytes: int | None
     """`max_memory_reserved()`."""
 
     max_reserved_bytes_range: tuple[int, ...] | None
-    """The least and the most of that, where it depends on where the driver puts segments; else null."""
+    """Its minimum and maximum, if it depends on the driver's placement of segments; else null."""
 
     recorded: bool
     """Whether they are the recorded ones."""
 
     refused_requests: tuple[RefusedRequest, ...]
-    """Requests that were refused when they were recorded."""
+    """Requests that were refused in the recording."""
 
     safe_capacity_bytes: int | None
-    """The lowest capacity from which on it always works; null where that is not known."""
+    """The lowest capacity from which on it always works; null if unknown."""
 
     trust: Trust
     """How far to trust it."""
 
     warnings: tuple[str, ...]
-    """What must be said of the settings."""
+    """Notes about the settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -4040,7 +4034,7 @@ class TopRow:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TriageAnswer(Answer):
-    """What every answer starts with."""
+    """The start of every answer."""
 
     command: str
     """The subcommand."""
@@ -4055,7 +4049,7 @@ class TriageAnswer(Answer):
     """Version of the keys: see `memviz schema`."""
 
     comparison: DeviceComparison | None = None
-    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    """The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the
     answer is not about peaks.
     """
 
@@ -4065,13 +4059,13 @@ class TriageDevice:
     """`memviz triage`, one device."""
 
     advice: tuple[AdviceRow, ...]
-    """What to change in the program, what saves most first."""
+    """Changes to the program, the largest saving first."""
 
     at: CounterBytes
     """Counters at that instant."""
 
     categories: AttributionRows
-    """Who holds the memory, by category."""
+    """The memory, by category."""
 
     complete_history: bool
     """Whether this device's history is complete."""
@@ -4088,7 +4082,7 @@ class TriageDevice:
     """
 
     failure: FailedRequest | None
-    """The first failed request; null where none failed."""
+    """The first failed request; null if none failed."""
 
     findings: tuple[FindingRow, ...]
     """What deserves a closer look."""
@@ -4097,16 +4091,16 @@ class TriageDevice:
     """What is missing, in words."""
 
     nothing: str | None
-    """Why there is nothing to change, in words; null where there is something, and where it is not known."""
+    """Why there is nothing to change, in words; null if there is something, or if unknown."""
 
     phase: str | None
-    """The part of a training step; null where it is not known."""
+    """The part of a training step; null if unknown."""
 
     sites: AttributionRows
-    """The sites that hold most; the rest is one row."""
+    """The sites that hold the most; the rest are one row."""
 
     step: int | None
-    """The step, counted from 1; null where it is not known."""
+    """The step, counted from 1; null if unknown."""
 
     verdict: str
     """The verdict, in a sentence."""
@@ -4138,7 +4132,7 @@ class Unchanged:
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadHead:
-    """All that is known of a file that could not be read."""
+    """A file that could not be read."""
 
     path: str
     """As the user named it."""
@@ -4193,14 +4187,14 @@ class ValueReadsRow:
     """The line."""
 
 
-#: What a group of blocks does over the steps.
+#: The behavior of a group of blocks over the steps.
 Verdict = Literal[
-    # Step after step leaves blocks behind that nothing frees until the end of the recording.
+    # Each step leaves blocks behind that are not freed until the end of the recording.
     "leak",
     # More is held step after step, but the blocks do not stay: a buffer replaced by a larger one, such as a KV
     # cache, or blocks that pile up and are freed later.
     "growth",
-    # Filled in some step and has held what it got since: parameters, optimizer state, workspaces.
+    # Filled in some step, and unchanged since: parameters, optimizer state, workspaces.
     "cache",
 ]
 
@@ -4216,7 +4210,7 @@ class Window:
     """Last entry of the window."""
 
 
-#: What one input amounts to.
+#: The result for one input.
 CheckOutcome = CheckAnswer | UnreadInput
 
 #: A line of JSON that `memviz ranks` writes.

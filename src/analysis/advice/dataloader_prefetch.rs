@@ -1,8 +1,8 @@
 //! Finds batches that are on the device long before they are needed.
 //!
-//! A queue of them shows in the order in which they come and go: several are made before the first is used, then each step frees
-//! the oldest one. A list of all of them shows as blocks of one size that are made before the first pass and stay, no fewer than
-//! there are passes.
+//! A queue of batches is recognized by the order of its allocations and frees: several are allocated before the first
+//! is used, then each step frees the oldest one. A list of all batches is recognized by blocks of one size that are
+//! allocated before the first pass and stay live, at least as many as there are passes.
 
 use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// Smaller blocks are not worth reporting as batches.
 const SMALL: u64 = 64 << 10;
-/// Least number of batches that wait.
+/// Least number of waiting batches.
 const LEAST_AHEAD: usize = 2;
 /// Least number of batches in a list: a layer or two may also have tensors of one size.
 const LEAST_STORED: usize = 4;
@@ -44,7 +44,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     findings.collect()
 }
 
-/// Batches that wait in a queue.
+/// Batches waiting in a queue.
 fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding> {
     let history = device.history();
     let block = |index: &u32| history.allocations[*index as usize];
@@ -52,11 +52,11 @@ fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     let pass = |instant: Instant| passes.partition_point(|&start| start <= instant);
     let first_use =
         passes.iter().copied().find(|&start| blocks.first().is_some_and(|first| block(first).born < start))?;
-    // What is there in the last pass may be used in it, or wait for one that was not recorded.
+    // Batches that are live in the last pass may be used in it, or wait for a pass that was not recorded.
     let is_left = |index: &u32| block(index).freed == NEVER || pass(block(index).freed) >= passes.len();
     let used: Vec<u32> = blocks.iter().copied().take_while(|index| !is_left(index)).collect();
     let left = &blocks[used.len()..];
-    // A batch is what goes together, in the order in which it was made.
+    // The tensors of a batch are freed together, in the order in which they were allocated.
     let batches: Vec<&[u32]> = used.chunk_by(|a, b| pass(block(a).freed) == pass(block(b).freed)).collect();
     let tensors = batches.first().map_or(1, |batch| batch.len());
     let freed = |batch: &[u32]| batch.iter().map(|index| block(index).freed).max().unwrap_or(NEVER);
@@ -108,7 +108,7 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     let backward: Vec<Instant> =
         spans.iter().filter(|span| span.phase == Phase::Backward).map(|span| span.end).collect();
     let (first, last) = (*starts.first()?, *backward.last()?);
-    // A batch has as many tensors as there are up to the next of the first one's size.
+    // The next tensor with the size of the first one starts a new batch.
     let tensors = 1 + blocks[1..].iter().position(|index| size(index) == size(&blocks[0]))?;
     let batches: Vec<&[u32]> = blocks.chunks(tensors).collect();
     let is_alike = |batch: &&[u32]| batch.iter().map(size).eq(batches[0].iter().map(size));
@@ -128,7 +128,7 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
         let others = (0u32..).zip(&history.allocations).filter(|(_, other)| other.requested == size(index));
         others.into_iter().any(|(other, _)| !is_unnamed(device, other))
     };
-    // What is used again in each epoch has no gradient, in contrast to weights.
+    // Unlike weights, batches that are used again in each epoch have no gradients.
     let is_only_here = |index: &u32| {
         history.allocations.iter().filter(|other| other.requested == size(index)).count() == batches.len()
     };
@@ -138,7 +138,7 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     }
     let mut lives = Lives { doubt: Some("whether each step uses a different one is not recorded"), ..Lives::default() };
     if is_one_each {
-        // Each is there from the pass that uses it to the end of that pass.
+        // Each is live from the start to the end of the pass that uses it.
         for (place, batch) in batches.iter().enumerate() {
             let before = place.checked_sub(1).map_or(Some(0), |before| backward.get(before).copied());
             let start = before.and_then(|before| starts.iter().copied().find(|&start| start > before));
@@ -151,7 +151,7 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
             }
         }
     } else {
-        // One at a time, over and over.
+        // One at a time, repeatedly.
         lives.removed.extend(&blocks[tensors..]);
     }
     let bytes = blocks.iter().map(|index| block(index).size).fold(0, u64::saturating_add);
@@ -166,7 +166,7 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     Some(finding(line, evidence, Remedy::Lives(lives)))
 }
 
-/// Whether a block is nothing that a model, an optimizer or a cache is known to be made of.
+/// Whether a block is not known to be part of a model, an optimizer or a cache.
 fn is_unnamed(device: &Device<'_>, index: u32) -> bool {
     matches!(
         device.categories().get(index as usize).category,

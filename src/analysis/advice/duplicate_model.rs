@@ -1,4 +1,4 @@
-//! A second copy of the weights that stays on the device: a state dict that was loaded or copied there.
+//! Finds a second copy of the weights that stays on the device: a state dict that was loaded or copied there.
 
 use super::model_calls::{ModelCall, ModelCalls};
 use super::{Finding, Remedy, Story};
@@ -20,13 +20,13 @@ const WITH_STATES: [usize; 2] = [2, 3];
 
 /// Bytes of the largest element.
 const ELEMENT: u64 = 16;
-/// Steps that a copy stays without being called, at least.
+/// Least number of steps that a copy stays without being called.
 const LEAST_STEPS: usize = 3;
 
 /// An allocation with its number.
 type Block = (u32, Allocation);
 
-/// How a copy of a state dict comes about.
+/// How a copy of a state dict is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Way {
     /// `torch.load`.
@@ -35,11 +35,11 @@ enum Way {
     Copied,
     /// `copy.deepcopy` of a model.
     Model,
-    /// A tensor at a time, by a line of the user's own.
+    /// One tensor at a time, by a line of the user's code.
     Cloned,
 }
 
-/// One finding for each line that makes a copy which stays while the model is trained or called.
+/// One finding for each line that makes a copy that stays live while the model is trained or called.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let ways: Vec<Option<Way>> =
         (0..device.snapshot().stacks.len() as u32).map(|stack| way(device, StackId(stack))).collect();
@@ -60,7 +60,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         copies.insert((Way::Cloned, line), blocks);
     }
     copies.retain(|(way, _), blocks| {
-        // `Tensor.__deepcopy__` makes an empty tensor first, whose block goes at once.
+        // `Tensor.__deepcopy__` first makes an empty tensor, whose block is freed at once.
         blocks.retain(|(_, made)| made.requested > ELEMENT);
         // Copies that replace each other are one mistake, the last one included.
         let is_one_mistake = *way != Way::Copied || steps.are_replaced(blocks);
@@ -83,7 +83,7 @@ fn cloned(device: &Device<'_>, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
         if device.roles().role(stack) != Role::Plain || stack == StackId::EMPTY || made.born == 0 {
             continue;
         }
-        // Nothing is known of how long the last copy would be there.
+        // It is unknown how long the last copy would stay live.
         let (born, freed) = (steps.until(made.born), steps.until(made.freed));
         let may_be_copy = (born < freed || born == steps.0.len()) && !is_weight(device, index);
         let Some(line) = may_be_copy.then(|| device.sites().site_frame(stack)).flatten() else { continue };
@@ -93,8 +93,8 @@ fn cloned(device: &Device<'_>, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
     lines
 }
 
-/// Whether copies of a model replace each other, and none of them is called: a target network or a teacher is, in most steps,
-/// without a backward pass.
+/// Whether copies of a model replace each other, and none of them is called: a target network or a teacher is called in
+/// most steps, without a backward pass.
 fn is_kept_aside(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
     let Some((_, first)) = blocks.first() else { return false };
     let mut spans = device.phases().spans.iter().filter(|span| span.start >= first.born).peekable();
@@ -109,8 +109,8 @@ fn is_kept_aside(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
     steps.are_replaced(blocks) && other * 2 <= trained
 }
 
-/// Whether a copy of a model stays through several steps, in which nothing but its original is called: every call keeps a graph and
-/// has a backward pass, and no gradients of the copy's own are there.
+/// Whether a copy of a model stays live through several steps that call only its original: every call keeps a graph and
+/// has a backward pass, and the copy has no gradients.
 fn is_never_called(device: &Device<'_>, calls: &ModelCalls, steps: &Steps, blocks: &[Block]) -> bool {
     let Some(copied) = blocks.iter().map(|(_, made)| made.born).max() else { return false };
     let stays = blocks.iter().all(|(_, made)| steps.until(made.freed) >= steps.until(copied) + LEAST_STEPS);
@@ -131,7 +131,7 @@ fn has_gradients(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
     let is_gradient = |index: u32| device.categories().get(index as usize).category == Category::Gradient;
     let is_own = |index: u32| is_weight(device, index) && !is_one_of(blocks, index);
     steps.0.last().is_none_or(|&last| {
-        // Where the optimizer begins, gradients are there.
+        // When the optimizer begins, gradients are live.
         let step = device.phases().spans.iter().find(|span| span.end == last && span.phase == Phase::Optimizer);
         let instant = step.map_or(last, |span| span.start);
         bytes_at(instant, &is_gradient) > bytes_at(instant, &is_own)
@@ -151,17 +151,17 @@ impl Steps {
         Self(if steps.len() * 2 < passes.len() { passes } else { steps })
     }
 
-    /// Steps that are done at an instant.
+    /// Number of steps completed at an instant.
     fn until(&self, instant: Instant) -> usize {
         self.0.partition_point(|&end| end <= instant)
     }
 
-    /// Blocks between two of which no step is done belong to one copy.
+    /// Blocks belong to one copy if no step ends between them.
     fn copies<'b>(&self, blocks: &'b [Block]) -> Vec<&'b [Block]> {
         blocks.chunk_by(|(_, one), (_, next)| self.until(one.born) == self.until(next.born)).collect()
     }
 
-    /// Whether there are several copies, each of which goes once the next one is there.
+    /// Whether there are several copies, each freed once the next one is complete.
     fn are_replaced(&self, blocks: &[Block]) -> bool {
         let replaces = |pair: &[&[Block]]| {
             let next = pair[1][0].1.born;
@@ -173,7 +173,7 @@ impl Steps {
     }
 }
 
-/// Without what the allocator rounds up.
+/// Without the allocator's rounding.
 fn requested(blocks: &[Block]) -> u64 {
     blocks.iter().map(|(_, made)| made.requested).fold(0, u64::saturating_add)
 }

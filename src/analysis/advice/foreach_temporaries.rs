@@ -1,7 +1,7 @@
 //! Finds temporaries that the foreach implementation of an optimizer allocates for all parameters at once.
 //!
-//! The functions `_multi_tensor_NAME` of `torch.optim` make a list of blocks, one for each parameter, where those of a single
-//! tensor make one block at a time; fused kernels make none.
+//! The functions `_multi_tensor_NAME` of `torch.optim` allocate a list of blocks, one for each parameter; functions for
+//! a single tensor allocate one block at a time; fused kernels allocate none.
 
 use super::stacks::Marked;
 use super::{Finding, Remedy, Story, Way};
@@ -22,7 +22,7 @@ const AT_ONCE: [usize; 2] = [2, 5];
 /// Fewer bytes are not worth a word.
 const SMALL: u64 = 8 << 20;
 
-/// One finding for each line that steps such an optimizer.
+/// One finding for each line that calls `step` of such an optimizer.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let marked = Marked::of(device, |path, name, kind| {
         kind == FrameKind::Torch && path.starts_with("torch/optim/") && name.starts_with("_multi_tensor_")
@@ -53,7 +53,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     of_line.into_iter().filter_map(|(line, scratch)| finding(device, line, &scratch)).collect()
 }
 
-/// What one line makes and does not keep.
+/// The temporaries of one line.
 #[derive(Default)]
 struct Scratch {
     /// Allocations, in order.
@@ -81,7 +81,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
         let lives = Lives { removed: scratch.blocks.clone(), ..Lives::default() };
         ("create the optimizer with fused=True", "fused=True", None, Remedy::Lives(lives))
     } else {
-        // Each is freed when one behind the next is made.
+        // Each is freed when the `at_once`-th one after it is allocated.
         let lives = |at_once: usize| {
             let later = scratch.blocks.windows(at_once + 1).filter_map(|window| {
                 let (first, last) = (block(&window[0]), block(&window[at_once]));

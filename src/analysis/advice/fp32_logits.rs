@@ -1,7 +1,7 @@
-//! Finds logits of all tokens in float32, whose loss is computed at once.
+//! Finds logits of all tokens in float32 with a loss that is computed at once.
 //!
-//! `cross_entropy` keeps the logarithms of all probabilities for backward, which then makes their gradient, and that of the logits
-//! in their own type.
+//! `cross_entropy` keeps the logarithms of all probabilities for backward, which then allocates their gradient, and the
+//! gradient of the logits in the logits' type.
 
 use super::stacks::Marked;
 use super::{Finding, Remedy, Story};
@@ -21,7 +21,7 @@ const PIECES: u32 = 8;
 const PART_IF_CAST: u64 = 4;
 const PART_OF_PEAK: u64 = 2;
 
-/// Losses whose blocks make up much of the peak.
+/// Losses whose blocks are a large part of the peak.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let marked = Marked::of(device, |path, name, kind| {
         kind == FrameKind::Torch && path == "torch/nn/functional.py" && matches!(name, "cross_entropy" | "log_softmax")
@@ -38,7 +38,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     };
     let bytes = history.allocations[kept].requested;
     let peak = history.maxima[Metric::Allocated as usize];
-    // Other things may have the same size by chance.
+    // Other blocks may have the same size by chance.
     let may_be_logits = |index: usize| {
         use Category::{Activation, Temporary, Unknown};
         matches!(device.categories().get(index).category, Activation | Temporary | Unknown)
@@ -65,7 +65,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
             "{count} blocks of {} are in use at the peak: the logits of all tokens{cast}, and the buffers of the loss",
             Bytes(bytes)
         ),
-        cost: Some("the last layer runs again in backward".to_owned()),
+        cost: Some("backward recomputes the last layer".to_owned()),
         code: vec![
             "def chunk_loss(h, t):".to_owned(),
             "    return F.cross_entropy(head(h).float(), t, reduction=\"sum\")".to_owned(),
@@ -77,13 +77,13 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The line that casts the logits to float32, and that it does; else the line of the loss.
+/// The line that casts the logits to float32, and true; else the line of the loss, and false.
 fn cast(device: &Device<'_>, kept: usize) -> (Option<FrameId>, bool) {
     let (track, sites) = (device.track, device.sites());
     let blocks = &device.history().allocations;
     let bytes = blocks[kept].requested;
     let own = sites.site_frame(track.stack_of(kept));
-    // Little is made between logits and loss.
+    // Few blocks are allocated between logits and loss.
     let near = (0..kept).rev().take_while(|&index| {
         let requested = blocks[index].requested;
         requested == bytes || requested.saturating_mul(2) == bytes || requested.saturating_mul(16) <= bytes

@@ -1,5 +1,5 @@
-//! Finds weights whose gradients nobody needs: weights that no optimizer updates, and weights that are trained although low-rank
-//! weights should be trained in their place.
+//! Finds weights with unneeded gradients: weights that no optimizer updates, and weights that are trained although
+//! low-rank weights should be trained instead.
 //!
 //! Optimizers with states have some for each weight that they update, of the weight's size. Of a weight of `out x in` elements, low-rank adaptation trains one of `rank x in` and one of `out x rank` instead: the two
 //! follow on it where a model is moved or made, and the product of their sizes is that of the weight times the rank squared.
@@ -16,22 +16,22 @@ use crate::replay::{Allocation, Instant, Metric, NEVER};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Blocks of one number: counters of steps.
+/// Blocks with one number, such as step counters.
 const SCALAR: u64 = 512;
-/// Pairs of low-rank weights of one rank, at least.
+/// Least number of pairs of low-rank weights of one rank.
 const LEAST_PAIRS: usize = 4;
 /// Ranks that are looked for. The two vectors of a norm look like rank 2 behind a weight that is four times as high as wide.
 const RANKS: std::ops::RangeInclusive<u64> = 4..=256;
 /// A low-rank weight has at most this fraction (1/N) of the bytes of the weight that it adapts.
 const SMALLER: u64 = 4;
 
-/// Steps of the optimizer, at least, behind which weights without a state are taken for weights that it does not update.
+/// Least number of optimizer steps after which weights without state count as weights that it does not update.
 const LEAST_STEPS: usize = 3;
-/// The most states that an optimizer has of each weight.
+/// The most states that an optimizer keeps for each weight.
 const MOST_STATES: usize = 3;
-/// Gradients that nobody needs are worth a word from 1/N of the peak on.
+/// Unneeded gradients are reported from 1/N of the peak on.
 const PART_WITHOUT_STATES: u64 = 20;
-/// Of the bytes of all gradients, at most 1/N belong to weights that are updated.
+/// Weights that are updated have at most 1/N of the bytes of all gradients.
 const PART_UPDATED: u64 = 20;
 /// What is not simulated.
 const SAVED_FOR_GRADIENTS: &str =
@@ -42,12 +42,12 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     found.or_else(|| low_rank(device, calls)).into_iter().collect()
 }
 
-/// Whether the optimizer has no states of weights that have gradients, while it has states of all others.
+/// Whether the optimizer has no state for some weights with gradients, and has state for all others.
 pub(super) fn has_unused_gradients(device: &Device<'_>) -> bool {
     without_states(device, &ModelCalls::default()).is_some()
 }
 
-/// Gradients of weights that the optimizer has no states of, while it has states of all others.
+/// Gradients of the weights for which the optimizer has no state, if it has state for all others.
 fn without_states(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let category = |index: u32| device.categories().get(index as usize).category;
     let all = || (0u32..).zip(&device.history().allocations);
@@ -127,7 +127,7 @@ fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option
     let is_updated = |size: u64| temporaries.contains(&size);
     let (before, gradients) = *counts.iter().rev().find(|&(&size, _)| is_updated(size))?.1;
     let each = (before / gradients).checked_sub(1)?;
-    // Something else may have the size of a weight by chance.
+    // Other blocks may have the size of a weight by chance.
     let fits = |(&size, &(before, gradients)): (&u64, &(usize, usize))| {
         if is_updated(size) { before == gradients * (1 + each) } else { (gradients..gradients * 2).contains(&before) }
     };
@@ -135,7 +135,7 @@ fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option
         return None;
     }
     let is_unused = |size: u64| counts.contains_key(&size) && !is_updated(size);
-    // Those of the step before the recording are gone before the first backward pass.
+    // Gradients of the step before the recording are freed before the first backward pass.
     let first = trained.first().and_then(|call| call.backward.as_ref()).map_or(0, |backward| backward.start);
     let removed: Vec<u32> = all()
         .filter(|&(index, made)| {
@@ -176,7 +176,7 @@ fn freeze(line: Option<FrameId>, evidence: String, lives: Lives) -> Finding {
     }
 }
 
-/// Weights that low-rank ones represent.
+/// Weights that low-rank weights represent.
 fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let category = |index: u32| device.categories().get(index as usize).category;
     let all = || (0u32..).zip(&device.history().allocations);
@@ -211,7 +211,8 @@ fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let pairs = pairs.into_values().filter(is_found).max_by_key(Vec::len)?;
     let low_rank: HashSet<u64> = pairs.iter().flat_map(|&[_, one, other]| [one, other]).collect();
     let weights: HashSet<u64> = pairs.iter().map(|&[weight, ..]| weight).collect();
-    // What is made for weights that were meant to stay: their gradients, their states, and temporaries of the optimizer.
+    // Blocks that are allocated for weights that should be frozen: their gradients, their states, and temporaries of
+    // the optimizer.
     let is_for_others = |&(index, made): &(u32, &Allocation)| {
         let is_of_step = device.phases().at(made.born) == Phase::Optimizer
             && device.roles().role(device.track.stack_of(index as usize)) == Role::Optimizer
@@ -268,7 +269,7 @@ fn frozen(device: &Device<'_>, calls: &ModelCalls, removed: Vec<u32>) -> Lives {
     let trained: Vec<&ModelCall> = calls.all.iter().filter(|call| call.backward.is_some()).collect();
     let counts: Vec<usize> = trained.iter().map(|call| gradients(call).iter().filter(is_trained).count()).collect();
     let mut lives = Lives { removed, ..Lives::default() };
-    // Where a pass adds to gradients of an earlier one, the last one does not show.
+    // If a pass adds to the gradients of an earlier pass, its last gradient cannot be recognized.
     let is_known = counts.first().is_some_and(|&count| count > 0 && counts.iter().all(|&other| other == count));
     let mut is_whole = is_known;
     let mut kept: Vec<u32> = Vec::new();
@@ -279,7 +280,7 @@ fn frozen(device: &Device<'_>, calls: &ModelCalls, removed: Vec<u32>) -> Lives {
         let end = call.backward.as_ref().map_or(last, |backward| backward.end);
         let later = born_in(device, last, end).filter(|(_, made)| made.freed <= end);
         lives.removed.extend(later.map(|(index, _)| index));
-        // What the last node itself has saved goes before anything else is made.
+        // Tensors that the last node saved are freed before anything else is allocated.
         let next = born_in(device, last, end).next().map_or(end, |(_, made)| made.born);
         let made = born_in(device, call.start, call.end).filter(|(_, made)| made.freed > next && made.freed <= end);
         kept.extend(made.map(|(index, _)| index));

@@ -1,7 +1,7 @@
 //! Finds when gradients are freed, and which blocks later backward passes turn into gradients.
 //!
-//! Backward computes each gradient into a new block. Where the parameter has a gradient already, backward adds the block to it and
-//! frees the block; otherwise the block becomes the gradient.
+//! Backward computes each gradient into a new block. If the parameter already has a gradient, backward adds the block
+//! to it and frees the block; otherwise the block becomes the gradient.
 
 use super::model_calls::ModelCalls;
 use crate::facts::device::Device;
@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// The instants at which a program frees its gradients, each list in order.
 pub(super) struct Drops {
-    /// Those before each evaluation.
+    /// The instants before each evaluation.
     pub evaluations: Vec<Instant>,
     /// Those before each forward pass of the training: `zero_grad(set_to_none=True)` in place of `zero_grad(set_to_none=False)`.
     pub steps: Vec<Instant>,
@@ -23,7 +23,7 @@ pub(super) struct Drops {
 type Blocks = HashMap<(StackId, u64), Vec<u32>>;
 
 impl Drops {
-    /// Each block that is then freed at another instant than it was, with that instant.
+    /// Each block whose free moves to another instant, with that instant.
     pub fn freed(
         &self,
         device: &Device<'_>,
@@ -53,7 +53,7 @@ impl Drops {
             let Some(like_it) = blocks[made_by].get(&alike) else { continue };
             let Some(place) = like_it.iter().position(|&block| block == index) else { continue };
             for (pass, blocks) in passes.iter().zip(&blocks).skip(made_by + 1) {
-                // Between two drops the second pass adds to what the first one made.
+                // Between two drops, the second pass adds to the gradients of the first.
                 if pass.start < drop || pass.start >= gradient.freed {
                     continue;
                 }

@@ -21,11 +21,11 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     }
     // A step may train several models, and call some of them several times.
     let steps = training.values().copied().min().unwrap_or_default();
-    // Calls one after another that no backward pass goes through, from lines that do not train.
+    // Consecutive calls without a backward pass, from lines that do not train.
     let is_other = |call: &ModelCall| !training.contains_key(&call.place);
     let evaluations: Vec<&[ModelCall]> = calls.all.chunk_by(|one, other| is_other(one) == is_other(other)).collect();
     let evaluations: Vec<&[ModelCall]> = evaluations.into_iter().filter(|run| is_other(&run[0])).collect();
-    // What runs in every step is a part of it, such as a teacher.
+    // A model that is called in every step, such as a teacher, is part of the step.
     if steps == 0 || evaluations.len() * 2 > steps {
         return Vec::new();
     }

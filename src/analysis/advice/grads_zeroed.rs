@@ -13,10 +13,10 @@ use crate::model::bytes::Bytes;
 use crate::play::changes::Lives;
 use crate::replay::Allocation;
 
-/// One finding, where gradients are never freed although an optimizer steps between the backward passes that add to them.
+/// One finding, if gradients are never freed although an optimizer steps between the backward passes that add to them.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let passes = calls.passes();
-    // Captured graphs need gradients that stay where they are.
+    // Captured graphs need gradients at fixed addresses.
     let has_pools = device.track.segments().iter().any(|segment| segment.pool.is_some_and(|pool| pool != DEFAULT_POOL));
     let Some(first) = calls.all.iter().find(|call| call.backward.is_some()) else { return Vec::new() };
     let Some(end) = passes.last().map(|pass| pass.end) else { return Vec::new() };
@@ -36,7 +36,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let steps = calls.all.iter().filter(|call| call.backward.is_some()).map(|call| call.start);
     let drops = Drops { evaluations: Vec::new(), steps: steps.collect() };
     let mut freed = drops.freed(device, calls, &gradients);
-    // Each of them must be computed anew in a block of its own: buckets of a distributed program are not.
+    // Each must be computed again in its own block; buckets of a distributed program are not.
     if freed.len() < gradients.len() * 2 || frozen::has_unused_gradients(device) {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! Finds CUDA graphs with one pool each: no other graph can use the memory that one frees during its capture.
+//! Finds CUDA graphs with one pool each: no other graph can use memory that a graph frees during its capture.
 
 use super::model_calls::ModelCalls;
 use super::stacks::common_line;
@@ -10,13 +10,13 @@ use crate::model::{PoolId, StackId};
 use crate::play::changes::Lives;
 use std::collections::BTreeMap;
 
-/// One finding for all graphs that have a pool of their own.
+/// One finding for all graphs that have their own pool.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     if calls.private.is_empty() {
         return Vec::new();
     }
     let kinds = PrivatePools::of(device.track, device.sites());
-    // Graphs that share a handle have the id of that: (0, number).
+    // Graphs that share a handle have its ID: (0, number).
     let is_own = |pool: PoolId| pool.1 == 0 && kinds.get(pool).is_some_and(|pool| pool.kind == PoolKind::CapturedGraph);
     let mut graphs: BTreeMap<PoolId, Vec<u32>> = BTreeMap::new();
     for (&block, &pool) in calls.private.iter().filter(|&(_, &pool)| is_own(pool)) {

@@ -1,5 +1,5 @@
-//! The graphs that stay of calls without a backward pass, and when either cure frees them: `no_grad`, or a number stored in place
-//! of a tensor.
+//! The graphs that calls without a backward pass leave live, and when either cure frees them: `no_grad`, or a number
+//! stored instead of a tensor.
 //!
 //! A number lets go of a graph as soon as no variable holds it. A recording does not show whether one does, since what is stored
 //! holds the graph anyway: with a variable the graph stays until the next one is made. Each cure is therefore played twice, and
@@ -14,9 +14,9 @@ use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, Instant, NEVER};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What a recording does not show of a stored graph.
+/// The doubt about a stored graph that a recording cannot settle.
 const UNKNOWN: &str = "a variable may keep the last graph until the next one is made, and the program may keep inputs";
-/// The same of results under `no_grad`.
+/// The same for results under `no_grad`.
 const UNKNOWN_RESULTS: &str = "the program may keep results until the next ones are made, and inputs";
 
 /// A block of a graph.
@@ -24,16 +24,16 @@ const UNKNOWN_RESULTS: &str = "the program may keep results until the next ones 
 struct Kept {
     index: u32,
     made: Allocation,
-    /// When a variable of the function that calls the model would release it.
+    /// When a variable of the function that calls the model would free it.
     rebound: Instant,
 }
 
 /// The graph of a call.
 #[derive(Clone, Debug, Default)]
 struct Graph {
-    /// In the order in which they were made.
+    /// In order of allocation.
     blocks: Vec<Kept>,
-    /// When its last block was made.
+    /// When its last block was allocated.
     done: Instant,
     /// When its last block is made for the next call: a variable of any function may hold it until then.
     again: Instant,
@@ -86,7 +86,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
             }
             graphs.push(graph);
         }
-        // What one call leaves lies before the next one, as inputs do.
+        // Blocks that a call leaves are allocated before the next call, like inputs.
         let of_graphs: HashSet<u32> =
             graphs.iter().flat_map(|graph| graph.blocks.iter().map(|kept| kept.index)).collect();
         let inputs = inputs.into_iter().filter(|(_, index, _)| !of_graphs.contains(index)).collect();
@@ -102,7 +102,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
             blocks.map(|kept| (kept.index, at)).collect::<Vec<_>>()
         };
         let mut lives = Lives { freed: self.all.iter().flat_map(of_graph).collect(), ..Lives::default() };
-        // What holds the results may hold the inputs, too.
+        // The holder of the results may also hold the inputs.
         lives.freed.extend(self.inputs.iter().filter(|_| !is_bound).filter_map(|&(place, index, rebound)| {
             let at = self.all.get(place).map_or(rebound, |graph| gone(graph).max(rebound));
             (at < self.device.track.allocation(index as usize)?.freed).then_some((index, at))
@@ -116,7 +116,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         for (call, graph) in self.of_line.iter().zip(&self.all) {
             for (place, kept) in graph.blocks.iter().enumerate() {
                 freed.entry(kept.index).or_insert_with(|| {
-                    // What is made in the middle of a line is not a result.
+                    // Blocks allocated in the middle of a line are not results.
                     let next = graph.blocks.get(place + 1).filter(|_| kept.made.born > call.end);
                     match next.filter(|next| self.line(next.index) == self.line(kept.index)) {
                         Some(next) => next.made.born,
@@ -137,7 +137,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         self.device.sites().site_frame(self.device.track.stack_of(index as usize))
     }
 
-    /// When the modules release what they make under `no_grad`.
+    /// When the modules free their blocks under `no_grad`.
     fn released_by_modules(&self) -> BTreeMap<u32, Instant> {
         let passes = self.of_line.iter().map(|call| call.start..call.end).collect();
         let kept = self.all.iter().zip(self.of_line).flat_map(|(graph, call)| {

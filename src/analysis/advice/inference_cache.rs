@@ -13,7 +13,7 @@ use crate::replay::Metric;
 /// It is at least this fraction (1/N) of the peak.
 const PART_OF_PEAK: u64 = 5;
 
-/// A library, where in it the cache is made, and the setting that decides on it.
+/// A library, the functions that allocate its cache, and the setting that decides its size.
 struct Library {
     name: &'static str,
     package: &'static str,

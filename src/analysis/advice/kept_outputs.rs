@@ -18,7 +18,7 @@ const NOTABLE_PART: u64 = 100;
 /// Number of large gradients at the start of backward that are examined.
 const FIRST_GRADIENTS: usize = 2;
 
-/// One finding for the line that holds most.
+/// One finding, for the line that holds the most.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     if !device.phases().frees_tell {
         return Vec::new();
@@ -67,7 +67,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
             lives.freed.push((index, at));
         }
     }
-    // A single time may be the end of a loop.
+    // A single occurrence may be the end of a loop.
     if lives.freed.len() < 2 {
         return None;
     }
@@ -100,7 +100,7 @@ fn is_loss_input(device: &Device<'_>, made: &Allocation, backward: Instant, leas
     first_gradients(device, backward, least).any(|gradient| gradient.requested == made.requested)
 }
 
-/// Whether the loss is taken by way of `log_softmax`, whose backward needs its result and not what it was given.
+/// Whether the loss uses `log_softmax`, whose backward needs its result and not its input.
 fn is_taken_by_log_softmax(device: &Device<'_>, index: u32, made: &Allocation, backward: Instant) -> bool {
     born_in(device, made.born, backward).any(|(other, later)| {
         other != index
@@ -109,7 +109,7 @@ fn is_taken_by_log_softmax(device: &Device<'_>, index: u32, made: &Allocation, b
     })
 }
 
-/// The instant at which the node is done that makes the gradient of a block.
+/// The instant at which the node that allocates the gradient of a block is done.
 fn behind_first_gradient(device: &Device<'_>, made: &Allocation, backward: Instant) -> Instant {
     let gradient = first_gradients(device, backward, made.size).find(|gradient| gradient.requested == made.requested);
     gradient.map_or(backward, |gradient| gradient.born)

@@ -19,9 +19,9 @@ use std::ops::Range;
 const NOTABLE_PART: u64 = 200;
 /// A block is small compared with another if it has at most this fraction (1/N) of its bytes.
 const SMALL: u64 = 16;
-/// Blocks of one line that are there at once, at least, where they are collected.
+/// Least number of blocks of one line that are live at once if they are collected.
 const LEAST_COLLECTED: usize = 4;
-/// Of what a call keeps for backward, such a part outlives two more calls where its graph is retained.
+/// The part of the memory kept for backward that outlives two more calls if the graph is retained.
 const GRAPH_SHARE: u64 = 2;
 
 /// The blocks that one call keeps over two more calls.
@@ -72,7 +72,7 @@ fn kept<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: &[Range<Instan
     Some(Kept { call, blocks: born_in(device, call.start, next.start.min(call.scope)).filter(is_kept).collect() })
 }
 
-/// Whether a block is what a forward pass makes, rather than a part of the model or of the optimizer.
+/// Whether a forward pass allocated a block, rather than the model or the optimizer.
 pub(super) fn is_of_forward(device: &Device<'_>, index: u32, made: &Allocation) -> bool {
     let is_other = matches!(
         device.categories().get(index as usize).category,
@@ -88,12 +88,12 @@ pub(super) fn is_of_forward(device: &Device<'_>, index: u32, made: &Allocation) 
     let role = device.roles().role(stack);
     let is_result = match device.phases().at(made.born) {
         Phase::Forward => true,
-        // Without a training, what comes between two calls may be made of the result of the first one.
+        // Without training, blocks between two calls may be computed from the result of the first one.
         Phase::Data => !device.phases().has_training(),
         _ => false,
     };
     let is_forward = role == Role::Module || role == Role::Plain && is_result;
-    // What a later backward pass frees was kept for it: several passes may go before one.
+    // Blocks that a later backward pass frees were kept for it: several forward passes may precede one backward pass.
     let is_needed = made.freed != NEVER && device.phases().at(made.freed) == Phase::Backward;
     !is_other && is_forward && !is_needed && stack != StackId::EMPTY
 }
@@ -211,7 +211,7 @@ pub(super) fn backward_line(device: &Device<'_>, call: &ModelCall) -> Option<Fra
     device.sites().site_frame(stack)
 }
 
-/// A branch beside the loss: something small is made of something large, and both stay.
+/// A branch besides the loss: a small block is computed from a large one, and both stay live.
 fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
     let last = kept.iter().max_by_key(|kept| kept.bytes())?;
     let line = reduced_at(device, last).or_else(|| reduced_behind(device, last))?;
@@ -220,7 +220,7 @@ fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Opt
     let is_wanted = |index: u32, made: &Allocation| {
         stacks.contains(&device.track.stack_of(index as usize)) && is_of_forward(device, index, made)
     };
-    // Without a training, inputs are results of the last call, too.
+    // Without training, inputs are also results of the last call.
     let inputs = if device.phases().has_training() { inputs(device, of_line) } else { Vec::new() };
     let graphs = Graphs::of(device, of_line, inputs, is_wanted);
     let evidence = format!(
@@ -229,14 +229,14 @@ fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Opt
         Bytes(last.bytes())
     );
     let trained = of_line.iter().filter(|call| call.is_trained(device)).count();
-    // Backward goes through the model for the loss, so no_grad is no cure.
+    // The loss needs a backward pass through the model, so no_grad is no cure.
     Some(match trained {
         0 => graphs.finding(graphs.line_of_results().or(Some(line)), evidence, None),
         _ => graphs.finding_beside_loss(Some(line), evidence),
     })
 }
 
-/// The line that makes a large block and of that a small one.
+/// The line that allocates a large block, and a small one computed from it.
 fn reduced_at(device: &Device<'_>, kept: &Kept<'_>) -> Option<FrameId> {
     let mut lines: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for &(index, made) in &kept.blocks {
@@ -324,11 +324,12 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
     })
 }
 
-/// What plain code makes of them at once, such as `torch.cat`: of three at least, and of most that are there.
+/// The result that plain code computes from them at once, such as with `torch.cat`: from at least three, and from most
+/// of those that are live.
 fn joined(device: &Device<'_>, blocks: &[(u32, Allocation, Instant)]) -> Vec<u32> {
     let Some(first) = blocks.first().map(|(_, made, _)| made.born) else { return Vec::new() };
     let each = blocks.iter().map(|(_, made, _)| made.requested).min().unwrap_or(0).max(1);
-    // The last ones have no call behind them by which a variable would let go of them.
+    // No call follows the last ones, so no variable would be rebound.
     let last = blocks.iter().map(|(_, made, _)| made.requested).max().unwrap_or(0).saturating_mul(2);
     let is_joined = |&(index, made): &(u32, Allocation)| {
         made.requested >= each.saturating_mul(3)
@@ -357,7 +358,7 @@ fn is_of_one_graph(
 
 /// Whether several blocks are there at once, and go at once: a store of a fixed size lets one go for each that comes.
 fn piles_up(blocks: &[(u32, Allocation, Instant)]) -> bool {
-    // They come in the order in which they are made.
+    // They are in order of allocation.
     let mut together: HashMap<usize, usize> = HashMap::new();
     for (_, made, _) in blocks {
         *together.entry(blocks.partition_point(|(_, other, _)| other.born < made.freed)).or_default() += 1;

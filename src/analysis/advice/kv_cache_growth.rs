@@ -12,12 +12,12 @@ use crate::replay::{Allocation, History, Instant};
 use crate::sorting::SortRows;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Least number of times that a cache grows.
+/// Least number of times a cache grows.
 const LEAST_COPIES: usize = 4;
-/// Smaller ones are not worth a word.
+/// Smaller caches are not worth reporting.
 const SMALL: u64 = 64 << 10;
 
-/// One cache: its copies, each made of the one before.
+/// One cache: its copies, each computed from the previous one.
 #[derive(Clone, Debug, Default)]
 struct Cache {
     copies: Vec<u32>,
@@ -55,7 +55,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     of_function.into_values().map(|(line, caches)| finding(device, line, &caches)).collect()
 }
 
-/// Whether a place makes as many sizes as a cache that grows needs.
+/// Whether a place allocates as many sizes as a growing cache needs.
 fn may_grow(device: &Device<'_>, blocks: &[u32]) -> bool {
     let mut sizes: Vec<u64> = Vec::new();
     blocks.iter().any(|&index| {
@@ -67,7 +67,7 @@ fn may_grow(device: &Device<'_>, blocks: &[u32]) -> bool {
     })
 }
 
-/// The caches that grow at one place, given what it makes.
+/// The caches that grow at one place, given its allocations.
 fn caches(device: &Device<'_>, blocks: &[u32]) -> Vec<Cache> {
     let history = device.history();
     let block = |index: u32| history.allocations[index as usize];
@@ -102,7 +102,7 @@ fn caches(device: &Device<'_>, blocks: &[u32]) -> Vec<Cache> {
         }
         cache.copies.push(index);
         open.entry(requested).or_default().push(cache);
-        // What was freed grows no more.
+        // A freed cache no longer grows.
         if open.len() > 2 * LEAST_COPIES {
             for waiting in open.values_mut() {
                 let (alive, dead): (Vec<Cache>, Vec<Cache>) = std::mem::take(waiting)
@@ -115,7 +115,7 @@ fn caches(device: &Device<'_>, blocks: &[u32]) -> Vec<Cache> {
         }
     }
     done.extend(open.into_values().flatten());
-    // All but the last one are gone once the next is made.
+    // Each is freed once the next one is complete.
     let is_replaced = |cache: &Cache| {
         let pairs = cache.copies.windows(2).map(|pair| (block(pair[0]), block(pair[1])));
         let mut later = cache.copies.iter().skip(2).map(|&index| block(index).born);

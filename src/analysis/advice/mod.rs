@@ -1,8 +1,8 @@
-//! Finds what to change in a program so that it needs less memory: one list for all commands.
+//! Finds changes to a program that reduce its memory: one list for all commands.
 //!
 //! Each story has a finder, which looks for a known mistake in the [`facts`](crate::facts) of a device and returns its
-//! line and its cure. A simulation of the cure shows what it saves; a cure that saves too little is dropped. What
-//! cannot be played has no figures and says why.
+//! line and its cure. A simulation of the cure shows what it saves; a cure that saves too little is dropped. A cure
+//! that cannot be simulated has no figures, and says why.
 
 mod activations_in_place;
 mod attention_matrix;
@@ -56,9 +56,9 @@ pub enum Story {
     ZeroGradLate,
     /// The output of a step stays referenced through backward and the next forward pass.
     KeptOutputs,
-    /// Tensors are kept from step to step with their autograd graph.
+    /// Tensors are kept from step to step together with their autograd graph.
     RetainedGraph,
-    /// Evaluation with gradients on.
+    /// Evaluation with gradients enabled.
     EvalWithoutNoGrad,
     /// Gradients stay live through an evaluation.
     GradsKept,
@@ -70,7 +70,7 @@ pub enum Story {
     OptimizerStatesOfFrozen,
     /// The optimizer allocates temporaries for all parameters at once. Gradient clipping does not: it works in place.
     ForeachTemporaries,
-    /// All logits in float32, and the loss of them at once.
+    /// All logits in float32, with their loss computed at once.
     Fp32Logits,
     /// Attention allocates the matrix of all token pairs.
     AttentionMatrix,
@@ -184,9 +184,9 @@ pub struct Alternative {
 pub struct Together {
     /// Their places in the list, counted from 0.
     pub places: Vec<usize>,
-    /// Changes that `memviz simulate` has by name, made as well.
+    /// Further changes, which `memviz simulate` has by name.
     pub changes: Vec<Change>,
-    /// What they save.
+    /// Their saving.
     pub saving: Saving,
 }
 
@@ -209,7 +209,7 @@ enum Remedy {
     Lives(Lives),
     /// Changes that `memviz simulate` has by name.
     Changes(Vec<Change>),
-    /// Both at once.
+    /// Both.
     Both(Lives, Vec<Change>),
     /// Other allocator settings.
     Settings(AllocatorSettings),
@@ -224,18 +224,18 @@ enum Remedy {
 struct Way {
     cure: String,
     code: Vec<String>,
-    /// What it changes if it saves least.
+    /// Its changes if it saves the least.
     least: Lives,
     /// The same if it saves most.
     most: Lives,
-    /// What decides between both, and no recording shows.
+    /// The unrecorded fact that decides between the two.
     unknown: &'static str,
 }
 
 /// Which cures are simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plays {
-    /// All cures, each with the smallest device on which the program works.
+    /// All cures, each with the smallest device on which the program runs.
     Needs,
     /// All.
     All,
@@ -290,22 +290,22 @@ const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 13] = [
     activations_in_place::find,
 ];
 
-/// Findings that are simulated at most, the most telling ones: each takes as long as the recording is.
+/// The maximum number of simulated findings, the most telling first: the time for each grows with the recording.
 const MOST_FOUND: usize = 48;
 
-/// What to change in the program of a device: what saves most first, measured against what it costs.
+/// Changes to the program of a device: the largest saving for its cost first.
 pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
     advice_of(device, plays, |_| true)
 }
 
-/// Of that list, what is about some of the mistakes; no other is simulated.
+/// The entries of that list about some of the mistakes; only these are simulated.
 pub(crate) fn advice_of(device: &Device<'_>, plays: Plays, is_wanted: fn(Story) -> bool) -> Vec<Advice> {
     let found = found(device, plays, is_wanted);
     found.map_or_else(Vec::new, |(_, advice)| advice.into_iter().map(|(advice, _)| advice).collect())
 }
 
-/// The same, and what the first of them save together, where several of these were played; then, with other changes of the program,
-/// where there are any.
+/// The same, with what the first of them save together if several were simulated; and then with other changes to the
+/// program, if there are any.
 pub(crate) fn advice_together(
     device: &Device<'_>,
     plays: Plays,
@@ -359,9 +359,9 @@ fn found<'d, 'a>(
     }
     let trial = Trial::new(device, plays.obstacle(device), if plays == Plays::Needs { STEPS_OF_NEEDS } else { 0 });
     let mut advice: Vec<(Advice, Remedy)> = found.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
-    // What costs nothing comes first, unless something else saves more than twice as much.
+    // A change without a cost comes first, unless another one saves more than twice as much.
     advice.sort_rows_by_key(|(advice, _)| Reverse(advice.saving.most() / (1 + u64::from(advice.cost.is_some()))));
-    // One mistake can show in several ways.
+    // One mistake can have several findings.
     let mut told = HashSet::new();
     advice.retain(|(advice, _)| told.insert((advice.story, advice.line.as_ref().map(|line| line.label.clone()))));
     let mut advice = without_repetitions(advice);
@@ -369,7 +369,7 @@ fn found<'d, 'a>(
     Some((trial, advice))
 }
 
-/// Leaves out what changes the same blocks as an earlier cure of the same story, at another line.
+/// Leaves out cures that change the same blocks as an earlier cure of the same story at another line.
 fn without_repetitions(all: Vec<(Advice, Remedy)>) -> Vec<(Advice, Remedy)> {
     let mut told: Vec<(Story, HashSet<u32>)> = Vec::new();
     let mut kept = Vec::with_capacity(all.len());

@@ -1,4 +1,4 @@
-//! The calls of a model by code that is no module: from the first thing that a call makes to what follows once it has returned.
+//! The calls of a model by code outside of modules: from the first allocation of a call to what follows its return.
 
 use crate::facts::device::Device;
 use crate::facts::grouping::private_pools::private_blocks;
@@ -16,9 +16,9 @@ const LEAST_SHARE: usize = 30;
 /// One call.
 #[derive(Clone, Debug)]
 pub(super) struct ModelCall {
-    /// The line that calls the model, and what is around it.
+    /// The line that calls the model, and its callers.
     pub place: PlaceId,
-    /// That line.
+    /// The line that calls the model.
     pub line: FrameId,
     /// The instant before its first entry.
     pub start: Instant,
@@ -37,7 +37,7 @@ pub(super) struct ModelCall {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModelCalls {
     pub all: Vec<ModelCall>,
-    /// Blocks of private pools, which belong to no call.
+    /// Blocks of private pools, which do not belong to a call.
     pub private: HashMap<u32, PoolId>,
 }
 
@@ -47,7 +47,7 @@ impl ModelCalls {
         let paths = CallPaths::of(device.sites(), roles);
         let private = private_blocks(track);
         let links = &track.history.links;
-        // A captured call keeps its memory for the replays, whatever Python does.
+        // A captured call keeps its memory for replays, independently of Python.
         let is_captured = |entry: u32| {
             !private.is_empty() && links.get(entry as usize).is_some_and(|block| private.contains_key(block))
         };
@@ -103,7 +103,7 @@ impl ModelCalls {
             }
         }
         let trained: Vec<bool> = all.iter().map(|call| call.is_trained(device)).collect();
-        // The first call behind each one that a backward pass goes through.
+        // For each call, the next call with a backward pass.
         let mut next_trained = track.entries();
         for (place, &is_trained) in trained.iter().enumerate().rev() {
             let call = &mut all[place];
@@ -151,7 +151,7 @@ impl ModelCall {
     }
 }
 
-/// The allocations made behind an instant and up to another, with their indexes.
+/// The allocations after an instant and up to another one, with their indices.
 pub(super) fn born_in<'d>(
     device: &'d Device<'_>,
     from: Instant,

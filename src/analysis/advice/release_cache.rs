@@ -9,12 +9,12 @@ use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Instant, Metric};
 
-/// At least 1/N of the peak of reserved memory is left over.
+/// At least 1/N of the peak of reserved memory stays reserved and free.
 const PART_LEFT: i64 = 5;
-/// Models that are called in turn are no phases: a phase has at least this many calls.
+/// Models that are called alternately are not phases: a phase has at least this many calls.
 const LEAST_CALLS: usize = 2;
 
-/// Where an earlier phase leaves much memory reserved.
+/// Finds places where an earlier phase leaves much memory reserved.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let highest = device.history().maxima[Metric::Reserved as usize];
     // A phase that repeats, such as an evaluation after each epoch, would pay the cost each time.
@@ -39,16 +39,16 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     }]
 }
 
-/// Where the program moves on to another phase.
+/// The instants at which the program starts another phase.
 #[derive(Clone, Copy, Debug)]
 struct Boundary {
-    /// The end of what it did before.
+    /// The end of the previous phase.
     end: Instant,
-    /// The first call of a model after it: what comes in between may belong to either.
+    /// The first model call of the next phase: entries in between may belong to either phase.
     call: Instant,
 }
 
-/// Where the program has done one thing and goes on with another: several calls of models that are trained before several
+/// The instants at which the program switches phases: several calls of models that are trained, then several of models
 /// that are not, or the other way round.
 fn boundaries(device: &Device<'_>, calls: &ModelCalls) -> Vec<Boundary> {
     let is_trained: Vec<bool> = calls.all.iter().map(|call| call.is_trained(device)).collect();
@@ -66,7 +66,7 @@ fn boundaries(device: &Device<'_>, calls: &ModelCalls) -> Vec<Boundary> {
     boundaries
 }
 
-/// The end of the last phase before a call: what comes between are its inputs.
+/// The end of the last phase before a call: the entries in between allocate its inputs.
 fn end_before(device: &Device<'_>, call: &ModelCall) -> Instant {
     let is_phase = |phase: Phase| matches!(phase, Phase::Forward | Phase::Backward | Phase::Optimizer);
     let spans = device.phases().spans.iter().rev();
@@ -74,7 +74,7 @@ fn end_before(device: &Device<'_>, call: &ModelCall) -> Instant {
     ended.next().map_or(call.start, |span| span.end)
 }
 
-/// The line of the user's own that leads to the next phase, and did not lead to what came before.
+/// The user's line that leads to the next phase, and did not lead to the previous one.
 fn line_behind(device: &Device<'_>, boundary: Boundary) -> Option<FrameId> {
     let (track, sites) = (device.track, device.sites());
     let own = |stack: StackId| -> Vec<FrameId> {

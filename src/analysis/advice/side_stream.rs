@@ -1,6 +1,6 @@
 //! Finds memory that is reserved for a second stream, which no other stream can use.
 //!
-//! The allocator keeps free blocks per stream: memory that a second stream has reserved is idle while the first
+//! The allocator keeps free blocks per stream: memory that was reserved for a second stream is unused while the first
 //! requests more.
 
 use super::stacks::{Marked, common_line};
@@ -14,7 +14,7 @@ use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Streams that are looked at, those that ask for most: each finding is simulated.
+/// Number of streams to examine, those that request the most: each finding is simulated.
 const MOST_STREAMS: usize = 8;
 
 /// Requests of one stream.
@@ -23,14 +23,14 @@ struct Stream {
     blocks: Vec<u32>,
     stacks: Vec<StackId>,
     bytes: u64,
-    /// Whether a library that communicates asks for memory here: it has its streams for a reason.
+    /// Whether a communication library requests memory here: it needs its own streams.
     communicates: bool,
 }
 
-/// One finding for each of the streams that ask for most, beside the first.
+/// One finding for each of the streams that request the most, without the first.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let (track, history) = (device.track, device.history());
-    // Most programs use one stream, which no other is beside.
+    // Most programs use only one stream.
     let mut numbers = device.snapshot().contexts.iter().map(|context| context.stream);
     if numbers.next().is_none_or(|first| numbers.all(|number| number == first)) {
         return Vec::new();
@@ -56,7 +56,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     }
     let Some((&main, first)) = streams.iter().max_by_key(|(_, stream)| stream.bytes) else { return Vec::new() };
     let Some(&other) = first.blocks.first() else { return Vec::new() };
-    // Graphs are captured on a stream of their own, into a pool that is theirs.
+    // Graphs are captured on their own stream, into their own pool.
     let is_private = |segment: &&Segment| segment.pool.is_some_and(|pool| pool != PoolId::default());
     let capturing: BTreeSet<u64> = track.segments().iter().filter(is_private).map(|segment| segment.stream).collect();
     let is_side = |number: u64, stream: &Stream| number != main && !stream.communicates && !capturing.contains(&number);

@@ -1,4 +1,4 @@
-//! What finders ask of stacks.
+//! Questions of finders about stacks.
 
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
@@ -39,8 +39,8 @@ impl Marked {
     }
 }
 
-/// The innermost frame of the user's own code that all of these stacks pass through; that of the first one's site where there
-/// is none.
+/// The innermost frame of the user's code that all of these stacks share; without one, the frame of the first stack's
+/// site.
 pub(super) fn common_line(device: &Device<'_>, stacks: &[StackId]) -> Option<FrameId> {
     let frames = |stack: StackId| device.snapshot().stacks.frame_ids(stack);
     let (&first, rest) = stacks.split_first()?;

@@ -1,4 +1,5 @@
-//! Temporaries of an optimizer of the user's own: several of a parameter's size at once, where in-place operators need one.
+//! Finds temporaries of the user's own optimizer: several of a parameter's size are live at once, where in-place
+//! operators need one.
 
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
@@ -9,9 +10,9 @@ use crate::play::changes::Lives;
 use crate::replay::{Allocation, Metric, NEVER};
 use std::collections::BTreeMap;
 
-/// Fewer at once are what in-place operators may need as well.
+/// In-place operators may also need fewer than this many at once.
 const LEAST_AT_ONCE: usize = 2;
-/// Smaller ones are not worth a word.
+/// Smaller temporaries are not worth reporting.
 const SMALL: u64 = 1 << 20;
 
 /// One finding for each function that updates parameters.
@@ -28,7 +29,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         if !is_scratch {
             continue;
         }
-        // The innermost line of Python is the user's own: no function of PyTorch makes it.
+        // The innermost line of Python is in the user's code: no function of PyTorch allocates the block.
         let innermost = device.snapshot().stacks.frame_ids(stack).iter().find(|&&frame| sites.kind(frame).is_python());
         let Some(&line) = innermost.filter(|&&frame| sites.is_own(frame)) else { continue };
         if let Some(frame) = device.snapshot().stacks.frame(line) {
@@ -40,7 +41,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
 
 fn finding(device: &Device<'_>, blocks: &[u32]) -> Option<Finding> {
     let block = |index: u32| device.history().allocations[index as usize];
-    // One stays at a time.
+    // One of them is live at a time.
     let mut kept: Option<Allocation> = None;
     let mut removed = Vec::new();
     for &index in blocks {

@@ -13,7 +13,7 @@ const NOTABLE_PART: u64 = 100;
 const NOTABLE_BYTES: u64 = 8 << 20;
 /// Two figures are taken for one if they differ by at most N thousandths of the peak that is left: allocated, reserved.
 const SAME: [u64; 2] = [20, 30];
-/// What has several cures is simulated with one of them.
+/// A finding with several cures is simulated with one of them.
 const WAYS: &str = "one of several cures is simulated at a time";
 /// Emptying the cache costs time: it is worthwhile only if it saves 1/N of reserved memory.
 const PART_RELEASED: u64 = 8;
@@ -103,7 +103,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         let program = obstacle.map_or_else(|| program(device), Err);
         let testbed = program.map(|program| {
             let mut testbed = Testbed::new(device.track, program, None, None);
-            // What a program needs shows on a device that never refuses.
+            // How much a program needs is measured on an unlimited device.
             testbed.capacity = None;
             let outcome = play(&testbed.program, &testbed.setup(&testbed.settings));
             (testbed, outcome)
@@ -170,7 +170,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         Some((Remedy::Lives(first.least), saving, others.collect()))
     }
 
-    /// What a cure saves at least; where it may save notably more, that is its doubt.
+    /// The least that a cure saves; if it may save notably more, this is its doubt.
     fn saving_of_way(&self, way: &Way) -> Option<Saving> {
         let mut saving = self.saving(&Remedy::Lives(way.least.clone()))?;
         if way.least == way.most {
@@ -243,7 +243,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         let run = match remedy {
             Remedy::Lives(lives) => {
                 let (run, without_cache) = changed(&self.editor.with_lives(&testbed.program, lives));
-                // What empties the cache empties that of the start, too.
+                // Emptying the cache also empties the segments that were free at the start.
                 Ok((run, without_cache.filter(|_| lives.emptied.is_empty())))
             }
             Remedy::Changes(changes) => match self.editor.apply(&testbed.program, changes) {
@@ -272,11 +272,11 @@ impl<'d, 'a> Trial<'d, 'a> {
         let lean = self.without_cache.zip(without_cache);
         let reserved = lowered(recorded[1], lean.unwrap_or((before.max_reserved, after.max_reserved)));
         let reserved_trust = without_cache.map_or(run.trust, |_| Trust::Uncertain);
-        // A figure that depends on memory from before the recording is no reason to change a program.
+        // A figure that depends on memory from before the recording does not justify a change.
         let is_notable = |lowered: Lowered, played: u64| lowered.is_notable() && lowered.by() >= played / NOTABLE_PART;
         let is_worth_it = (is_notable(allocated, before.max_allocated)
             || is_notable(reserved, before.max_reserved) && reserved_trust == run.trust)
-            // What raises one peak by as much as it lowers the other is no cure.
+            // A change that raises one peak by as much as it lowers the other is not a cure.
             && reserved.adds() < allocated.by().max(1)
             && allocated.adds() < reserved.by().max(1);
         let needs = run.capacities.enough.filter(|_| self.budget > 0);
@@ -328,7 +328,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         self.testbed.as_ref().ok().and_then(|(testbed, _)| testbed.device(capacity).0)
     }
 
-    /// A cure that is not played: `None` where it could save too little.
+    /// A cure that is not simulated: `None` if it could save too little.
     fn not_played(&self, remedy: &Remedy, because: String) -> Option<Saving> {
         let highest = self.device.history().maxima[Metric::Allocated as usize];
         let Remedy::Lives(lives) = remedy else { return Some(Saving::NotPlayed { because, at_most: 0 }) };

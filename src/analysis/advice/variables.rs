@@ -1,7 +1,7 @@
 //! When the variables of a function release their tensors.
 //!
-//! A loop releases a tensor when its line runs again and rebinds the variable; a function that returns releases all of them.
-//! A recording has neither, but it has the stacks of what follows, and the order in which blocks come and go.
+//! A loop releases a tensor when its line runs again and rebinds the variable; a function that returns releases all of
+//! them. A recording contains neither, but it has the stacks of later entries, and the order of allocations and frees.
 
 use super::model_calls::{ModelCall, born_in};
 use crate::facts::device::Device;
@@ -14,10 +14,10 @@ use std::collections::HashMap;
 /// between.
 const LEAST_RETURNS: usize = 2;
 
-/// A function of the user's own that is on the stack of blocks.
+/// A function of the user's code on the stacks of blocks.
 pub(super) struct Function<'d, 'a> {
     device: &'d Device<'a>,
-    /// For each stack whether the function is on it.
+    /// For each stack, whether the function is on it.
     is_on: Vec<bool>,
     /// Whether it returns between two calls of a model.
     returns: bool,
@@ -37,7 +37,7 @@ impl<'d, 'a> Function<'d, 'a> {
         Some(function)
     }
 
-    /// The instant by which a variable has released what a call made, given when its line runs again.
+    /// The instant by which a variable has freed the results of a call, given when its line runs again.
     pub fn let_go(&self, call: &ModelCall, next: Option<&&ModelCall>, again: Instant) -> Instant {
         let track = self.device.track;
         if let Some(next) = next.filter(|_| self.returns) {

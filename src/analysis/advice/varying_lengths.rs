@@ -20,7 +20,7 @@ const LEAST_SIZES: usize = 3;
 /// At least 1/N of reserved memory must be free when it is highest.
 const PART_FREE: i64 = 8;
 
-/// One finding where most of a forward pass asks for other sizes each time, and segments do not grow in place already.
+/// One finding if most of a forward pass requests different sizes each time, and segments do not already grow in place.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let settings = recorded_settings(device.track);
     let Some(proposed) = with_expandable_segments(&settings) else { return Vec::new() };
@@ -53,8 +53,8 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The recorded settings with segments that grow in place; `None` where they do already. Blocks that are never split would keep
-/// them from serving anything smaller.
+/// The recorded settings with segments that grow in place; `None` if they already do. Blocks that are never split would
+/// prevent them from serving smaller requests.
 fn with_expandable_segments(recorded: &AllocatorSettings) -> Option<AllocatorSettings> {
     if recorded.expandable_segments || recorded.other_backend {
         return None;
@@ -66,7 +66,7 @@ fn with_expandable_segments(recorded: &AllocatorSettings) -> Option<AllocatorSet
     parse(&text.join(","), Rest::AfterLast).ok()
 }
 
-/// Stacks of forward that ask for other sizes in each pass, if most of it does.
+/// Stacks of forward that request different sizes in each pass, if most of its memory does.
 fn varying(device: &Device<'_>) -> Vec<StackId> {
     let (track, phases) = (device.track, device.phases());
     let mut sizes: BTreeMap<StackId, BTreeSet<u64>> = BTreeMap::new();
@@ -99,7 +99,7 @@ fn varying(device: &Device<'_>) -> Vec<StackId> {
     if sum > all / 2 { varying } else { Vec::new() }
 }
 
-/// Whether sizes grow by the same number of bytes each time: those of a cache that grows.
+/// Whether sizes grow by the same number of bytes each time, as those of a growing cache do.
 fn is_even(sizes: &BTreeSet<u64>) -> bool {
     let steps = sizes.iter().zip(sizes.iter().skip(1)).map(|(small, large)| large - small);
     steps.clone().min() == steps.max()

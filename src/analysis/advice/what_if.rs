@@ -1,4 +1,4 @@
-//! What a device would need with some of its cures, other settings or another size, and its memory over time then.
+//! Predicts what a device would need with some of its cures, other settings or another size, and its memory over time.
 
 use super::trial::Trial;
 use super::{Advice, Plays, Remedy, Saving, found};
@@ -13,7 +13,7 @@ use crate::replay::{Instant, Metric};
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-/// What is tried: cures of the list, other allocator settings, another device.
+/// What to try: cures of the list, other allocator settings, another device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempt {
@@ -34,15 +34,15 @@ impl Attempt {
     }
 }
 
-/// A device with its list of cures, of which any can be tried, with any settings and on a device of any size.
+/// A device with its list of cures; any of them can be tried, with any settings, on a device of any size.
 pub struct WhatIf<'d, 'a> {
     device: &'d Device<'a>,
-    /// What simulates: made when something is first tried.
+    /// The simulator, created at the first attempt.
     trial: OnceLock<Trial<'d, 'a>>,
     list: Vec<(Advice, Remedy)>,
 }
 
-/// A counter at every instant of a recording, as it would have been.
+/// A predicted counter at every instant of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverTime {
     /// Bytes right after each instant.
@@ -51,7 +51,7 @@ pub struct OverTime {
     highest: Vec<u64>,
 }
 
-/// A program that is ready to be simulated.
+/// A program, ready to simulate.
 struct Prepared<'t> {
     testbed: Cow<'t, Testbed>,
     edited: Edited,
@@ -72,7 +72,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         self.list.iter().map(|(advice, _)| advice)
     }
 
-    /// Whether one of the list can be tried together with others.
+    /// Whether a cure of the list can be combined with others.
     pub fn combines(&self, place: usize) -> bool {
         matches!(self.list.get(place), Some((_, Remedy::Lives(_))))
     }
@@ -130,7 +130,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         };
         let program = testbed.as_simulated(&edited.program, &settings).filter(|_| is_known);
         let history = self.device.history();
-        // What was not recorded here happens right after the instant before.
+        // Steps that were not recorded here happen right after the previous instant.
         let instant = |step: &Step| edited.recorded_instant(step, history).unwrap_or(step.entry);
         Ok(program.map(|program| OverTime::of(&program, &testbed.setup(&settings), metric, history.entries(), instant)))
     }
@@ -142,7 +142,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         Ok(self.trial.get_or_init(|| Trial::new(self.device, None, 0)))
     }
 
-    /// What is tried, ready to be simulated.
+    /// The attempt, ready to simulate.
     fn prepared(&self, attempt: &Attempt) -> Result<Prepared<'_>> {
         let remedy = self.remedy(&attempt.cures)?;
         let (testbed, edited, mut settings) = self.trial()?.changed(&remedy).map_err(Error::Request)?;
@@ -162,7 +162,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         Ok(Prepared { testbed: Cow::Owned(testbed.on_device(attempt.capacity)), edited, settings, is_recorded })
     }
 
-    /// One remedy for all that is chosen.
+    /// One remedy for all chosen cures.
     fn remedy(&self, chosen: &[usize]) -> Result<Cow<'_, Remedy>> {
         let wrong = |message: &str| Error::Request(message.to_owned());
         let none = || wrong("expected places in the list of cures, found another");
@@ -202,7 +202,7 @@ impl OverTime {
             curve.highest[at] = curve.highest[at].max(highest);
             now = after;
         });
-        // Nothing is known behind the request that ends the program.
+        // After the request that ends the program, nothing is known.
         let end = ends.map_or(last, |entry| (entry as usize).clamp(at, last));
         curve.after.resize(end + 1, now);
         curve.highest.truncate(end + 1);
@@ -230,7 +230,7 @@ impl OverTime {
         Some(self.highest.get(within..end).unwrap_or_default().iter().copied().fold(carried, u64::max))
     }
 
-    /// The most bytes at any time.
+    /// The maximum number of bytes at any time.
     pub fn peak(&self) -> u64 {
         self.highest.iter().copied().max().unwrap_or(0)
     }

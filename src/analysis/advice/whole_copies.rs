@@ -1,7 +1,7 @@
 //! Finds copies of a whole tensor that an operator makes where it could work in place: `x = x / 255`.
 //!
-//! A variable is bound to the result while it still holds the tensor that went in, so that both are there; then the first one goes,
-//! with nothing made in between. Where gradients are recorded, an operator may need what went in.
+//! The variable still holds the input while the result is computed, so both are live; then the input is freed, with no
+//! allocation in between. If gradients are recorded, an operator may need its input.
 
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
@@ -12,10 +12,10 @@ use crate::play::changes::Lives;
 use crate::replay::{Allocation, History, Metric};
 use std::collections::{HashMap, HashSet};
 
-/// A copy is worth a word from 1/N of the peak on.
+/// Copies are reported from 1/N of the peak on.
 const NOTABLE_PART: u64 = 20;
 
-/// One finding, for the copies that are made one of the other around the peak.
+/// One finding, for the copies around the peak that are each computed from the previous one.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let peak = device.history().maxima[Metric::Allocated as usize];
     let least = u64::try_from(peak.bytes).unwrap_or(0) / NOTABLE_PART;
@@ -39,7 +39,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     }
     // What a line makes of nothing once it makes of nothing in the next round of a loop as well.
     copy_of.retain(|&copy, _| !sources.contains(&line(device, copy)));
-    // All copies around the peak, back to what the first was made of.
+    // All copies around the peak, back to the input of the first.
     let is_at_peak = |(copy, earlier): &(&u32, &u32)| {
         let [copy, earlier] = [**copy, **earlier].map(|index| device.history().allocations[index as usize]);
         copy.allocated_at(peak.instant) && earlier.allocated_at(peak.instant)

@@ -19,13 +19,13 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     calls.by_place().into_iter().filter_map(|of_line| finding(device, &of_line)).collect()
 }
 
-/// What calls of a line keep although no backward pass follows them.
+/// The memory that calls from a line keep although no backward pass follows them.
 struct Wasted<'c> {
     /// The calls.
     calls: Vec<&'c ModelCall>,
-    /// Bytes of the call that keeps most.
+    /// Bytes of the call that keeps the most.
     most: u64,
-    /// Whether what they keep outlives the next two calls of the line: a variable holds it through one.
+    /// Whether this memory outlives the next two calls from the line: a variable holds it through one.
     piles_up: bool,
 }
 
@@ -46,7 +46,7 @@ fn wasted<'c>(device: &Device<'_>, of_line: &[&'c ModelCall]) -> Option<Wasted<'
     }
     let first = *calls.first()?;
     let kept = |call: &ModelCall| -> Vec<(u32, Allocation)> {
-        // Workspaces of libraries stay under no_grad, too.
+        // Workspaces of libraries also stay live under no_grad.
         let is_workspace = |index: u32| device.categories().get(index as usize).category == Category::Workspace;
         let made = born_in(device, call.start, call.end);
         made.filter(|&(index, made)| made.freed > call.end && !is_workspace(index)).collect()
@@ -107,7 +107,7 @@ fn stored_at(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
     frame_of_function(device, stack, call.line).or_else(inner)
 }
 
-/// Frees what the calls keep when the program releases it.
+/// Frees the memory that the calls keep when the program frees their results.
 fn lives(device: &Device<'_>, calls: &[&ModelCall]) -> Lives {
     let mut lives = Lives::default();
     let passes = calls.iter().map(|call| call.start..call.end).collect();
@@ -148,13 +148,13 @@ fn returned(device: &Device<'_>, call: &ModelCall, calls: &[&ModelCall]) -> Vec<
         let around = calls.iter().find(|call| call.start < again.born && again.born <= call.end);
         around.map_or(again.born, |call| call.end)
     });
-    // Backward needs no logits: what frees them early keeps the loss alone.
+    // Backward does not need the logits: a cure that frees them early keeps only the loss.
     let is_bound = again.is_none_or(|again| freed >= again);
     let cached = made.iter().map(|&(index, _)| index).filter(|&index| is_bound && is_cached(device, stack_of(index)));
     cached.chain([logits]).map(|index| (index, again)).collect()
 }
 
-/// Whether a cache of transformers makes a block.
+/// Whether a cache of transformers allocates a block.
 fn is_cached(device: &Device<'_>, stack: StackId) -> bool {
     let snapshot = device.snapshot();
     let text = |id| snapshot.strings.get(id);

@@ -20,14 +20,14 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     }
     let mut lives = Lives::default();
     let mut largest: (u64, StackId) = (0, StackId::EMPTY);
-    // What is known since the last entry of a backward pass or of an optimizer.
+    // State since the last entry of a backward pass or of an optimizer.
     let mut forward: Option<Instant> = None;
     let mut dropped: Vec<u32> = Vec::new();
     let mut by = StackId::EMPTY;
     let (actions, stacks) = (track.actions(), track.stacks());
     for span in &phases.spans {
         for entry in span.start..span.end {
-            // Without a forward pass before them, other entries tell nothing.
+            // Without a forward pass before them, other entries do not matter.
             if forward.is_none() && span.phase != Phase::Forward {
                 break;
             }
@@ -43,8 +43,8 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
             match span.phase {
                 Phase::Forward if action == Action::Alloc => {
                     let role = roles.role(stack);
-                    // Another pass behind the frees: these were for an evaluation, or for a part of the program that goes its
-                    // own way.
+                    // Another pass follows the frees: they were for an evaluation, or for an independent part of the
+                    // program.
                     if !dropped.is_empty() && role == Role::Module {
                         (forward, dropped) = (Some(entry), Vec::new());
                     }
@@ -84,7 +84,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Whether gradients are dropped: by `zero_grad`, or by code that does the same.
+/// Whether gradients are freed: by `zero_grad`, or by equivalent code.
 fn drops(device: &Device<'_>, allocation: u32, stack: StackId) -> bool {
     match device.roles().role(stack) {
         Role::ZeroGrad => true,

@@ -1,4 +1,4 @@
-//! What is limited, as people write it in flags and in `memviz.toml`.
+//! Budgets, as people write them in flags and in `memviz.toml`.
 
 use super::earlier::EarlierRun;
 use crate::analysis::diff::GrowthLimit;
@@ -15,30 +15,30 @@ use std::str::FromStr;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Budgets {
-    /// How the entry is called; `None` on the command line.
+    /// The name of the entry; `None` on the command line.
     pub name: Option<String>,
-    /// Devices that they are for; empty for every device with data.
+    /// The devices to check; empty for every device with data.
     pub devices: Vec<DeviceId>,
-    /// The most bytes that may be allocated.
+    /// Limit on allocated bytes.
     pub max_peak: Option<u64>,
-    /// The most bytes that may be reserved.
+    /// Limit on reserved bytes.
     pub max_reserved: Option<u64>,
     /// Limit on the inactive share of reserved memory, at the peak of allocated bytes.
     pub max_fragmentation: Option<Percent>,
-    /// The most bytes that may leak in a step.
+    /// Limit on bytes leaked per step.
     pub max_leak: Option<u64>,
-    /// The most that some sites may hold at the peak of allocated bytes.
+    /// Limits on the bytes of matching sites at the peak of allocated bytes.
     pub max_sites: Vec<SiteLimit>,
-    /// The most that may be allocated between two instants and still be there at the second one.
+    /// Limits on bytes allocated between two instants and still live at the second one.
     pub max_residues: Vec<ResidueLimit>,
     /// Annotations that represent steps; `None` to find steps in the recording.
     pub steps: Option<Regex>,
-    /// What the peaks of allocated and reserved bytes must not grow beyond.
+    /// The baseline of the peaks of allocated and reserved bytes.
     pub baseline: Option<EarlierRun>,
-    /// By how much they may.
+    /// How much the peaks may exceed the baseline.
     pub tolerance: GrowthLimit,
-    /// Whether a recording that begins with memory in use is judged from there on. Otherwise its maxima are lower bounds: a ring
-    /// buffer may have lost the peak.
+    /// Whether to accept a recording that begins with memory in use, and check it from there on. Otherwise its maxima
+    /// are lower bounds: a ring buffer may have dropped the peak.
     pub accept_late_start: bool,
 }
 
@@ -58,7 +58,7 @@ setters!(Budgets {
 });
 
 impl Budgets {
-    /// Whether nothing is limited.
+    /// Whether there are no limits.
     pub fn is_empty(&self) -> bool {
         self.max_peak.is_none()
             && self.max_reserved.is_none()
@@ -70,12 +70,12 @@ impl Budgets {
     }
 }
 
-/// The most that may be in use.
+/// A limit on memory in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ceiling {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(Bytes),
-    /// So much of the device's memory.
+    /// A share of the device's memory.
     OfCapacity(Percent),
 }
 
@@ -83,7 +83,7 @@ impl Ceiling {
     /// The limit in bytes, on a device of that capacity.
     ///
     /// # Errors
-    /// When it is a percentage and the capacity is not known.
+    /// If it is a percentage and the capacity is unknown.
     pub fn bytes(self, capacity: Option<Bytes>) -> Result<u64> {
         match (self, capacity) {
             (Self::Bytes(bytes), _) => Ok(bytes.0),
@@ -110,7 +110,7 @@ impl FromStr for Ceiling {
     }
 }
 
-/// Reads a percentage of which there is no more than 100.
+/// Reads a percentage of at most 100.
 ///
 /// # Errors
 /// When the text is none, or a share such as `0.3`, which is hardly meant as 0.3%.
@@ -127,11 +127,11 @@ pub fn at_most_all(text: &str) -> Result<Percent> {
     Ok(percent)
 }
 
-/// The most that sites may hold together.
+/// A limit on the total bytes of matching sites.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SiteLimit {
-    /// Which sites: those whose label, or a frame of whose stack, matches.
+    /// Matches sites by their label or by a frame of their stacks.
     pub pattern: Regex,
     /// Their limit.
     pub limit: Bytes,
@@ -157,7 +157,7 @@ impl FromStr for SiteLimit {
     }
 }
 
-/// The most that may be left behind between two instants.
+/// A limit on memory left behind between two instants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResidueLimit {
@@ -181,7 +181,7 @@ impl FromStr for ResidueLimit {
     fn from_str(text: &str) -> Result<Self> {
         let bad = || Error::Request(format!("expected A..B=SIZE such as step:2:end..step:3:end=1MiB, found {text:?}"));
         let (between, size) = text.rsplit_once('=').ok_or_else(bad)?;
-        // A name of an annotation may have dots in it.
+        // The name of an annotation may contain dots.
         let mut parts = between.match_indices("..").map(|(place, _)| (&between[..place], &between[place + 2..]));
         let read = |(from, to): (&str, &str)| Some((from.parse().ok()?, to.parse().ok()?));
         let (from, to) = parts.find_map(read).ok_or_else(bad)?;

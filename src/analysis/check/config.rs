@@ -1,7 +1,7 @@
 //! `memviz.toml`: budgets that a repository commits.
 //!
 //! In: its text. Out: its entries, with every value read; or an error that names the line. Paths stay as they are
-//! written: the file's folder is what they are relative to, and that is for the reader of the file to know.
+//! written: they are relative to the file's folder, which the caller knows.
 
 use super::budget::{Budgets, Ceiling, ResidueLimit, SiteLimit, at_most_all};
 use crate::analysis::diff::GrowthLimit;
@@ -25,7 +25,7 @@ pub struct Entry {
     pub input: String,
     /// The recording, or the earlier answer, that growth is measured from.
     pub baseline: Option<PathBuf>,
-    /// Its budgets, without that baseline.
+    /// Its budgets, without the baseline.
     pub budgets: Budgets,
 }
 
@@ -168,7 +168,7 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Typed<T> {
     }
 }
 
-/// The line of a message that says what is wrong: regular expressions are drawn above it.
+/// The line of a message that says what is wrong; above it, the message shows the regular expression.
 fn last_line(message: &str) -> &str {
     message.lines().last().unwrap_or_default().trim()
 }

@@ -1,4 +1,4 @@
-//! The sites behind a budget that is exceeded.
+//! The sites behind an exceeded budget.
 
 use super::earlier::EarlierDevice;
 use crate::analysis::diff::lives::LivesOfGroup;
@@ -14,11 +14,11 @@ use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// The sites behind an exceeded budget, those with most first.
+/// The sites behind an exceeded budget, the largest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Culprits {
-    /// What their bytes are.
+    /// The meaning of their bytes.
     pub basis: Basis,
     /// The sites.
     pub sites: Vec<Culprit>,
@@ -26,21 +26,21 @@ pub struct Culprits {
     pub left_out: usize,
 }
 
-/// What the bytes of [`Culprits`] are.
+/// The meaning of the bytes of [`Culprits`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Basis {
     /// Held at the peak.
     #[default]
     Held,
-    /// Held at the peak beyond what the baseline held there.
+    /// Held at the peak in excess of the baseline.
     Grown,
-    /// In segments that the site's requests made.
+    /// In segments that were reserved for the site's requests.
     Reserved,
     /// Free bytes that the site's blocks keep from being released.
     Pinned,
     /// Leaked in each step.
     Leaked,
-    /// Allocated between two instants, and still there at the second one.
+    /// Allocated between two instants, and still live at the second one.
     Born,
 }
 
@@ -54,9 +54,9 @@ pub struct Culprit {
     pub bytes: u64,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
-    /// Where its code is, when it is Python.
+    /// The location of its code, if it is Python.
     pub location: Option<Location>,
-    /// A stack that leads there, innermost frame first.
+    /// A stack of the site, innermost frame first.
     pub stack: Vec<String>,
 }
 
@@ -71,12 +71,12 @@ pub struct Location {
 }
 
 impl Culprits {
-    /// What holds memory at a peak.
+    /// The sites that hold memory at a peak.
     pub(super) fn holding(basis: Basis, rows: &[Row]) -> Self {
         Self::of(basis, rows.iter().map(|row| Culprit::new(&row.label, row.bytes, row.inferred, &row.stack)))
     }
 
-    /// What holds more than it did in the baseline; `None` where nothing does, or nobody knows.
+    /// The sites that hold more than in the baseline; `None` if there are none, or if it is unknown.
     pub(super) fn grown(rows: &[Row], baseline: &EarlierDevice) -> Option<Self> {
         let before = baseline.sites.as_ref()?;
         let base: Vec<Name<'_>> = before.iter().map(|(label, _)| Name { label, stack: &[] }).collect();
@@ -90,19 +90,19 @@ impl Culprits {
         Some(Self::of(Basis::Grown, grown)).filter(|culprits| !culprits.sites.is_empty())
     }
 
-    /// What keeps free memory from being released.
+    /// The sites that keep free memory reserved.
     pub(super) fn pinning(rows: &[PinningRow]) -> Self {
         let site = |row: &PinningRow| Culprit::new(&row.label, row.pinned_free_bytes, row.inferred, &row.stack);
         Self::of(Basis::Pinned, rows.iter().map(site))
     }
 
-    /// What leaks.
+    /// The sites that leak.
     pub(super) fn leaking(rows: &[LeakRow]) -> Self {
         let leaks = rows.iter().filter(|row| row.verdict == Verdict::Leak);
         Self::of(Basis::Leaked, leaks.map(|row| Culprit::new(&row.label, row.rate.bytes, row.inferred, &row.stack)))
     }
 
-    /// What was left behind.
+    /// The sites that left memory behind.
     pub(super) fn left_behind(rows: &[LivesOfGroup]) -> Self {
         let born = rows.iter().filter(|row| row.lives.born.blocks > 0);
         let site = |row: &LivesOfGroup| {
@@ -113,12 +113,12 @@ impl Culprits {
 
     fn of(basis: Basis, sites: impl Iterator<Item = Culprit>) -> Self {
         let mut sites: Vec<Culprit> = sites.collect();
-        // Rows come the largest first; growth does not.
+        // Rows are in order of size; growth is not.
         sites.sort_rows_by_key(|site| Reverse(site.bytes));
         Self { basis, sites, left_out: 0 }
     }
 
-    /// Keeps the first `top`, and finds out where their code is.
+    /// Keeps the first `top`, and finds the location of their code.
     pub(super) fn finish(&mut self, top: usize, locations: &Locations) {
         self.left_out = self.sites.len().saturating_sub(top);
         self.sites.truncate(top);
@@ -134,7 +134,7 @@ impl Culprit {
     }
 }
 
-/// Where the code of each site is, by the labels that attributions give it. A label that several lines share is none.
+/// The location of each site's code, by its label in attributions. A label that several lines share has none.
 pub(super) struct Locations(HashMap<String, Option<Location>>);
 
 impl Locations {

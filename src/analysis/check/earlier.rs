@@ -1,4 +1,4 @@
-//! What an earlier recording measured, to compare a new one with.
+//! The measured values of an earlier recording, to compare a new one with.
 
 use super::measure::maximum;
 use crate::analysis::peak::{PeakOptions, PeakReport};
@@ -8,7 +8,7 @@ use crate::model::DeviceId;
 use crate::replay::Metric;
 use crate::wire::answers::{SavedAnswer, SavedDevice};
 
-/// An earlier recording, reduced to what is compared.
+/// An earlier recording, reduced to the compared values.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct EarlierRun {
@@ -37,7 +37,7 @@ impl EarlierDevice {
 }
 
 impl EarlierRun {
-    /// What a recording measures.
+    /// The measured values of a recording.
     ///
     /// # Errors
     /// As [`PeakReport::of`].
@@ -56,7 +56,7 @@ impl EarlierRun {
         Ok(Self { devices: recording.all().iter().map(device).collect() })
     }
 
-    /// What an answer says that memviz wrote earlier.
+    /// The measured values in an earlier answer of memviz.
     pub fn of_answer(answer: &SavedAnswer) -> Self {
         let device = |saved: &SavedDevice| EarlierDevice {
             device: saved.device,

@@ -1,4 +1,4 @@
-//! Budgets, one by one, on each device.
+//! Judges each budget on each device.
 
 use super::budget::{Budgets, ResidueLimit, SiteLimit};
 use super::culprits::{Basis, Culprits, Locations};
@@ -21,7 +21,7 @@ use crate::model::{Action, DeviceId, Format, Snapshot};
 use crate::replay::{Instant, Metric};
 use indexmap::{IndexMap, IndexSet};
 
-/// A limit, as it is compared.
+/// A limit, as compared.
 #[derive(Clone, Copy)]
 enum Limit<'b> {
     Peak(u64),
@@ -34,7 +34,7 @@ enum Limit<'b> {
 }
 
 impl Limit<'_> {
-    /// The limit as it is shown; that of growth is the baseline's to tell.
+    /// The limit as shown; for growth, it follows from the baseline.
     fn amount(self) -> Option<Amount> {
         match self {
             Self::Peak(bytes) | Self::Reserved(bytes) | Self::Leak(bytes) => Some(Amount::Bytes(bytes)),
@@ -59,7 +59,7 @@ impl Limit<'_> {
     }
 }
 
-/// A recording, and what is worked out of it once.
+/// A recording, with values that are computed once.
 pub(super) struct Judge<'d, 'a> {
     recording: &'d Devices<'a>,
     peaks: Vec<DevicePeak>,
@@ -81,7 +81,7 @@ impl<'d, 'a> Judge<'d, 'a> {
         Self { recording, peaks }
     }
 
-    /// Where the code of each site is.
+    /// The location of each site's code.
     pub(super) fn locations(&self) -> Locations {
         Locations::of(self.recording.sites())
     }
@@ -95,7 +95,7 @@ impl<'d, 'a> Judge<'d, 'a> {
         here.chain(budgets.baseline.iter().flat_map(|baseline| &baseline.devices).map(|known| known.device)).collect()
     }
 
-    /// What is measured on a device, whatever is limited.
+    /// The values that are measured on a device with any limits.
     pub(super) fn checked(&self, device: DeviceId) -> Option<CheckedDevice> {
         let (device, peak) = self.find(device)?;
         Some(CheckedDevice {
@@ -142,7 +142,7 @@ impl<'d, 'a> Judge<'d, 'a> {
         limits.extend(budgets.max_residues.iter().map(Limit::Residue));
         if budgets.baseline.is_some() {
             limits.push(Limit::Growth(Metric::Allocated));
-            // A format without reserved memory has none to compare.
+            // A format without reserved memory has nothing to compare.
             let records_reserved = self.recording.snapshot().notes.format != Format::MemoryTimeline;
             limits.extend(records_reserved.then_some(Limit::Growth(Metric::Reserved)));
         }
@@ -166,7 +166,7 @@ impl<'d, 'a> Judge<'d, 'a> {
         check
     }
 
-    /// The sites behind a limit that is not kept.
+    /// The sites behind an exceeded limit.
     fn culprits(&self, budgets: &Budgets, case: Case<'_, '_>, limit: Limit<'_>) -> Culprits {
         let Case { device, peak, before } = case;
         match limit {
@@ -235,7 +235,7 @@ impl<'d, 'a> Judge<'d, 'a> {
         report.devices.into_iter().next().ok_or(Doubt::NothingRecorded)
     }
 
-    /// Bytes that the program asks for and leaks in a step.
+    /// Requested bytes that the program leaks per step.
     fn leaked(&self, budgets: &Budgets, device: &Device<'_>) -> Measured {
         let lost = match doubts::of_device(device.track) {
             Some((doubt, Leaves::Nothing)) => return Measured::unknown(doubt),
@@ -252,7 +252,7 @@ impl<'d, 'a> Judge<'d, 'a> {
                 Measured::unknown(Doubt::EmptySteps(leaks.step_count()))
             }
             Ok(leaks) if leaks.tells_leaks() => match lost {
-                // Of a step without entries nobody knows whether they were lost.
+                // For a step without entries, it is unknown whether they were lost.
                 Some(doubt) if leaks.steps_with_entries() < leaks.step_count() => Measured::unknown(doubt),
                 lost => match (leak::without_a_stack(device, &leaks), lost) {
                     (0, None) => Measured::exact(leaks.leaking.bytes),
@@ -351,14 +351,14 @@ fn is_unknown(snapshot: &Snapshot, key: &Key) -> bool {
     }
 }
 
-/// What holds memory at an instant, by site.
+/// The memory held at an instant, by site.
 fn attribution(device: &Device<'_>, at: (Metric, Instant)) -> Attribution {
     let filter = Filter::default();
     let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Site);
     Attribution::of(&grouper.inferring(device, Inference::On, at.0), at)
 }
 
-/// What is known of a figure, and whether it keeps its limit.
+/// A figure as far as known, and whether it is within its limit.
 struct Finding {
     limit: Option<Amount>,
     at_least: Option<Amount>,

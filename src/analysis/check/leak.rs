@@ -1,4 +1,4 @@
-//! What may be a part of a leak, for all that is known.
+//! Memory that may be part of a leak, as far as the recording shows.
 
 use crate::analysis::leaks::DeviceLeaks;
 use crate::facts::device::Device;

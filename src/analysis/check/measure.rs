@@ -1,4 +1,4 @@
-//! What a recording knows of a figure: its exact value, bounds of it, or nothing; and why.
+//! What a recording shows about a figure: its exact value, bounds, or nothing; and why.
 
 use crate::facts::doubts::{self, Doubt, Leaves};
 use crate::replay::{Metric, Track};
@@ -7,21 +7,21 @@ use crate::replay::{Metric, Track};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Measured {
-    /// It is not less than that.
+    /// Lower bound in bytes.
     pub at_least: Option<u64>,
-    /// It is not more than that.
+    /// Upper bound in bytes.
     pub at_most: Option<u64>,
     /// Why it is not exact.
     pub doubt: Option<Doubt>,
 }
 
 impl Measured {
-    /// A value that is known.
+    /// A known value.
     pub fn exact(bytes: u64) -> Self {
         Self { at_least: Some(bytes), at_most: Some(bytes), doubt: None }
     }
 
-    /// No idea.
+    /// An unknown value.
     pub fn unknown(doubt: Doubt) -> Self {
         Self { doubt: Some(doubt), ..Self::default() }
     }
@@ -31,7 +31,7 @@ impl Measured {
         Self::between(Some(bytes), None, doubt)
     }
 
-    /// The value, where it is exact.
+    /// The value, if it is exact.
     pub fn value(&self) -> Option<u64> {
         self.at_least.filter(|_| self.at_least == self.at_most)
     }
@@ -45,7 +45,7 @@ impl Measured {
 pub fn maximum(track: Track<'_>, metric: Metric) -> Measured {
     let history = track.history;
     let doubt = doubts::of_maximum(track, metric);
-    // Only a recording that contradicts itself has a maximum below zero.
+    // Only a contradictory recording has a maximum below zero.
     let Ok(bytes) = u64::try_from(history.maxima[metric as usize].bytes) else {
         return Measured::unknown(doubt.map_or(Doubt::Contradicts(history.anomalies.total()), |(doubt, _)| doubt));
     };
@@ -58,7 +58,7 @@ pub fn maximum(track: Track<'_>, metric: Metric) -> Measured {
     }
 }
 
-/// Judges a figure that may be known in part only: whether it keeps a limit, if that is certain either way.
+/// Judges a figure that may be only partly known: whether it is within a limit, if that is certain either way.
 pub fn keeps(measured: &Measured, limit: u64) -> Option<bool> {
     if measured.at_most.is_some_and(|bytes| bytes <= limit) {
         return Some(true);
@@ -66,7 +66,7 @@ pub fn keeps(measured: &Measured, limit: u64) -> Option<bool> {
     measured.at_least.is_some_and(|bytes| bytes > limit).then_some(false)
 }
 
-/// What some sites hold at the peak, where blocks without a stack may belong to them, too.
+/// The bytes of some sites at the peak; blocks without a stack may also belong to them.
 pub fn of_sites(peak: &Measured, matching: u64, unknown: u64) -> Measured {
     match &peak.doubt {
         Some(doubt) => Measured::unknown(Doubt::PeakNotExact(Box::new(doubt.clone()))),

@@ -1,7 +1,7 @@
-//! Budgets: what a recording measures against what it may.
+//! Compares the measured values of a recording with budgets.
 //!
-//! In: a recording and [`Budgets`]. Out: a [`Check`] for each of them on each device. A figure that is not known well
-//! enough to judge it is [`CheckVerdict::Unknown`], never passed.
+//! In: a recording and [`Budgets`]. Out: a [`Check`] for each of them on each device. If a figure is not known well
+//! enough, the verdict is [`CheckVerdict::Unknown`], never passed.
 
 pub(crate) mod budget;
 #[cfg(feature = "config")]
@@ -25,7 +25,7 @@ use crate::model::DeviceId;
 use indexmap::IndexSet;
 use judge::Judge;
 
-/// What to check.
+/// Options of a check.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckOptions {

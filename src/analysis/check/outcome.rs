@@ -6,11 +6,11 @@ use crate::analysis::peak::DevicePeak;
 use crate::facts::doubts::Doubt;
 use crate::model::DeviceId;
 
-/// What was measured on a device, whatever is limited.
+/// The measured values of a device, with any limits.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CheckedDevice {
-    /// Its peak and what holds it.
+    /// Its peak, with attribution.
     pub peak: DevicePeak,
     /// Peak of allocated bytes.
     pub allocated: Measured,
@@ -28,22 +28,22 @@ pub struct Check {
     pub budget: Option<String>,
     /// What is limited.
     pub kind: CheckKind,
-    /// The device; `None` where the recording has none.
+    /// The device; `None` if the recording has none.
     pub device: Option<DeviceId>,
-    /// The limit, where it is known.
+    /// The limit, if known.
     pub limit: Option<Amount>,
     /// It is not less than that.
     pub at_least: Option<Amount>,
     /// It is not more than that.
     pub at_most: Option<Amount>,
-    /// Why it is not known exactly.
+    /// Why the value is not exact.
     pub doubt: Option<Doubt>,
     /// Number of recorded sites at the peak that a [`CheckKind::MaxSite`] matches; `None` for other kinds, and where
     /// there is nothing to look at.
     pub matching_sites: Option<usize>,
-    /// Whether the limit is kept.
+    /// Whether the value is within the limit.
     pub verdict: CheckVerdict,
-    /// Who is behind it, where it is not.
+    /// The sites behind the value, if it exceeds the limit.
     pub culprits: Culprits,
 }
 
@@ -78,12 +78,12 @@ pub enum Amount {
     Share(f64),
 }
 
-/// Whether a limit is kept.
+/// Whether a value is within its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckVerdict {
-    /// It is.
+    /// The value is within the limit.
     Passed,
-    /// It is not.
+    /// The value exceeds the limit.
     Failed,
     /// The recording does not show it.
     Unknown,
@@ -117,7 +117,7 @@ impl CheckVerdict {
 }
 
 impl Check {
-    /// What was measured, and which bound that is where it is not exact: the one that decided, else the lower one.
+    /// The measured value, and which bound it is if it is not exact: the one that decided, else the lower one.
     pub fn measured(&self) -> (Option<Amount>, Option<&'static str>) {
         match (self.at_least, self.at_most) {
             (at_least, at_most) if at_least == at_most => (at_least, None),
@@ -127,7 +127,7 @@ impl Check {
         }
     }
 
-    /// What is left below the limit, negative where it is exceeded; `None` where it is not judged.
+    /// The limit minus the measured value, negative if the limit is exceeded; `None` if it is not judged.
     pub fn headroom_bytes(&self) -> Option<i128> {
         match (self.limit, self.measured().0) {
             (Some(Amount::Bytes(limit)), Some(Amount::Bytes(bytes))) if self.verdict != CheckVerdict::Unknown => {

@@ -1,4 +1,4 @@
-//! What is left behind between two instants.
+//! Memory left behind between two instants.
 
 use super::budget::ResidueLimit;
 use super::measure::Measured;
@@ -11,7 +11,7 @@ use crate::facts::grouping::{GroupBy, Grouper, Inference};
 use crate::facts::time::when::{Purpose, When};
 use crate::replay::{Instant, Metric};
 
-/// What was allocated between two instants and is there at the second one.
+/// Memory allocated between two instants and live at the second one.
 pub(super) struct Residue {
     pub(super) measured: Measured,
     /// By site.
@@ -39,7 +39,7 @@ pub(super) fn of(
         _ if completeness.no_entries => Some(Doubt::NoHistory),
         _ if completeness.truncated => Some(Doubt::CutOff),
         _ if completeness.sampled => Some(Doubt::Sampled),
-        // The start, the peak and steps are those of what was kept.
+        // The start, the peak and the steps are those of the kept history.
         Some((doubt, _)) if depends_on_start => Some(doubt),
         _ if depends_on_start && !accepts_late_start => doubts::late_start(device.track),
         _ => None,

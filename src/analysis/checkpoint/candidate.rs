@@ -1,4 +1,4 @@
-//! Functions that could be checkpointed, and what that would do: each played as a whole.
+//! Simulates checkpointing of functions, each for all of its calls.
 
 use super::curve::AllocatedCurve;
 use super::overlay::{self, CurveOptions, Point};
@@ -19,19 +19,19 @@ use std::cmp::{Ordering, Reverse};
 pub struct Candidate {
     /// The function, by its file, first line and name.
     pub label: String,
-    /// How often a forward pass calls it: the most there are in one.
+    /// The maximum number of its calls in a forward pass.
     pub calls: usize,
-    /// What its calls hold at the recorded peak and would not hold.
+    /// Bytes that its calls hold at the recorded peak and checkpointing would free.
     pub activation_bytes: u64,
-    /// Mean time that its calls take in a forward pass, in microseconds: what running them again would cost.
+    /// Mean time of its calls in a forward pass, in microseconds: the cost of recomputing them.
     pub recompute_us: Option<i64>,
-    /// The peak of allocated with every call checkpointed.
+    /// The peak of allocated bytes with every call checkpointed.
     pub predicted_peak_bytes: i64,
-    /// The recorded peak less that.
+    /// The recorded peak minus that.
     pub saved_bytes: i64,
     /// Every call checkpointed, every second, every third...; empty where that was not requested.
     pub plan: Vec<EveryNth>,
-    /// What is in the way of a lower peak.
+    /// What prevents a lower peak.
     pub limit: RemainingPeak,
     /// What to change.
     pub change: CodeChange,
@@ -39,18 +39,18 @@ pub struct Candidate {
     function: FunctionId,
 }
 
-/// Some of the calls of a pass checkpointed.
+/// A plan that checkpoints some of the calls of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EveryNth {
     /// The first call and every N-th after it.
     pub every: usize,
-    /// The peak of allocated.
+    /// The peak of allocated bytes.
     pub predicted_peak_bytes: i64,
 }
 
 impl Candidate {
-    /// What lowers the peak most comes first.
+    /// The lowest peak comes first.
     fn order(&self, other: &Self) -> Ordering {
         let rank = |it: &Self| (it.predicted_peak_bytes, it.calls);
         rank(self).cmp(&rank(other)).then_with(|| self.label.cmp(&other.label))
@@ -59,28 +59,28 @@ impl Candidate {
 
 /// What depends on where blocks lie is less than 1/N of the peak.
 const SLACK_PART: i64 = 50;
-/// A saving of less than 1/N of the peak is not worth running anything again.
+/// A saving of less than 1/N of the peak is not worth recomputation.
 const NOTABLE_PART: i64 = 1000;
-/// Plans for sparser calls than this are not tried: hardly anything changes.
+/// Sparser plans than this are not tried: they change almost nothing.
 const LONGEST_PLAN: usize = 16;
-/// Recordings with more entries are played in part: until the step that holds the recorded peak ends.
+/// Recordings with more entries are simulated only up to the end of the step with the recorded peak.
 const LONGEST_PLAY: u32 = 100_000;
-/// Of these this many entries at least.
+/// At least this many of their entries are simulated.
 const PLAYED: u32 = 20_000;
 
-/// Plays functions with their calls checkpointed.
+/// Simulates functions with their calls checkpointed.
 pub(super) struct Workbench<'w, 'd, 'a> {
     device: &'d Device<'a>,
     editor: &'w Editor<'d, 'a>,
     functions: &'w Checkpointable<'w, 'a>,
-    /// What is played: all of the program, or its beginning.
+    /// The simulated part: the whole program, or its beginning.
     program: Program,
     setup: Setup,
-    /// Where only the beginning is played, allocated bytes over all of the recording.
+    /// If only the beginning is simulated, allocated bytes over the whole recording.
     curve: Option<AllocatedCurve>,
 }
 
-/// Calls checkpointed, and the peak that this leaves.
+/// Checkpointed calls, and the resulting peak.
 struct Tried {
     changed: Edited,
     chosen: Chosen,
@@ -148,7 +148,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         (finished.collect(), left_out, untried)
     }
 
-    /// A function with its calls checkpointed; `None` when that saves nothing.
+    /// A function with its calls checkpointed; `None` if that saves nothing.
     fn candidate(&self, id: FunctionId) -> Option<(Candidate, Tried)> {
         let function = self.editor.choice().function(id)?;
         let peak = self.device.history().maxima[Metric::Allocated as usize];
@@ -156,7 +156,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         let held = every_call.chosen.calls.iter().map(|call| held_at(&call.gaps, peak.instant));
         let activation_bytes = held.fold(0, u64::saturating_add);
         let saved_bytes = peak.bytes.saturating_sub(every_call.bytes);
-        // Where its calls hold nothing, it is another layout of blocks that makes the difference.
+        // If its calls hold nothing, the difference comes from another layout of blocks.
         if saved_bytes.saturating_mul(NOTABLE_PART) < peak.bytes.max(1) || activation_bytes == 0 {
             return None;
         }
@@ -176,9 +176,9 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         Some((candidate, every_call))
     }
 
-    /// Adds what only the candidates that are shown have: sparser plans, and what is in the way of a lower peak.
+    /// Adds what only shown candidates have: sparser plans, and what prevents a lower peak.
     fn finish(&self, candidate: Candidate, every_call: &Tried) -> Candidate {
-        // Where the calls that are left keep nothing for backward, nothing changes.
+        // If the remaining calls keep nothing for backward, nothing changes.
         let recorded = self.device.history().maxima[Metric::Allocated as usize].bytes;
         let plan = |every: usize| {
             let sparser = || self.tried(candidate.function, every).map_or(recorded, |tried| tried.bytes);
@@ -188,7 +188,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         Candidate { plan, limit: self.limit(every_call), ..candidate }
     }
 
-    /// The peak with some of the calls of a function checkpointed; `None` where they keep nothing for backward.
+    /// The peak with some of the calls of a function checkpointed; `None` if they keep nothing for backward.
     fn tried(&self, id: FunctionId, every: usize) -> Option<Tried> {
         let chosen = self.editor.choice().recompute(self.device, &[(id, every)]);
         let changed = self.editor.checkpoint_calls(&self.program, &chosen)?;
@@ -202,7 +202,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         Some(Tried { changed, chosen, bytes, beyond: None })
     }
 
-    /// What is there at the new peak.
+    /// The blocks at the new peak.
     fn limit(&self, tried: &Tried) -> RemainingPeak {
         let Some(instant) = tried.beyond else {
             let highest = blocks_at_peak(&tried.changed.program, &self.setup, tried.bytes as u64);

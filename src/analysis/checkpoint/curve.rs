@@ -1,10 +1,10 @@
-//! A history with some of its calls checkpointed.
+//! Allocated bytes of a history with some of its calls checkpointed.
 
 use super::overlay::Point;
 use crate::play::changes::Chosen;
 use crate::replay::{History, Instant, Metric, NEVER, Track};
 
-/// The highest point of a history in which calls are checkpointed.
+/// The highest point of a history with checkpointed calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Highest {
     /// Bytes allocated there.
@@ -21,7 +21,7 @@ pub(super) struct AllocatedCurve {
 /// One change to a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum CurveChange {
-    /// So many bytes are dropped.
+    /// This many bytes are freed.
     Drop(i64),
     /// A call runs again: after what is dropped at the instant, before anything is back.
     Rerun(usize),

@@ -1,7 +1,7 @@
 //! Lines of a snapshot as the functions of a profiler trace.
 //!
-//! A trace names a Python function by the line of its `def`, whatever line allocates. So a snapshot's row belongs to the
-//! last function of its name that begins at or before its line.
+//! A trace names a Python function by the line of its `def`, independently of the line that allocates. So a snapshot's
+//! row belongs to the last function of its name that begins at or before its line.
 
 use super::matching::{CodePlace, match_files};
 use super::rows::SideRow;
@@ -30,7 +30,7 @@ pub(super) fn fold(lines: &mut Vec<SideRow>, functions: &[SideRow]) {
         beginnings.range(..=place.line).next_back().map(|(_, &label)| label.to_owned())
     };
     let mut folded: IndexMap<String, SideRow> = IndexMap::new();
-    // The largest row comes first, and gives its stack.
+    // The largest row comes first, and its stack is used.
     for row in lines.drain(..) {
         let label = function(&row.label).unwrap_or_else(|| row.label.clone());
         let sum = folded.entry(label).or_insert_with_key(|label| SideRow {

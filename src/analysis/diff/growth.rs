@@ -1,4 +1,4 @@
-//! Whether memory grew by more than it may.
+//! Checks whether memory grew by more than a tolerance.
 
 use super::{DeviceDiff, DiffReport};
 use crate::error::Error;
@@ -8,17 +8,17 @@ use crate::replay::{Bound, Metric};
 use std::fmt;
 use std::str::FromStr;
 
-/// How much more is accepted.
+/// The accepted growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrowthLimit {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So much of what the base has.
+    /// A share of the base's value.
     Percent(Percent),
 }
 
 impl Default for GrowthLimit {
-    /// Nothing more.
+    /// No growth.
     fn default() -> Self {
         Self::Bytes(0)
     }
@@ -50,7 +50,7 @@ impl fmt::Display for GrowthLimit {
 }
 
 impl GrowthLimit {
-    /// The most that is within the limit, given what the base has.
+    /// The largest value within the limit, given the base's value.
     pub fn above(self, base: u64) -> u64 {
         base.saturating_add(match self {
             Self::Bytes(bytes) => bytes,
@@ -58,7 +58,7 @@ impl GrowthLimit {
         })
     }
 
-    /// Whether `new` is within the limit, given what the base has.
+    /// Whether `new` is within the limit, given the base's value.
     pub fn allows(self, base: u64, new: u64) -> bool {
         let Some(growth) = new.checked_sub(base) else { return true };
         match self {
@@ -71,11 +71,11 @@ impl GrowthLimit {
 /// What is known about a device's growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// It is within the limit.
+    /// The growth is within the limit.
     Within,
-    /// It is beyond.
+    /// The growth exceeds the limit.
     Beyond,
-    /// It cannot be told: one of the numbers is a bound, and the true one may lie on either side of the limit.
+    /// Unknown: one of the numbers is a bound, and the true one may be on either side of the limit.
     Unknown,
 }
 
@@ -83,7 +83,7 @@ impl DeviceDiff {
     /// Compares the growth with a limit. Numbers that are bounds are taken for all that they may represent, so that the
     /// answer is certain, or [`Growth::Unknown`].
     pub fn growth(&self, limit: GrowthLimit) -> Growth {
-        // What means nothing is neither more nor less than anything.
+        // Values without a meaning cannot be compared.
         if self.base.doubt.is_some() || self.new.doubt.is_some() {
             return Growth::Unknown;
         }
@@ -112,9 +112,9 @@ impl DiffReport {
         self.devices.first().map(DeviceDiff::metric)
     }
 
-    /// All devices together: beyond the limit where one certainly is, else unknown where one is. So is one that only one
-    /// of the files has, since nobody knows whether it was recorded: a device without entries that holds nothing at the
-    /// dump is not in a file at all.
+    /// All devices together: beyond the limit if one certainly is, else unknown if one is. A device that only one of
+    /// the files has is also unknown, since it may not have been recorded: a device without entries and without memory
+    /// at the dump is not in a file.
     pub fn growth(&self, limit: GrowthLimit) -> Growth {
         let growths: Vec<Growth> = self.devices.iter().map(|device| device.growth(limit)).collect();
         match () {

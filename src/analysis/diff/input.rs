@@ -1,4 +1,4 @@
-//! One recording, as far as a comparison needs it.
+//! The data of one recording that a comparison needs.
 
 use super::rows::SideRow;
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
@@ -35,9 +35,9 @@ pub struct DiffInputDevice {
     pub peak: DevicePeak,
     /// How the segments are used at that instant, where the file has segments.
     pub figures: Option<Figures>,
-    /// The bound that the metric's value at the instant is, where it is not exact.
+    /// Which bound the metric's value at the instant is, if it is not exact.
     pub bound: Option<Bound>,
-    /// Why nothing can be said of the value, where the recording contradicts itself or was not understood.
+    /// Why the value is unknown, if the recording contradicts itself or was not understood.
     pub doubt: Option<Doubt>,
 }
 
@@ -64,7 +64,7 @@ impl DiffInput {
             let completeness = &peak.completeness;
             let at_dump = figures.is_some() && peak.instant == peak.entries && !completeness.truncated;
             let is_known = !asks_for_peak && at_dump && !completeness.no_free_requested;
-            // What happened before or after what is kept may have been more.
+            // Memory may have been higher before or after the kept history.
             let partly = completeness.truncated || (asks_for_peak && peak.is_early(peak.metric));
             let bound = completeness.bound(peak.metric).or_else(|| partly.then_some(Bound::Lower));
             let bound = bound.filter(|_| !is_known);

@@ -1,4 +1,4 @@
-//! Two instants of one recording: which blocks were born in between, which were freed, and which survived.
+//! Compares two instants of one recording: blocks allocated in between, freed in between, and live at both.
 
 use super::input::CONTRADICTORY;
 use super::rows::{DiffRow, Fate, Unchanged, keep_top};
@@ -35,25 +35,25 @@ impl Share {
     }
 }
 
-/// What became of blocks from one instant to a later one.
+/// The fate of blocks from one instant to a later one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lives {
-    /// There at the later one only.
+    /// Live only at the later one.
     pub born: Share,
-    /// There at the earlier one only.
+    /// Live only at the earlier one.
     pub freed: Share,
-    /// There at both.
+    /// Live at both.
     pub survived: Share,
 }
 
 impl Lives {
-    /// What is there at the earlier instant.
+    /// Everything live at the earlier instant.
     pub fn before(&self) -> Share {
         self.freed.plus(self.survived)
     }
 
-    /// What is there at the later one.
+    /// Everything live at the later one.
     pub fn after(&self) -> Share {
         self.born.plus(self.survived)
     }
@@ -77,13 +77,13 @@ impl Lives {
     }
 }
 
-/// A group, and what became of its blocks.
+/// A group, and the fate of its blocks.
 pub(crate) struct LivesOfGroup {
     pub(crate) head: RowHead,
     pub(crate) lives: Lives,
 }
 
-/// What became of everything that is there at one of two instants: of all of it, and of each group.
+/// The fate of all blocks that are live at one of two instants, in total and by group.
 pub(crate) fn of_groups(
     grouper: &Grouper<'_>,
     metric: Metric,
@@ -125,7 +125,7 @@ impl DiffReport {
     /// Compares two instants of one recording, with what became of every block. `base` is the earlier one.
     ///
     /// # Errors
-    /// When on a device the instant of `new` comes first.
+    /// If the instant of `new` comes first on a device.
     pub fn of_instants(
         recording: &Devices<'_>,
         (base, new): (&DiffInput, &DiffInput),

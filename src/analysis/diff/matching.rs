@@ -1,4 +1,4 @@
-//! Which row of one attribution is which row of another.
+//! Matches the rows of two attributions.
 //!
 //! Rows are the same when their labels are. Lines of code are also the same after an edit has moved them: two lines of
 //! one function in one file are matched in order, by the shift that most of them share. Files are the same by the end
@@ -26,7 +26,7 @@ pub struct Name<'a> {
 pub struct Match {
     /// Its index in the base; `None` for a new row.
     pub base: Option<usize>,
-    /// Its index in what the base is compared with; `None` for a row that has vanished.
+    /// Its index in the new recording; `None` for a row that has vanished.
     pub new: Option<usize>,
 }
 
@@ -34,7 +34,7 @@ pub struct Match {
 pub fn match_rows(by: GroupBy, base: &[Name<'_>], new: &[Name<'_>]) -> Vec<Match> {
     let (base_names, new_names) = (distinct(by, base), distinct(by, new));
     let same = match_names(by, &base_names, &new_names);
-    // A row is what its names are. Names that are the same share a number.
+    // Rows are identified by their names. Equal names share a number.
     let base_number = |name: &&str| base_names.get_index_of(name);
     let new_number = |name: &&str| {
         let index = new_names.get_index_of(name)?;
@@ -58,7 +58,7 @@ pub fn match_rows(by: GroupBy, base: &[Name<'_>], new: &[Name<'_>]) -> Vec<Match
 }
 
 impl<'a> Name<'a> {
-    /// What the row is known by: its label, or the frames of its stack.
+    /// The name of a row: its label, or the frames of its stack.
     fn names(self, by: GroupBy) -> impl Iterator<Item = &'a str> {
         let frames = if by == GroupBy::Stack { self.stack } else { &[] };
         let label = frames.is_empty().then_some(self.label);
@@ -92,7 +92,7 @@ impl<'a> CodePlace<'a> {
             None => (label, false),
         };
         let mut colons = rest.rmatch_indices(':');
-        // The last colon that is followed by a line and a function: paths and C++ names have colons of their own.
+        // The last colon that is followed by a line and a function: paths and C++ names also contain colons.
         let (file, line, function) = colons.find_map(|(colon, _)| {
             let (line, function) = rest[colon + 1..].split_once(' ')?;
             let is_line = !line.is_empty() && line.bytes().all(|next| next.is_ascii_digit());
@@ -101,7 +101,7 @@ impl<'a> CodePlace<'a> {
         Some(Self { file, line, function, backward })
     }
 
-    /// Reads a label of the groups that are places.
+    /// Reads a label of groups that are places in code.
     fn of(by: GroupBy, label: &'a str) -> Option<Self> {
         match by {
             GroupBy::Site | GroupBy::Stack => Self::of_line(label),
@@ -210,7 +210,7 @@ struct Votes(HashMap<i128, u64>);
 
 /// Lines of a function that have a vote. A function with more is generated, and a sample tells its shift as well.
 const VOTERS: usize = 32;
-/// How often what is between matched lines is looked at again.
+/// The number of times that the lines between matched lines are examined again.
 const DEEPEST: usize = 16;
 
 impl Votes {
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn lines_of_a_function_shift_together() {
         assert_eq!(lines(&[26], &[28]), [(26, 28)]);
-        // Although two of the three labels are on both sides.
+        // Even though two of the three labels are on both sides.
         assert_eq!(lines(&[26, 27, 28], &[27, 28, 29]), [(26, 27), (27, 28), (28, 29)]);
         assert_eq!(lines(&[10, 20, 30], &[10, 20, 30]), [(10, 10), (20, 20), (30, 30)]);
         assert_eq!(lines(&[10, 20], &[12, 22, 30]), [(0, 30), (10, 12), (20, 22)]);

@@ -1,4 +1,4 @@
-//! Two recordings side by side: what each device's memory came to in both, and whose it was.
+//! Compares two recordings: the memory of each device in both, by group.
 //!
 //! In: the [`DiffInput`] of each recording, worked out on its own. Out: a [`DiffReport`], in which the rows of a device sum to
 //! the difference.
@@ -32,17 +32,17 @@ use crate::replay::Metric;
 pub struct DeviceDiff {
     /// The device in the base.
     pub base: DiffInputDevice,
-    /// The device in what the base is compared with.
+    /// The device in the new recording.
     pub new: DiffInputDevice,
-    /// By how much the metric grew from the instant looked at in the base to that in the other.
+    /// Growth of the metric from the instant in the base to the instant in the new recording.
     pub delta_bytes: i64,
     /// What changed, the largest change first. Rows sum to the delta, unless grouping is inclusive.
     pub rows: Vec<DiffRow>,
-    /// The rows that did not.
+    /// The rows that did not change.
     pub unchanged: Unchanged,
     /// Number of rows summed up in one labeled `(other)`.
     pub left_out: usize,
-    /// What became of all blocks, where both sides are instants of one recording.
+    /// The fate of all blocks, if both sides are instants of one recording.
     pub lives: Option<Lives>,
 }
 
@@ -54,11 +54,11 @@ pub struct DiffReport {
     pub devices: Vec<DeviceDiff>,
     /// Devices that only the base has.
     pub only_base: Vec<DeviceId>,
-    /// Devices that only the other has.
+    /// Devices that only the new recording has.
     pub only_new: Vec<DeviceId>,
     /// Allocator settings that differ.
     pub settings: Vec<SettingDiff>,
-    /// The formats, where they differ.
+    /// The formats, if they differ.
     pub formats: Option<(Format, Format)>,
 }
 
@@ -68,7 +68,7 @@ impl DeviceDiff {
         let by = new.peak.attribution.by;
         let (mut base_rows, mut new_rows) = (base.rows(), new.rows());
         if by == GroupBy::Site {
-            // A trace names functions, a snapshot lines.
+            // A trace has functions, and a snapshot has lines.
             match formats {
                 (Format::CudaSnapshot, Format::ProfilerTrace) => functions::fold(&mut base_rows, &new_rows),
                 (Format::ProfilerTrace, Format::CudaSnapshot) => functions::fold(&mut new_rows, &base_rows),
@@ -103,7 +103,7 @@ impl DeviceDiff {
 }
 
 impl DiffReport {
-    /// Compares what both recordings have; `top` is the number of rows kept per device, the rest is one row.
+    /// Compares both recordings; `top` is the number of rows kept per device, and the rest are summed into one row.
     ///
     /// Devices are the same by their number. Where each recording has a single GPU, as those of two ranks do, these are
     /// compared whatever their numbers are.
@@ -135,7 +135,7 @@ impl DiffReport {
         }
     }
 
-    /// Whether nothing differs.
+    /// Whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.devices.iter().all(DeviceDiff::is_empty)
             && self.only_base.is_empty()

@@ -12,14 +12,14 @@ use crate::replay::{Instant, Metric, Track};
 pub enum Align {
     /// By time since the first entry.
     ///
-    /// As many entries after it where a recording has no times (PyTorch 2.0).
+    /// If a recording has no times (PyTorch 2.0), by the number of entries since the first.
     #[default]
     Time,
     /// By number of entries since the first.
     Entry,
     /// By step.
     ///
-    /// And as far into it, in thousandths of a step.
+    /// The position within a step is in thousandths of the step.
     Step,
 }
 
@@ -43,9 +43,9 @@ pub struct DeviceOverlay {
     pub columns: usize,
     /// The base.
     pub base: Curve,
-    /// What it is compared with.
+    /// The new recording.
     pub new: Curve,
-    /// Where both part, and the column of that, where they are two recordings that part.
+    /// Where the two recordings diverge, with its column, if they do.
     pub parting: Option<(usize, Parting)>,
 }
 
@@ -55,7 +55,7 @@ pub struct DeviceOverlay {
 pub struct Curve {
     /// The highest value of the metric in each column, from the first to the one that the recording ends in.
     pub highest: Vec<i64>,
-    /// The column of the instant looked at.
+    /// The column of the instant.
     pub mark: usize,
 }
 
@@ -141,7 +141,7 @@ pub(in crate::analysis) struct Sampler<'s> {
 }
 
 impl<'s> Sampler<'s> {
-    /// Starts with what is there before the first value.
+    /// Starts with the value before the first one.
     pub fn new(scale: &'s Columns, start: i64) -> Self {
         Self { scale, highest: vec![start], now: start }
     }
@@ -152,10 +152,10 @@ impl<'s> Sampler<'s> {
         self.now = value;
     }
 
-    /// A value that is there for a moment only.
+    /// A value that lasts only for a moment.
     pub fn raise(&mut self, x: i64, value: i64) {
         let column = self.scale.of(x);
-        // What is there at the end of a column is there in the next. Times of a damaged file can go back.
+        // The value at the end of a column continues in the next. Times in a damaged file can go backwards.
         if column >= self.highest.len() {
             self.highest.resize(column + 1, self.now);
         }
@@ -217,7 +217,7 @@ impl<'a> Sampled<'a> {
             Axis::Step(ends) => {
                 let step = ends.partition_point(|&end| end <= instant);
                 let start = step.checked_sub(1).map_or(0, |before| ends[before]);
-                // What comes after the last step takes as long as the rest of the recording.
+                // The part after the last step takes the rest of the recording.
                 let end = ends.get(step).copied().unwrap_or(self.track.history.entries() + 1).max(start + 1);
                 step as i64 * STEP + i64::from(instant - start) * STEP / i64::from(end - start)
             }

@@ -32,14 +32,14 @@ pub struct Asked {
     pub site: String,
 }
 
-/// All requests of a device: what a recording gives to one that is read elsewhere, to find where both diverge.
+/// All requests of a device, to find where it diverges from a recording that is read elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// Whether the recording has the whole history.
     pub is_whole: bool,
     /// The end of its first step, where steps are known.
     pub first_step: Option<Instant>,
-    /// The requests, in their order.
+    /// The requests, in order.
     pub all: Vec<Request>,
 }
 

@@ -1,4 +1,4 @@
-//! What two attributions differ in, row by row.
+//! The differences of two attributions, row by row.
 
 use super::lives::Lives;
 use super::matching::{Match, Name, match_rows};
@@ -17,15 +17,15 @@ pub(super) struct SideRow {
     pub(super) stack: Vec<String>,
 }
 
-/// What became of a row.
+/// The fate of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
-    /// It is on both sides.
+    /// The row is on both sides.
     #[default]
     Changed,
-    /// Only the second recording has it.
+    /// Only the second recording has the row.
     New,
-    /// Only the base has it.
+    /// Only the base has the row.
     Vanished,
 }
 
@@ -48,7 +48,7 @@ pub struct DiffRow {
     pub label: String,
     /// The label in the base, where it is another: the line has moved.
     pub base_label: Option<String>,
-    /// What became of it.
+    /// The fate of the row.
     pub fate: Fate,
     /// Bytes of the metric in the base. Below zero only where a recording contradicts itself.
     pub base_bytes: i64,
@@ -67,7 +67,7 @@ pub struct DiffRow {
 }
 
 impl DiffRow {
-    /// By how much it grew.
+    /// Its growth in bytes.
     pub fn delta_bytes(&self) -> i64 {
         self.new_bytes.wrapping_sub(self.base_bytes)
     }
@@ -129,8 +129,8 @@ fn names(rows: &[SideRow]) -> Vec<Name<'_>> {
     rows.iter().map(|row| Name { label: &row.label, stack: &row.stack }).collect()
 }
 
-/// Keeps the first rows and sums up the rest in one labeled [`OTHER`], which inclusive rows do not sum to; tells how
-/// many these are.
+/// Keeps the first rows and sums up the rest in one labeled [`OTHER`], except for inclusive rows; returns the number of
+/// the rest.
 pub(super) fn keep_top(rows: &mut Vec<DiffRow>, top: Option<usize>, inclusive: bool) -> usize {
     let Some(top) = top.filter(|&top| top < rows.len()) else { return 0 };
     let rest = rows.split_off(top);

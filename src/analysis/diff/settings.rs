@@ -15,7 +15,7 @@ pub struct SettingDiff {
     pub new: Option<String>,
 }
 
-/// What differs, in the order of the settings. Where one file has none at all, that is the only difference.
+/// The differing settings, in their order. If one file has no settings, this is the only difference.
 pub(super) fn differences(base: &AllocatorSettings, new: &AllocatorSettings) -> Vec<SettingDiff> {
     if base.recorded != new.recorded {
         let known = |settings: &AllocatorSettings| settings.recorded.then(|| "recorded".to_owned());
@@ -29,7 +29,7 @@ pub(super) fn differences(base: &AllocatorSettings, new: &AllocatorSettings) -> 
     differing.map(setting).collect()
 }
 
-/// Every setting as text; none where the file has none.
+/// Every setting as text; empty if the file has none.
 fn values(settings: &AllocatorSettings) -> IndexMap<String, String> {
     if !settings.recorded {
         return IndexMap::new();

@@ -42,7 +42,7 @@ impl<'a> Code<'a> {
         places
     }
 
-    /// What represents backward of a place of forward.
+    /// The place that represents the backward of a place in forward.
     fn backward(&mut self, forward: u32, is_recorded: bool) -> u32 {
         let forward = self.places.get_index(forward as usize).cloned().unwrap_or_default();
         let inferred = if is_recorded { "" } else { " (inferred)" };

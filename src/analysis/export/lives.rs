@@ -12,7 +12,7 @@ use crate::replay::{Completeness, Instant, Metric};
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 
-/// What to look at.
+/// Options of the export.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LivesOptions {
@@ -30,11 +30,11 @@ setters!(LivesOptions { inference: Inference, all_frames: bool, devices: Vec<Dev
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LivesReport {
-    /// The devices asked for, in order.
+    /// The selected devices, in order.
     pub devices: Vec<DeviceLives>,
     /// Devices without a history, each with the reason.
     pub skipped: Vec<String>,
-    /// Whether times are those of a clock; otherwise a microsecond stands for an entry.
+    /// Whether times are those of a clock; otherwise, one microsecond represents one entry.
     pub has_times: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct DeviceLives {
 pub struct Life {
     /// When.
     pub time_us: i64,
-    /// Where the block is.
+    /// The address of the block.
     pub address: u64,
     /// Its bytes; negative if it is freed.
     pub bytes: i64,
@@ -92,7 +92,7 @@ impl DeviceLives {
         let grouper = Grouper::new(device, device.sites(), &everything, GroupBy::Stack);
         let grouper = grouper.inferring(device, options.inference, metric);
         let mut groups = Groups::new(&grouper);
-        // What happens at an instant: frees come before what the same entry allocates, which none does.
+        // The events at an instant: frees come before allocations; no entry does both.
         let mut events: Vec<(Instant, Event)> = Vec::with_capacity(2 * history.allocations.len());
         for (index, made) in history.allocations.iter().enumerate() {
             let Some(holder) = Holder::of_allocation(track, Metric::Allocated, index) else { continue };

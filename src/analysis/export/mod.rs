@@ -1,4 +1,4 @@
-//! What other programs are given: memory by stack with labels, and counters over time.
+//! Data for other programs: memory by stack with labels, and counters over time.
 
 mod code;
 mod lives;

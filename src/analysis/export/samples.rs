@@ -1,4 +1,4 @@
-//! Memory by stack and labels: what is held at an instant, and what was allocated over a part of the history.
+//! Memory by stack and labels: held at an instant, and allocated in a part of the history.
 
 use super::code::Code;
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
@@ -13,7 +13,7 @@ use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 use rayon::prelude::*;
 
-/// What to look at.
+/// Options of the export.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SamplesOptions {
@@ -46,15 +46,15 @@ pub struct DeviceSamples {
     pub places: Vec<Place>,
     /// Stacks of places, innermost first, to which samples refer.
     pub stacks: Vec<Vec<u32>>,
-    /// Values of labels, to which samples refer: those of each kind that the recording shows.
+    /// Values of labels, to which samples refer, for each kind of label in the recording.
     pub labels: Vec<(Label, Vec<String>)>,
-    /// Blocks that differ in nothing of this are one sample.
+    /// The samples: blocks with the same stack and labels are one sample.
     pub samples: Vec<Sample>,
     /// How steps were found, where there are steps.
     pub steps: Option<StepSource>,
 }
 
-/// What blocks are labeled with.
+/// The kinds of labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Label {
@@ -72,7 +72,7 @@ impl Label {
     /// Every label, in the order in which samples have them.
     pub const ALL: [Self; 4] = [Self::Category, Self::Phase, Self::Pool, Self::Stream];
 
-    /// The rows of which answer have the label's values as their labels.
+    /// The grouping whose rows have the label's values as their labels.
     pub fn group(self) -> GroupBy {
         match self {
             Self::Category => GroupBy::Category,
@@ -98,9 +98,9 @@ pub struct Sample {
     pub labels: Vec<u32>,
     /// The step in which the blocks were allocated, counted from 1; `None` outside of steps and before the recording.
     pub step: Option<u32>,
-    /// Of them, those that were allocated in the window.
+    /// The blocks of the sample that were allocated in the window.
     pub allocated: Sums,
-    /// Of them, those that are held at the instant.
+    /// The blocks of the sample that are held at the instant.
     pub held: Sums,
 }
 
@@ -128,7 +128,7 @@ impl SamplesReport {
     /// As [`PeakReport::of`].
     pub fn of(recording: &Devices<'_>, options: &SamplesOptions) -> Result<Self> {
         let peak = PeakOptions { by: GroupBy::Stack, top: None, each: None, ..options.peak.clone() };
-        // Without stacks there is one: that of all memory.
+        // Without stacks, there is one sample, of all memory.
         let report = PeakReport::of_told_or_not(recording, &peak)?;
         let told = |label: &Label| {
             let by = label.group();
@@ -151,7 +151,7 @@ impl DeviceSamples {
         let is_allocated = |born: Instant| from < born && born <= to;
 
         let filter = &options.peak.filter;
-        // Blocks that are gone by the instant need their forward lines, too.
+        // Blocks that were freed before the instant also need their forward lines.
         let code = Grouper::new(device, device.sites(), filter, GroupBy::Stack);
         let code = code.inferring(device, options.peak.inference, metric);
         let mut stacks = Groups::new(&code);
@@ -170,7 +170,7 @@ impl DeviceSamples {
             }
             key.step = steps.zip(holder.entry).and_then(|(steps, entry)| step_of(&steps.ends, entry));
             let (allocated, held) = sums.entry(key).or_default();
-            // What is left of a range that was cut is not allocated again.
+            // The rest of a range that was split does not count as allocated again.
             if is_allocated(holder.born) && holder.entry == History::entry_before(holder.born) {
                 allocated.add(holder.bytes);
             }
@@ -195,12 +195,12 @@ impl DeviceSamples {
         Self { peak, places: places.into_places(), stacks, labels, samples, steps }
     }
 
-    /// Whether the recording shows what was allocated, rather than what is there at one instant alone.
+    /// Whether the recording shows allocations over time, and not only the memory at one instant.
     pub fn has_history(&self) -> bool {
         !self.peak.completeness.no_entries
     }
 
-    /// All that is held, and all that was allocated.
+    /// All held memory, and all allocated memory.
     pub fn totals(&self) -> (Sums, Sums) {
         let mut totals = (Sums::default(), Sums::default());
         for sample in &self.samples {

@@ -1,4 +1,4 @@
-//! Counters over time, and what was going on: annotations, steps, phases and failed requests.
+//! Counters over time, with annotations, steps, phases and failed requests.
 
 use crate::error::{Error, Result};
 use crate::facts::code::sites::clipped;
@@ -13,13 +13,13 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What to look at.
+/// Options of the export.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TracksOptions {
-    /// Start of the window that is looked at.
+    /// Start of the window.
     pub from: Option<When>,
-    /// End of that window.
+    /// End of the window.
     pub to: Option<When>,
     /// Number of blocks of each device to follow, the largest ones.
     pub blocks: usize,
@@ -73,13 +73,13 @@ pub struct DeviceTracks {
     pub anomalies: Anomalies,
 }
 
-/// Counters that there are tracks of.
+/// The counters that have tracks.
 pub const COUNTERS: [Metric; 3] = [Metric::Allocated, Metric::Requested, Metric::Reserved];
 
-/// The last time that has nanoseconds.
+/// The last time that fits in nanoseconds.
 const LAST_TIME: i64 = i64::MAX / 1000;
 
-/// Whether a time is one that a clock shows.
+/// Whether a time is plausible for a clock.
 fn is_time(time_us: i64) -> bool {
     (0..=LAST_TIME).contains(&time_us)
 }
@@ -94,11 +94,11 @@ pub struct Point {
     pub counters: Counters,
 }
 
-/// Something that lasts.
+/// A span of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Slice {
-    /// What it is called. Shared: names return, and may be long.
+    /// Its name. Shared, because names repeat and may be long.
     pub name: Arc<str>,
     /// When it starts; `None` before the recording.
     pub start_us: Option<i64>,
@@ -116,7 +116,7 @@ pub struct BlockSlice {
     pub id: usize,
     /// Its bytes.
     pub bytes: u64,
-    /// What it is for.
+    /// Its category.
     pub category: &'static str,
 }
 
@@ -246,7 +246,7 @@ fn points(track: Track<'_>, metrics: &[Metric], from: Instant, to: Instant) -> (
     let (mut points, mut last, mut moved) = (vec![first], first, 0);
     track.walk_to(to, |instant, counters| {
         let has_changed = metrics.iter().any(|&metric| counters.get(metric) != last.counters.get(metric));
-        // Values hold up to the end of the window.
+        // Values last until the end of the window.
         if instant > from && (has_changed || instant == to) {
             let time = time(track, instant);
             moved += usize::from(time < last.time_us);

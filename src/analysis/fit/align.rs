@@ -1,4 +1,4 @@
-//! Which request of one run is which of another.
+//! Aligns the requests of two runs.
 //!
 //! Two runs of one program that differ in a number, such as the batch size, ask for memory in the same order, at the same
 //! lines, for sizes that are equal or grow with the number. A few requests are there in one of them only: kernels take
@@ -16,14 +16,14 @@ use std::ops::Range;
 /// behind it.
 const MOST_DIFFERENCES: usize = 1000;
 
-/// A request as alignment sees it.
+/// A request, as far as alignment needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Its step in the program.
     pub step: u32,
     /// Number of its stack, the same in all runs that are aligned.
     pub stack: u32,
-    /// Whether that stack says something.
+    /// Whether that stack identifies the request.
     pub has_stack: bool,
     /// Whether a matrix product may have been called there: no layer of another kind was.
     pub may_be_product: bool,
@@ -36,7 +36,7 @@ pub struct Request {
 /// Numbers for stacks, the same for stacks of the same lines in all recordings.
 #[derive(Debug)]
 pub struct StackNumbers {
-    /// Whether lines count, beside functions.
+    /// Whether lines count in addition to functions.
     by_line: bool,
     frames: HashMap<(String, String, u64), u32>,
     stacks: HashMap<Vec<u32>, u32>,
@@ -108,7 +108,7 @@ impl StackNumbers {
     /// Numbers of the frames of a stack, innermost first.
     fn frames(&mut self, snapshot: &Snapshot, stack: StackId) -> Vec<u32> {
         let frame = |frame: &Frame| {
-            // Runs may lie in different folders.
+            // Runs may be in different folders.
             let file = snapshot.strings.get(frame.filename);
             let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
             let key = (
@@ -126,9 +126,9 @@ impl StackNumbers {
 /// Two runs: the numbers that they differ in.
 #[derive(Clone, Copy, Debug)]
 pub struct Values {
-    /// Of the first run.
+    /// The number of the first run.
     pub first: u64,
-    /// Of the second.
+    /// The number of the second run.
     pub second: u64,
 }
 
@@ -160,7 +160,7 @@ fn product(bytes: u64, by: u64) -> u128 {
     u128::from(bytes) * u128::from(by)
 }
 
-/// Pairs of requests that are the same: their places in both lists, ascending in both.
+/// Pairs of equal requests: their places in both lists, ascending in both.
 pub fn align(first: &[Request], second: &[Request], values: Values) -> Vec<(u32, u32)> {
     let is_line = |a: &Request, b: &Request| a.stack == b.stack && a.pool == b.pool;
     let is_multiple = |a: usize, b: usize| {

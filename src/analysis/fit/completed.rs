@@ -1,4 +1,5 @@
-//! A recording that ran out of memory, and another one of the same program, which has the steps that it did not finish.
+//! Completes a recording that ran out of memory with another recording of the same program, which has the missing
+//! steps.
 
 use super::align::{Request, StackNumbers, Values, align};
 use super::scaling::have_same_lines;
@@ -13,7 +14,7 @@ use crate::play::{DEFAULT_CONTEXT, Program};
 /// One request in this many may have another size in two runs of the same program: the loss of one is still there.
 const MOST_OTHER: usize = 20;
 
-/// Why nothing is advised where what is played does not fail as the other recording did.
+/// Why there is no advice if the simulation does not fail like the other recording.
 const FITS: &str = "in replay, the other recording fits the device on which this program ran out of memory: how they \
                     differ is unknown";
 
@@ -22,7 +23,8 @@ pub fn ran_out(devices: &Devices<'_>) -> bool {
     devices.all().iter().any(|device| device.track.count_of(Action::Oom) > 0)
 }
 
-/// What makes the program of a recording fit the device on which another recording of it, `failed`, ran out of memory.
+/// Finds changes that make the program of a recording fit the device on which another recording of it, `failed`, ran
+/// out of memory.
 ///
 /// # Errors
 /// When a device is named that the recording does not have, a recording cannot be played, or the two are not the same program:
@@ -43,7 +45,7 @@ fn of_device(failed: &Device<'_>, other: &Device<'_>, options: &PlanOptions) -> 
     let programs = [played(failed)?, played(other)?];
     let compared = compare((failed, &programs[0]), (other, &programs[1]))?;
     let mut options = options.clone();
-    // The least that a refused request shows is safe to assume.
+    // The minimum that follows from a refused request is a safe assumption.
     let told = programs[0].refusals.iter().map(|&(_, bytes)| bytes).min();
     let is_told = options.capacity.is_none();
     if let (None, Some(told)) = (options.capacity, told) {
@@ -61,7 +63,7 @@ fn of_device(failed: &Device<'_>, other: &Device<'_>, options: &PlanOptions) -> 
     Ok(plans)
 }
 
-/// How the recording that failed compares with the other one, up to where it failed.
+/// Compares the failed recording with the other one, up to the failure.
 fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> Result<Failed> {
     let asked = |by_line: bool| -> Vec<Vec<Request>> {
         let runs = [(failed.0.track, failed.1), (other.0.track, other.1)];

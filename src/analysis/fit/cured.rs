@@ -1,4 +1,4 @@
-//! Plans for a device, and the known mistakes of the program: curing one costs less than any plan.
+//! Combines plans for a device with cures of known mistakes: a cure costs less than any plan.
 
 use crate::analysis::advice::{Advice, Plays, Saving, Together, advice_together};
 use crate::error::Result;
@@ -7,31 +7,31 @@ use crate::model::Action;
 use crate::play::changes::Change;
 use crate::play::plans::{DevicePlans, Goal, PlanOptions, PlanReport};
 
-/// What makes a program fit.
+/// Changes that make a program fit.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FitPlans {
     /// Settings and changes, for each device.
     pub plans: PlanReport,
-    /// Cures of known mistakes, for the same devices: none where the program fits unchanged.
+    /// Cures of known mistakes, for the same devices; none if the program fits unchanged.
     pub cures: Vec<Vec<FitCure>>,
-    /// What several of the first cures do at once, for the same devices.
+    /// Several of the first cures combined, for the same devices.
     pub together: Vec<Option<FitTogether>>,
-    /// What they do together with the changes of the plan that comes closest, for the same devices: only where neither the cures nor
+    /// These cures combined with the changes of the closest plan, for the same devices: only if neither the cures nor
     /// any plan is enough.
     pub with_plan: Vec<Option<FitTogether>>,
 }
 
-/// Cures that are tried first.
+/// Number of cures that are tried first.
 pub const FIRST: usize = 3;
 
-/// Several cures at once.
+/// Several cures combined.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FitTogether {
-    /// Which cures, and what they save.
+    /// The cures, and their saving.
     pub cures: Together,
-    /// Whether the program fits with them; `None` where that is not known.
+    /// Whether the program fits with them; `None` if unknown.
     pub fits: Option<bool>,
 }
 
@@ -41,12 +41,12 @@ pub struct FitTogether {
 pub struct FitCure {
     /// The mistake and its cure, as other commands give it.
     pub advice: Advice,
-    /// Whether the program fits with this cure alone; `None` where that is not known.
+    /// Whether the program fits with this cure alone; `None` if unknown.
     pub fits: Option<bool>,
 }
 
 impl FitPlans {
-    /// Plans for a recording, and what to cure first.
+    /// Plans for a recording, and the mistakes to cure first.
     ///
     /// # Errors
     /// As [`PlanReport::of`].
@@ -87,7 +87,7 @@ fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, [Option
         both.map(|cures| cures.map(|cures| FitTogether { fits: fits(&cures.saving, plans), cures }));
     let is_enough =
         cures.iter().map(|cure| cure.fits).chain(together.iter().map(|it| it.fits)).any(|it| it == Some(true));
-    // Under other settings the plan alone may need as little.
+    // With other settings, the plan alone may need equally little.
     let is_less = |both: &FitTogether| match (&both.cures.saving, nearest) {
         (Saving::Played { allocated, needs, .. }, Some(nearest)) => {
             let least = plans.measure(nearest);
@@ -101,7 +101,7 @@ fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, [Option
     (cures, [together, with_plan.filter(|both| !is_enough && is_less(both))])
 }
 
-/// Whether the recording is all of what must fit.
+/// Whether the recording contains everything that must fit.
 fn is_whole(plans: &DevicePlans) -> bool {
     plans.unfinished.is_none() && plans.failed.is_none()
 }

@@ -1,15 +1,15 @@
-//! How the size of a request grows with the number that runs differ in.
+//! Determines how the size of a request grows with the number that differs between runs.
 
 /// The size of one request in a run: the number, and bytes.
 pub type Point = (u64, u64);
 
-/// A size at another number.
+/// The predicted size at another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Bytes.
     pub bytes: u64,
-    /// Whether recorded sizes are those of a polynomial in the number, so that this one follows. Otherwise it is the best
-    /// that can be said.
+    /// Whether the recorded sizes follow a polynomial in the number, which determines this size. Otherwise, this is the
+    /// best guess.
     pub follows: bool,
     /// Whether any sizes would lie on the curve, since it has as many parameters as there are sizes.
     pub is_weak: bool,
@@ -98,7 +98,7 @@ fn proportional(value: u64, bytes: u64, at: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// The size where all are one number times a power of the value.
+/// The size if all sizes are a constant times a power of the value.
 fn of_power(points: &[Point], at: u64, power: u32) -> Option<u64> {
     let &(value, bytes) = points.first().filter(|_| is_power(points, power))?;
     let unit = u128::from(value).checked_pow(power).filter(|&unit| unit > 0)?;
@@ -106,7 +106,7 @@ fn of_power(points: &[Point], at: u64, power: u32) -> Option<u64> {
     product.is_multiple_of(unit).then(|| u64::try_from(product / unit).ok())?
 }
 
-/// Whether all sizes are one number times a power of the value.
+/// Whether all sizes are a constant times a power of the value.
 fn is_power(points: &[Point], power: u32) -> bool {
     let times = |bytes: u64, value: u64| u128::from(bytes).checked_mul(u128::from(value).checked_pow(power)?);
     let same = |a: &Point, b: &Point| times(a.1, b.0).is_some_and(|bytes| times(b.1, a.0) == Some(bytes));
@@ -149,7 +149,7 @@ impl Parabola {
                 (left.checked_sub(right)?, below)
             }
         };
-        // A size that falls, grows ever more slowly, or faster than what it is made of, is none of tensors' sizes.
+        // Sizes of tensors do not fall, do not grow ever more slowly, and do not grow faster than their inputs.
         let is_steep = || s1.checked_mul(v0) > s0.checked_mul(v1);
         let is_tensor = slope.0 >= 0 && bend.0 >= 0 && (!rest.is_empty() || !is_steep());
         is_tensor.then_some(Self { first: v0, second: v1, base: s0, slope, bend })

@@ -2,25 +2,25 @@
 
 use super::LARGEST;
 
-/// Numbers above one that fails which are tried, too: memory does not always grow with the number.
+/// How many numbers above a failing one are also tried: memory does not always grow with the number.
 const TRIED_ABOVE: u64 = 4;
 
 /// The largest number that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Largest {
-    /// This one does, and the one that is named, and some above it, do not.
+    /// One number fits; the next larger ones do not.
     UpTo {
         /// The largest that fits.
         value: u64,
         /// The smallest above it, which does not.
         fails: u64,
     },
-    /// Not even the smallest fits.
+    /// Even the smallest does not fit.
     None {
         /// The smallest that was tried.
         fails: u64,
     },
-    /// All fit that were tried.
+    /// All tried numbers fit.
     Unlimited {
         /// The largest of them.
         tried: u64,
@@ -56,7 +56,8 @@ impl Largest {
                     high = middle;
                 }
             }
-            // Memory is given back at other moments, and blocks fall into other places: what fits need not be all below.
+            // Memory is released at other instants and blocks are placed elsewhere, so not all smaller numbers need to
+            // fit.
             match (high + 1..=high + TRIED_ABOVE).rev().find(|&value| fits(value)) {
                 Some(value) => (low, high, stride) = (value, value + 1, 1),
                 None if low == 0 => return Self::None { fails: high },

@@ -1,7 +1,8 @@
-//! What a program needs at another batch size, and the largest that fits a device.
+//! Predicts the memory of a program at another batch size, and the largest batch that fits a device.
 //!
 //! `align` finds which request of one run is which of another, `growth` how the size of one grows with the number that
-//! the runs differ in, `scaling` makes the program at another number of it. That is played: see [`super::simulate`].
+//! the runs differ in, `scaling` makes the program at another number of it. The result is simulated: see
+//! [`super::simulate`].
 
 mod align;
 mod completed;
@@ -42,30 +43,30 @@ use scaling::Scaling;
 const LEAST_MATCHED: u64 = 75;
 /// Numbers beyond those recorded that a table shows where none is requested: this many times the largest.
 const MULTIPLES: [u64; 2] = [2, 4];
-/// The largest number that is looked at.
+/// The largest number that is tried.
 const LARGEST: u64 = 1 << 32;
 
-/// What to work out.
+/// Options of a prediction.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FitOptions {
-    /// Changes of the program, made to what is predicted.
+    /// Changes to the program, applied to the predictions.
     pub changes: Vec<Change>,
     /// Numbers to predict.
     pub at: Vec<u64>,
     /// Bytes of the device, as PyTorch's messages name its total capacity: asks for the largest number that fits.
     pub capacity: Option<u64>,
-    /// Bytes of it that CUDA keeps; [`play::DEFAULT_CONTEXT`] where not given.
+    /// Bytes of it that CUDA itself uses; [`play::DEFAULT_CONTEXT`] if `None`.
     pub context: Option<u64>,
     /// What the device runs at once, where it is named; the recordings may show that it is something else.
     pub threads: Option<Threads>,
-    /// Allocator settings; those of the recordings where not given.
+    /// Allocator settings; those of the recordings if `None`.
     pub settings: Option<AllocatorSettings>,
     /// Tokens in a cache that grows: asks for the largest number of requests that a device serves up to there.
     pub tokens: Option<u64>,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
-    /// Rows of the attribution; the rest becomes one.
+    /// Rows of the attribution; the rest are summed into one.
     pub top: Option<usize>,
 }
 
@@ -81,7 +82,7 @@ setters!(FitOptions {
     top: Option<usize>,
 });
 
-/// A recording, and the number that it differs from the others in.
+/// A recording, and its value of the number that differs between recordings.
 #[derive(Clone, Copy, Debug)]
 pub struct FitInput<'a> {
     /// The number, such as the batch size.
@@ -108,9 +109,9 @@ pub struct Measured {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Check {
-    /// What is predicted.
+    /// The predicted value.
     pub predicted: Prediction,
-    /// What was recorded.
+    /// The recorded value.
     pub measured: Measured,
 }
 
@@ -130,15 +131,15 @@ pub struct Mismatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// A recording, by its number, cannot be played.
+    /// A recording, given by its number, cannot be simulated.
     NotPlayed(u64, &'static str),
-    /// In a recording, by its number, requests were refused: what would have followed is not known.
+    /// In a recording, given by its number, requests were refused: what would have followed is unknown.
     OutOfMemory(u64),
     /// A recording, by its number, does not have the device.
     NoDevice(u64),
     /// They have too little in common.
     Differ(Box<Mismatch>),
-    /// The settings that were requested cannot be played.
+    /// The requested settings cannot be simulated.
     Settings(&'static str),
     /// A change of the program cannot be made: its name, and why not.
     Change(String, String),
@@ -154,25 +155,25 @@ pub struct DeviceFit {
     pub device: DeviceId,
     /// The recorded runs, ascending by number.
     pub points: Vec<Measured>,
-    /// Bytes that the allocator can use, where a device was named.
+    /// Bytes that the allocator can use, if a device was named.
     pub capacity: Option<u64>,
-    /// Bytes beside these that CUDA keeps of the device, where one was named.
+    /// Further bytes of the device that CUDA itself uses, if a device was named.
     pub context: Option<u64>,
-    /// The settings that are played, as a string.
+    /// The simulated settings, as a string.
     pub alloc_conf: String,
-    /// Whether they are the recorded ones.
+    /// Whether these are the recorded settings.
     pub is_recorded: bool,
     /// Changes of the program, by name, which predictions have and the recorded runs do not.
     pub changes: Vec<String>,
-    /// What these assume, a sentence each.
+    /// Their assumptions, a sentence each.
     pub assumptions: Vec<String>,
     /// Why nothing is predicted.
     pub refused: Option<Refusal>,
     /// How well each run matches the next.
     pub matching: Vec<Matching>,
-    /// What keeps all predictions from being sure.
+    /// Doubts that apply to all predictions.
     pub doubts: Vec<Doubt>,
-    /// Of three recordings, the last predicted from the others.
+    /// With three recordings, the last one predicted from the others.
     pub check: Option<Check>,
     /// Recorded numbers and predicted ones, ascending.
     pub predictions: Vec<Prediction>,
@@ -180,7 +181,7 @@ pub struct DeviceFit {
     pub tokens: Option<u64>,
     /// The largest number that fits, where a device was named.
     pub largest: Option<Largest>,
-    /// What holds memory at the peak, at the number requested, or the largest that fits.
+    /// The memory at the peak, by group, at the requested number or at the largest that fits.
     pub peak: Option<(u64, Attribution)>,
 }
 
@@ -202,7 +203,7 @@ struct Aligned<'i> {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FitReport {
-    /// What the number is called.
+    /// The name of the number.
     pub parameter: String,
     /// The selected devices, in order.
     pub devices: Vec<DeviceFit>,
@@ -235,7 +236,7 @@ impl DeviceFit {
         fit
     }
 
-    /// Nothing is predicted yet.
+    /// No predictions yet.
     fn nothing(device: &Device<'_>, options: &FitOptions) -> Self {
         let context = options.context.unwrap_or(play::DEFAULT_CONTEXT);
         let settings = options.settings.clone().unwrap_or_else(|| recorded_settings(device.track));
@@ -358,7 +359,7 @@ impl DeviceFit {
         let values = self.values(&options.at);
         self.predictions = values.into_iter().filter_map(|value| predictor.predict(value)).collect();
         let subject = options.at.last().copied().or_else(|| self.largest.and_then(Largest::value));
-        // Which line of forward a change leaves at the peak is not worked out.
+        // Forward lines at the peak are not determined for changed programs.
         let subject = subject.filter(|_| options.changes.is_empty() && options.tokens.is_none());
         self.peak = subject.map(|value| (value, peak(&predictor, devices, value, options.top)));
         Ok(())
@@ -427,7 +428,7 @@ fn program(device: &Device<'_>) -> std::result::Result<Program, &'static str> {
     Ok(program)
 }
 
-/// What differs first between two runs that do not match.
+/// The first difference between two runs that do not match.
 fn mismatch(scaling: &Scaling, first: usize, matching: Matching, pair: &[&Device<'_>]) -> Mismatch {
     let runs = scaling.runs();
     let place = |device: &Device<'_>, entry: u32| {
@@ -438,7 +439,7 @@ fn mismatch(scaling: &Scaling, first: usize, matching: Matching, pair: &[&Device
     Mismatch { values: (runs[first].value, runs[first + 1].value), matching, first: places }
 }
 
-/// What holds memory where the program at a number allocates most.
+/// The memory, by group, where the program allocates the most at a number.
 fn peak(predictor: &Predictor<'_, '_>, devices: &[&Device<'_>], value: u64, top: Option<usize>) -> Attribution {
     let scaled = predictor.scaling.at(value, &predictor.setup().rules);
     let device = devices[scaled.template];

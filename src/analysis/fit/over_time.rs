@@ -1,4 +1,4 @@
-//! Memory over time at a number that was not recorded.
+//! Predicts memory over time at a number that was not recorded.
 
 use super::{Aligned, DeviceFit, FitInput, FitOptions};
 use crate::analysis::advice::OverTime;

@@ -1,4 +1,4 @@
-//! A program at a number, played, and how far that is to be trusted.
+//! Simulates a program at a number, and determines how far to trust the result.
 
 use super::scaling::{Scaled, Scaling};
 use crate::allocator::Placement;
@@ -9,12 +9,12 @@ use crate::play::{Generation, Outcome, Program, Setup, Trust, compare, play, pos
 
 /// Share of allocated memory, in thousandths, above which requests without a partner make a prediction doubtful.
 const MUCH: u64 = 20;
-/// The same for sizes whose rule nothing confirms.
+/// The same for sizes that follow an unconfirmed rule.
 const WEAK: u64 = 50;
-/// Differences, in thousandths, from which on what is not known matters.
+/// Differences, in thousandths, from which an unknown matters.
 const MUCH_ALLOCATED: u64 = 5;
 const MUCH_RESERVED: u64 = 10;
-/// So many times the largest recorded number are far away.
+/// A number this many times the largest recorded one is far away.
 pub(super) const FAR: u64 = 16;
 
 /// Whether two figures differ by more than this many thousandths.
@@ -28,32 +28,32 @@ fn differ(one: u64, other: u64, thousandths: u64) -> bool {
 pub struct Prediction {
     /// The number.
     pub value: u64,
-    /// Whether it is one of those recorded.
+    /// Whether it was recorded.
     pub is_recorded: bool,
-    /// How it goes, on the device that was named, else on one without end.
+    /// The result of the simulation, on the named device, else on an unlimited one.
     pub outcome: Outcome,
-    /// The least and the most that is allocated, where that depends on what is not known.
+    /// The minimum and maximum of allocated bytes, if they depend on an unknown.
     pub allocated_range: Option<(u64, u64)>,
-    /// The least and the most that is reserved, where that depends on what is not known.
+    /// The minimum and maximum of reserved bytes, if they depend on an unknown.
     pub reserved_range: Option<(u64, u64)>,
     /// Requests without a partner in other runs, whose sizes were scaled.
     pub unmatched: u64,
-    /// The most bytes of them that are there at once.
+    /// The maximum of their bytes that are live at once.
     pub unmatched_bytes: u64,
     /// How far to trust it.
     pub trust: Trust,
-    /// What makes this number doubtful.
+    /// Doubts about this number.
     pub doubts: Vec<Doubt>,
 }
 
 impl Prediction {
-    /// Whether it fits: every request is served.
+    /// Whether it fits, that is, whether every request is served.
     pub fn fits(&self) -> bool {
         self.outcome.failure().is_none()
     }
 }
 
-/// What keeps a prediction from being sure.
+/// Doubts about a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Doubt {
@@ -73,9 +73,9 @@ pub enum Doubt {
     Far,
     /// The number is smaller than those recorded: kernels take other ways, and copies vanish.
     Below,
-    /// Where the driver puts segments is not known.
+    /// The driver's placement of segments is unknown.
     Placement,
-    /// Sums that are staged at this number may be there, which no recording shows.
+    /// Sums may be staged at this number that no recording shows.
     PerhapsSums,
     /// There is one recording: what grows with the number is not known, only what each allocation is for.
     OneRecording,
@@ -84,7 +84,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// What goes for all numbers.
+    /// Data for all numbers.
     pub(super) fn of(devices: &[&Device<'_>], scaling: &Scaling) -> Vec<Self> {
         let mut doubts = Vec::new();
         if let [one, _] = scaling.runs()
@@ -109,7 +109,7 @@ impl Doubt {
     }
 }
 
-/// What every number is played on.
+/// The device of every simulation.
 #[derive(Clone, Copy)]
 pub(super) struct Predictor<'a, 'i> {
     pub scaling: &'a Scaling,
@@ -122,9 +122,9 @@ pub(super) struct Predictor<'a, 'i> {
     pub is_recorded: bool,
     pub capacity: Option<u64>,
     pub context: u64,
-    /// Where the driver puts segments, if the recordings show it.
+    /// The driver's placement of segments, if the recordings show it.
     pub placement: Option<Placement>,
-    /// Whether nothing makes all numbers doubtful.
+    /// Whether there are no doubts about all numbers.
     pub is_sure: bool,
 }
 
@@ -164,7 +164,7 @@ impl Predictor<'_, '_> {
         value.div_ceil(passes.unwrap_or(1))
     }
 
-    /// The whole program with the changes; `None` where they cannot be made.
+    /// The whole program with the changes; `None` if they cannot be made.
     fn changed(&self, scaled: &Scaled) -> Option<Program> {
         if self.changes.is_empty() {
             return Some(scaled.whole().0);
@@ -173,7 +173,7 @@ impl Predictor<'_, '_> {
         Some(scaled.staged.apply(edited.program).0)
     }
 
-    /// The program at a number; `None` where the changes cannot be made.
+    /// The program at a number; `None` if the changes cannot be made.
     pub fn predict(&self, value: u64) -> Option<Prediction> {
         self.predict_from(value, self.scaling.runs().len())
     }
@@ -238,7 +238,7 @@ impl Predictor<'_, '_> {
         })
     }
 
-    /// How it goes if all that look like sums are some.
+    /// The result if everything that looks like a sum is one.
     fn perhaps(scaled: &Scaled, program: &Program, setup: &Setup) -> Option<Outcome> {
         let is_any = !scaled.perhaps.added.is_empty();
         is_any.then(|| play(&scaled.perhaps.apply(program.clone()).0, setup))

@@ -17,14 +17,14 @@ use std::collections::HashSet;
 /// lie otherwise.
 const MARGIN: u64 = 20;
 
-/// What is taken to grow in proportion.
+/// Which memory is assumed to grow in proportion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// What forward keeps, and nothing else.
+    /// Only memory that forward keeps.
     Kept,
-    /// All but what the model owns and what has the size of a parameter.
+    /// All except memory of the model and blocks with the size of a parameter.
     Likely,
-    /// All but what the model owns.
+    /// All except memory of the model.
     Most,
 }
 

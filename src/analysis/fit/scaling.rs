@@ -1,4 +1,4 @@
-//! A program at another number than it was recorded with.
+//! Scales a program to a number that was not recorded.
 
 use super::align::{Request, StackNumbers, Values, align};
 use super::growth::{Point, Size, size_at, staging_at};
@@ -10,25 +10,25 @@ use crate::play::{Program, StepKind};
 use crate::replay::Track;
 use std::collections::HashSet;
 
-/// One request in this many is many.
+/// One request in this many counts as many.
 const MANY: usize = 20;
 /// So many kinds of GPUs recordings most likely come from. Others are looked at where these explain nothing.
 const LIKELY: usize = 5;
 
-/// A run: the number that it differs from others in, and its program.
+/// A run: its number, and its program.
 #[derive(Debug)]
 pub struct Run {
     /// The number, such as the batch size.
     pub value: u64,
-    /// What was requested.
+    /// The recorded requests.
     pub program: Program,
     /// The requests of it, without the buffers of sums.
     pub requests: Vec<Request>,
-    /// What each of them is.
+    /// The kind of each request.
     pub roles: Vec<Role>,
 }
 
-/// Runs of one program, and which of their requests are the same.
+/// Runs of one program, with their matching requests.
 #[derive(Debug)]
 pub struct Scaling {
     /// Two or more, ascending by number.
@@ -39,7 +39,7 @@ pub struct Scaling {
     device: Threads,
 }
 
-/// How well two runs match.
+/// How well two runs match, in requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Matching {
@@ -58,7 +58,7 @@ impl Matching {
     }
 }
 
-/// A program with sizes that were worked out.
+/// A program with computed sizes.
 #[derive(Clone, Debug)]
 pub struct Scaled {
     /// The program.
@@ -170,7 +170,7 @@ impl Scaling {
             );
             let size = match request.step as usize {
                 at if is_staging(&run.program, at) => staging_at(&points, value),
-                // There is a counter for each column, however many rows there are.
+                // There is a counter for each column, independent of the number of rows.
                 at if points.len() == 1 && at > 0 && is_staging(&run.program, at - 1) => {
                     Size { bytes: request.bytes, follows: true, is_weak: false }
                 }
@@ -351,7 +351,7 @@ fn is_staging(program: &Program, step: usize) -> bool {
         && frees.contains(&(StepKind::Free, counters.allocation))
 }
 
-/// The most bytes of some allocations that are there at once.
+/// The maximum of the bytes of some allocations that are live at once.
 fn most_of(program: &Program, rules: &SizeRules, wanted: &[bool]) -> u64 {
     let mut sizes = vec![0; wanted.len()];
     let (mut live, mut most) = (0u64, 0u64);

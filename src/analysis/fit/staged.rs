@@ -1,15 +1,15 @@
-//! Buffers of sums in a program: made, left out and resized.
+//! Adds, removes and resizes the buffers of sums in a program.
 
 use super::sums::Staging;
 use crate::play::{Program, Step, StepKind};
 use std::collections::{HashMap, HashSet};
 
-/// What a program lacks and has too much. Requests go by the entry that they were recorded by.
+/// The missing and superfluous buffers of a program. Requests are identified by their recorded entry.
 #[derive(Clone, Debug, Default)]
 pub struct Staged {
     /// Behind the result of a sum.
     pub added: HashMap<u32, Staging>,
-    /// Requests that are not made.
+    /// Requests to leave out.
     pub gone: HashSet<u32>,
 }
 

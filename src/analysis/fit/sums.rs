@@ -77,7 +77,7 @@ impl Sum {
     }
 }
 
-/// What a request of a run may be.
+/// The possible kinds of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Role {
     /// The sums that it may be the result of, the likeliest first.
@@ -88,7 +88,7 @@ pub struct Role {
     pub is_buffer: bool,
 }
 
-/// What each request of a run is.
+/// The kind of each request of a run.
 pub fn roles(program: &Program, requests: &[Request], device: Threads) -> Vec<Role> {
     let mut roles = vec![Role::default(); requests.len()];
     let mut live = Live::default();
@@ -198,7 +198,7 @@ fn sums(requests: &[Request], place: usize, is_staged: bool, live: &Live) -> Vec
     sums
 }
 
-/// Blocks in use.
+/// Live blocks.
 #[derive(Default)]
 struct Live {
     /// In the order in which they were requested.

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What to look at.
+/// Options of the tree.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FlameOptions {
@@ -26,7 +26,7 @@ pub struct FlameOptions {
     /// Whether to keep frames that calls only pass through, such as `_call_impl` of modules, C++ frames beside Python ones,
     /// and those of allocator, dispatcher and interpreter.
     pub all_frames: bool,
-    /// Groups that stand between the root and the frames; each block must be in one of them.
+    /// Groups between the root and the frames; each block must be in one of them.
     pub split: Option<GroupBy>,
 }
 
@@ -46,7 +46,7 @@ pub struct FlameReport {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceFlame {
-    /// The instant, and what holds the memory there by stack.
+    /// The instant, and its memory by stack.
     pub peak: DevicePeak,
     /// Frames, each before its callees, siblings by falling bytes. The first one is the root and holds everything.
     pub nodes: Vec<FlameNode>,
@@ -58,15 +58,15 @@ pub struct DeviceFlame {
 pub struct FlameNode {
     /// `file.py:line function`; the group for blocks without frames. Shared: one frame is a node below each of its callers.
     pub label: Arc<str>,
-    /// Whose code it is.
+    /// The owner of the code.
     pub owner: Owner,
     /// Bytes held by this frame and its callees.
     pub bytes: u64,
-    /// Of these, those that no callee of it holds.
+    /// The bytes that the frame itself holds, without its callees.
     pub own_bytes: u64,
-    /// Blocks behind them.
+    /// Number of these blocks.
     pub blocks: u64,
-    /// What more than half of the bytes are for; nothing where no category has so much, and of segments.
+    /// The category of more than half of the bytes; `None` if there is none, and for segments.
     pub category: Option<Category>,
     /// Number of frames above; 0 for the root.
     pub depth: usize,
@@ -74,7 +74,7 @@ pub struct FlameNode {
     pub start: u64,
 }
 
-/// Whose code a frame runs.
+/// The owner of a frame's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// A Python package, or a file of the user.
@@ -83,7 +83,7 @@ pub enum Owner {
     Native,
     /// A group of [`FlameOptions::split`].
     Group,
-    /// Nobody: the root, and blocks without frames.
+    /// No owner: the root, and blocks without frames.
     Nobody,
 }
 
@@ -116,14 +116,14 @@ impl FlameReport {
     }
 }
 
-/// What of a range of instants a tree is of.
+/// Which events of a range of instants a tree shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangePart {
-    /// What was allocated after its first instant, until its last one.
+    /// Blocks allocated after its first instant, until its last one.
     Allocated,
-    /// What was freed then, whenever it was allocated.
+    /// Blocks freed in the range, whenever they were allocated.
     Freed,
-    /// What was allocated then and is there at its last instant.
+    /// Blocks allocated in the range and live at its last instant.
     Survived,
 }
 
@@ -131,7 +131,7 @@ impl RangePart {
     /// Every part.
     pub const ALL: [Self; 3] = [Self::Allocated, Self::Freed, Self::Survived];
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Allocated => "allocated",
@@ -237,7 +237,7 @@ impl Paths<'_> {
     }
 }
 
-/// What is held.
+/// The memory held.
 #[derive(Clone, Default)]
 struct Held {
     bytes: u64,

@@ -24,23 +24,24 @@ use segment_map::require_segments;
 use std::cmp::Reverse;
 pub use stranded::Stranded;
 
-/// What to look at.
+/// Options of the analysis.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FragmentationOptions {
-    /// The instant; the peak of allocated bytes when absent.
+    /// The instant; if `None`, the peak of allocated bytes.
     pub at: Option<When>,
-    /// What rows of the pinning represent.
+    /// What rows of non-releasable memory represent.
     pub by: GroupBy,
     /// Number of those rows kept; the rest is one row.
     pub top: Option<usize>,
-    /// Stacks that count on their own.
+    /// The filter on stacks.
     pub filter: Filter,
     /// Whether labels may be inferred.
     pub inference: Inference,
     /// Into how many equal parts the history is divided for rows over time; `None` for no such rows.
     pub points: Option<u32>,
-    /// Whether to play other allocator settings where blocks in use pin much: what would be reserved at the instant then.
+    /// Whether to simulate other allocator settings if much memory is non-releasable: what would be reserved at the
+    /// instant with them.
     pub plays: bool,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
@@ -67,7 +68,7 @@ pub struct PoolFragmentation {
     pub stream: Option<u64>,
     /// Default or private pool; `None` if the file does not record it.
     pub pool: Option<PoolId>,
-    /// What a private pool is for.
+    /// The use of a private pool.
     pub private: Option<PrivatePool>,
     /// Whether its segments are expandable.
     pub expandable: bool,
@@ -95,7 +96,7 @@ pub struct SegmentFragmentation {
 pub struct DeviceFragmentation {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
-    /// The instant looked at.
+    /// The instant.
     pub moment: Moment,
     /// Whether that is the peak of allocated bytes.
     pub is_peak: bool,
@@ -103,7 +104,7 @@ pub struct DeviceFragmentation {
     pub entries: u32,
     /// Sums over all segments.
     pub figures: Figures,
-    /// The same apart for each pool and stream, the largest first. They sum to the whole.
+    /// The same by pool and stream, the largest first. They sum to the whole.
     pub pools: Vec<PoolFragmentation>,
     /// Free memory that only one side stream or pool can use, where there is much.
     pub stranded: Option<Stranded>,
@@ -111,18 +112,18 @@ pub struct DeviceFragmentation {
     pub free_blocks: Vec<SizeClass>,
     /// Blocks in use and pending free by size, for their rounding loss.
     pub used_blocks: Vec<SizeClass>,
-    /// Who keeps free memory from being released.
+    /// The blocks that keep free memory reserved, by group.
     pub by: GroupBy,
     /// See [`DeviceFragmentation::by`].
     pub pinning: Pinning,
     /// Every segment, in address order.
     pub segments: Vec<SegmentFragmentation>,
-    /// Where in the whole history most is inactive.
+    /// Where in the whole history the most memory is inactive.
     pub most_inactive: MostInactive,
     /// Rows over time, when requested.
     pub over_time: Option<Vec<OverTimeRow>>,
-    /// What other settings would hold reserved at the instant, played; `None` where that was not wanted, where little is
-    /// pinned, or where it cannot be told.
+    /// What other settings would have reserved at the instant, simulated; `None` if not requested, if little is
+    /// non-releasable, or if it is unknown.
     pub settings: Option<SettingsAdvice>,
     /// Number of points, if the requested number takes too long with this many segments and blocks.
     pub fewer_points: Option<u32>,
@@ -149,7 +150,7 @@ pub struct FragmentationReport {
 }
 
 impl FragmentationReport {
-    /// Works out each device's fragmentation.
+    /// Computes the fragmentation of each device.
     ///
     /// # Errors
     /// When the recording has no segments or does not show the groups, a device does not exist, or none has the requested instant.

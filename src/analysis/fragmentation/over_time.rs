@@ -1,4 +1,4 @@
-//! Fragmentation along a history, in a bounded number of rows.
+//! Fragmentation over a history, in a bounded number of rows.
 
 use crate::facts::segments::figures::Figures;
 use crate::facts::segments::layout::Sweep;
@@ -58,7 +58,7 @@ const MOST_LOOKS: usize = 50_000_000;
 /// Rows that there are even if they look at more.
 const FEWEST_POINTS: usize = 20;
 
-/// The most segments and blocks that are there at one time.
+/// The maximum number of segments and blocks at one time.
 fn most_at_once(history: &History) -> usize {
     let mut change = vec![0i64; history.entries() as usize + 2];
     let spans = history.segments.iter().map(|span| (span.born, span.gone));

@@ -29,7 +29,7 @@ pub struct SegmentMapReport {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceSegmentMap {
-    /// The instant, and what holds the memory there; all rows.
+    /// The instant, and its memory by group, with all rows.
     pub peak: DevicePeak,
     /// Segments and blocks.
     pub layout: Layout,

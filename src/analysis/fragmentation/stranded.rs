@@ -11,7 +11,7 @@ use crate::model::{Action, DEFAULT_POOL, PoolId};
 use indexmap::IndexMap;
 use std::cmp::Reverse;
 
-/// Less than 1/N of what is reserved is not worth a line.
+/// Less than 1/N of reserved memory is not worth reporting.
 const LEAST_PART: u64 = 8;
 
 /// The free memory of a stream or pool.
@@ -24,7 +24,7 @@ pub struct Stranded {
     pub pool: PoolId,
     /// The free bytes.
     pub free: u64,
-    /// What all streams and pools have reserved.
+    /// The reserved bytes of all streams and pools.
     pub reserved: u64,
     /// The line of its first recorded request.
     pub first_used: Option<String>,

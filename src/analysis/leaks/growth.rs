@@ -1,7 +1,7 @@
 //! Whether a series of live bytes, one value a step, leaks, grows, or has filled.
 //!
-//! In: for one group of blocks, what was live at the end of each step. Out: a verdict and a rate. Numbers only; whose
-//! they are and how they are shown is decided elsewhere.
+//! In: for one group of blocks, what was live at the end of each step. Out: a verdict and a rate. Only numbers: other
+//! modules decide what they belong to and how they are shown.
 
 use serde::Serialize;
 use std::ops::Range;
@@ -13,11 +13,10 @@ pub const MIN_JUDGED: usize = 3;
 /// reasons as well, such as batches of different length, but eight that rise one after the other are no accident.
 const MIN_RISING: usize = 8;
 
-/// Of what piled up after the warm-up, such a share must still be there at the end for a leak: numerator and
-/// denominator.
+/// The share of the growth after the warm-up that must still be live at the end for a leak: numerator and denominator.
 const KEPT: (i128, i128) = (3, 4);
 
-/// Periods of the steps, from each of which something must be there at the end for a leak.
+/// The number of periods of steps; for a leak, blocks of each period must be live at the end.
 const WINDOWS: usize = 4;
 
 /// The part of a series, one in this many, in which a cache has stopped growing.
@@ -26,18 +25,18 @@ const TAIL: usize = 3;
 /// One value in this many may be lower than the one before it, where a series mostly rises. One in two is without a trend.
 const MAY_FALL: usize = 5;
 
-/// What a group of blocks does over the steps.
+/// The behavior of a group of blocks over the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Step after step leaves blocks behind that nothing frees until the end of the recording.
+    /// Each step leaves blocks behind that are not freed until the end of the recording.
     Leak,
     /// More is held step after step, but the blocks do not stay: a buffer replaced by a larger one, such as a KV cache,
     /// or blocks that pile up and are freed later.
     Growth,
-    /// Filled in some step and has held what it got since: parameters, optimizer state, workspaces.
+    /// Filled in some step, and unchanged since: parameters, optimizer state, workspaces.
     Cache,
 }
 
@@ -91,7 +90,7 @@ pub(super) struct Series {
     pub kept: Vec<i128>,
 }
 
-/// What a series shows.
+/// The result for a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judgement {
     pub verdict: Verdict,
@@ -151,7 +150,7 @@ pub(super) struct Survivor {
     pub allocated: u64,
     /// Steps at whose ends it is live.
     pub steps: Range<usize>,
-    /// Whether it is from before the recording, and so was there when the first step began.
+    /// Whether it is from before the recording, and so live when the first step began.
     pub baseline: bool,
     /// Whether it is live at the end of the recording.
     pub kept: bool,
@@ -193,7 +192,7 @@ impl Series {
             let rate = self.live.rate(warm_up, stride, usual);
             return Some(Judgement { verdict: Verdict::Growth, rate, filled_in: None });
         }
-        // What was there before the first step is no growth.
+        // Blocks from before the first step are not growth.
         let filled = self.old.requested.last() > self.old.requested.first();
         let filled_in = last_record(&self.old.requested);
         filled.then(|| Judgement { verdict: Verdict::Cache, rate: Rate::default(), filled_in })

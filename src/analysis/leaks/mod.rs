@@ -24,7 +24,7 @@ use std::cmp::Reverse;
 use std::iter;
 use std::ops::Range;
 
-/// What to look for.
+/// Options of the analysis.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LeakOptions {
@@ -77,14 +77,14 @@ pub struct LeakRow {
     pub label: String,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
-    /// What it does.
+    /// Its behavior.
     pub verdict: Verdict,
-    /// What it adds per step; nothing for [`Verdict::Cache`].
+    /// Growth per step; zero for [`Verdict::Cache`].
     pub rate: Rate,
     /// Requested bytes that are live at the end of the last step. What the last step allocated itself is no part of a
     /// [`Verdict::Cache`].
     pub live_bytes: u64,
-    /// Blocks behind them.
+    /// Number of these blocks.
     pub live_blocks: u64,
     /// The last step, counted from 1, that a [`Verdict::Cache`] got larger in than ever before.
     pub filled_in: Option<usize>,
@@ -94,7 +94,7 @@ pub struct LeakRow {
     pub stack: Vec<String>,
 }
 
-/// Where a block that is still there was allocated.
+/// Where a live block was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Oldest {
@@ -106,7 +106,7 @@ pub struct Oldest {
     pub since_start_us: Option<i64>,
 }
 
-/// What is allocated when a step ends.
+/// Allocated memory at the end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StepEnd {
@@ -124,11 +124,11 @@ pub struct StepEnd {
 pub struct Projection {
     /// Bytes that the program can have.
     pub capacity_bytes: u64,
-    /// The most that was allocated within the last step.
+    /// The maximum of allocated bytes within the last step.
     pub peak_bytes: i64,
     /// Bytes of blocks added a step by all that leaks or grows.
     pub allocated_bytes_per_step: i64,
-    /// Further steps that fit before one needs more than there is.
+    /// The number of further steps that fit the device.
     pub steps: u64,
 }
 
@@ -148,7 +148,7 @@ pub struct DeviceLeaks {
     pub stride: usize,
     /// What was allocated at those ends of steps.
     pub ends: Vec<StepEnd>,
-    /// What leaks, then what grows, then caches; each the largest first.
+    /// Groups that leak, then groups that grow, then caches; each the largest first.
     pub rows: Vec<LeakRow>,
     /// Rows left out by [`LeakOptions::top`].
     pub left_out: usize,
@@ -158,7 +158,7 @@ pub struct DeviceLeaks {
     pub growing: Rate,
     /// When the device is full; `None` when nothing leaks or grows, or the capacity is not known.
     pub projection: Option<Projection>,
-    /// What to change in the program, where that was asked.
+    /// Changes to the program, if requested.
     pub cures: Vec<Advice>,
     /// Counters before the first kept entry.
     pub baseline: Counters,
@@ -196,7 +196,7 @@ impl DeviceLeaks {
         self.steps.as_ref().map_or(0, |steps| steps.len() - steps.idle)
     }
 
-    /// Of what to change, what is about memory that piles up.
+    /// The changes that are about accumulating memory.
     pub fn of_growth(&self) -> Vec<Advice> {
         self.cures.iter().filter(|cure| cure.story.piles_up()).cloned().collect()
     }
@@ -453,7 +453,7 @@ fn oldest(
     })
 }
 
-/// What was allocated at the ends of steps.
+/// Allocated memory at the ends of steps.
 fn step_ends(track: Track<'_>, sample: &Sample) -> Vec<StepEnd> {
     let history = track.history;
     let mut allocated = vec![history.start.allocated; sample.ends.len()];
@@ -469,7 +469,7 @@ fn step_ends(track: Track<'_>, sample: &Sample) -> Vec<StepEnd> {
         .collect()
 }
 
-/// When the device is full, from the most that the last step needed.
+/// When the device is full, given the maximum that the last step needed.
 fn project(
     track: Track<'_>,
     ends: &[Instant],
@@ -479,7 +479,7 @@ fn project(
     let capacity_bytes = capacity.or_else(|| capacity_at_oom(track))?;
     let &[.., from, to] = ends else { return None };
     let peak_bytes = track.highest(Metric::Allocated, from, to).bytes;
-    // Where the last step already needed more than there is, nothing more fits.
+    // If the last step already needed more than the device has, no further step fits.
     let room = u64::try_from(i128::from(capacity_bytes) - i128::from(peak_bytes)).unwrap_or(0);
     let steps = room.checked_div(u64::try_from(allocated_bytes_per_step).ok()?)?;
     Some(Projection { capacity_bytes, peak_bytes, allocated_bytes_per_step, steps })

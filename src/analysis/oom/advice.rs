@@ -1,4 +1,4 @@
-//! What would have helped: only what the recording shows, each with its figure.
+//! Changes that would have helped: only what the recording shows, each with its figure.
 
 use super::cause::{Cause, Facts};
 use super::request::{Request, Serving};
@@ -15,7 +15,7 @@ use indexmap::IndexMap;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-/// Sites that are tried together at most.
+/// Maximum number of sites that are tried together.
 const SITES_TRIED: usize = 5;
 
 /// How a request would have been served.
@@ -33,7 +33,7 @@ pub enum Fit {
 pub enum Advice {
     /// Going without blocks that come and go: those of sites most of whose earlier blocks were freed again.
     FreeSites {
-        /// The sites, the one with most bytes first, each with its bytes and blocks.
+        /// The sites, the one with the most bytes first, each with its bytes and blocks.
         sites: Vec<(String, u64, u64)>,
         /// How the request would then have been served.
         fit: Fit,
@@ -63,7 +63,7 @@ pub enum Advice {
         whole_pages: u64,
         /// Bytes of a page of the large pool.
         page: u64,
-        /// Those and what the device had free.
+        /// These bytes and the free memory of the device.
         together: u64,
         /// Whole pages that the request takes.
         needed: u64,
@@ -76,7 +76,7 @@ pub enum Advice {
         stream: Option<u64>,
         /// Its pool.
         pool: Option<PoolId>,
-        /// What it is for, where it is a private one.
+        /// Its use, if it is a private pool.
         kind: Option<PoolKind>,
         /// Its inactive bytes.
         inactive: u64,
@@ -92,23 +92,23 @@ pub enum Advice {
     Rounding {
         /// Rounding loss of all blocks.
         bytes: u64,
-        /// What was missing.
+        /// The missing bytes.
         missing: u64,
     },
-    /// Much of what is allocated is from before the recording, and nothing tells whose it is.
+    /// Much of the allocated memory is from before the recording, and its owner is unknown.
     RecordEarlier {
         /// Its bytes.
         bytes: u64,
     },
 }
 
-/// What advice on one failed request is based on.
+/// The basis of advice on one failed request.
 pub(super) struct Adviser<'a> {
     pub facts: &'a Facts<'a>,
     pub serving: &'a Serving,
     pub layout: &'a Layout,
     pub cause: Cause,
-    /// The history to be played again, where it may be.
+    /// The history to simulate, if this is possible.
     pub plays: Option<&'a Plays<'a>>,
 }
 
@@ -117,8 +117,8 @@ impl Adviser<'_> {
     pub fn advise(&self, turnover: &Turnover<'_>, sites: &Sites<'_>) -> Vec<Advice> {
         let Self { facts, serving, layout, cause, .. } = *self;
         let mut advice = Vec::new();
-        // Where the failure is not understood, nobody knows what would have prevented it. Under a limit what the device had
-        // free does not tell what the process could have had.
+        // If the failure is not understood, it is unknown what would have prevented it. Under a limit what the device
+        // had free does not tell what the process could have had.
         if !matches!(cause, Cause::Unknown | Cause::Limit) {
             advice.extend(other_pool(facts, serving, layout));
             advice.extend(free_sites(facts, layout, turnover, sites));
@@ -148,11 +148,11 @@ impl Adviser<'_> {
         advice
     }
 
-    /// What plays of the history tell of other settings.
+    /// What simulations of the history show about other settings.
     fn played(&self) -> Vec<Advice> {
         let Facts { track: Track { snapshot, history }, request, device_free, figures, entry, .. } = *self.facts;
         let expected = self.cause == Cause::Fragmentation;
-        // What is played again must follow rules that are mirrored.
+        // Only a history that follows the modeled rules can be simulated.
         let settings = &snapshot.settings;
         let is_limited = settings.memory_fraction.is_some_and(|fraction| fraction < 1.0);
         let contradicts = history.anomalies.total() > 0 || history.completeness.truncated;
@@ -274,7 +274,7 @@ fn other_pool(facts: &Facts<'_>, serving: &Serving, layout: &Layout) -> Option<A
     })
 }
 
-/// Pending frees and rounding, where they are more than what was missing.
+/// Pending frees and rounding, if they exceed the missing bytes.
 fn smaller_causes(facts: &Facts<'_>) -> Vec<Advice> {
     let Facts { track, request, figures, .. } = facts;
     let missing = request.driver_bytes.saturating_sub(facts.together());
@@ -290,7 +290,7 @@ fn smaller_causes(facts: &Facts<'_>) -> Vec<Advice> {
     advice
 }
 
-/// 1/N of what is in use: less would not have changed the answer.
+/// 1/N of the bytes in use: less would not have changed the answer.
 const NAMELESS_PART: u64 = 10;
 
 /// Blocks from before the recording without a stack, if they are a tenth of what is in use.
@@ -311,7 +311,7 @@ pub(super) struct Turnover<'a> {
     track: Track<'a>,
     sites: &'a Sites<'a>,
     next: u32,
-    /// By stack; so is what follows.
+    /// By stack, like the fields below.
     made: Vec<u64>,
     freed: Vec<u64>,
     has_python: Vec<Option<bool>>,

@@ -1,4 +1,4 @@
-//! Why a request failed, and what shows it.
+//! The cause of a failed request, and its evidence.
 
 use super::request::{Request, Retry, Serving};
 use crate::allocator::SizeRules;
@@ -15,7 +15,7 @@ use serde::Serialize;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
-    /// What the device had free and every inactive byte together would not have been enough.
+    /// The free memory of the device and every inactive byte together would not have been enough.
     Capacity,
     /// Together they would have been, but no block did, and no segment could be released to make room.
     Fragmentation,
@@ -60,7 +60,7 @@ pub enum Symptom {
     NotEnough {
         /// Both together.
         together: u64,
-        /// What was needed: the block, or the segment for it where that is more than there is.
+        /// The needed bytes: the block, or the segment for it if that exceeds the available memory.
         needed: u64,
     },
     /// Device free and inactive bytes together are as much as what was needed.
@@ -121,7 +121,7 @@ pub enum Symptom {
     LimitSet {
         /// The part.
         fraction: f64,
-        /// What the process holds.
+        /// The memory that the process holds.
         reserved: u64,
         /// Bytes of a segment for the request, by which the limit is judged even where segments are expandable.
         segment: u64,
@@ -130,9 +130,9 @@ pub enum Symptom {
     },
     /// Reserved and device free bytes fall short of what the device had for the process at another time.
     Shrunk {
-        /// What it had then.
+        /// The memory then.
         known: KnownCapacity,
-        /// What it had here.
+        /// The memory here.
         here: u64,
     },
     /// What is reserved is known in part only, since the file was cut off and its beginning is missing.
@@ -186,7 +186,7 @@ pub(super) fn known_capacity(track: Track<'_>, ooms: &[u32]) -> KnownCapacity {
 /// hundred MiB as they are loaded.
 const NOTABLE_PART: u64 = 10;
 
-/// What a cause is judged by.
+/// The basis of a cause.
 pub(super) struct Facts<'a> {
     pub track: Track<'a>,
     pub sites: &'a Sites<'a>,
@@ -204,7 +204,7 @@ impl Facts<'_> {
         self.device_free.saturating_add(self.figures.inactive)
     }
 
-    /// The cause and what shows it.
+    /// The cause and its evidence.
     pub fn judge(&self, serving: &Serving, known: KnownCapacity, pinning: &Pinning) -> (Cause, Vec<Symptom>) {
         let Self { request, device_free, figures, .. } = *self;
         let completeness = &self.track.history.completeness;

@@ -1,4 +1,4 @@
-//! Requests that failed: what was requested, what was there, why it did not fit, and what would have helped.
+//! Failed requests: the request, the free memory, why it did not fit, and what would have helped.
 
 mod advice;
 mod cause;
@@ -48,7 +48,7 @@ const MOST_BLOCKS: usize = 200_000;
 /// request is compared with all blocks of its time, so without an end many of both would take the square of the time.
 const MOST_LOOKED_AT: usize = 20_000_000;
 
-/// What to look at.
+/// Options of the analysis.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OomOptions {
@@ -90,11 +90,11 @@ setters!(OomOptions {
 pub struct Oom {
     /// Where it happened.
     pub moment: Moment,
-    /// What was requested, and by whom.
+    /// The request, and who made it.
     pub request: Request,
-    /// What the device had free, as the driver said after the retry.
+    /// Free bytes of the device, as the driver reported after the retry.
     pub device_free: u64,
-    /// What the allocator gave back to the driver before it tried again.
+    /// The memory that the allocator returned to the driver before the retry.
     pub retry: Retry,
     /// Sums over all segments.
     pub figures: Figures,
@@ -102,7 +102,7 @@ pub struct Oom {
     pub serving: Serving,
     /// Why it failed.
     pub cause: Cause,
-    /// What shows it.
+    /// The evidence.
     pub evidence: Vec<Symptom>,
     /// What would have helped, as far as the recording shows.
     pub advice: Vec<Advice>,
@@ -110,15 +110,15 @@ pub struct Oom {
     pub attribution: Attribution,
     /// Who keeps free memory from being released.
     pub pinning: Pinning,
-    /// What the same failure has in another run; `None` where rows are not all sites.
+    /// The signature, which the same failure shares with other runs; `None` unless rows are all sites.
     pub signature: Option<Signature>,
 }
 
-/// A request that failed, without what it takes to say why: what was asked for, and what could have served it.
+/// A failed request, without its cause: the request, and the memory that could have served it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Unserved {
-    /// What was asked for.
+    /// The request.
     pub request: Request,
     /// The segments whose free blocks could have served it.
     pub serving: Serving,
@@ -162,9 +162,9 @@ pub struct DeviceOoms {
     pub unattributed: usize,
     /// Its peak of allocated bytes instead, when no device of the recording has a failed request.
     pub peak: Option<DevicePeak>,
-    /// Changes of the program that would have made room for what failed, where that was asked and can be told.
+    /// Changes to the program that would have made room for the failed request, if requested and known.
     pub plans: Option<DevicePlans>,
-    /// What to change in the program, where that was asked.
+    /// Changes to the program, if requested.
     pub cures: Vec<Cure>,
     /// Whether a search for such changes has an answer, if only that none is enough.
     pub can_plan: bool,
@@ -172,7 +172,7 @@ pub struct DeviceOoms {
     pub ledger: Option<Ledger>,
     /// Counters before the first kept entry.
     pub baseline: Counters,
-    /// Allocator settings that do not do what they seem to; told where a request failed.
+    /// Allocator settings without the effect that they seem to have; shown if a request failed.
     pub warnings: Vec<SettingsWarning>,
     /// What the recording lacks.
     pub completeness: Completeness,
@@ -234,7 +234,7 @@ impl OomReport {
 /// How much is worked out for a failed request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Detail {
-    /// All there is, playing its history again.
+    /// The full answer, with simulations of its history.
     Replayed,
     /// All but that.
     Full,
@@ -242,11 +242,11 @@ enum Detail {
     Largest,
     /// Figures, without saying who holds what.
     Totals,
-    /// What the signature is made of.
+    /// The data for the signature.
     Signed,
 }
 
-/// What every failed request of a device needs.
+/// Data that every failed request of a device needs.
 struct Explainer<'d, 'a> {
     device: &'d Device<'a>,
     options: &'d OomOptions,
@@ -349,7 +349,7 @@ impl DeviceOoms {
 }
 
 impl<'d, 'a> Explainer<'d, 'a> {
-    /// What is needed for the requests that failed at some entries.
+    /// Data for the requests that failed at some entries.
     fn new(device: &'d Device<'a>, options: &'d OomOptions, failed: &[u32]) -> Self {
         let track = device.track;
         let mut grouper = Grouper::new(device, device.deep_sites(), &options.filter, options.by);

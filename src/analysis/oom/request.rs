@@ -1,4 +1,4 @@
-//! What was requested and what could have served it.
+//! A failed request, and the memory that could have served it.
 
 use crate::allocator::{SMALL_SIZE, SizeRules};
 use crate::facts::code::sites::{CodeOrigin, LONGEST_STACK, Sites, backward_of};
@@ -16,7 +16,7 @@ const SAME_SIZE_SITES: usize = 3;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {
-    /// Bytes of the block that was wanted: what the caller requested, rounded up.
+    /// Bytes of the requested block: the caller's request, rounded up.
     pub bytes: u64,
     /// Bytes that the driver would have had to supply for it: a whole segment, or whole pages.
     pub driver_bytes: u64,
@@ -42,7 +42,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// What is known of the request that failed at an `oom` entry, given the last request before it with Python frames.
+    /// The request that failed at an `oom` entry, as far as known, given the last request before it with Python frames.
     pub(super) fn of(
         track: Track<'_>,
         sites: &Sites<'_>,
@@ -127,7 +127,7 @@ fn same_size(track: Track<'_>, sites: &Sites<'_>, layout: &Layout, bytes: u64) -
     by_site.into_iter().take(SAME_SIZE_SITES).collect()
 }
 
-/// What the allocator gave back to the driver right before an `oom` entry, to try once more.
+/// The memory that the allocator returned to the driver right before an `oom` entry, for its retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retry {

@@ -1,4 +1,4 @@
-//! What would have happened under other allocator settings: the requests of a recording, played up to one that failed.
+//! Simulates the requests of a recording up to a failed one under other allocator settings.
 
 use crate::allocator::{Placement, SizeRules};
 use crate::model::AllocatorSettings;
@@ -8,7 +8,7 @@ use crate::play::{
 use crate::replay::Track;
 use std::cell::OnceCell;
 
-/// Steps that are played to find settings for one failed request: the answer is to be there at once.
+/// Number of steps simulated to find settings for one failed request: the answer must appear at once.
 const STEPS: usize = 2_000_000;
 
 /// How a recording ends when its requests are played with other settings.
@@ -76,7 +76,7 @@ impl<'a> Plays<'a> {
     pub fn best(&self, oom: u32, capacity: u64, only_plain: bool) -> (usize, Option<(String, Replayed)>) {
         let Some(program) = self.program() else { return (0, None) };
         let steps = program.steps_to_refusal(oom);
-        // Whatever the settings, what is in use must fit.
+        // With any settings, the bytes in use must fit.
         if program.live_bytes_to(steps, &SizeRules::default()) > capacity {
             return (0, None);
         }

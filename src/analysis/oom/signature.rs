@@ -5,8 +5,8 @@ use crate::facts::grouping::attribution::{Attribution, OTHER};
 use crate::model::{DEFAULT_POOL, SegmentType};
 use crate::wire::ranks::FailureSignature;
 
-/// What failures with the same signature have in common. Line numbers, addresses, times and exact sizes are not part of it, because
-/// they change from run to run, or when a line is inserted.
+/// The common properties of failures with the same signature. Line numbers, addresses, times and exact sizes are not
+/// part of it, because they change from run to run, or when a line is inserted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Signature {

@@ -1,4 +1,4 @@
-//! How the devices of one recording compare, where they differ.
+//! Compares the devices of one recording, if they differ.
 
 use super::device_peak::DevicePeak;
 use crate::facts::grouping::GroupBy;
@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 /// Devices differ when the fullest one holds so much more than the mean of all, as a part of what it holds: that is what
 /// an even split would take off it. Less is what buffers, workspaces and the order of allocations make.
 pub const MATERIAL: f64 = 0.1;
-/// Groups that are told of, at most.
+/// Maximum number of listed groups.
 pub const ROWS: usize = 3;
 
 /// A device at its peak.
@@ -23,9 +23,9 @@ pub struct DeviceShare {
     pub device: DeviceId,
     /// Bytes of the metric at its peak.
     pub bytes: i64,
-    /// How that is to be read, where it is not exact.
+    /// Which bound the value is, if it is not exact.
     pub bound: Option<Bound>,
-    /// Whether it is what dump time holds, without a history that has a peak.
+    /// Whether it is the memory at dump time, because there is no history with a peak.
     pub at_dump: bool,
 }
 
@@ -51,11 +51,11 @@ pub struct Comparison {
     pub by: GroupBy,
     /// The devices that hold something, in order.
     pub devices: Vec<DeviceShare>,
-    /// The one that holds most, as an index into them: the first of several.
+    /// The device that holds the most, as an index: the first of several.
     pub fullest: usize,
-    /// The one that holds least.
+    /// The device that holds the least.
     pub emptiest: usize,
-    /// What they hold on average.
+    /// Their mean.
     pub mean_bytes: i64,
     /// The groups in which the two differ most, the largest difference first. Empty where groups overlap.
     pub rows: Vec<GroupShares>,
@@ -89,18 +89,18 @@ impl Comparison {
         Some(Self { metric, by, devices, fullest, emptiest, mean_bytes, rows })
     }
 
-    /// The device that holds most.
+    /// The device that holds the most.
     pub fn most(&self) -> DeviceShare {
         self.devices[self.fullest]
     }
 
-    /// The device that holds least.
+    /// The device that holds the least.
     pub fn least(&self) -> DeviceShare {
         self.devices[self.emptiest]
     }
 }
 
-/// The groups in which two of the devices differ most.
+/// The groups in which two of the devices differ the most.
 fn rows(peaks: &[&DevicePeak], fullest: usize, emptiest: usize) -> Vec<GroupShares> {
     let groups = |peak: &&DevicePeak| -> IndexMap<String, (u64, bool)> {
         let rows = peak.attribution.rows.iter().filter(|row| row.label != OTHER);

@@ -13,7 +13,7 @@ use crate::replay::OperatorUsage;
 use crate::replay::{Anomalies, Bound, Completeness, Counters, Instant, Maximum, Metric};
 use indexmap::IndexMap;
 
-/// What to look at.
+/// Options of the analysis.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PeakOptions {
@@ -37,7 +37,7 @@ pub struct PeakOptions {
     pub devices: Vec<DeviceId>,
     /// Ranges whose own peaks are wanted, too.
     pub each: Option<EachOptions>,
-    /// Whether rows say what most of their memory is for, where they are sites.
+    /// Whether rows show the category of most of their memory, if they are sites.
     pub categories: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct DevicePeak {
     pub window: Option<(Instant, Instant)>,
     /// The counter looked at.
     pub metric: Metric,
-    /// The instant looked at: the peak, or what was requested instead.
+    /// The instant: the peak, or the requested one.
     pub instant: Instant,
     /// The entry that leads to it, counted within the device's trace; `None` before the first entry.
     pub entry: Option<u32>,
@@ -89,7 +89,8 @@ pub struct DevicePeak {
     pub attribution: Attribution,
     /// The peaks of the ranges requested.
     pub ranges: Option<RangePeaks>,
-    /// What each operator allocated and freed over the whole recording, under [`GroupBy::Operator`] where it tells.
+    /// The memory that each operator allocated and freed over the whole recording, under [`GroupBy::Operator`] if
+    /// recorded.
     pub operators: Vec<OperatorUsage>,
     /// What the recording lacks.
     pub completeness: Completeness,

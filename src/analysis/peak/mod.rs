@@ -1,4 +1,4 @@
-//! The peak of each device, or any other instant, and what holds the memory there.
+//! The peak of each device, or any other instant, with its memory by group.
 
 pub mod comparison;
 mod device_peak;
@@ -17,7 +17,7 @@ use comparison::Comparison;
 pub struct PeakReport {
     /// The selected devices, in order.
     pub devices: Vec<DevicePeak>,
-    /// How CUDA devices compare, each at its own peak; `None` where they hardly differ.
+    /// The comparison of CUDA devices, each at its own peak; `None` if they hardly differ.
     pub comparison: Option<Comparison>,
     /// Devices without the requested instant, each with the reason.
     pub skipped: Vec<String>,

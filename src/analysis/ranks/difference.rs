@@ -1,4 +1,4 @@
-//! What one rank holds at its peak that another does not.
+//! The memory that one rank holds at its peak and another does not.
 
 use crate::facts::grouping::attribution::OTHER;
 use crate::replay::Bound;
@@ -13,9 +13,9 @@ use std::collections::HashSet;
 pub struct DifferenceRow {
     /// The site.
     pub label: String,
-    /// Bytes on the rank; `None` where it does not list the site.
+    /// Bytes on the rank; `None` if it does not list the site.
     pub bytes: Option<u64>,
-    /// Bytes on the reference; `None` where it does not list the site.
+    /// Bytes on the reference; `None` if it does not list the site.
     pub reference_bytes: Option<u64>,
     /// How many more the rank holds. What is not listed counts as nothing here, and with the others below.
     pub delta_bytes: i128,
@@ -31,7 +31,7 @@ pub struct DifferenceRow {
 pub struct Difference {
     /// Row of the rank that it is compared with.
     pub reference: usize,
-    /// How many bytes more there are in all.
+    /// The total difference in bytes.
     pub delta_bytes: i128,
     /// Sites that differ, the largest difference first, what is not listed last.
     pub rows: Vec<DifferenceRow>,
@@ -66,7 +66,7 @@ impl Difference {
     }
 }
 
-/// What the rows leave of the whole difference.
+/// The part of the difference outside of the rows.
 fn rest(rows: &[DifferenceRow], left: &Listed<'_>, right: &Listed<'_>, whole: i128) -> Option<DifferenceRow> {
     let delta_bytes = whole - rows.iter().map(|row| row.delta_bytes).sum::<i128>();
     let any = |bound| rows.iter().any(|row| row.bound == Some(bound));

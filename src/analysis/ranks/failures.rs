@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SameFailure {
-    /// What they have in common.
+    /// Their common signature.
     pub signature: FailureSignature,
     /// The rows that have some, as indexes into [`super::RanksReport::lines`], and how many.
     pub rows: Vec<(usize, u64)>,
@@ -34,7 +34,7 @@ impl SameFailure {
     }
 }
 
-/// The failures of rows, those of most rows first.
+/// The failures of rows, those of the most rows first.
 pub(super) fn same(lines: &[RankLine]) -> Vec<SameFailure> {
     let mut found: IndexMap<&str, SameFailure> = IndexMap::new();
     for (row, rank) in super::ranks(lines) {

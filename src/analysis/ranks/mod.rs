@@ -16,7 +16,7 @@ pub use failures::{EarlierFailure, SameFailure};
 pub use number::{RankNumber, rank_numbers};
 pub use outliers::{MIN_RANKS, MIN_SHARE, Scale, Spread};
 pub use relation::Relation;
-pub use summary::{SummaryOptions, TOP, summarise};
+pub use summary::{SummaryOptions, TOP, summarize};
 
 use crate::model::{CPU_DEVICE, DeviceId, HOST_DEVICE};
 use crate::replay::{Bound, Metric};
@@ -25,7 +25,7 @@ use crate::wire::ranks::{FailedInput, RankLine, RankSource, RankSummary};
 use indexmap::IndexMap;
 use std::collections::HashMap;
 
-/// What kind of memory a row is about. Only rows of one kind are compared.
+/// The kind of memory of a row. Only rows of one kind are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MemoryKind {
     /// Memory of a CUDA device.
@@ -107,7 +107,7 @@ impl Figure {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Group {
-    /// What kind of memory it is.
+    /// The kind of memory.
     pub memory: MemoryKind,
     /// Whether they are ranks of one run.
     pub relation: Relation,
@@ -133,9 +133,9 @@ pub struct Outlier {
     pub median_bytes: i64,
     /// Robust z-score: see [`Scale`].
     pub score: f64,
-    /// What it measures the deviation by.
+    /// The unit of the deviation.
     pub scale: Scale,
-    /// What is different from the median rank; only for the metric that is attributed.
+    /// The difference from the median rank; only for the attributed metric.
     pub difference: Option<Difference>,
 }
 
@@ -147,7 +147,7 @@ pub struct Duplicate {
     pub rank: u64,
     /// The device.
     pub device: DeviceId,
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: usize,
 }
 
@@ -165,11 +165,11 @@ pub struct RanksReport {
     pub groups: Vec<Group>,
     /// Maxima that stand out, by rank and device. Only ranks of one run have any.
     pub outliers: Vec<Outlier>,
-    /// Failed requests by signature, those of most rows first.
+    /// Failed requests by signature, those of the most rows first.
     pub failures: Vec<SameFailure>,
     /// Number of rows of earlier runs that failed requests are compared with; `None` if there is no earlier run.
     pub earlier: Option<usize>,
-    /// Ranks that are there more than once.
+    /// Ranks that appear more than once.
     pub duplicates: Vec<Duplicate>,
     /// Ranks below the highest one, or below the recorded world size, without a row: from and to, both included.
     pub missing: Vec<(u64, u64)>,
@@ -189,7 +189,7 @@ impl RanksReport {
         let outliers = groups.iter().flat_map(|group| find_outliers(&lines, group, metric)).collect();
         let claim_ranks = relation::claim_ranks(ranks(&lines).map(|(_, rank)| rank));
         let unrelated = !claim_ranks && groups.iter().any(|group| !related(&group));
-        // Numbers of what is no rank mean nothing.
+        // Numbers of rows that are not ranks have no meaning.
         let (duplicates, missing) =
             if unrelated { (Vec::new(), Vec::new()) } else { (duplicates(&lines), missing(&lines)) };
         let failures = failures::same(&lines);

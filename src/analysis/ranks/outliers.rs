@@ -1,4 +1,4 @@
-//! How values of many ranks are distributed, and which of them stand out.
+//! The distribution of values of many ranks, and the outliers.
 //!
 //! The robust z-score of a value is `0.6745 * (value - median) / MAD`, where MAD is the median absolute deviation
 //! (Iglewicz and Hoaglin, "How to Detect and Handle Outliers", 1993): unlike mean and standard deviation, outliers
@@ -17,7 +17,7 @@ const MAD_OF_NORMAL: f64 = 0.6745;
 /// The standard deviation of a normal distribution, in mean absolute deviations: the root of half of pi.
 const DEVIATION_BY_MEAN: f64 = 1.2533;
 
-/// What deviations are measured by.
+/// The unit of deviations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -42,7 +42,7 @@ pub struct Spread {
     pub median: i64,
     /// The highest value, and the first row that has it.
     pub max: (i64, usize),
-    /// What scores measure deviations by.
+    /// The unit of deviations in scores.
     pub scale: Scale,
 }
 
@@ -97,7 +97,7 @@ fn twice_median(mut values: Vec<i128>) -> Option<i128> {
     Some(if values.len().is_multiple_of(2) { values[values.len() / 2 - 1] + upper } else { 2 * upper })
 }
 
-/// What deviations from a median are measured by, and how many bytes make a score of 1.
+/// The unit of deviations from a median, and the bytes for a score of 1.
 fn deviation(values: &[i64], twice_median_of_values: i128) -> (Scale, f64) {
     let doubled: Vec<i128> =
         values.iter().map(|&value| (2 * i128::from(value) - twice_median_of_values).abs()).collect();

@@ -18,7 +18,7 @@ const CLOCKS_DIFFER: i64 = 1_000_000;
 /// Number of programs that are distinguished; further ones count as the last one.
 const MAX_PROGRAMS: usize = 64;
 
-/// What recordings are to each other.
+/// The relation of recordings to each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Relation {
@@ -49,7 +49,7 @@ impl Relation {
         }
     }
 
-    /// What the rows in `members` are to each other.
+    /// The relation of the rows in `members`.
     pub(super) fn of(lines: &[RankLine], members: &[usize]) -> Self {
         let mut recordings: IndexMap<(&str, u64), RecordingRanks> = IndexMap::new();
         for (row, rank) in members.iter().filter_map(|&row| Some((row, lines.get(row)?.rank()?))) {
@@ -98,7 +98,7 @@ fn claims_rank(rank: &RankSummary) -> bool {
 struct RecordingRanks {
     rows: Vec<usize>,
     lines: Option<Lines>,
-    /// First and last time of each device; `None` where it has none.
+    /// First and last time of each device; `None` if it has none.
     times: BTreeMap<DeviceId, Option<(i64, i64)>>,
     claims_rank: bool,
 }
@@ -147,7 +147,7 @@ fn programs(recordings: &[RecordingRanks]) -> Vec<Vec<usize>> {
     programs.into_iter().map(|(_, rows)| rows).collect()
 }
 
-/// How recordings of one program on the same devices lie in time, if not beside each other.
+/// How recordings of one program on the same devices are ordered in time, if they do not overlap.
 fn apart(recordings: &[RecordingRanks]) -> Option<Relation> {
     let first = recordings.first()?;
     let same_devices = recordings.iter().all(|recording| recording.times.keys().eq(first.times.keys()));

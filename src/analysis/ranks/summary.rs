@@ -1,4 +1,4 @@
-//! A recording in a few kilobytes: what is needed to compare it with other ranks'.
+//! A recording in a few kilobytes: the data to compare it with recordings of other ranks.
 
 use super::number::RankNumber;
 use crate::analysis::ledger::LedgerReport;
@@ -22,13 +22,13 @@ const LABELS: usize = 2048;
 /// Bytes that one label may have. A longer one loses its beginning.
 const LABEL: usize = 200;
 
-/// What a summary says.
+/// Options of a summary.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SummaryOptions {
     /// The metric whose peak is attributed.
     pub metric: Metric,
-    /// Sites listed for each device, at most.
+    /// Maximum number of sites listed for each device.
     pub top: usize,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
@@ -43,7 +43,7 @@ impl Default for SummaryOptions {
 }
 
 impl RankSummary {
-    /// The site that holds most at the peak.
+    /// The site that holds the most at the peak.
     pub fn largest(&self) -> Option<&TopRow> {
         self.top.iter().find(|row| row.label != OTHER)
     }
@@ -54,7 +54,7 @@ impl RankSummary {
 ///
 /// # Errors
 /// When a device is requested that the recording does not have.
-pub fn summarise(
+pub fn summarize(
     path: &str,
     number: RankNumber,
     recording: &Devices<'_>,

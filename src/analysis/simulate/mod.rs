@@ -1,6 +1,7 @@
-//! What a run would need under other allocator settings, and on another device: its requests, played.
+//! Predicts what a program would need under other allocator settings, and on another device, by simulating its
+//! requests.
 //!
-//! [`crate::play`] does the playing; here are the options and the answer.
+//! [`crate::play`] simulates; this module has the options and the answer.
 
 use crate::allocator::SizeRules;
 use crate::error::Result;
@@ -13,17 +14,18 @@ use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
 use rayon::prelude::*;
 
-/// Steps played in all for the capacities of settings that were named, and of those of a sweep.
+/// Number of steps simulated for the capacities of named settings, and of those of a sweep.
 const NAMED_BUDGET: u64 = 20_000_000;
 const SWEEP_BUDGET: u64 = 12_000_000;
-/// Plays of a whole program at most, for the capacities of one run.
+/// Maximum number of simulations of a whole program for the capacities of one run.
 const MOST_PLAYS: u64 = 300;
 
-/// What to play.
+/// Options of the simulation.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SimulateOptions {
-    /// Changes of the program: played under the recorded settings and all others, beside the unchanged program.
+    /// Changes to the program: simulated under the recorded settings and all others, in addition to the unchanged
+    /// program.
     pub changes: Vec<Change>,
     /// Settings, each with its string as name. The recorded ones are played in any case.
     pub settings: Vec<AllocatorSettings>,
@@ -56,22 +58,22 @@ pub struct DeviceSimulation {
     pub entries: u32,
     /// The recorded maxima, in the order of [`crate::replay::Metric::ALL`].
     pub recorded_maxima: [i64; 4],
-    /// The recorded settings, played, against the recording; `None` where nothing is played.
+    /// The simulation of the recorded settings, compared with the recording; `None` if there is none.
     pub difference: Option<Difference>,
-    /// What was given back in the recording.
+    /// The memory that the allocator released in the recording.
     pub releases: Releases,
-    /// Bytes that the allocator can use, where they are known or were given.
+    /// Bytes that the allocator can use, if known or given.
     pub capacity: Option<u64>,
     /// Whether it is the device on which requests were refused.
     pub is_full_device: bool,
-    /// Bytes beside these that CUDA keeps of the device, where one was named.
+    /// Further bytes of the device that CUDA itself uses, if a device was named.
     pub context: Option<u64>,
     /// Whether the recorded settings, simulated on the recorded device, serve the request that failed: then
     /// something that is not recorded refused it, such as a memory fraction.
     pub refused_otherwise: bool,
-    /// The recorded settings first, then those requested; in a sweep those that need least first behind it.
+    /// The recorded settings first, then the requested ones; in a sweep, those that need the least first.
     pub runs: Vec<Run>,
-    /// Bytes of the blocks in use at their most: no allocator does with less. `None` where nothing is played.
+    /// The maximum of bytes in use: every allocator needs them. `None` if there is no simulation.
     pub live_bytes: Option<u64>,
     /// Why expandable segments, which some of the runs have and the recording does not, may fail in this program: each as part of
     /// a sentence.
@@ -85,7 +87,7 @@ pub struct DeviceSimulation {
 }
 
 impl DeviceSimulation {
-    /// The program with changes under the recorded settings; `None` where it was not changed.
+    /// The program with changes under the recorded settings; `None` if it was not changed.
     pub fn changed(&self) -> Option<&Run> {
         self.runs.iter().find(|run| run.is_recorded && !run.changes.is_empty())
     }
@@ -116,7 +118,7 @@ impl DeviceSimulation {
 pub struct SimulateReport {
     /// The selected devices, in order.
     pub devices: Vec<DeviceSimulation>,
-    /// Whether settings were tried that nobody named.
+    /// Whether settings were tried that the user did not name.
     pub sweep: bool,
 }
 

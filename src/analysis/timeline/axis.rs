@@ -1,4 +1,4 @@
-//! The x axis: steps to scale, start-up in a corner, and what nothing happens in folded.
+//! The x axis: steps to scale, startup compressed, and periods without activity folded.
 
 use super::idle::{Gap, folded};
 use super::parts::XAxis;
@@ -10,7 +10,7 @@ use super::parts::XAxis;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Axis {
-    /// What x counts.
+    /// The unit of x.
     pub counts: XAxis,
     /// Parts of the axis, each with a scale of its own. They abut, in x and in columns.
     pub periods: Vec<Period>,
@@ -28,18 +28,18 @@ pub struct Period {
     pub start: usize,
     /// The column behind the last one.
     pub end: usize,
-    /// What it shows.
+    /// The content of the part.
     pub shows: Shows,
 }
 
-/// What a part of the axis shows.
+/// The content of a part of the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shows {
-    /// What happens before the first step.
+    /// The time before the first step.
     StartUp,
-    /// What happens between the first and the last step; everything, where there are none.
+    /// The time between the first and the last step; everything if there are no steps.
     Steps,
-    /// What happens after the last step.
+    /// The time after the last step.
     After,
     /// Nothing happens: the axis is folded.
     Idle,
@@ -48,7 +48,7 @@ pub enum Shows {
 /// Start-up takes one column in this many at most, and what comes after the last step.
 const START_UP_PART: usize = 10;
 const AFTER_PART: usize = 8;
-/// With fewer columns there is no room for parts.
+/// With fewer columns, there is no room for parts.
 const LEAST_COLUMNS: usize = 40;
 
 impl Axis {
@@ -129,7 +129,7 @@ impl Axis {
         })
     }
 
-    /// Columns of what happens between the first and the last step.
+    /// Columns between the first and the last step.
     pub fn columns_of_steps(&self) -> usize {
         let (first, last) = self.periods.iter().fold((usize::MAX, 0), |(first, last), period| match period.shows {
             Shows::Steps => (first.min(period.start), last.max(period.end)),

@@ -1,4 +1,4 @@
-//! Bands: what holds the memory in each column.
+//! Bands: the memory in each column, by group.
 
 use super::{Band, Column, ColumnOf, DeviceTimeline, INACTIVE, LEAKS};
 use crate::facts::grouping::attribution::OTHER;
@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Bands at most, whatever is requested.
+/// Maximum number of bands.
 const MOST: usize = 40;
 
 /// Categories from the bottom of the stack up: what stays first, what comes and goes above it.
@@ -38,11 +38,11 @@ struct Stay {
     to: usize,
 }
 
-/// What a group holds of a category.
+/// The memory of a group in a category.
 struct Pile {
     /// Of the groups met.
     group: usize,
-    /// `None` where bands are of no category.
+    /// `None` if bands have no category.
     category: Option<Category>,
     /// Bytes times columns.
     area: u128,
@@ -94,7 +94,7 @@ pub(super) fn bands(
     bands
 }
 
-/// Sums up what each group holds of each category.
+/// Sums up the memory of each group in each category.
 fn piles(
     groups: &mut Groups<'_>,
     categories: Option<&Categories>,
@@ -144,7 +144,7 @@ fn chosen(piles: &[Pile], top: usize, stands_apart: impl Fn(&Pile) -> bool) -> V
     let mut slots: Vec<Slot> = piles.iter().map(|pile| Slot::Rest(pile.category)).collect();
     let (mut own, mut largest) = (0, 0);
     for &index in &by_area {
-        // What cannot be attributed has a band all the same.
+        // Memory that cannot be attributed also has a band.
         let is_apart = piles[index].category.is_none() && stands_apart(&piles[index]);
         if own < top.min(MOST) || is_apart {
             slots[index] = Slot::Own(index);
@@ -169,7 +169,7 @@ fn chosen(piles: &[Pile], top: usize, stands_apart: impl Fn(&Pile) -> bool) -> V
     slots
 }
 
-/// The category of a band: that of its pile, or what it is called.
+/// The category of a band: that of its pile, or its name.
 fn category(by: GroupBy, pile: &Pile, label: Option<&str>) -> Option<Category> {
     let named = label.filter(|_| by == GroupBy::Category);
     pile.category.or_else(|| Category::ALL.into_iter().find(|category| Some(category.name()) == named))
@@ -204,7 +204,7 @@ fn rank(band: &Band) -> (usize, bool, u64, String) {
     (band.category.and_then(place).unwrap_or(0), band.label == OTHER, 1000 - stays.min(1000) as u64, band.label.clone())
 }
 
-/// The band of what is reserved and in no active block.
+/// The band of reserved memory outside of active blocks.
 pub(super) fn inactive(columns: &[Column], there: &Counters) -> Band {
     let inactive = |counters: &Counters| u64::try_from(counters.reserved.saturating_sub(counters.active)).unwrap_or(0);
     Band {

@@ -15,12 +15,12 @@ use crate::report::fragmentation::{self, BlockColor};
 use crate::report::{AnswerFormat, PictureFormat};
 use clap::Args;
 
-/// Show how much reserved memory is inactive, and which lines pin it
+/// Show how much reserved memory is inactive, and which lines keep it reserved
 ///
 /// Shows the peak, another instant, or the whole history. `-o NAME.svg` draws every segment and its blocks.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
-    ("memviz fragmentation snapshot.pickle --at oom", "which lines pin free memory"),
+    ("memviz fragmentation snapshot.pickle --at oom", "which lines keep free memory reserved"),
     ("memviz fragmentation snapshot.pickle -o segments.svg", "every segment and its blocks"),
 ]))]
 pub struct Fragmentation {
@@ -37,7 +37,7 @@ pub struct Fragmentation {
     /// The default is 24 in text and Markdown, and 400 in JSON and CSV.
     #[arg(long, value_name = "N", requires = "over_time", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     points: Option<u32>,
-    /// What to group pinning blocks by, or to color blocks by in the picture
+    /// What to group non-releasable memory by, or to color blocks by in the picture
     ///
     /// The default is the site; for a picture, the block state.
     #[arg(long, value_enum)]
@@ -56,7 +56,7 @@ pub struct Fragmentation {
     common: CommonArgs,
 }
 
-/// Rows of the pinning for people; machines get all.
+/// Rows of non-releasable memory for people; machines get all.
 const DEFAULT_TOP: usize = 20;
 /// Colors of the picture.
 const DEFAULT_COLORS: usize = 10;

@@ -96,7 +96,7 @@ impl Run for Ranks {
 
         let mut report = RanksReport::default();
         output::write(shared, |out| {
-            report = summarise(&inputs, &options, streamed, out)?;
+            report = summarize(&inputs, &options, streamed, out)?;
             if !self.earlier.is_empty() {
                 report = std::mem::take(&mut report).with_earlier(&earlier);
             }
@@ -125,7 +125,7 @@ impl Run for Ranks {
 
 /// Writes each line when it is there, in formats that can, and complains about inputs that cannot be analyzed; then
 /// compares them.
-fn summarise(
+fn summarize(
     inputs: &RankInputs,
     options: &RanksOptions,
     streamed: Option<Streamed>,
@@ -149,7 +149,7 @@ fn read_all(
     options: &RanksOptions,
     mut each: impl FnMut(RankLine) -> io::Result<()>,
 ) -> io::Result<()> {
-    inputs.summarise(options, |line| {
+    inputs.summarize(options, |line| {
         if let RankLine::Failed(failed) = &line {
             complain(&format!("{}: {}", failed.path, failed.error));
         }

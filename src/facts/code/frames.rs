@@ -172,8 +172,8 @@ pub fn short_native_name(name: &str) -> String {
     short
 }
 
-/// A C++ signature from the function's own name on: what stands before the last space outside of brackets and before
-/// the parameters is the return type.
+/// A C++ signature from the function's name on: the text before the last space outside of brackets and before the
+/// parameters is the return type.
 fn without_return_type(name: &str) -> &str {
     let (mut start, mut depth) = (0usize, 0usize);
     let mut skip_until = 0;

@@ -1,4 +1,4 @@
-//! Names by which installed code is known where its directory does not tell.
+//! Names that identify installed code if its directory does not.
 
 /// Packages that are installed rather than written by the user, by their directory.
 pub const PACKAGES: &[&str] = &[

@@ -1,4 +1,4 @@
-//! Whose code a frame is, what it is called, and which line a stack is charged to.
+//! The owner and name of a frame's code, and the line that a stack is charged to.
 
 pub mod frames;
 mod libraries;

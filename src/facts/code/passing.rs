@@ -36,7 +36,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("torch/optim/optimizer.py", "_use_grad"),
 ];
 
-/// What a decorator puts around a function, by the names that programmers give it.
+/// Functions that a decorator puts around another one, by the names that programmers give them.
 const DECORATORS: &[&str] = &["decorate_context", "inner", "wrapped", "wrapper"];
 
 /// Files of the standard library that start programs and threads, or wrap functions.

@@ -5,7 +5,7 @@
 
 use super::libraries::{PACKAGES, STANDARD_LIBRARY, TORCH_SOURCES};
 
-/// What separates the parts of a path.
+/// The separators of the parts of a path.
 const SEPARATORS: [char; 2] = ['/', '\\'];
 
 /// Whether a frame with this file and function is Python code: `x.py`, `<string>`, `<eval_with_key>.3`, and scripts

@@ -13,7 +13,7 @@ pub const MAX_DEPTH: usize = 512;
 /// Decides which frames of stacks are shown, once for each frame.
 pub(crate) struct ShownFrames<'a> {
     sites: &'a Sites<'a>,
-    /// Whether to keep what calls only pass through.
+    /// Whether to keep frames that calls only pass through.
     all: bool,
     /// Whether frames only hand calls on, in stacks with and without Python.
     passing: HashMap<(FrameId, bool), bool, RandomState>,

@@ -12,7 +12,7 @@ pub const NO_STACK: &str = "(no stack)";
 pub const NO_PYTHON: &str = "(no Python code)";
 /// Label of the frame between a backward operator and its forward operator.
 const BACKWARD: &str = "(backward)";
-/// The same where that operator is inferred.
+/// The same if that operator is inferred.
 const INFERRED_BACKWARD: &str = "(backward, inferred)";
 
 /// Operators that make a tensor for others, or a copy of one.
@@ -33,7 +33,7 @@ const FACTORIES: [&str; 14] = [
     "aten::to",
 ];
 
-/// What is known about the code behind an allocation.
+/// The code behind an allocation, as far as known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct CodeOrigin {
@@ -46,12 +46,12 @@ pub struct CodeOrigin {
 }
 
 impl CodeOrigin {
-    /// What is known of a stack alone.
+    /// The code of a stack alone.
     pub fn of(stack: StackId) -> Self {
         Self { stack, ..Self::default() }
     }
 
-    /// What stands between its own frames and those of forward.
+    /// The separator between its own frames and those of forward.
     pub fn marker(&self) -> &'static str {
         if self.is_recorded { BACKWARD } else { INFERRED_BACKWARD }
     }
@@ -66,14 +66,14 @@ pub struct Place {
     pub function: String,
     /// The name of the function as recorded.
     pub name: String,
-    /// Its file as recorded; empty where there is none.
+    /// Its file as recorded; empty if there is none.
     pub file: String,
-    /// The line, where there is one.
+    /// The line, if there is one.
     pub line: Option<u64>,
 }
 
 impl Place {
-    /// What represents something other than code.
+    /// A place that is not code.
     pub(crate) fn marker(label: &str) -> Self {
         Self { function: label.to_owned(), name: label.to_owned(), ..Self::default() }
     }
@@ -89,7 +89,7 @@ pub struct Sites<'s> {
     library: LibraryLines,
     /// The labels that were requested: answers ask for those of few frames, and for these again and again.
     labels: Vec<OnceLock<String>>,
-    /// The path of each frame's file inside the installed package, where it was requested.
+    /// The path of each frame's file inside the installed package, if it was requested.
     installed: Vec<OnceLock<String>>,
 }
 
@@ -207,7 +207,7 @@ impl<'s> Sites<'s> {
         Some(format!("{} in {module}", self.label(operator)))
     }
 
-    /// File and line of the code that a stack is charged to, where it is Python.
+    /// File and line of the code that a stack is charged to, if it is Python.
     pub fn source_line(&self, stack: StackId) -> Option<(&'s str, u64)> {
         let id = self.site_frame(stack)?;
         let frame = self.snapshot.stacks.frame(id)?;
@@ -218,7 +218,7 @@ impl<'s> Sites<'s> {
         (self.kind(id).is_python() && has_line(frame.line, file)).then_some((file, frame.line))
     }
 
-    /// The label of a stack under `--by site`, where its file has to be told from another one of that name.
+    /// The label of a stack under `--by site`, if its file must be distinguished from another one of that name.
     pub fn site_with_path(&self, stack: StackId) -> String {
         let frame = self.site_frame(stack).and_then(|id| self.snapshot.stacks.frame(id).map(|frame| (id, frame)));
         match frame {
@@ -384,7 +384,7 @@ impl<'s> Sites<'s> {
         self.snapshot.stacks.frame(frame).map_or("", |frame| package(self.snapshot.strings.get(frame.filename)))
     }
 
-    /// What represents the file of a stack without Python.
+    /// The file that represents a stack without Python.
     fn elsewhere(&self, stack: StackId) -> &'static str {
         let is_native = |&frame: &FrameId| matches!(self.kind(frame), FrameKind::Native | FrameKind::Plumbing);
         if self.snapshot.stacks.frame_ids(stack).iter().any(is_native) { "(C++)" } else { NO_PYTHON }

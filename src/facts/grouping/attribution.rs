@@ -22,7 +22,7 @@ pub struct Row {
     pub blocks: u64,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
-    /// The stack with most bytes in the group, innermost frame first; empty where stacks are not what is grouped.
+    /// The stack with the most bytes in the group, innermost frame first; empty if groups are not made of stacks.
     pub stack: Vec<String>,
     /// The evidence for the group, most bytes first; only under [`GroupBy::Category`].
     pub evidence: Vec<Reason>,
@@ -34,7 +34,7 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reason {
-    /// What decided.
+    /// The evidence.
     pub evidence: Evidence,
     /// Bytes of the metric.
     pub bytes: u64,
@@ -48,7 +48,7 @@ pub const OTHER: &str = "(other)";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attribution {
-    /// What a row is.
+    /// The meaning of a row.
     pub by: GroupBy,
     /// Bytes of the metric at the instant.
     pub total_bytes: u64,
@@ -68,9 +68,9 @@ struct Group {
     inferred: bool,
     /// Bytes by origin, to pick the row's example.
     origins: IndexMap<CodeOrigin, u64, RandomState>,
-    /// Bytes and blocks by what decided.
+    /// Bytes and blocks by evidence.
     evidence: IndexMap<Evidence, (u64, u64)>,
-    /// Bytes by what they are for.
+    /// Bytes by category.
     purposes: IndexMap<Category, u64>,
 }
 
@@ -82,7 +82,7 @@ impl Group {
         *origin_bytes = origin_bytes.wrapping_add(bytes);
     }
 
-    /// Counts what put a holder into the group.
+    /// Counts the evidence that assigned a holder to the group.
     fn explain(&mut self, grouper: &Grouper<'_>, holder: &Holder) {
         self.inferred |= grouper.is_inferred(holder);
         if let Some(category) = grouper.purpose(holder) {
@@ -96,7 +96,7 @@ impl Group {
         }
     }
 
-    /// What most of it is for.
+    /// The category of most of it.
     fn purpose(&self) -> Option<Category> {
         self.purposes
             .iter()

@@ -33,12 +33,12 @@ pub(crate) struct Grouper<'a> {
     pools: Pools<'a>,
     private: PrivatePools,
     metadata: Option<Metadata<'a>>,
-    /// The lines of forward for what backward allocated, where these are wanted.
+    /// The forward lines of memory that backward allocated, if requested.
     backward: Option<(&'a BackwardSites, &'a Roles)>,
     training: Training<'a>,
-    /// What memory is for, where rows are to say it and groups are not made of it.
+    /// The categories of memory, if rows show them and groups are not made of them.
     purposes: Option<&'a Categories>,
-    /// Label of what is from before the first entry and has no stack.
+    /// The label of blocks from before the first entry without a stack.
     before: &'static str,
     /// Whether any entry is marked as the allocator's own.
     has_own: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Grouper<'a> {
     pub(crate) by: GroupBy,
 }
 
-/// What decides about the groups of holders that have it in common.
+/// The properties that decide the groups of holders.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Shared {
     /// The code behind them, and whether they are from before the recording.
@@ -60,7 +60,7 @@ pub(crate) enum Shared {
     Pool(Option<PoolId>),
 }
 
-/// What is known about the training step, where groups are made of it.
+/// Data about the training step, if groups are made of it.
 enum Training<'a> {
     NotAsked,
     Modules(ModulePaths),
@@ -168,7 +168,7 @@ impl<'a> Grouper<'a> {
             && holder.entry.is_some_and(|entry| is_allocators_own(self.track.snapshot, &self.track.context(entry)))
     }
 
-    /// What holders must share for their groups to be the same; `None` where each has to be looked at.
+    /// The properties that holders of the same groups share; `None` if each holder must be examined.
     pub(crate) fn shared(&self, holder: &Holder) -> Option<Shared> {
         match self.by {
             _ if self.is_allocators_own(holder) => None,
@@ -246,7 +246,7 @@ impl<'a> Grouper<'a> {
         vec![one]
     }
 
-    /// What an allocation is for; nothing under other groups than [`GroupBy::Category`].
+    /// The category of an allocation; `None` under other groups than [`GroupBy::Category`].
     pub(crate) fn decision(&self, holder: &Holder) -> Decision {
         match &self.training {
             Training::Categories(categories) => categories.get(holder.index),
@@ -254,7 +254,7 @@ impl<'a> Grouper<'a> {
         }
     }
 
-    /// What an allocation is for, where groups are made of it or rows are to say it.
+    /// The category of an allocation, if groups are made of it or rows show it.
     pub(crate) fn purpose(&self, holder: &Holder) -> Option<Category> {
         let categories = match &self.training {
             Training::Categories(categories) => Some(*categories),

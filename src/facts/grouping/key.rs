@@ -4,7 +4,7 @@ use super::labels::{BASELINE, FILTERED, NOT_RECORDED};
 use crate::facts::code::sites::{CodeOrigin, NO_STACK};
 use crate::model::StrId;
 
-/// What a group is about. Labels are made at the end: two files may share a name and a line, but not a key.
+/// The key of a group. Labels are made at the end: two files may share a name and a line, but not a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     /// A group of its own, such as [`BASELINE`].
@@ -19,14 +19,14 @@ pub(crate) enum Key {
     Text(String),
     /// Open annotations or modules, outermost first.
     Nested(Vec<StrId>),
-    /// What a backward operator goes back to.
+    /// The forward operator of a backward operator.
     Backward(Box<Key>),
-    /// The same where it is inferred.
+    /// The same if it is inferred.
     InferredBackward(Box<Key>),
 }
 
 impl Key {
-    /// Groups of what cannot be attributed. They always have a band of their own.
+    /// Groups of memory that cannot be attributed. They always have their own band.
     pub(crate) const APART: [Self; 4] =
         [Self::Special(NO_STACK), Self::Special(FILTERED), Self::Special(BASELINE), Self::Special(NOT_RECORDED)];
 

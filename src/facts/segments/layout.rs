@@ -190,7 +190,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Puts together what is known of the segment from `first` up to `end`.
+/// Combines the data about the segment from `first` up to `end`.
 fn segment(
     track: Track<'_>,
     rules: &SizeRules,
@@ -200,7 +200,7 @@ fn segment(
     pieces: Range<usize>,
 ) -> SegmentLayout {
     let Track { snapshot, history } = track;
-    // What is still there at the end is described by the snapshot itself.
+    // The snapshot itself describes segments that exist at the end.
     let at_end = (first.gone == NEVER).then(|| final_segment(track, first.addr)).flatten();
     let block = all_pieces[pieces.clone()].iter().find_map(|piece| Some((piece, piece.allocation?)));
     let context = |row| snapshot.contexts.get(snapshot.entries.context(row));

@@ -1,4 +1,4 @@
-//! The allocator's segments at an instant: what is in them, how they are used, and who keeps them.
+//! The allocator's segments at an instant: their blocks, their use, and the blocks that keep them reserved.
 
 pub(crate) mod expandable;
 pub mod figures;

@@ -1,8 +1,8 @@
-//! Who keeps free memory from going back to the driver.
+//! The blocks that keep free memory from being released to the driver.
 //!
-//! The allocator gives memory back in units: a plain segment as a whole, an expandable one page by page. One live block
-//! keeps its whole unit, and so *pins* the free bytes in it: they serve later requests of the same pool and stream, and
-//! nobody else.
+//! The allocator releases memory in units: a plain segment as a whole, an expandable one page by page. One live block
+//! keeps its whole unit, and so keeps the free bytes in it reserved (*pins* them): they serve later requests of the
+//! same pool and stream, and nobody else.
 
 use super::layout::{Layout, Piece, SegmentLayout};
 use crate::facts::code::sites::CodeOrigin;
@@ -14,7 +14,7 @@ use indexmap::IndexMap;
 use std::collections::HashMap;
 use std::iter;
 
-/// What the live blocks of one group pin.
+/// The free bytes that the live blocks of one group pin: keep reserved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PinningRow {
@@ -27,7 +27,7 @@ pub struct PinningRow {
     /// Free bytes charged to the group. Where several blocks pin the same unit, each is charged an equal part of it,
     /// since each alone would be enough to keep it.
     pub pinned_free_bytes: u64,
-    /// Free bytes in units that only this group's blocks pin: what going without them would make releasable.
+    /// Free bytes in units that only this group's blocks pin: freeing them makes these bytes releasable.
     pub alone_free_bytes: u64,
     /// The most that a single block is charged.
     pub worst_block_bytes: u64,
@@ -169,7 +169,7 @@ impl Pinning {
     }
 
     /// Keeps the `top` first rows and sums up the rest in one labeled [`OTHER`]; drops the rest where rows overlap.
-    /// What the rest pins alone is then a lower bound: its groups may share units among themselves.
+    /// What the rest pins alone is then a lower bound, because its groups may share units.
     pub fn keep_top(&mut self, top: usize, overlap: bool) {
         if self.rows.len() <= top {
             return;

@@ -1,4 +1,4 @@
-//! Instants of a recording as people name them, and what was going on then.
+//! Instants of a recording as people name them, and the annotations that were open then.
 
 pub mod annotations;
 pub mod moment;

@@ -1,21 +1,21 @@
-//! The kinds of memory, and what can show that an allocation is of one.
+//! The categories of memory, and the evidence for the category of an allocation.
 
 use crate::model::profile::CATEGORIES;
 use serde::Serialize;
 
-/// What an allocation is for.
+/// The category of an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Category {
-    /// What `model.parameters()` owns, frozen parameters included.
+    /// The storage of `model.parameters()`, including frozen parameters.
     Parameter,
-    /// What `model.buffers()` owns: masks, running means.
+    /// The storage of `model.buffers()`: masks, running means.
     Buffer,
     /// `parameter.grad`.
     Gradient,
-    /// What the optimizer keeps from one step to the next.
+    /// Memory that the optimizer keeps from one step to the next.
     OptimizerState,
     /// Has the size of parameters and stays: a parameter, a buffer, a gradient or a state of the optimizer, and nothing
     /// says which.
@@ -104,7 +104,7 @@ impl Category {
     }
 }
 
-/// What decided a category.
+/// The evidence for a category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]

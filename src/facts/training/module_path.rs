@@ -61,8 +61,7 @@ impl ModulePaths {
         }
     }
 
-    /// Whether a path says more than what is recorded: numbers are told from the order of calls, and so are the calls of
-    /// a snapshot.
+    /// Whether a path is partly inferred: numbers follow from the order of calls, and so do the calls of a snapshot.
     pub(crate) fn is_inferred(&self, path: &str) -> bool {
         matches!(self, Self::Called { .. }) || path.ends_with(']') || path.contains("].")
     }

@@ -19,7 +19,7 @@ pub(super) enum Named {
     Buffers,
 }
 
-/// What a function allocates, by its file and name.
+/// The category of a function's allocations, by its file and name.
 pub(super) fn named(file: &str, function: &str) -> Option<Named> {
     let within = |folder: &str| file.starts_with(folder) || file.contains(&format!("/{folder}"));
     let name = file.rsplit('/').next().unwrap_or(file);

@@ -1,4 +1,4 @@
-//! What a stack alone says about what an allocation is for.
+//! What a stack alone shows about the category of an allocation.
 
 use super::category::Category;
 use super::named::{Named, named};
@@ -53,7 +53,7 @@ pub(crate) enum Origin {
 /// The origin of each stack.
 pub(crate) struct Origins(Vec<Origin>);
 
-/// What a frame is a sign of.
+/// The meaning of a frame.
 #[derive(Clone, Copy)]
 enum Sign {
     None,
@@ -62,7 +62,7 @@ enum Sign {
     /// Decides if the user's code is not further in.
     IsUnlessUser(Origin),
     Apply,
-    Normalisation,
+    Normalization,
     /// A line of `torch.nn.parallel.replicate`.
     Replicate,
     /// A line of Megatron's constructor of buffers for parameters and gradients.
@@ -121,7 +121,7 @@ fn origin(sites: &Sites<'_>, signs: &[Sign], lines: &Lines, models: &HashSet<Str
             Sign::IsUnlessUser(origin) if !user => return origin,
             Sign::None | Sign::IsUnlessUser(_) => {}
             Sign::Apply => return Origin::Moved(lines.moved(line())),
-            Sign::Normalisation => return Origin::Constructed(lines.constructed(line())),
+            Sign::Normalization => return Origin::Constructed(lines.constructed(line())),
             Sign::Replicate => {
                 return Origin::Replica(if lines.replicate == Some(line()) {
                     Category::Parameter
@@ -193,7 +193,7 @@ fn python_sign(path: &str, name: &str, kind: FrameKind) -> Sign {
     let modules = path.strip_prefix("torch/nn/modules/");
     match (path, name) {
         ("torch/nn/modules/module.py", "_apply") => Sign::Apply,
-        ("torch/nn/modules/batchnorm.py", "__init__") => Sign::Normalisation,
+        ("torch/nn/modules/batchnorm.py", "__init__") => Sign::Normalization,
         (_, "__init__") if modules.is_some_and(|file| file != "module.py" && file != "container.py") => {
             Sign::Is(Origin::Constructed(Category::Parameter))
         }
@@ -259,7 +259,7 @@ struct Lines {
     /// Lines of the innermost `_apply` of any stack that call `fn`.
     apply: BTreeSet<u64>,
     /// The first line of a normalization's constructor that allocates.
-    normalisation: u64,
+    normalization: u64,
     /// The first line of `replicate` that copies: that of the parameters.
     replicate: Option<u64>,
     /// Lines of Megatron's constructor that allocate. The buffer of parameters comes first, and is there only where the
@@ -278,7 +278,7 @@ impl Lines {
         let mut lines = Self {
             children: None,
             apply: BTreeSet::new(),
-            normalisation: u64::MAX,
+            normalization: u64::MAX,
             replicate: None,
             buffers: BTreeSet::new(),
         };
@@ -303,7 +303,7 @@ impl Lines {
                     Some(Sign::Buffers) => {
                         lines.buffers.insert(frame.line);
                     }
-                    Some(Sign::Normalisation) => lines.normalisation = lines.normalisation.min(frame.line),
+                    Some(Sign::Normalization) => lines.normalization = lines.normalization.min(frame.line),
                     _ => {}
                 }
             }
@@ -333,7 +333,7 @@ impl Lines {
     }
 
     fn constructed(&self, line: u64) -> Category {
-        let below = line.saturating_sub(self.normalisation);
+        let below = line.saturating_sub(self.normalization);
         if below < BUFFERS_FROM { Category::Parameter } else { Category::Buffer }
     }
 }

@@ -1,4 +1,4 @@
-//! Which blocks are parameters, and how many of each size there are: what gradients and optimizer states mirror.
+//! The blocks that are parameters, and their number by size: gradients and optimizer states have the same sizes.
 //!
 //! Most say so by their stack. Others persist from before the first backward pass on, and are parameters if there are
 //! exactly as many of a size as gradients that no parameter explains yet: every gradient belongs to a parameter of its

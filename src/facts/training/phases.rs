@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_code_is_what_its_neighbours_make_it() {
+    fn plain_code_is_what_its_neighbors_make_it() {
         let step = [Plain, Sure(Forward), Plain, ZeroGrad, Sure(Backward), Silent, Plain, Sure(Optimizer), Plain];
         let phases = [Data, Forward, Forward, Optimizer, Backward, Backward, Other, Optimizer, Other];
         assert_eq!(inferred(&step), phases);

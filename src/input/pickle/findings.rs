@@ -217,7 +217,7 @@ impl Default for Findings {
 impl Findings {
     /// Moves each dictionary of `items`, which are put into `list`, that is a trace entry or a frame out of the heap and
     /// puts what it became in its place.
-    pub fn recognise(&mut self, heap: &mut Heap, list: u32, items: &mut [Value]) {
+    pub fn recognize(&mut self, heap: &mut Heap, list: u32, items: &mut [Value]) {
         for item in items {
             let Value::Dict(index) = *item else { continue };
             let Some(dict) = heap.dicts.get(index as usize).filter(|dict| !dict.plain) else { continue };

@@ -11,8 +11,8 @@ use crate::sorting::SortRows;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Runs what leads up to each update several times: later passes add their gradients to those of the first. What is
-/// assumed. An error says why that is not known.
+/// Repeats the passes before each update: later passes add their gradients to those of the first. Returns the
+/// assumption. An error says what is unknown.
 pub(super) fn apply(
     rewrite: &mut Rewrite,
     device: &Device<'_>,
@@ -51,7 +51,8 @@ pub(super) fn apply(
             let origin = rewrite.origin(allocation).and_then(|origin| history.allocations.get(origin as usize));
             origin.is_none_or(|made| made.freed == NEVER)
         };
-        // What is made once and stays is there already; a variable gets its next value, and drops the one before.
+        // Blocks that are allocated once and stay are already live; a variable receives its next value and frees the
+        // previous one.
         let once: Vec<u32> = stays.iter().copied().filter(|&allocation| lasts(allocation)).collect();
         let mut variables: HashMap<u32, u32> = stays
             .iter()
@@ -101,7 +102,7 @@ pub(super) fn apply(
     Ok(format!("{times} forward and backward passes for each optimizer step; their gradients are accumulated in place"))
 }
 
-/// Entries from the first input or forward behind an update to the next update.
+/// Entries from the first input or forward pass after an update to the next update.
 fn passes(device: &Device<'_>, trained: &Trained) -> Result<Vec<Range<u32>>, String> {
     let mut passes = Vec::new();
     let mut behind = 0;

@@ -1,4 +1,4 @@
-//! Copies of parameters that autocast makes.
+//! Finds the copies of parameters that autocast makes.
 //!
 //! `torch.autocast` casts a parameter at its first use and keeps the copy until its outermost region ends, whether or not
 //! the call that it was made for is checkpointed. Backward needs the copies, too, so that without checkpointing nothing
@@ -10,7 +10,7 @@ use crate::model::{FrameId, Snapshot, StackId};
 use crate::replay::{Instant, Track};
 use std::collections::BTreeMap;
 
-/// What is known of autocast on one device.
+/// What one device's recording shows about autocast.
 #[derive(Debug, Default)]
 pub(crate) struct Autocast {
     /// Entries at which a region ends, in order.
@@ -18,15 +18,15 @@ pub(crate) struct Autocast {
     /// Sizes of what could be a parameter, sorted: blocks that are older than any forward and outlive it. Empty without
     /// a sign of autocast.
     parameter_sizes: Vec<u64>,
-    /// The innermost Python frames below which copies are made; empty where that is not known.
+    /// The innermost Python frames below which copies are made; empty if unknown.
     frames: Vec<Option<FrameId>>,
     /// Entries at which a pass through the model ends, in order.
     pass_ends: Vec<u32>,
 }
 
-/// Parameters that are smaller say nothing: their copies are as large as many other things.
+/// Smaller parameters are ignored: many other blocks are as large as their copies.
 const SMALLEST_PARAMETER: u64 = 4 << 10;
-/// What else may have the size of a parameter, for each one: gradient, states, master copy.
+/// Number of other blocks with the size of each parameter: gradient, states, master copy.
 const MOST_COMPANIONS: usize = 4;
 
 impl Autocast {
@@ -62,7 +62,7 @@ impl Autocast {
             && (self.frames.is_empty() || self.frames.contains(&innermost(sites, stack)))
     }
 
-    /// The end of the region that is open at an instant: where it shows, else that of the forward pass.
+    /// The end of the region that is open at an instant, if it is recognized, else the end of the forward pass.
     pub(crate) fn end(&self, instant: Instant, before: Instant) -> Instant {
         let next = |ends: &[u32]| ends.get(ends.partition_point(|&entry| entry < instant)).copied();
         let pass_end = next(&self.pass_ends);
@@ -139,7 +139,7 @@ mod tests {
         let one_size = at(1, &[4096, 4096, 4096, 8192, 8192]);
         assert!(copied(&parameters, one_size.clone(), 2).is_empty());
         assert_eq!(copied(&parameters, one_size, 1), [1]);
-        // With gradient and two states of each.
+        // With a gradient and two states for each.
         let late: Vec<u64> = parameters.iter().flat_map(|&size| [size; 4]).collect();
         assert_eq!(copied(&late, all().collect(), 2), [1]);
         assert!(copied(&[], all().collect(), 1).is_empty());

@@ -1,9 +1,9 @@
-//! Patch of a program by name.
+//! The changes to a program, by name.
 
 use super::optimizer::Optimizer;
 use std::fmt;
 
-/// A change of a program.
+/// A change to a program.
 ///
 /// The order of variants is the order in which they take effect, whatever order they are named in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -12,52 +12,52 @@ pub enum Change {
     /// Non-reentrant `torch.utils.checkpoint` around the first call of a function in a forward pass and every N-th
     /// after it.
     Checkpoint {
-        /// The function: its label in [`crate::analysis::checkpoint::Candidate::label`], or a part of it that no other has.
+        /// The function: its label in [`crate::analysis::checkpoint::Candidate::label`], or a unique part of it.
         site: String,
         /// 1 for every call.
         every: usize,
     },
-    /// Parameters, gradients and states of the optimizer divided between this many ranks (ZeRO-3, `fully_shard`): what one of
-    /// them has.
+    /// Shards parameters, gradients and optimizer states over ranks (ZeRO-3, `fully_shard`). The program is that of one
+    /// rank.
     ShardParameters {
         /// Number of ranks.
         ranks: u32,
     },
-    /// Gradients and states of the optimizer divided between this many ranks (ZeRO-2): what one of them has.
+    /// Shards gradients and optimizer states over ranks (ZeRO-2). The program is that of one rank.
     ShardGradients {
         /// Number of ranks.
         ranks: u32,
     },
-    /// States of the optimizer divided between this many ranks (ZeRO-1): what one of them has.
+    /// Shards optimizer states over ranks (ZeRO-1). The program is that of one rank.
     ShardOptimizer {
         /// Number of ranks.
         ranks: u32,
-        /// Whether each rank's optimizer drops its own gradients alone, so that the others are there all the time, as
-        /// where `zero_grad` is that of an optimizer with some of the parameters. `ZeroRedundancyOptimizer` drops all.
+        /// Whether each rank's optimizer frees only its own gradients, so the others stay live, as with the `zero_grad`
+        /// of an optimizer that has some of the parameters. `ZeroRedundancyOptimizer` frees all.
         keeps_gradients: bool,
     },
     /// Another optimizer.
     Optimizer(Optimizer),
     /// The optimizer on the CPU.
     OffloadOptimizer,
-    /// What forward keeps for backward on the CPU: `torch.autograd.graph.save_on_cpu`.
+    /// Tensors saved for backward on the CPU: `torch.autograd.graph.save_on_cpu`.
     OffloadActivations,
-    /// Forward passes alone, under `eval` and `no_grad`.
+    /// Only forward passes, under `eval` and `no_grad`.
     Inference,
-    /// Logits and loss in this many pieces of the sequence, each checkpointed.
+    /// Logits and loss computed in pieces of the sequence, each checkpointed.
     ChunkLoss {
         /// Number of pieces.
         pieces: u32,
     },
-    /// So many forward and backward passes for each step of the optimizer. The program is that of one of them: a batch that
-    /// is as many times smaller comes from [`crate::analysis::fit`].
+    /// Several forward and backward passes for each optimizer step. The program is that of one of them: a batch that is
+    /// as many times smaller comes from [`crate::analysis::fit`].
     Accumulate {
         /// Number of passes.
         passes: u32,
     },
 }
 
-/// What a change would have to be called.
+/// The expected form of a change's name.
 const EXPECTED: &str =
     "expected a change such as checkpoint:SITE, optimizer:sgd, shard-optimizer:4 or offload:optimizer";
 
@@ -100,7 +100,7 @@ impl Change {
     /// The name of an optimizer.
     ///
     /// # Errors
-    /// When it is no known one, in words.
+    /// If the name is unknown, in words.
     pub fn optimizer(text: &str) -> Result<Self, String> {
         let known = Optimizer::ALL.into_iter().find(|optimizer| optimizer.name() == text.to_ascii_lowercase());
         let names = || Optimizer::ALL.map(Optimizer::name).join(", ");
@@ -164,10 +164,10 @@ impl Change {
     }
 }
 
-/// More ranks than anybody shares one optimizer between.
+/// The maximum number of ranks.
 const MOST_RANKS: u32 = 1 << 12;
 
-/// More pieces, or passes, than make sense.
+/// The maximum number of pieces or passes.
 const MOST_PIECES: u32 = 1 << 10;
 
 fn ranks(text: &str) -> Result<u32, String> {

@@ -9,7 +9,8 @@ use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Checkpoints calls: what they keep for backward is freed when they are over, and they run again before it.
+/// Checkpoints calls: tensors that they save for backward are freed when they end, and the calls are recomputed before
+/// their backward.
 pub(super) fn apply(rewrite: &mut Rewrite, chosen: &Chosen, history: &History) {
     let places = rewrite.places(rewrite.program.until.unwrap_or(history.entries()));
     let end = rewrite.program.steps.len();
@@ -18,13 +19,13 @@ pub(super) fn apply(rewrite: &mut Rewrite, chosen: &Chosen, history: &History) {
     let mut patch = Patch::default();
     let mut calls: Vec<&Recompute> = chosen.calls.iter().map(Arc::as_ref).collect();
     calls.sort_rows_by_key(|call| call.resume);
-    // Each thread of the engine has workspaces of its own, made at the first use and never freed.
+    // Each thread of the autograd engine has its own workspaces, allocated at the first use and never freed.
     let mut workspaces: HashMap<Option<u32>, Vec<Step>> = HashMap::new();
     for workspace in &chosen.workspaces {
         let is_it = |step: &&Step| step.kind == StepKind::Alloc && step.allocation == workspace.like;
         workspaces.entry(workspace.behind).or_default().extend(steps.iter().find(is_it));
     }
-    // What several calls are given is there until the first of them has run again, which is the last to do so.
+    // An input of several calls stays live until the first of these calls is recomputed, which happens last.
     let mut inputs: BTreeMap<u32, u32> = BTreeMap::new();
     for input in calls.iter().flat_map(|call| &call.inputs) {
         let until = inputs.entry(input.allocation).or_default();
@@ -34,7 +35,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, chosen: &Chosen, history: &History) {
         patch.free_at(place(until), allocation, until);
     }
     for call in calls {
-        // Where no backward follows, what is dropped does not come back.
+        // If no backward follows, freed blocks are not recomputed.
         let comes_back = call.resume != NEVER;
         let is_dropped = |gap: &&Gap| !comes_back || gap.to == call.resume;
         let (dropped, released): (Vec<&Gap>, Vec<&Gap>) = call.gaps.iter().partition(is_dropped);
@@ -66,7 +67,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, chosen: &Chosen, history: &History) {
     rewrite.apply(patch);
 }
 
-/// A call that runs again, in front of another step.
+/// A recomputed call before another step.
 struct Again<'a> {
     rewrite: &'a mut Rewrite,
     patch: &'a mut Patch,
@@ -80,7 +81,7 @@ impl Again<'_> {
     /// behind are made once.
     fn run(&mut self, steps: &[Step], workspaces: &mut HashMap<Option<u32>, Vec<Step>>) -> Vec<(u32, u32)> {
         let mut copies: HashMap<u32, u32, RandomState> = HashMap::default();
-        // What is never freed was made at the first use, and is there already.
+        // Blocks that are never freed were allocated at the first use, and are already live.
         let history = self.history;
         let is_freed =
             |allocation: u32| history.allocations.get(allocation as usize).is_some_and(|made| made.freed != NEVER);
@@ -106,7 +107,7 @@ impl Again<'_> {
         left
     }
 
-    /// Requests what a step requested; its number.
+    /// Repeats the request of a step; returns the number of the new allocation.
     fn alloc(&mut self, step: &Step) -> u32 {
         let copy = self.rewrite.add(step.allocation);
         self.patch.insert(self.resume, Step { allocation: copy, entry: self.call.resume, ..*step });

@@ -1,4 +1,4 @@
-//! Functions whose calls could be checkpointed, and what these hold.
+//! Functions whose calls could be checkpointed, and the memory that the calls hold.
 
 use super::chosen::Choice;
 use super::functions::{Checkpointed, CodeChange, HeldByCalls};
@@ -13,9 +13,9 @@ use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Entries that are looked at for all functions together, about: a few seconds' work.
+/// Approximate number of entries to examine for all functions: a few seconds of work.
 const MOST_PLAYED: usize = 20_000_000;
-/// Functions that are tried even if they take longer.
+/// Number of functions that are tried even if they take longer.
 const FEWEST_TRIED: usize = 32;
 
 /// The functions of a device that could be checkpointed.
@@ -31,16 +31,16 @@ pub(crate) struct Holders {
     /// Those that a forward pass calls more than once, by what their calls hold when the forward pass before the recorded
     /// peak ends, the most first.
     pub functions: Vec<HeldByCalls>,
-    /// Mean time of a forward pass in microseconds, where the file has times.
+    /// Mean time of a forward pass in microseconds, if the file has times.
     pub forward_us: Option<i64>,
 }
 
-/// Why the pass that a peak is in does not show what checkpointing would save.
+/// Why the pass with the peak does not show what checkpointing would save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PassObstacle {
-    /// It does not finish: it runs out of memory, or the file was cut off in it.
+    /// The pass does not finish: it runs out of memory, or the file is cut off.
     Unfinished,
-    /// No backward follows it.
+    /// No backward pass follows.
     NoBackward,
 }
 
@@ -54,7 +54,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.choice.passes.entries.len()
     }
 
-    /// Whether no backward follows them.
+    /// Whether no backward pass follows them.
     pub(crate) fn is_open(&self) -> bool {
         self.choice.passes.is_open
     }
@@ -72,7 +72,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
                 && self.device.phases().at(allocation.born) == Phase::Forward
                 && self.device.phases().at(allocation.freed) == Phase::Backward
         };
-        // What stays where no backward follows may stay for other reasons, as workspaces of libraries do.
+        // Without a backward pass, blocks may also stay live for other reasons, as workspaces of libraries do.
         let is_for_backward = |index: usize| match self.device.categories().get(index).category {
             Category::Activation => true,
             Category::Workspace => false,
@@ -88,7 +88,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         Some(self.choice.passes.mean_us(self.device.track, &[])?.0)
     }
 
-    /// Why the pass that a peak is in does not tell what checkpointing would save.
+    /// Why the pass with the peak does not show what checkpointing would save.
     pub(crate) fn obstacle(&self, peak: Instant) -> Option<PassObstacle> {
         let passes = &self.choice.passes.entries;
         let behind = passes.partition_point(|pass| pass.start < peak);
@@ -110,7 +110,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         no_backward.then_some(PassObstacle::NoBackward)
     }
 
-    /// Functions that run under `torch.utils.checkpoint` already: those it calls itself, not what these call.
+    /// Functions that already run under `torch.utils.checkpoint`: only those that it calls directly.
     pub(crate) fn checkpointed(&self) -> Vec<Checkpointed> {
         let mut found = Vec::new();
         for (id, function) in self.choice.calls.functions() {
@@ -134,13 +134,13 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         (functions, untried)
     }
 
-    /// What could be checkpointed, wherever the recorded peak is.
+    /// Functions that could be checkpointed, independently of the recorded peak.
     pub(crate) fn for_search(&self) -> Holders {
         if self.passes() == 0 || self.is_open() {
             return Holders::default();
         }
         let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
-        // The first forward of all may come behind the peak, and the last step may not finish.
+        // The first forward pass may come after the peak, and the last step may not finish.
         let before = if self.choice.passes.entries[0].end < peak { peak } else { self.device.history().entries() };
         Holders { functions: self.holders(before), forward_us: self.forward_us() }
     }
@@ -157,7 +157,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         (passes.iter().map(Vec::len).max().unwrap_or(0), time)
     }
 
-    /// The function whose calls hold most when the last forward pass before an instant ends.
+    /// The function whose calls hold the most when the last forward pass before an instant ends.
     pub(crate) fn held_in_forward(&self, before: Instant) -> Option<HeldByCalls> {
         self.held_most(self.end_of_forward(before)?)
     }
@@ -253,7 +253,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         if untried == 0 {
             return 0;
         }
-        // Bytes there that were allocated up to each instant.
+        // Live bytes that were allocated up to each instant.
         let mut held = vec![0u64; entries + 1];
         for allocation in self.device.history().allocations.iter().filter(|allocation| allocation.allocated_at(instant))
         {
@@ -280,7 +280,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.device.sites().kind(function.frame) == FrameKind::User
     }
 
-    /// What to write where.
+    /// The change of code for a function.
     pub(crate) fn change(&self, function: &ForwardFunction) -> CodeChange {
         if self.device.sites().package_of(function.frame) == "transformers" {
             return CodeChange::Transformers;
@@ -294,7 +294,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
     }
 }
 
-/// What gaps leave out at an instant: bytes that are there as recorded and would not be.
+/// Bytes that gaps remove at an instant: live in the recording, and not live with checkpointing.
 pub(crate) fn held_at(gaps: &[Gap], instant: Instant) -> u64 {
     gaps.iter().filter(|gap| gap.from <= instant && instant < gap.to).map(|gap| gap.bytes).sum()
 }

@@ -1,4 +1,4 @@
-//! Calls that were chosen to be checkpointed, rather than found to be worth it.
+//! Calls that the user selects for checkpointing, rather than calls found by a search.
 
 use super::passes::Passes;
 use super::recompute::{Recompute, RecomputeTables, Recomputing, is_recurrent};
@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// The functions of a device whose calls can be chosen.
+/// The functions of a device whose calls can be selected.
 #[derive(Debug)]
 pub(crate) struct Choice {
     pub(super) calls: Calls,
@@ -28,16 +28,16 @@ const UNEVEN: u64 = 2;
 /// Calls that are checkpointed together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chosen {
-    /// The calls, in the order of their starts; none is in another one.
+    /// The calls, in the order of their starts; no call contains another.
     pub calls: Vec<Arc<Recompute>>,
-    /// Whether others lie in them that were chosen as well.
+    /// Whether they contain other selected calls.
     pub is_nested: bool,
-    /// Workspaces that the engine's thread makes for itself.
+    /// Workspaces that the engine's thread allocates.
     pub workspaces: Vec<Workspace>,
 }
 
 impl Chosen {
-    /// The calls that have run again before an instant.
+    /// The calls that were recomputed before an instant.
     pub fn until(&self, until: Instant) -> Self {
         let calls = self.calls.iter().filter(|call| call.end_of_use() <= until);
         Self { calls: calls.cloned().collect(), ..self.clone() }
@@ -56,7 +56,7 @@ impl Chosen {
 /// A workspace that the engine's thread makes when it runs an operator for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Workspace {
-    /// The one of forward that it is like, as an index into [`crate::replay::History::allocations`].
+    /// The corresponding workspace of forward, as an index into [`crate::replay::History::allocations`].
     pub like: u32,
     /// What the operator makes first when its call runs again.
     pub behind: Option<u32>,
@@ -67,7 +67,7 @@ pub(crate) struct Workspace {
 pub(crate) struct Release {
     /// The block, as an index into [`crate::replay::History::allocations`].
     pub allocation: u32,
-    /// When the program releases it.
+    /// When the program frees it.
     pub released: Instant,
     /// When the node of backward begins that frees it.
     pub needed: Instant,
@@ -83,7 +83,7 @@ impl Choice {
         Self::with(device, calls, passes)
     }
 
-    /// Finds those of passes that no backward follows.
+    /// Finds the functions of passes without a backward pass.
     pub fn around(device: &Device<'_>, entries: Vec<Range<u32>>) -> Self {
         let calls = whole(Calls::of(device.track, device.phases(), device.sites(), device.roles()), device.track);
         Self::with(device, calls, Passes { forward: entries.clone(), entries, is_open: true })
@@ -208,12 +208,12 @@ impl Choice {
         !self.calls.functions.is_empty()
     }
 
-    /// The entry at which the forward pass behind an instant begins.
+    /// The entry at which the forward pass after an instant begins.
     pub fn end_of_step(&self, instant: Instant, entries: u32) -> u32 {
         self.passes.end_of_step(instant, entries)
     }
 
-    /// Looks up what becomes of calls.
+    /// The effect of checkpointing single calls.
     pub(super) fn recomputing<'c>(&'c self, device: &'c Device<'_>) -> Recomputing<'c> {
         Recomputing::new(device, &self.calls, &self.passes, &self.tables)
     }

@@ -1,6 +1,7 @@
-//! The loss over pieces of the sequence, one after the other.
+//! Computes the loss over pieces of the sequence, one after the other.
 //!
-//! Each piece is checkpointed: its logits are there in forward, and again in backward, and never those of two pieces at once.
+//! Each piece is checkpointed: its logits are live in forward, and again in backward; logits of two pieces are never
+//! live at once.
 
 use super::rewrite::{Patch, Rewrite, free, is_free};
 use crate::facts::device::Device;
@@ -11,23 +12,23 @@ use crate::replay::NEVER;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// Blocks that are smaller are counters and sums.
+/// Smaller blocks are counters and sums.
 const SMALL: u64 = 512;
-/// So many times smaller than the logits are labels and statistics.
+/// Labels and statistics are this many times smaller than the logits.
 const MINOR: u64 = 16;
 
-/// What is known of the losses that could be computed in pieces.
+/// Data about losses that could be computed in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LossFigures {
-    /// The most that one keeps for backward: its logits.
+    /// The maximum number of bytes that a loss keeps for backward: its logits.
     pub logits_bytes: u64,
     /// Mean time in microseconds from logits to loss in a forward pass; `None` where the file has no times.
     pub forward_us: Option<i64>,
 }
 
 impl LossFigures {
-    /// Finds the losses of a program. An error says what is not known.
+    /// Finds the losses of a program. An error says what is unknown.
     pub(super) fn of(program: &Program, device: &Device<'_>) -> Result<Self, String> {
         let steps = &program.steps;
         let losses = losses(&Rewrite::of(program), device, steps)?;
@@ -36,7 +37,7 @@ impl LossFigures {
             let entry = steps.get(place).or(steps.last()).map_or(0, |step| step.entry as usize);
             times[entry.min(times.len() - 1)]
         };
-        // What happens at a step lasts until the next one.
+        // A step lasts until the next one.
         let lasted =
             |times: &[i64], loss: &Loss| time(times, loss.made + 1).saturating_sub(time(times, loss.forward.start));
         let sum = |times: &[i64]| losses.iter().fold(0i64, |sum, loss| sum.saturating_add(lasted(times, loss)));
@@ -48,22 +49,22 @@ impl LossFigures {
     }
 }
 
-/// A loss and what leads to it, in one pass.
+/// A loss and its inputs, in one pass.
 struct Loss {
     /// Steps of forward from the logits on, and of backward up to the end of the node of the layer that makes them.
     forward: Range<usize>,
     backward: Range<usize>,
-    /// What the loss keeps for backward, and the step that makes it.
+    /// The block that the loss keeps for backward, and the step that allocates it.
     kept: u32,
     made: usize,
-    /// What the layer is given, and the gradient of it.
+    /// The input of the layer, and its gradient.
     input: Option<u32>,
     gradient: u32,
     /// Gradients of the layer's parameters: its weight, and its bias.
     weights: Vec<u32>,
 }
 
-/// Computes losses in pieces. What is assumed; an error says what is not known.
+/// Computes losses in pieces. Returns the assumption; an error says what is unknown.
 pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, pieces: u64) -> Result<String, String> {
     let steps = std::mem::take(&mut rewrite.program.steps);
     let losses = losses(rewrite, device, &steps);
@@ -94,7 +95,7 @@ fn losses(rewrite: &Rewrite, device: &Device<'_>, steps: &[Step]) -> Result<Vec<
             Phase::Backward => {
                 let Some(start) = pass.take() else { continue };
                 let range = places[start as usize]..places[span.start as usize];
-                // The program may be the beginning of what was recorded.
+                // The program may be only the beginning of the recording.
                 if range.end == steps.len() {
                     break;
                 }
@@ -131,7 +132,7 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     let (last, kept) =
         named.or_else(|| largest(&is_plain_loss)).ok_or("no loss was found whose result backward needs")?;
     let before: Vec<(usize, &Step)> = allocs(pass.start..last).collect();
-    // In half precision logits take half of what the loss keeps.
+    // In half precision, logits take half of the bytes that the loss keeps.
     let is_large = |step: &Step| step.bytes == kept.bytes || step.bytes.saturating_mul(2) == kept.bytes;
     let near =
         before.iter().rev().take_while(|(_, step)| is_large(step) || step.bytes.saturating_mul(MINOR) <= kept.bytes);
@@ -208,7 +209,7 @@ pub(crate) fn is_plain_loss(device: &Device<'_>, allocation: u32) -> bool {
         && device.phases().at(made.freed) == Phase::Backward
 }
 
-/// Plays the pieces of one loss in place of it.
+/// Replaces a loss by its pieces.
 fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Device<'_>, loss: &Loss, pieces: u64) {
     let history = device.history();
     let is_piece = |step: &Step| {
@@ -243,7 +244,7 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
         emit.free_all(start, made);
         emit.free(start, input);
     }
-    // Backward: each runs again, up to what the loss keeps.
+    // Backward: each piece is recomputed, up to the block that the loss keeps.
     let start = loss.backward.start;
     emit.entry = steps.get(start).map_or(0, |step| step.entry);
     let mut gradients = Vec::new();
@@ -275,7 +276,7 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
                 sums.insert(weight, new);
                 continue;
             };
-            // The first two make a sum of their own; later ones are added to it.
+            // The first two are summed into a new block; later ones are added to it.
             if piece == 1
                 && let Some(step) = steps.iter().find(|step| step.kind == StepKind::Alloc && step.allocation == weight)
             {
@@ -314,7 +315,7 @@ impl Emit<'_> {
         self.request(place, step, step.bytes.div_ceil(self.pieces))
     }
 
-    /// All of it.
+    /// The whole block.
     fn whole(&mut self, place: usize, step: &Step) -> u32 {
         self.request(place, step, step.bytes)
     }

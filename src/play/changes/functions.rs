@@ -1,6 +1,6 @@
-//! Functions that are checkpointed or could be, and what to change about them.
+//! Functions that are or could be checkpointed, and the changes of code.
 
-/// A function that the recorded run checkpoints already.
+/// A function that the recorded program already checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checkpointed {
@@ -8,34 +8,34 @@ pub struct Checkpointed {
     pub label: String,
     /// How often a forward pass calls it under `torch.utils.checkpoint`.
     pub calls: usize,
-    /// How often it calls it without.
+    /// How often a forward pass calls it without checkpointing.
     pub other_calls: usize,
 }
 
-/// What the calls of a function hold at an instant and would not hold if they were checkpointed.
+/// The memory that the calls of a function hold at an instant and checkpointing would free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldByCalls {
     /// The function, by its file, first line and name.
     pub label: String,
-    /// How often a forward pass calls it: the most there are in one.
+    /// The maximum number of its calls in a forward pass.
     pub calls: usize,
     /// Bytes held.
     pub bytes: u64,
-    /// Mean time that its calls take in a forward pass, in microseconds, where the file has times.
+    /// Mean time of its calls in a forward pass, in microseconds, if the file has times.
     pub recompute_us: Option<i64>,
     /// What to change to checkpoint them.
     pub change: CodeChange,
 }
 
-/// What to write.
+/// A change of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodeChange {
-    /// Wrap the call in `torch.utils.checkpoint.checkpoint`; the line that calls, where the recording has it.
+    /// Wrap the call in `torch.utils.checkpoint.checkpoint`, at this line, if recorded.
     Wrap(Option<String>),
-    /// The line that calls is one of an installed package: wrap `forward` of the modules instead.
+    /// The calling line is in an installed package: wrap `forward` of the modules instead.
     WrapForward(String),
-    /// The model is one of transformers: `gradient_checkpointing_enable`.
+    /// The model is a transformers model: `gradient_checkpointing_enable`.
     Transformers,
 }

@@ -1,4 +1,4 @@
-//! Forward passes alone, in `eval` mode and without gradients.
+//! Keeps only forward passes, in `eval` mode and without gradients.
 
 use super::Assumed;
 use super::rewrite::{Patch, Rewrite, is_free};
@@ -54,7 +54,7 @@ fn doubt(device: &Device<'_>) -> Option<String> {
 struct Frees {
     /// As recorded.
     recorded: HashMap<u32, (usize, u32)>,
-    /// Where that changes.
+    /// With the change.
     moved: HashMap<u32, (usize, u32)>,
 }
 
@@ -79,7 +79,7 @@ fn leave_out_dropout(steps: &[Step], device: &Device<'_>, frees: &mut Frees, pat
             && device.phases().at(step.entry + 1) == Phase::Forward
             && *known.entry(stack).or_insert_with(|| is_dropout(device, stack))
     };
-    // What is there, by size, the youngest last.
+    // Live blocks by size, the newest last.
     let mut there: HashMap<u64, Vec<u32>> = HashMap::new();
     let mut last: Option<(usize, Step)> = None;
     for (place, step) in steps.iter().enumerate() {

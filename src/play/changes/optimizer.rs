@@ -1,4 +1,4 @@
-//! Another optimizer: other states, and other memory while it steps.
+//! Replaces the optimizer: other states, and other memory during its steps.
 
 use super::Assumed;
 use super::rewrite::{Patch, Rewrite, free, is_free};
@@ -7,14 +7,14 @@ use crate::play::{Step, StepKind};
 use crate::replay::History;
 use std::collections::{HashMap, VecDeque};
 
-/// Bytes of an element of a parameter, where nothing tells.
+/// Assumed bytes of an element of a parameter.
 const ELEMENT: u64 = 4;
 /// Parameters with fewer elements have states of full size in 8-bit optimizers (`min_8bit_size` of bitsandbytes).
 const LEAST_8BIT: u64 = 4096;
 /// Elements that share a scale there.
 const BLOCK_8BIT: u64 = 256;
 
-/// Parameters with fewer elements are taken for vectors, whose second moment `Adafactor` keeps whole.
+/// Parameters with fewer elements count as vectors, whose second moment `Adafactor` keeps whole.
 const LEAST_MATRIX: u64 = 1 << 14;
 
 /// An optimizer that a program could have.
@@ -48,7 +48,7 @@ impl Optimizer {
         }
     }
 
-    /// What is assumed of it.
+    /// The assumption about it.
     fn assumption(self) -> &'static str {
         match self {
             Self::AdamW => {
@@ -107,7 +107,7 @@ fn square_root_up(number: u64) -> u64 {
     if root * root == number { root } else { root + 1 }
 }
 
-/// Gives a program another optimizer; what is assumed. An error says why it cannot have it.
+/// Replaces the optimizer of a program; returns the assumption. An error says why this is impossible.
 pub(super) fn apply(
     rewrite: &mut Rewrite,
     trained: &Trained,
@@ -143,7 +143,7 @@ pub(super) fn apply(
     Ok(Assumed { assumption: optimizer.assumption().to_owned(), doubt: optimizer.doubt() })
 }
 
-/// Takes the optimizer off the device: neither states nor what it makes while it steps are there.
+/// Removes the optimizer from the device: neither its states nor its temporaries remain.
 pub(super) fn offload(rewrite: &mut Rewrite, trained: &Trained) -> String {
     if rewrite.starts_with(|allocation| trained.states.binary_search(&allocation).is_ok()) {
         rewrite.request_start();
@@ -201,7 +201,7 @@ fn replace_states(rewrite: &mut Rewrite, trained: &Trained, patch: &mut Patch, o
     last
 }
 
-/// Makes states where none are recorded, when the optimizer steps first.
+/// Allocates states in the first optimizer step if none are recorded.
 fn add_states(rewrite: &mut Rewrite, trained: &Trained, history: &History, patch: &mut Patch, optimizer: Optimizer) {
     let Some(update) = trained.updates.first() else { return };
     let place = rewrite.places(history.entries())[update.start as usize];

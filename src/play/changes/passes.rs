@@ -41,7 +41,7 @@ impl Passes {
         Self { entries, forward, is_open: false }
     }
 
-    /// The pass that an entry belongs to.
+    /// The pass of an entry.
     pub(crate) fn around(&self, entry: u32) -> Option<&Range<u32>> {
         self.entries.get(self.entries.partition_point(|pass| pass.end <= entry)).filter(|pass| pass.start <= entry)
     }
@@ -58,7 +58,7 @@ impl Passes {
         let mut over = 0;
         for call in calls {
             let pass = self.entries.partition_point(|pass| pass.end <= call.start);
-            // What a call of the same function calls is part of it.
+            // Nested calls of the same function are part of the outer call.
             if call.start >= over
                 && let Some(calls) = passes.get_mut(pass)
                 && self.entries[pass].start <= call.start
@@ -70,14 +70,14 @@ impl Passes {
         passes
     }
 
-    /// The mean time of a pass and of the calls within it, in microseconds, where the file has times.
+    /// The mean time of a pass and of the calls within it, in microseconds, if the file has times.
     pub(crate) fn mean_us(&self, track: Track<'_>, calls: &[Vec<&Call>]) -> Option<(i64, i64)> {
         let times = track.times();
         let passes = self.entries.len() as i64;
         if !track.has_times() || passes == 0 {
             return None;
         }
-        // What happens at an entry lasts until the next one.
+        // An entry lasts until the next one.
         let last = times.len().checked_sub(1)?;
         let lasted =
             |start: u32, end: u32| times[last.min(end as usize)].saturating_sub(times[last.min(start as usize)]);
@@ -99,7 +99,7 @@ fn keeps_graph(calls: &Calls, history: &History, pass: &Range<u32>) -> bool {
         times[call.function.index()] += 1;
     }
     let mut over = 0;
-    // Of each size, how many are made and how many stay.
+    // For each size, the number of allocated blocks and of those that stay live.
     let mut of_size: HashMap<u64, (u64, u64)> = HashMap::new();
     for call in calls.calls.iter().filter(within).filter(|call| times[call.function.index()] > 1) {
         let start = call.start.max(over);

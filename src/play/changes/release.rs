@@ -1,4 +1,4 @@
-//! When a program releases what forward makes, were nothing of it kept for backward.
+//! When a program would free the results of forward if nothing were kept for backward.
 //!
 //! A recording with backward passes does not show it: autograd holds on to what it has saved. Python releases the result
 //! of an expression once the operator that takes it has run, and of a variable once it is bound anew or its function
@@ -33,7 +33,7 @@ impl<'a> Recomputing<'a> {
     pub(crate) fn release(&self, index: u32, around: &[&Call]) -> Option<Instant> {
         let block = self.allocation(index);
         let (mut behind, mut level) = (block.born, around.len().checked_sub(1)?);
-        // What a call returns is its caller's.
+        // The caller frees the result of a call.
         while level > 0 && self.returns(around[level], index) {
             behind = behind.max(around[level].end);
             level -= 1;
@@ -85,10 +85,10 @@ impl<'a> Recomputing<'a> {
         {
             return end;
         }
-        // A variable: another value of its size takes its place, or it stays.
+        // A variable: another value of the same size replaces it, or it stays.
         let bytes = self.allocation(index).requested;
         let is_like = |event: &Event<'_>| event.made.iter().any(|&made| self.allocation(made).requested == bytes);
-        // What a line is about is what it does last, in each round of a loop.
+        // The last operation of a line counts, in each round of a loop.
         let is_last = |at: usize| {
             let stack = |event: &Event<'_>| self.track.stack(event.entry);
             let is_next = |one, next| one == next || self.is_other_line(call, one, next);
@@ -191,7 +191,7 @@ impl<'a> Recomputing<'a> {
     fn is_other_line(&self, call: &Call, one: StackId, other: StackId) -> bool {
         let Some(function) = self.calls.function(call.function).filter(|_| one != other) else { return false };
         let stacks = &self.track.snapshot.stacks;
-        // Others of its name in the file have other lines.
+        // Other functions of this name in the file have other lines.
         let is_own = |frame: &Frame| {
             (frame.filename, frame.name) == (function.file, function.name)
                 && (function.first_line..=function.last_line).contains(&frame.line)

@@ -12,13 +12,13 @@ use std::collections::{HashMap, HashSet};
 /// Allocations by number.
 pub(in crate::play) type AllocationSet = HashSet<u32, RandomState>;
 
-/// Stands for no recorded allocation.
+/// Represents no recorded allocation.
 const NOBODY: u32 = u32::MAX;
 
 /// A program while it is changed.
 #[derive(Clone, Debug)]
 pub(super) struct Rewrite {
-    /// As it is now.
+    /// The current program.
     pub program: Program,
     /// The recorded allocation that each allocation represents.
     origins: Vec<u32>,
@@ -121,7 +121,7 @@ impl Rewrite {
     pub fn places(&self, entries: u32) -> Vec<usize> {
         let mut places = Vec::with_capacity(entries as usize + 1);
         for (index, step) in self.program.steps.iter().enumerate() {
-            // Frees that are noticed late are recorded behind what came later.
+            // Frees that are noticed late are recorded after later entries.
             while places.len() <= step.entry.min(entries) as usize {
                 places.push(index);
             }
@@ -190,7 +190,7 @@ impl Rewrite {
         )
     }
 
-    /// Whether blocks with one of these numbers are there before the first step.
+    /// Whether blocks with one of these numbers are live before the first step.
     pub fn starts_with(&self, wanted: impl Fn(u32) -> bool) -> bool {
         self.program.start_requested.iter().any(|&(index, _)| wanted(index as u32))
     }
@@ -199,7 +199,7 @@ impl Rewrite {
     /// allocations whose frees were moved.
     pub fn finish(self) -> (Program, Vec<Option<u32>>, AllocationSet) {
         let Self { mut program, origins, moved } = self;
-        // Rounds of a loop are told by the order of numbers, so allocations are counted anew.
+        // Rounds of a loop are recognized by the order of numbers, so allocations are renumbered.
         let mut numbers = vec![NOBODY; origins.len()];
         let mut renumbered = Vec::with_capacity(origins.len());
         let mut number = |allocation: u32| match numbers.get_mut(allocation as usize) {

@@ -1,4 +1,4 @@
-//! One rank's share of the optimizer, and of gradients: stages 1 and 2 of `ZeRO`.
+//! Keeps one rank's share of the optimizer and of gradients: stages 1 and 2 of `ZeRO`.
 
 use super::rewrite::{Patch, Rewrite, is_free};
 use super::trained::Trained;
@@ -6,14 +6,14 @@ use crate::model::bytes::Bytes;
 use crate::play::{Step, StepKind};
 use std::collections::{BTreeMap, HashMap};
 
-/// What becomes of the gradients of other ranks' parameters.
+/// What happens to the gradients of other ranks' parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OtherGradients {
-    /// They are dropped where they were recorded to be.
+    /// They are freed as recorded.
     AsRecorded,
-    /// The rank's optimizer drops its own alone, so that the others stay.
+    /// The rank's optimizer frees only its own gradients, so the others stay live.
     Stay,
-    /// They are gone as soon as they are reduced.
+    /// They are freed as soon as they are reduced.
     Gone,
 }
 
@@ -53,7 +53,7 @@ impl Share {
     }
 }
 
-/// Leaves one rank its share of the states; what is assumed.
+/// Keeps one rank's share of the states; returns the assumption.
 pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others: OtherGradients) -> String {
     if rewrite.starts_with(|allocation| trained.states.binary_search(&allocation).is_ok()) {
         rewrite.request_start();
@@ -96,7 +96,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others
     )
 }
 
-/// Removes what belongs to parameters of other ranks.
+/// Removes the blocks of other ranks' parameters.
 fn leave(share: &Share, of_size: &BTreeMap<u64, Vec<Vec<u32>>>, patch: &mut Patch) {
     for (&size, all) in of_size {
         let others = all.iter().enumerate().filter(|&(index, _)| !share.has(size, index, all.len()));
@@ -118,7 +118,7 @@ fn drop_gradients(rewrite: &Rewrite, trained: &Trained, share: &Share, others: O
     let passes = passes(trained, rewrite.program.steps.iter().filter(is_gradient));
     for (pass, gradients) in passes.into_iter().enumerate() {
         let mut of_size: BTreeMap<u64, Vec<Step>> = BTreeMap::new();
-        // Backward makes them in the opposite order of parameters.
+        // Backward allocates them in the reverse order of parameters.
         for step in gradients.into_iter().rev() {
             of_size.entry(step.bytes).or_default().push(step);
         }
@@ -148,7 +148,7 @@ fn passes<'s>(trained: &Trained, gradients: impl Iterator<Item = &'s Step>) -> V
 /// Where nodes of backward end.
 pub(super) struct Nodes<'s> {
     steps: &'s [Step],
-    /// Where each allocation is made.
+    /// The step of each allocation.
     made: HashMap<u32, usize>,
 }
 

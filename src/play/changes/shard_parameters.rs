@@ -1,4 +1,4 @@
-//! One rank's share of parameters, gradients and states: testbed 3 of `ZeRO`, as `fully_shard` of PyTorch does it.
+//! Keeps one rank's share of parameters, gradients and states: stage 3 of `ZeRO`, as `fully_shard` of PyTorch does it.
 //!
 //! Units are the calls of the function whose backward makes most of the gradients, such as the layers of a model: what a unit
 //! works with is gathered for it, one unit ahead, and given back behind it. All other parameters belong to the root, which
@@ -36,7 +36,7 @@ struct Pass {
     bytes: u64,
 }
 
-/// Leaves one rank its share. An error says what is not known.
+/// Keeps one rank's share. An error says what is unknown.
 pub(super) fn apply(
     rewrite: &mut Rewrite,
     device: &Device<'_>,
@@ -97,16 +97,16 @@ pub(super) fn apply(
     })
 }
 
-/// What ranks exchange.
+/// The communication between ranks.
 struct Communication<'a> {
     rewrite: &'a mut Rewrite,
     patch: &'a mut Patch,
-    /// A request that others are like.
+    /// A template for requests.
     like: Step,
 }
 
 impl Communication<'_> {
-    /// Requests the whole of some parameters; its number.
+    /// Requests all of some parameters; returns the number of the allocation.
     fn gather(&mut self, place: usize, bytes: u64) -> u32 {
         let allocation = self.rewrite.add_nameless();
         self.patch.insert(place, Step { allocation, bytes, ..self.like });

@@ -158,7 +158,7 @@ fn updates(device: &Device<'_>) -> Vec<Range<u32>> {
     updates
 }
 
-/// Of each size, the most blocks that are there when an update begins.
+/// For each size, the maximum number of blocks that are live when an update begins.
 fn most_at_once(blocks: impl Iterator<Item = Allocation>, updates: &[Range<u32>]) -> BTreeMap<u64, u32> {
     let mut counts: BTreeMap<(u64, usize), u32> = BTreeMap::new();
     for block in blocks {
@@ -176,7 +176,7 @@ fn most_at_once(blocks: impl Iterator<Item = Allocation>, updates: &[Range<u32>]
     most
 }
 
-/// How many states of its size each gradient has. An error says why that is not known.
+/// How many states of its size each gradient has. An error says why this is unknown.
 fn per_parameter(states: impl Iterator<Item = u64>, gradients: &BTreeMap<u64, u32>) -> Result<u32, String> {
     let (mut counts, mut all, mut other): (BTreeMap<u64, u32>, u64, u64) = (BTreeMap::new(), 0, 0);
     for size in states {
@@ -194,7 +194,7 @@ fn per_parameter(states: impl Iterator<Item = u64>, gradients: &BTreeMap<u64, u3
     if other.saturating_mul(100) > all.saturating_mul(MOST_OTHER) {
         return Err(unlike());
     }
-    // Few bytes may be counted wrongly, such as those of a size that other things have as well.
+    // A few bytes may be miscounted, such as those of sizes that other blocks share.
     let each = |(size, count): (&u64, &u32)| (count / gradients[size].max(1), size.saturating_mul(u64::from(*count)));
     let mut bytes_of: BTreeMap<u32, u64> = BTreeMap::new();
     for (each, bytes) in counts.iter().map(each) {

@@ -45,7 +45,7 @@ const LATE: &str = "the recording starts with more live memory than the device h
 /// Why there is no prediction for a recording that kept a single entry.
 const SINGLE: &str = "only one entry was kept, so the peak of the program is unknown";
 
-/// Why there is no prediction if the simulation does not fail as the recording did.
+/// Why there is no prediction if the simulation does not fail like the recording.
 const FITS_REPEATED: &str = "the last complete step, repeated, fits the device on which the recording runs out of memory: how the \
                              failed step differs is not known";
 
@@ -79,7 +79,7 @@ pub struct Plan {
     /// The size of a device on which it always works, in bytes that the allocator can use: the smallest, as far as
     /// known. `None` without a device.
     pub needs: Option<u64>,
-    /// Mean time in microseconds of calls that run again, per forward pass: 0 if none does, `None` if the file has no
+    /// Mean time in microseconds of recomputed calls, per forward pass: 0 if there are none, `None` if the file has no
     /// times.
     pub recompute_us: Option<i64>,
     /// Assumptions, one sentence for each change.
@@ -143,7 +143,7 @@ pub struct DevicePlans {
     pub is_partial: bool,
     /// If a cache grows with every token, how far it can grow on the device, or why this is unknown.
     pub generation: Option<std::result::Result<Generation, &'static str>>,
-    /// Mean time of a forward pass in microseconds, where the file has times.
+    /// Mean time of a forward pass in microseconds, if the file has times.
     pub forward_us: Option<i64>,
     /// What the recording lacks.
     pub completeness: Completeness,
@@ -263,7 +263,7 @@ impl DevicePlans {
             return plans;
         }
         let search = Search::new(testbed, editor, sought, settings);
-        // Without changes nothing is refused.
+        // Without changes, there are no refusals.
         let as_it_is = search.play(&[], 0..1).ok().flatten();
         plans.fits = as_it_is.as_ref().is_some_and(|tried| tried.fits);
         let peak = as_it_is.as_ref().map_or(0, |tried| tried.outcome.max_allocated);

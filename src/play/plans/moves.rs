@@ -18,11 +18,11 @@ const MINOR: u64 = 50;
 /// The possible changes to a program.
 #[derive(Debug)]
 pub(super) struct Moves {
-    /// Functions worth checkpointing, those that hold most first.
+    /// Functions worth checkpointing, those that hold the most first.
     pub functions: Vec<HeldByCalls>,
     /// Everything else.
     pub others: Vec<Change>,
-    /// Mean time of logits and loss in a forward pass in microseconds, where the file has times.
+    /// Mean time of logits and loss in a forward pass in microseconds, if the file has times.
     loss_us: Option<i64>,
 }
 
@@ -52,8 +52,8 @@ impl Moves {
         self.functions.iter().find(|function| function.label == *site)
     }
 
-    /// Mean time in microseconds of what runs again because of these changes, per forward pass. `None` if the file has
-    /// no times.
+    /// Mean time in microseconds of recomputation because of these changes, per forward pass. `None` if the file has no
+    /// times.
     pub fn time(&self, changes: &[Change]) -> Option<i64> {
         changes.iter().try_fold(0i64, |sum, change| {
             let time = match change {
@@ -89,7 +89,7 @@ pub(super) fn fewer_pieces(than: u32) -> impl Iterator<Item = u32> {
     PIECES.into_iter().take_while(move |&pieces| pieces < than)
 }
 
-/// Functions without another one that holds more and runs again in less time.
+/// Functions for which no other one holds more and is recomputed in less time.
 fn worthwhile(mut functions: Vec<HeldByCalls>) -> Vec<HeldByCalls> {
     let mut least = i64::MAX;
     // Each holds less than those before it.
@@ -124,13 +124,12 @@ pub(super) fn trouble(change: &Change) -> u32 {
         Change::OffloadActivations | Change::OffloadOptimizer => 5,
         Change::ShardOptimizer { .. } => 6,
         Change::ShardGradients { .. } | Change::ShardParameters { .. } => 7,
-        // Another batch, or another program: neither is tried.
+        // Another batch or another program: both are not tried.
         Change::Accumulate { .. } | Change::Inference => 8,
     }
 }
 
-/// Mean time in microseconds that checkpointed calls take when they run again, for each forward pass. `None` where the file
-/// has no times.
+/// Mean time in microseconds to recompute checkpointed calls, per forward pass. `None` if the file has no times.
 fn recompute_us(function: &HeldByCalls, every: usize) -> Option<i64> {
     let (all, some) = (function.calls.max(1) as i64, function.calls.div_ceil(every.max(1)) as i64);
     Some(function.recompute_us?.saturating_mul(some) / all)

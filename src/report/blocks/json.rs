@@ -20,9 +20,9 @@ pub struct BlocksDevice {
     pub notes: Vec<String>,
     /// The instant at which the blocks are allocated; null for blocks of any time.
     pub at: Option<Instant>,
-    /// Number of blocks that were asked for.
+    /// Number of matching blocks.
     pub found: usize,
-    /// Bytes of these together.
+    /// Their total size.
     pub total_bytes: u64,
     /// The first of them, up to `--top`.
     pub blocks: Vec<BlockRow>,
@@ -53,9 +53,9 @@ pub struct BlockRow {
     pub pool_id: Option<PoolId>,
     /// The line that allocated it.
     pub site: String,
-    /// What it is for.
+    /// Its category.
     pub category: &'static str,
-    /// How that is known.
+    /// The evidence for the category.
     pub evidence: &'static str,
     /// Whether the site or the category is inferred.
     pub inferred: bool,

@@ -20,11 +20,11 @@ pub struct CheckAnswer<'a> {
     pub input: InputHead<'a>,
     /// Whether every budget is known to be kept.
     pub passed: bool,
-    /// `passed`, `failed`, or `unknown` where a budget could not be judged.
+    /// `passed`, `failed`, or `unknown` if a budget could not be judged.
     pub verdict: &'static str,
     /// Every budget on every device.
     pub checks: Vec<CheckRow>,
-    /// What was measured on each device, whatever is limited.
+    /// The measured values of each device, with any limits.
     pub devices: Vec<MeasuredDevice>,
 }
 
@@ -51,7 +51,7 @@ pub struct UnreadInput<'a> {
     pub devices: [(); 0],
 }
 
-/// All that is known of a file that could not be read.
+/// A file that could not be read.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -60,7 +60,7 @@ pub struct UnreadHead<'a> {
     pub path: &'a str,
 }
 
-/// What one input amounts to.
+/// The result for one input.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
@@ -87,12 +87,11 @@ pub struct CheckRow {
     /// The instants of `max-residue`, as `A..B`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub between: Option<String>,
-    /// The device; null where the recording has none.
+    /// The device; null if the recording has none.
     pub device: Option<i32>,
-    /// The limit. Null where the baseline that sets it does not have it, and for `max-fragmentation`.
+    /// The limit. Null if its baseline does not have it, and for `max-fragmentation`.
     pub limit_bytes: Option<u64>,
-    /// What was measured: exact, or the bound that `bound` says. Null where nothing is known, and for
-    /// `max-fragmentation`.
+    /// The measured value: exact, or a bound as in `bound`. Null if unknown, and for `max-fragmentation`.
     pub measured_bytes: Option<u64>,
     /// The limit of `max-fragmentation`, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,10 +99,10 @@ pub struct CheckRow {
     /// The inactive share measured, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_share: Option<f64>,
-    /// `lower` or `upper`, where what was measured is only a bound.
+    /// `lower` or `upper` if the measured value is only a bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<&'static str>,
-    /// The limit less what was measured; null where it is not judged, and for `max-fragmentation`.
+    /// The limit minus the measured value; null if it is not judged, and for `max-fragmentation`.
     pub headroom_bytes: Option<i128>,
     /// Whether the limit is known to be kept.
     pub passed: bool,
@@ -112,18 +111,18 @@ pub struct CheckRow {
     /// Why it is not known exactly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Number of recorded sites at the peak that the expression of `max-site` matches: 0 where it is about none.
+    /// Number of recorded sites at the peak that the expression of `max-site` matches, or 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matching_sites: Option<usize>,
-    /// What the bytes of `sites` are: `held`, `grown`, `reserved`, `pinned`, `leaked` or `born`.
+    /// The meaning of the bytes of `sites`: `held`, `grown`, `reserved`, `pinned`, `leaked` or `born`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<&'static str>,
-    /// The sites behind a limit that is not kept, the largest first.
+    /// The sites behind an exceeded limit, the largest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<CheckSite>,
 }
 
-/// A site behind a limit that is not kept.
+/// A site behind an exceeded limit.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -134,11 +133,11 @@ pub struct CheckSite {
     pub bytes: u64,
     /// Whether the label is inferred.
     pub inferred: bool,
-    /// Its file, as recorded; null where it is not Python code.
+    /// Its file, as recorded; null if it is not Python code.
     pub file: Option<String>,
     /// Its line.
     pub line: Option<u64>,
-    /// A stack that leads there, innermost frame first.
+    /// A stack of the site, innermost frame first.
     pub stack: Vec<String>,
 }
 

@@ -82,7 +82,7 @@ fn alternatives(document: &mut Document, device: &DeviceCheckpoint, others: &[Ca
         Column::right(11, "peak"),
         Column::right(11, "saved"),
         Column::right(11, "held").from(COSTS_FROM),
-        Column::right(11, "runs again").from(COSTS_FROM),
+        Column::right(11, "recompute").from(COSTS_FROM),
         Column::right(6, "calls"),
         Column::label("forward function"),
     ])

@@ -29,25 +29,26 @@ pub struct CheckpointDevice {
     pub peak_allocated_bytes: i64,
     /// Where it is.
     pub peak: PhasedInstant,
-    /// Of the peak, what forward made and backward will free; null where the recording ends before backward does. Where no
-    /// backward follows, what outlives its forward pass.
+    /// Bytes at the peak that forward allocated and backward will free; null if the recording ends before backward
+    /// does. Without a backward pass, bytes that outlive their forward pass.
     pub activation_bytes: Option<u64>,
-    /// Number of forward passes that a backward pass follows, or else of those that keep what one would need.
+    /// Number of forward passes with a backward pass, or else of those that keep what one would need.
     pub forward_passes: usize,
     /// Whether no backward pass follows these: then the new peak is that of forward alone.
     pub without_backward: bool,
     /// Mean time of such a pass on the CPU; null where the file has no times.
     pub forward_us: Option<i64>,
-    /// What the recorded run checkpoints already.
+    /// Functions that the recorded program already checkpoints.
     pub checkpointed: Vec<CheckpointedFunction>,
-    /// Functions worth checkpointing, the lowest new peak first. They are alternatives: what they save does not add up.
+    /// Functions worth checkpointing, the lowest new peak first. They are alternatives: their savings cannot be added
+    /// together.
     pub candidates: Vec<CheckpointCandidate>,
     /// Candidates that `--top` left out.
     pub left_out: usize,
-    /// The cheapest calls with which allocated memory stays below what `--fit` requested; left out where it did not.
+    /// The cheapest calls that keep allocated memory below the size that `--fit` names; left out without `--fit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fit: Option<FitSearch>,
-    /// What is there at the peak, where it lies in the optimizer and no candidate would lower it; null otherwise.
+    /// The memory at the peak, if the peak is in the optimizer and no candidate would lower it; null otherwise.
     pub optimizer: Option<PeakInOptimizer>,
     /// Why there are no candidates; null when there are.
     pub reason: Option<NoCandidates>,
@@ -60,35 +61,35 @@ pub struct CheckpointDevice {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PeakInOptimizer {
-    /// What the optimizer made and frees before its step ends.
+    /// Bytes that the optimizer allocates and frees within its step.
     pub temporary_bytes: u64,
-    /// What it made and keeps: its states.
+    /// Bytes that the optimizer allocates and keeps: its states.
     pub kept_bytes: u64,
-    /// What backward made: gradients.
+    /// Bytes that backward allocated: gradients.
     pub backward_bytes: u64,
     /// Everything else.
     pub other_bytes: u64,
-    /// Whether some of what is temporary is made for lists of tensors at once (`foreach=True`).
+    /// Whether some temporaries are allocated for lists of tensors at once (`foreach=True`).
     pub foreach: bool,
-    /// The most that is allocated in forward and in backward; null where the recording has neither.
+    /// The maximum of allocated bytes in forward and backward; null if the recording has neither.
     pub forward_backward_peak_bytes: Option<i64>,
-    /// The function whose calls hold most when forward ends: what to checkpoint once the optimizer takes less; null
-    /// without one.
+    /// The function whose calls hold the most when forward ends, to checkpoint once the optimizer needs less; null if
+    /// there is none.
     pub forward_function: Option<FunctionToCheckpoint>,
 }
 
-/// A repeatedly called function and what its calls hold.
+/// A repeatedly called function, and the memory that its calls hold.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FunctionToCheckpoint {
     /// The function, by its file, first line and name.
     pub label: String,
-    /// The most calls there are in a forward pass.
+    /// The maximum number of calls in a forward pass.
     pub calls: usize,
-    /// What they hold that they would not hold if they were checkpointed.
+    /// Bytes that the calls hold and checkpointing would free.
     pub activation_bytes: u64,
-    /// What to change.
+    /// The change of code.
     pub change: Change,
 }
 
@@ -117,7 +118,7 @@ pub struct CheckpointedFunction {
     pub other_calls: usize,
 }
 
-/// A function, called repeatedly in a forward pass, and what checkpointing its calls would do.
+/// A function that a forward pass calls repeatedly, and the effect of checkpointing its calls.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -126,12 +127,11 @@ pub struct CheckpointCandidate {
     pub label: String,
     /// How often a forward pass calls it.
     pub calls: usize,
-    /// What these calls hold at the recorded peak and would not hold.
+    /// Bytes that these calls hold at the recorded peak and checkpointing would free.
     pub activation_bytes: u64,
-    /// Mean time on the CPU that its calls take in a forward pass, and would take once more; null where the file has no
-    /// times.
+    /// Mean CPU time of its calls in a forward pass, which recomputation adds; null if the file has no times.
     pub recompute_us: Option<i64>,
-    /// `recompute_us / forward_us`, from 0 to 1; null where the file has no times.
+    /// `recompute_us / forward_us`, from 0 to 1; null if the file has no times.
     pub recompute_share: Option<f64>,
     /// The peak with every call checkpointed.
     pub predicted_peak_allocated_bytes: i64,
@@ -139,9 +139,9 @@ pub struct CheckpointCandidate {
     pub saved_bytes: i64,
     /// Every call checkpointed, every second, every third and so on.
     pub plan: Vec<CheckpointPlan>,
-    /// What is in the way of a lower peak.
+    /// What prevents a lower peak.
     pub limit: CheckpointLimit,
-    /// What to write.
+    /// The code to write.
     pub change: Change,
 }
 
@@ -156,7 +156,7 @@ pub struct CheckpointPlan {
     pub predicted_peak_allocated_bytes: i64,
 }
 
-/// The highest point that is left.
+/// The new peak.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -166,11 +166,11 @@ pub struct CheckpointLimit {
     pub at: PhasedInstant,
     /// Whether a call runs again there.
     pub rerun: bool,
-    /// What that call has allocated by then.
+    /// Bytes that the recomputed call has allocated by then.
     pub rerun_bytes: u64,
     /// Workspaces of the engine's thread, which it needs to run calls again.
     pub workspace_bytes: u64,
-    /// What else is there, by site, the largest first and the rest as `(other)`.
+    /// Other memory at the peak, by site, the largest first and the rest as `(other)`.
     pub rows: Vec<AttributionRow>,
 }
 
@@ -181,9 +181,9 @@ pub struct CheckpointLimit {
 pub struct Change {
     /// How.
     pub kind: ChangeKind,
-    /// The line that calls the function; null where the recording does not have it, and for models of transformers.
+    /// The line that calls the function; null if not recorded, and for transformers models.
     pub caller: Option<String>,
-    /// What to write there, for a function that is called as `block(x)`.
+    /// The code to write there, for a function that is called as `block(x)`.
     pub code: &'static str,
 }
 
@@ -194,7 +194,7 @@ pub struct Change {
 pub enum ChangeKind {
     /// Wrap its call in `torch.utils.checkpoint.checkpoint`.
     Wrap,
-    /// Wrap `forward` of its modules: the line that calls it is one of an installed package.
+    /// Wrap `forward` of its modules: the calling line is in an installed package.
     WrapForward,
     /// Call `gradient_checkpointing_enable` of a model of transformers.
     Transformers,

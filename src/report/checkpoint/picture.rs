@@ -19,6 +19,8 @@ use svg::node::element::{Group, Line, Path};
 const ROWS: usize = 5;
 /// How far from the right end of the plot the saving is drawn, in pixels.
 const SAVING: f64 = 14.0;
+/// Distance of two levels from which on there is room for it.
+const SAVING_HEIGHT: f64 = 18.0;
 /// Where the other two columns of the plan end, in characters from the right.
 const PEAK_COLUMN: f64 = 12.0 * MONO_WIDTH;
 
@@ -78,7 +80,12 @@ fn marks(plot: Group, device: &DeviceCheckpoint, best: &Candidate, curves: &Devi
     // Legible on the curves behind it.
     let outlined = saved.set("stroke", palette::BACKGROUND.light).set("stroke-width", 3);
     let saved = outlined.set("stroke-linejoin", "round").set("paint-order", "stroke");
-    plot.add(level(high, BASE)).add(level(low, NEW)).add(titled(&words::effect(device, best)).add(arrow).add(saved))
+    let plot = plot.add(level(high, BASE)).add(level(low, NEW));
+    // Between levels that nearly touch, the words would cover both peaks; the heading has them too.
+    if low - high < SAVING_HEIGHT {
+        return plot;
+    }
+    plot.add(titled(&words::effect(device, best)).add(arrow).add(saved))
 }
 
 /// What the colors mean, the plan, the cost and the other candidates; and where that ends.

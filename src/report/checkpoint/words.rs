@@ -12,13 +12,13 @@ use crate::report::common::notes::{self, duration, signed};
 use crate::report::common::words::{count, ordinal};
 use crate::report::percent;
 
-/// What a candidate's row is called that represents the call that runs again.
-pub const RERUN: &str = "(the call that runs again)";
-/// What its row for workspaces is called that the engine's thread needs to run calls again.
+/// The label of the row for the recomputed call.
+pub const RERUN: &str = "(the recomputed call)";
+/// The label of the row for workspaces that the engine's thread needs to recompute calls.
 pub const WORKSPACES: &str = "(workspaces of the autograd thread)";
-/// What is said of rows of several candidates.
+/// The note for rows of several candidates.
 pub const ALTERNATIVES: &str = "alternatives: their savings cannot be added together";
-/// From this share of the peak on a remedy is worth a sentence.
+/// From this share of the peak on, a remedy is worth a sentence.
 const MUCH_PERCENT: f64 = 5.0;
 
 /// The answer in a few words.
@@ -42,7 +42,7 @@ pub fn place(device: &DeviceCheckpoint) -> String {
     }
 }
 
-/// Where in a training step something is: `in the backward phase`.
+/// The place in a training step: `in the backward phase`.
 fn in_phase(phase: Phase) -> String {
     match phase {
         Phase::Other => "in an unknown phase".to_owned(),
@@ -173,10 +173,10 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
         }
         NoCandidates::PeakInOptimizer => in_optimizer(device),
         NoCandidates::NothingSaves => {
-            let left = if device.checkpointed.is_empty() { "" } else { " besides what is already checkpointed" };
+            let another = if device.checkpointed.is_empty() { "a" } else { "another" };
             format!(
-                "nothing to checkpoint{left}: the peak is {}, and checkpointing does not lower it for any function that \
-                 a forward pass calls more than once",
+                "checkpointing {another} function would not lower the peak, which is {}; candidates are functions that a \
+                 forward pass calls more than once",
                 in_phase(device.phase)
             )
         }
@@ -184,7 +184,7 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
     Some(reason)
 }
 
-/// Why a peak in the optimizer stays, and what it is made of.
+/// Why checkpointing does not lower a peak in the optimizer, and the memory at it.
 fn in_optimizer(device: &DeviceCheckpoint) -> String {
     let mut reason =
         "the peak is in the optimizer step, after backward has freed what forward keeps: checkpointing does \
@@ -225,7 +225,7 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
     reason
 }
 
-/// What a candidate would do: `predicted peak 2.71 GiB, 1.43 GiB (34.6%) less`.
+/// The effect of a candidate: `predicted peak 2.71 GiB, 1.43 GiB (34.6%) less`.
 pub fn effect(device: &DeviceCheckpoint, candidate: &Candidate) -> String {
     let (new, saved) = (signed(candidate.predicted_peak_bytes), signed(candidate.saved_bytes));
     format!("predicted peak {new}, {saved} ({:.1}%) less", saved_percent(device, candidate.saved_bytes))
@@ -236,7 +236,7 @@ pub fn saved_percent(device: &DeviceCheckpoint, saved: i64) -> f64 {
     if device.peak_bytes == 0 { 0.0 } else { saved as f64 * 100.0 / device.peak_bytes as f64 }
 }
 
-/// What its calls hold.
+/// The memory that its calls hold.
 pub fn held(candidate: &Candidate) -> String {
     let calls = count(candidate.calls as u64, "call");
     format!(
@@ -245,19 +245,19 @@ pub fn held(candidate: &Candidate) -> String {
     )
 }
 
-/// What running its calls again takes.
+/// The cost of recomputing its calls.
 pub fn cost(device: &DeviceCheckpoint, candidate: &Candidate) -> Option<String> {
     let time = candidate.recompute_us?;
     let share = share_of_forward(device, candidate).map(|share| format!(", {:.1}% of the forward pass", share * 100.0));
     let runs = if device.without_backward {
-        "a backward pass would run the calls again"
+        "a backward pass would recompute the calls"
     } else {
-        "the calls run again in backward"
+        "backward recomputes the calls"
     };
     Some(format!("{runs}: {} for each forward pass{}", duration(time), share.unwrap_or_default()))
 }
 
-/// The part of a forward pass that runs again, from 0 to 1.
+/// The recomputed part of a forward pass, from 0 to 1.
 pub fn share_of_forward(device: &DeviceCheckpoint, candidate: &Candidate) -> Option<f64> {
     let (part, whole) = (candidate.recompute_us?, device.forward_us.filter(|&time| time > 0)?);
     Some(part as f64 / whole as f64)
@@ -277,7 +277,7 @@ pub fn new_peak(device: &DeviceCheckpoint, candidate: &Candidate) -> String {
     format!("the new peak is {phase}{when} ({place}){unknown}")
 }
 
-/// What is there at the new peak, the call that runs again as a row of its own.
+/// The memory at the new peak, with its own row for the recomputed call.
 pub fn limit_rows(candidate: &Candidate) -> Vec<Row> {
     let limit = &candidate.limit;
     let row = |label: &str, bytes| Row { label: label.to_owned(), bytes, ..Row::default() };
@@ -286,12 +286,12 @@ pub fn limit_rows(candidate: &Candidate) -> Vec<Row> {
     rerun.into_iter().chain(limit.rows.iter().cloned()).chain(workspaces).collect()
 }
 
-/// What `--top` left out.
+/// Candidates that `--top` left out.
 pub fn more(left_out: usize) -> String {
     format!("{}; --top shows them", count(left_out as u64, "more candidate"))
 }
 
-/// The lines of a plan that read differently: which calls, and the one that saves least of those that it represents.
+/// The distinct lines of a plan: which calls, and the plan that saves the least of those that the line represents.
 pub fn plan(candidate: &Candidate) -> Vec<(String, EveryNth)> {
     let same = |a: &EveryNth, b: &EveryNth| signed(a.predicted_peak_bytes) == signed(b.predicted_peak_bytes);
     candidate
@@ -300,8 +300,9 @@ pub fn plan(candidate: &Candidate) -> Vec<(String, EveryNth)> {
         .filter_map(|plans| {
             let (first, last) = (plans.first()?, plans.last()?);
             let which = match (first.every, last.every) {
-                (1, 1) => "every".to_owned(),
-                (1, last) => format!("every to every {}", ordinal(last)),
+                (1, 1) => "all".to_owned(),
+                (1, 2) => "all, or every 2nd".to_owned(),
+                (1, last) => format!("all, or every 2nd to {}", ordinal(last)),
                 (first, last) if first == last => format!("every {}", ordinal(first)),
                 (first, last) if first + 1 == last => format!("every {} or {}", ordinal(first), ordinal(last)),
                 (first, last) => format!("every {} to {}", ordinal(first), ordinal(last)),

@@ -10,7 +10,7 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
     const WRAP: &str = "torch.utils.checkpoint.checkpoint(block, ..., use_reentrant=False)";
     match change {
         CodeChange::Wrap(Some(caller)) => {
-            (format!("at {caller}, instead of block(...), with the same arguments and results"), WRAP)
+            (format!("at {caller}, replace block(...) with this call; arguments and results stay the same"), WRAP)
         }
         CodeChange::WrapForward(caller) => (
             format!(
@@ -18,9 +18,10 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
             ),
             "block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)",
         ),
-        CodeChange::Wrap(None) => {
-            ("where it is called, instead of block(...), with the same arguments and results".to_owned(), WRAP)
-        }
+        CodeChange::Wrap(None) => (
+            "where it is called, replace block(...) with this call; arguments and results stay the same".to_owned(),
+            WRAP,
+        ),
         CodeChange::Transformers => (
             "once, after the model is built".to_owned(),
             "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})",

@@ -1,4 +1,5 @@
-//! CSV: one table per answer, a line per row, bytes as integers. A file per report; here is what they share.
+//! CSV: one table per answer, a line per row, bytes as integers. Each report has its own file; this one has the shared
+//! code.
 
 use super::notes::safe;
 use std::io::{self, Write};
@@ -12,11 +13,11 @@ pub(crate) fn cell(text: &str) -> String {
     if is_formula { format!("'{text}") } else { text }
 }
 
-/// A table that is being written.
+/// A table while it is written.
 pub(crate) struct Lines<'o>(::csv::Writer<&'o mut dyn Write>);
 
 impl<'o> Lines<'o> {
-    /// Writes the head: names with commas between them.
+    /// Writes the header: names separated by commas.
     pub(crate) fn new(head: &str, out: &'o mut dyn Write) -> io::Result<Self> {
         let mut lines = Self(::csv::Writer::from_writer(out));
         lines.line(head.split(','))?;
@@ -33,7 +34,7 @@ impl<'o> Lines<'o> {
     }
 }
 
-/// The error underneath, so that a closed pipe stays recognisable.
+/// The error underneath, so that a closed pipe stays recognizable.
 fn io_error(error: ::csv::Error) -> io::Error {
     match error.into_kind() {
         ::csv::ErrorKind::Io(error) => error,

@@ -1,4 +1,4 @@
-//! What to change in a program, in the same words in every answer.
+//! Changes to a program, in the same words in every answer.
 
 use super::document::{Document, Tone};
 use crate::analysis::advice::{Advice, Alternative, CodeLine, Lowered, Saving};
@@ -9,7 +9,7 @@ use serde::Serialize;
 /// Shown on a first screen.
 pub(crate) const MOST: usize = 3;
 
-/// What the bytes represent where a request failed: what would be needed had it been served.
+/// What the bytes mean if a request failed: the memory needed if it had been served.
 const INCLUDES: &str = "savings and totals include the request that failed";
 
 /// Something to change in the program.
@@ -21,10 +21,10 @@ pub struct AdviceRow {
     pub kind: &'static str,
     /// What to change, as a request.
     pub change: String,
-    /// The line that makes the mistake; none where no stack has it.
+    /// The line with the mistake; empty if no stack contains it.
     #[serde(rename = "where")]
     pub place: Vec<AdviceLine>,
-    /// What shows the mistake, in a sentence.
+    /// The evidence for the mistake, in a sentence.
     pub evidence: String,
     /// What the change takes off the peak of allocated bytes, played: negative where it raises the peak; null where nothing was
     /// played.
@@ -35,8 +35,8 @@ pub struct AdviceRow {
     pub cost: AdviceCost,
     /// How far to trust the allocated bytes.
     pub trust: Trust,
-    /// How far to trust the reserved bytes: less where the recording starts with free segments, which no change of what was
-    /// recorded takes away.
+    /// How far to trust the reserved bytes: less if the recording starts with free segments, which no change to the
+    /// recorded program removes.
     pub reserved_trust: Trust,
     /// Why the allocated bytes are not trusted further; empty where they are exact.
     pub because: String,
@@ -90,7 +90,7 @@ pub struct AdviceLine {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AdviceCost {
-    /// In words; null where it costs nothing.
+    /// The cost in words; null if there is none.
     pub words: Option<String>,
     /// Bytes that the changed program copies to the CPU, in all; null where it copies none.
     pub copies_bytes: Option<u64>,
@@ -135,7 +135,7 @@ impl From<&Alternative> for AlternativeRow {
     }
 }
 
-/// What a change saves, as JSON has it.
+/// The saving of a change, as in JSON.
 struct Figures {
     allocated: Option<i64>,
     reserved: Option<i64>,
@@ -173,7 +173,7 @@ fn saved(Lowered { before, after }: Lowered) -> i64 {
     i64::try_from(before).unwrap_or(i64::MAX).saturating_sub(i64::try_from(after).unwrap_or(i64::MAX))
 }
 
-/// What to change, and at which line.
+/// The change, and its line.
 pub(crate) fn change(advice: &Advice) -> String {
     match &advice.line {
         Some(line) => format!("{}, at {}", advice.cure, line.label),
@@ -181,7 +181,7 @@ pub(crate) fn change(advice: &Advice) -> String {
     }
 }
 
-/// What it saves, how far that is to be trusted, and what it costs.
+/// The saving, how far to trust it, and the cost.
 pub(crate) fn effect(advice: &Advice) -> String {
     let saves = saves(&advice.saving);
     match &advice.cost {
@@ -190,7 +190,7 @@ pub(crate) fn effect(advice: &Advice) -> String {
     }
 }
 
-/// What a change saves, and how far that is to be trusted.
+/// The saving of a change, and how far to trust it.
 fn saves(saving: &Saving) -> String {
     match saving {
         Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } => {
@@ -219,7 +219,7 @@ pub(crate) fn sentence(advice: &Advice) -> String {
 }
 
 impl Document {
-    /// The first few changes, each with what it saves, what shows it and its lines of Python; `failed` where a request failed.
+    /// The first few changes, each with its saving, its evidence and its lines of Python; `failed` if a request failed.
     pub(crate) fn cures(&mut self, advice: &[Advice], failed: bool) {
         if advice.is_empty() {
             return;

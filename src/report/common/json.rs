@@ -1,7 +1,8 @@
 //! The JSON that memviz writes, as types. Keys are stable: [`crate::wire::SCHEMA_VERSION`] changes when they do.
 //!
 //! Every value under a `_bytes` key is an exact number of bytes, under `_us` of microseconds. Counters can be negative
-//! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
+//! in a recording that contradicts itself; its anomalies then say so. Each report has its own file; this one has the
+//! shared types.
 
 use super::comparison::json::DeviceComparison;
 use super::notes;
@@ -19,7 +20,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// What every answer starts with.
+/// The start of every answer.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Answer_{D}"))]
@@ -31,7 +32,7 @@ pub struct Head<'a, D> {
     pub command: &'static str,
     /// The file.
     pub input: InputHead<'a>,
-    /// How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the answer
+    /// The comparison of CUDA devices. Left out if there are fewer than two, if they hardly differ, and if the answer
     /// is not about peaks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<DeviceComparison>,
@@ -71,7 +72,7 @@ pub struct InputHead<'a> {
     pub anomalies: AnomalyCounts,
     /// What was cut off or not understood.
     pub notes: Vec<String>,
-    /// The rehearsal that it comes from. Left out where a GPU made it.
+    /// The rehearsal that recorded it. Left out for recordings from a GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rehearsal: Option<RehearsalFacts>,
 }
@@ -97,12 +98,12 @@ impl AnomalyCounts {
 }
 
 impl<'a> InputHead<'a> {
-    /// What an answer says of its input, whatever the path's owner does next.
+    /// An answer's data about its input, with its own copy of the path.
     pub fn into_owned(self) -> InputHead<'static> {
         InputHead { path: Cow::Owned(self.path.into_owned()), ..self }
     }
 
-    /// What every answer says of its input.
+    /// Every answer's data about its input.
     pub fn of(source: Source<'a>) -> Self {
         let recording = source.recording;
         let mut anomalies = AnomalyCounts::default();
@@ -127,7 +128,7 @@ impl<'a> InputHead<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CounterBytes {
-    /// What callers requested, until the free completes.
+    /// Bytes that callers requested, until the free completes.
     pub requested_bytes: i64,
     /// Blocks in use until their free is requested.
     pub allocated_bytes: i64,
@@ -167,7 +168,7 @@ impl From<&[Maximum; 4]> for CounterBytes {
 pub struct PeakInstant {
     /// Entry that leads to it, counted within the device's trace; null before the first entry.
     pub entry: Option<u32>,
-    /// Time of that entry since the epoch; null where the file has no times.
+    /// Time of that entry since the epoch; null if the file has no times.
     pub time_us: Option<i64>,
     /// The counters.
     #[serde(flatten)]
@@ -189,25 +190,25 @@ pub struct AttributionRows {
     pub inclusive: bool,
     /// Groups, largest first.
     pub rows: Vec<AttributionRow>,
-    /// Lines of the user's own that rows represent which are lines of a library, since its model runs below them and
-    /// holds most there. Left out where there are none.
+    /// The user's lines that rows show as lines of a library, because its model runs below them and holds the most
+    /// there. Left out if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub library_below: Vec<String>,
-    /// The private pools of the device. Left out unless rows represent pools, and where there are none.
+    /// The private pools of the device. Left out unless rows represent pools, or if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub private_pools: Vec<PrivatePoolFacts>,
 }
 
-/// What is known of a private pool.
+/// Details of a private pool.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PrivatePoolFacts {
     /// Its id.
     pub pool_id: PoolId,
-    /// What it is for.
+    /// Its use.
     pub kind: PoolKind,
-    /// What tells that.
+    /// The evidence for it.
     pub evidence: PoolEvidence,
     /// The line of the first recorded request that it served; null if no stack shows it.
     pub first_used: Option<String>,
@@ -233,9 +234,9 @@ pub struct AttributionRow {
     pub blocks: u64,
     /// Whether the label is inferred.
     pub inferred: bool,
-    /// The stack with most bytes in the group, innermost frame first.
+    /// The stack with the most bytes in the group, innermost frame first.
     pub stack: Vec<String>,
-    /// What put blocks into the group, most bytes first. Left out unless rows represent categories.
+    /// The evidence that assigns blocks to the group, the most bytes first. Left out unless rows represent categories.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<EvidenceRow>,
 }

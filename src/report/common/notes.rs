@@ -92,7 +92,8 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.unrecorded_frees {
         lines.push(
-            "PyTorch 2.0 does not record frees of blocks from before the recording: the baseline is a lower bound"
+            "PyTorch 2.0 does not record frees of blocks from before the recording: the baseline (memory allocated \
+             before the first kept entry) is a lower bound"
                 .to_owned(),
         );
     }
@@ -116,7 +117,8 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
             bytes => format!("the peak is also a lower bound, at most {} too low", Bytes(bytes)),
         };
         lines.push(format!(
-            "the baseline is a lower bound, at most {bytes} too low, because the sizes of some freed blocks are unknown; {peak}"
+            "the baseline (memory allocated before the first kept entry) is a lower bound, at most {bytes} too low, because the \
+             sizes of some freed blocks are unknown; {peak}"
         ));
     }
     lines
@@ -169,6 +171,8 @@ fn instant_name(instant: Instant) -> String {
 /// The place of an instant, in words: `entry 41 of 60, after 3.4 ms, in step_1 / backward`.
 pub fn position(moment: &Moment, entries: u32, completeness: &Completeness) -> String {
     let mut text = match moment.entry {
+        // Entries are numbered from 0.
+        Some(entry) if entry.checked_add(1) == Some(entries) => format!("entry {entry}, the last of {entries}"),
         Some(entry) => format!("entry {entry} of {entries}"),
         None if completeness.no_entries => "at dump time".to_owned(),
         None => "before the first entry".to_owned(),
@@ -489,7 +493,7 @@ pub fn figure_bounds(
     if blocks_missing || (completeness.baseline_uncertain_bytes > 0 && !sizes_known) {
         bounds.extend([("allocated_bytes", "lower"), ("active_bytes", "lower"), ("inactive_bytes", "upper")]);
         bounds.extend([("releasable_bytes", "upper"), ("largest_free_block_bytes", "upper")]);
-        // A block that is missing may pin what looks releasable, a block that is larger leaves less to pin.
+        // A missing block may keep memory reserved that looks releasable; a larger block leaves less free memory.
         bounds.insert("pinned_free_bytes", if blocks_missing { "unknown" } else { "upper" });
     }
     if completeness.no_free_requested {

@@ -5,7 +5,7 @@ use crate::model::bytes::Bytes;
 use crate::model::rehearsal::{Rehearsal, ValueReads, ValueUse};
 use serde::Serialize;
 
-/// Lines that are named; of more there is the number.
+/// Maximum number of named lines; of more, the number is shown.
 const SHOWN: usize = 3;
 
 /// A line on what it is, and whether it worries; then those on what is not known.
@@ -76,23 +76,23 @@ pub struct RehearsalFacts {
     pub gpu: String,
     /// Memory of each device, as PyTorch's messages name its total.
     pub memory_bytes: u64,
-    /// What CUDA itself was taken to keep of it.
+    /// Memory that CUDA itself was assumed to use.
     pub context_bytes: u64,
     /// Ranks of which this is one, rehearsed alone; 1 where all ran, or there are none.
     pub ranks: u64,
     /// Whether the size of something came from a value, so that no figure is exact.
     pub sizes_from_values: bool,
-    /// What was assumed of such values; null where nothing was.
+    /// The assumption about such values; null if there was none.
     pub assumed: Option<String>,
     /// Lines that read values, those that decided about sizes first.
     pub value_reads: Vec<ValueReadsRow>,
     /// Operations of cuDNN, whose workspaces are not known and were taken for 0.
     pub cudnn_operations: u64,
-    /// What is not rehearsed, and so failed or was left out.
+    /// Calls that are not rehearsed, and so failed or were left out.
     pub not_rehearsed: Vec<String>,
     /// Models that were built without their weights.
     pub without_weights: Vec<String>,
-    /// Why it ended before the program did; null where it did not.
+    /// Why it ended before the program; null if it did not.
     pub ended: Option<String>,
 }
 

@@ -8,7 +8,7 @@ use crate::facts::training::iterations::IterationKind;
 use crate::facts::training::steps::{StepSource, Steps};
 use crate::report::percent;
 
-/// How many steps there are and what they are.
+/// The number and kind of steps.
 pub fn steps(steps: &Steps) -> String {
     let number = count(steps.len(), "step");
     let what = match &steps.source {
@@ -40,7 +40,7 @@ fn turn(kind: IterationKind) -> &'static str {
     }
 }
 
-/// Why there are no steps in a recording that has entries, and what would make them known.
+/// Why a recording with entries has no steps, and how to mark them.
 pub const NO_STEPS: &str = "no annotation marks the steps, and no loop around forward and backward was found; record at \
      least four steps, each in torch.profiler.record_function(f\"step_{n}\")";
 
@@ -72,7 +72,7 @@ pub fn phases(device: &DeviceInfo) -> Vec<[String; COLUMNS.len()]> {
     device.phases.iter().map(row).collect()
 }
 
-/// What says that the entries are of their phase.
+/// The evidence for the phases of entries.
 fn source(phase: &PhaseSummary) -> String {
     match phase.recorded_entries {
         0 => "inferred".to_owned(),

@@ -40,12 +40,12 @@ pub fn category(name: &str) -> &str {
     }
 }
 
-/// How much of a device the allocator cannot use: the CUDA context, and what others were seen to hold.
+/// Memory of a device that the allocator cannot use: the CUDA context, and recorded memory of other processes.
 pub fn kept(capacity: u64, context: u64) -> String {
     format!("outside PyTorch's allocator: {} of {}", Bytes(context), Bytes(capacity.saturating_add(context)))
 }
 
-/// What a row is called, with a star where that is inferred: [`super::notes::inferred`].
+/// The name of a row, with a star if it is inferred: [`super::notes::inferred`].
 pub fn starred(label: &str, inferred: bool) -> String {
     if inferred { format!("{label} *") } else { label.to_owned() }
 }

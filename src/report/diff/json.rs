@@ -54,7 +54,7 @@ pub struct DiffInput<'a> {
 pub struct DiffDevice {
     /// Device in the new file, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
-    /// Device in the base: another one where each file has a single GPU.
+    /// Device in the base: may differ if each file has a single GPU.
     pub base_device: i32,
     /// The counter compared.
     pub metric: Metric,
@@ -74,13 +74,13 @@ pub struct DiffDevice {
     pub unchanged: Unchanged,
     /// Rows that `--top` summed up in one labeled `(other)`; inclusive ones are left out.
     pub left_out: usize,
-    /// What became of all blocks. Left out unless both sides are instants of one recording.
+    /// The fate of all blocks. Left out unless both sides are instants of one recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lives: Option<BlockLives>,
 }
 
-/// What became of blocks from one instant of a recording to a later one: `born` and `survived` sum to what is there at the
-/// later one, `freed` and `survived` to what is there at the earlier one.
+/// The fate of blocks from one instant of a recording to a later one: `born` and `survived` sum to the live blocks of
+/// the later one, `freed` and `survived` to those of the earlier one.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -133,7 +133,7 @@ pub struct DiffSide {
     pub maxima: CounterBytes,
     /// Counters at the end.
     pub end: CounterBytes,
-    /// How the segments are used at the instant; null where the file has none.
+    /// How the segments are used at the instant; null if the file has none.
     pub fragmentation: Option<DiffFigures>,
 }
 
@@ -163,9 +163,9 @@ pub struct DiffFigures {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DiffRow {
-    /// The group, as the new file names it; as the base does, where it has vanished.
+    /// The group, as the new file names it, or as the base does if it has vanished.
     pub label: String,
-    /// What the base calls it, where that is another label: the line has moved. Else null.
+    /// Its label in the base, if different because the line has moved; else null.
     pub base_label: Option<String>,
     /// Whether it is on both sides.
     pub status: RowStatus,
@@ -181,9 +181,9 @@ pub struct DiffRow {
     pub new_blocks: u64,
     /// Whether the label is inferred, in either file.
     pub inferred: bool,
-    /// The stack with most bytes in the group, innermost frame first; of the base, where it has vanished.
+    /// The stack with the most bytes in the group, innermost frame first; of the base if it has vanished.
     pub stack: Vec<String>,
-    /// What became of its blocks. Left out unless both sides are instants of one recording.
+    /// The fate of its blocks. Left out unless both sides are instants of one recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lives: Option<BlockLives>,
 }
@@ -219,9 +219,9 @@ pub struct Unchanged {
 pub struct SettingValues {
     /// Its name.
     pub name: String,
-    /// Its value in the base as text; null where it is not recorded.
+    /// Its value in the base as text; null if not recorded.
     pub base: Option<String>,
-    /// Its value in the new file as text; null where it is not recorded.
+    /// Its value in the new file as text; null if not recorded.
     pub new: Option<String>,
 }
 

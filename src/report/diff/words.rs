@@ -168,7 +168,7 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
     if device.base.figures.is_some() || device.new.figures.is_some() {
         bytes("inactive, here", |figures| figures.inactive);
         bytes("largest free block", |figures| figures.largest_free_block);
-        bytes("pinned free", |figures| figures.pinned_free);
+        bytes("non-releasable", |figures| figures.pinned_free);
         bytes("rounding loss", |figures| figures.active().wrapping_sub(figures.requested));
         let share = |figures: &Figures| figures.inactive_share() * 100.0;
         let (from, to) = (from.map(share), to.map(share));

@@ -33,32 +33,33 @@ pub struct Fit<'a> {
 pub struct FitDevice {
     /// Device.
     pub device: i32,
-    /// Why nothing is predicted; null where something is.
+    /// Why there is no prediction; null if there is one.
     pub refused: Option<String>,
     /// What must be said, in words.
     pub notes: Vec<String>,
-    /// The settings that are played, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
+    /// The simulated settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
     pub alloc_conf: String,
-    /// Changes of the program, such as `accumulate:4` or `optimizer:sgd`: predictions have them, the recorded runs do not.
+    /// Changes to the program, such as `accumulate:4` or `optimizer:sgd`: they apply to predictions, not to recorded
+    /// runs.
     pub changes: Vec<String>,
-    /// What these assume, a sentence each.
+    /// Their assumptions, a sentence each.
     pub assumptions: Vec<String>,
-    /// Bytes that the allocator can use; null where no device was named.
+    /// Bytes that the allocator can use; null if no device was named.
     pub capacity_bytes: Option<u64>,
-    /// Bytes beside these that CUDA keeps of the device; null where none was named.
+    /// Further bytes of the device that CUDA itself uses; null if no device was named.
     pub context_bytes: Option<u64>,
-    /// What memory does at other numbers.
+    /// Memory at other numbers.
     pub scaling: FitScaling,
-    /// What holds memory at the peak, at the number requested or the largest that fits; null where neither is.
+    /// The memory at the peak, by site, at the requested number or the largest that fits; null if there is neither.
     pub peak: Option<FitPeak>,
     /// Cures of known mistakes in the program of a single recording that does not fit unchanged.
     pub cures: Vec<FitCureRow>,
-    /// Several of the first cures at once; null where fewer than two of them were played.
+    /// Several of the first cures combined; null if fewer than two of them were simulated.
     pub cures_together: Option<FitTogetherRow>,
-    /// The first cures with the changes of the plan that comes closest; null where cures or plans are enough without each other, or
-    /// this was not played.
+    /// The first cures combined with the changes of the closest plan; null if cures or plans alone are enough, or if
+    /// this was not simulated.
     pub cures_with_plan: Option<FitTogetherRow>,
-    /// What makes a single recording fit the device; null where there are several recordings, or nothing is played.
+    /// Changes that make a single recording fit the device; null if there are several recordings, or no simulation.
     pub search: Option<FitSearch>,
 }
 
@@ -72,7 +73,7 @@ pub struct FitCureRow {
     /// A device on which the program always works with the cure, in bytes that the allocator can use; null where nothing was
     /// played.
     pub needs_bytes: Option<u64>,
-    /// Whether the program fits with this cure alone; null where that is not known.
+    /// Whether the program fits with this cure alone; null if unknown.
     pub fits: Option<bool>,
 }
 
@@ -81,15 +82,15 @@ pub struct FitCureRow {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitTogetherRow {
-    /// Which of the cures, counted from 0.
+    /// The cures, numbered from 0.
     pub cures: Vec<usize>,
-    /// Changes that are made as well, as `memviz simulate` takes them.
+    /// Further changes, as `memviz simulate` takes them.
     pub changes: Vec<String>,
-    /// What they take off the peak of allocated bytes.
+    /// Their saving at the peak of allocated bytes.
     pub saves_allocated_bytes: Option<u64>,
     /// As of a cure alone.
     pub needs_bytes: Option<u64>,
-    /// Whether the program fits with them; null where that is not known.
+    /// Whether the program fits with them; null if unknown.
     pub fits: Option<bool>,
     /// How far to trust the bytes.
     pub trust: Trust,
@@ -100,7 +101,7 @@ pub struct FitTogetherRow {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitScaling {
-    /// What the number is called; empty where there is one recording, as is all that follows.
+    /// The name of the number; empty if there is one recording, like everything below.
     pub parameter: String,
     /// The numbers recorded.
     pub points: Vec<u64>,
@@ -108,13 +109,13 @@ pub struct FitScaling {
     pub recorded: Vec<FitPoint>,
     /// How well each recording matches the next.
     pub matching: Vec<FitMatching>,
-    /// Tokens in a growing cache up to which the largest number is served; null where none were requested.
+    /// Tokens in a growing cache up to which the largest number is served; null if none were requested.
     pub tokens: Option<u64>,
-    /// The largest number that fits; null where no device was named, none fits, or all do.
+    /// The largest number that fits; null if no device was named, none fits, or all do.
     pub largest: Option<u64>,
-    /// The smallest number above it that was found not to fit; null where there is none.
+    /// The smallest number above it that was found not to fit; null if there is none.
     pub fails: Option<u64>,
-    /// Of three recordings, the last predicted from the others; null where there are two.
+    /// With three recordings, the last one predicted from the others; null if there are two.
     pub check: Option<FitCheck>,
     /// Recorded and predicted numbers, ascending.
     pub predictions: Vec<FitPrediction>,
@@ -133,16 +134,16 @@ pub struct FitPoint {
     pub max_reserved_bytes: i64,
 }
 
-/// Two recordings beside each other.
+/// Two recordings, compared.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitMatching {
     /// Requests in both.
     pub matched_requests: u64,
-    /// Requests that only the first has.
+    /// Requests only in the first.
     pub only_first_requests: u64,
-    /// Requests that only the second has.
+    /// Requests only in the second.
     pub only_second_requests: u64,
 }
 
@@ -153,9 +154,9 @@ pub struct FitMatching {
 pub struct FitCheck {
     /// Its number.
     pub value: u64,
-    /// Predicted less recorded `max_memory_allocated()`.
+    /// Predicted minus recorded `max_memory_allocated()`.
     pub allocated_difference_bytes: i64,
-    /// Predicted less recorded `max_memory_reserved()`.
+    /// Predicted minus recorded `max_memory_reserved()`.
     pub reserved_difference_bytes: i64,
 }
 
@@ -173,29 +174,29 @@ pub struct FitPrediction {
     /// The first entry whose request is refused, in the recording whose order of requests is played; null where it
     /// finishes.
     pub fails_at_entry: Option<u32>,
-    /// `max_memory_allocated()`; where it does not finish, up to there, as are the figures below.
+    /// `max_memory_allocated()`; if the program does not finish, up to that entry, like the figures below.
     pub max_allocated_bytes: u64,
-    /// The least and the most of that, where it depends on what is not known; else null.
+    /// Its minimum and maximum, if it depends on an unknown; else null.
     pub max_allocated_bytes_range: Option<[u64; 2]>,
     /// `max_memory_reserved()`.
     pub max_reserved_bytes: u64,
-    /// The least and the most of that, where it depends on where the driver puts segments; else null.
+    /// Its minimum and maximum, if it depends on the driver's placement of segments; else null.
     pub max_reserved_bytes_range: Option<[u64; 2]>,
     /// `num_alloc_retries`.
     pub alloc_retries: u64,
-    /// Requests that only one recording has, or whose sizes follow no rule.
+    /// Requests that are in only one recording, or whose sizes follow no rule.
     pub unmatched_requests: u64,
-    /// The most bytes of them that are there at once.
+    /// The maximum of their bytes that are live at once.
     pub unmatched_bytes: u64,
     /// How far to trust it.
     pub trust: Trust,
-    /// Whether more than the way from the recorded numbers makes it doubtful.
+    /// Whether it is doubtful for other reasons than its distance from the recorded numbers.
     pub uncertain: bool,
-    /// Why it is not exact; empty where it is.
+    /// Why it is not exact; empty if it is.
     pub because: String,
 }
 
-/// What holds memory at the peak.
+/// The memory at the peak, by site.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]

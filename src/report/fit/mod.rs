@@ -1,4 +1,4 @@
-//! What `memviz fit` says and draws.
+//! The output of `memviz fit`.
 
 #[cfg(feature = "plot")]
 mod axes;

@@ -76,7 +76,7 @@ fn plot(parameter: &str, device: &DeviceFit) -> Group {
         plot = plot.add(vertical(x, 0.0, f64::from(PLOT_HEIGHT), palette::MUTED).set("stroke-dasharray", "2 3"));
         plot = labels.add(plot, x, &format!("{name} {}", words::largest(device, value)), palette::TEXT);
     }
-    // A play that fails ends early: what it had come to is no peak.
+    // A simulation that fails ends early: its maximum is not a peak.
     let finished: Vec<&Prediction> = device.predictions.iter().filter(|it| it.fits()).collect();
     for (bytes, range, color) in [
         (reserved as fn(&Prediction) -> u64, reserved_range as fn(&Prediction) -> Option<(u64, u64)>, RESERVED),
@@ -129,7 +129,7 @@ fn allocated_range(prediction: &Prediction) -> Option<(u64, u64)> {
     prediction.allocated_range
 }
 
-/// What colors and marks mean, below the curves, and where that ends.
+/// The meaning of colors and marks, below the curves, and where it ends.
 fn legend(mut plot: Group, device: &DeviceFit) -> (Group, f64) {
     let mut y = LEGEND_TOP;
     for (color, name) in [(RESERVED, "maximum reserved"), (ALLOCATED, "maximum allocated")] {

@@ -3,6 +3,7 @@
 use super::colors::Colors;
 use crate::analysis::flame::{DeviceFlame, FlameReport};
 use crate::analysis::flame::{FlameNode, Owner};
+use crate::facts::code::frames::short_native_name;
 use crate::model::bytes::Bytes;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::safe;
@@ -20,6 +21,8 @@ const ROW: f64 = 18.0;
 const MARGIN: f64 = 16.0;
 /// Narrower frames are not drawn.
 const MIN_WIDTH: f64 = 0.7;
+/// Rows of narrower frames alone are not drawn.
+const MIN_ROW: f64 = 40.0;
 /// Frames drawn, the widest ones: what a file of moderate size holds.
 const MAX_FRAMES: usize = 560;
 /// Longest label in a tooltip, in characters.
@@ -28,8 +31,8 @@ const TOOLTIP: usize = 400;
 const MAX_ROWS: usize = 120;
 /// Room at the end of the legend for what is not drawn.
 const NOTE: f64 = 280.0;
-/// Characters of a C++ name below which its end says nothing.
-const NATIVE_WIDTH: usize = 8;
+/// C++ functions that many classes have: without their class, the name says nothing.
+const METHODS: [&str; 4] = ["apply", "call", "operator()", "redispatch"];
 /// Colors named in the legend.
 const LEGEND: usize = 8;
 /// Opacity of frames, so that text on them is legible.
@@ -53,6 +56,9 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     // The widest first; a caller is never narrower than what it calls, so none is drawn without its callers.
     shown.sort_rows_by_key(|node| (Reverse(node.bytes), node.depth));
     shown.truncate(MAX_FRAMES / room.devices.max(1));
+    // Rows without a frame of some width would be mostly empty.
+    let rows = shown.iter().filter(|node| width(node) >= MIN_ROW).map(|node| node.depth + 1).max().unwrap_or(0);
+    shown.retain(|node| node.depth < rows);
     let hidden = device.nodes.len() - shown.len();
 
     let mut graph = Group::new().set("font-family", MONO).set("font-size", MONO_SIZE);
@@ -63,7 +69,6 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
         graph = graph.add(frame(node, colors.of_node(node), x, width(node), y, total));
     }
     body = body.add(graph);
-    let rows = shown.iter().map(|node| node.depth + 1).max().unwrap_or(0);
     let mut height = top + 10.0 + ROW * rows as f64;
     body = legend(body, &colors.legend(&device.nodes), height + 18.0, hidden);
     height += 34.0;
@@ -88,7 +93,7 @@ fn frame(node: &FlameNode, color: Color, x: f64, width: f64, y: f64, total: u64)
     frame
 }
 
-/// What fits: the whole label with its bytes, the label, file and line, or nothing.
+/// What fits: the whole label with its bytes, the label, path and line, file and line, or nothing.
 fn label(node: &FlameNode, width: usize) -> Option<String> {
     let label = safe(&node.label);
     let with_bytes = format!("{label}  {}", Bytes(node.bytes));
@@ -97,10 +102,20 @@ fn label(node: &FlameNode, width: usize) -> Option<String> {
     match () {
         () if fits(&with_bytes) => Some(with_bytes),
         () if fits(&label) => Some(label),
-        // Namespaces come first in C++ and tell little.
-        () if node.owner == Owner::Native => (width >= NATIVE_WIDTH).then(|| shorten(&label, width)),
-        () => line.filter(|line| fits(line)).map(str::to_owned),
+        () if node.owner == Owner::Native => native(&label, fits),
+        () => {
+            let file = line.and_then(|line| line.rsplit('/').next());
+            line.into_iter().chain(file).find(|line| fits(line)).map(str::to_owned)
+        }
     }
+}
+
+/// A C++ function with as many of its namespaces as fit.
+fn native(label: &str, fits: impl Fn(&str) -> bool) -> Option<String> {
+    let name = short_native_name(label);
+    let starts = std::iter::once(0).chain(name.match_indices("::").map(|(at, colons)| at + colons.len()));
+    let mut shorter = starts.filter_map(|start| name.get(start..));
+    shorter.find(|&rest| !rest.is_empty() && fits(rest) && !METHODS.contains(&rest)).map(str::to_owned)
 }
 
 /// What the colors represent, and how much was too narrow.
@@ -143,7 +158,17 @@ mod tests {
         let fitted = [40, 20, 12, 8].map(|width| label(&node, width));
         let expected = [Some("model.py:41 forward  1.00 MiB"), Some("model.py:41 forward"), Some("model.py:41"), None];
         assert_eq!(fitted, expected.map(|label| label.map(str::to_owned)));
-        let marker = FlameNode { label: "(backward, inferred)".into(), ..node };
+        let marker = FlameNode { label: "(backward, inferred)".into(), ..node.clone() };
         assert_eq!(label(&marker, 12), None);
+        let native =
+            FlameNode { label: "torch::autograd::generated::SubBackward0::apply".into(), owner: Owner::Native, ..node };
+        let fitted = [50, 33, 20, 12].map(|width| label(&native, width));
+        let expected = [
+            Some("torch::autograd::generated::SubBackward0::apply"),
+            Some("generated::SubBackward0::apply"),
+            Some("SubBackward0::apply"),
+            None,
+        ];
+        assert_eq!(fitted, expected.map(|label| label.map(str::to_owned)));
     }
 }

@@ -1,4 +1,4 @@
-//! `memviz fragmentation` as CSV: the rows of the pinning, or the rows over time.
+//! `memviz fragmentation` as CSV: the rows of non-releasable memory, or the rows over time.
 
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationReport};
 use crate::report::common::csv::{Lines, cell};

@@ -21,7 +21,7 @@ use std::fmt::Display;
 
 /// Screens narrower than this show fewer columns in tables.
 const WIDE: usize = 72;
-/// From this width on rows say how much each block pins.
+/// From this width on rows say how much each block keeps reserved.
 const DETAILS_FROM: usize = 140;
 /// Columns of the bar that shows the inactive share over time.
 const SHARE_BAR: usize = 20;
@@ -33,7 +33,7 @@ pub(crate) fn document(source: Source<'_>, report: &FragmentationReport) -> Docu
     document
 }
 
-/// What to type next, where blocks in use pin much: settings under which less is, and the picture of the instant.
+/// What to type next, where blocks in use keep much free memory reserved: settings under which less is, and the picture of the instant.
 fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
     let Some(device) = report.devices.iter().find(|device| device.figures.pins_much()) else { return Vec::new() };
     let settings = Next::new("simulate", &[source.path], "--sweep", "memory needed under other allocator settings");
@@ -72,7 +72,7 @@ pub(crate) fn figures(table: &mut Table, figures: &Figures) {
         line("pending free", figures.pending_free);
     }
     line("inactive", figures.inactive);
-    line("  pinned", figures.pinned_free);
+    line("  non-releasable", figures.pinned_free);
     line("  releasable", figures.releasable);
     figure(table, "largest free block", &Bytes(figures.largest_free_block), "");
     let rounding = figures.rounding();
@@ -104,9 +104,12 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
     }
     let most = &device.most_inactive;
     if most.instant != device.moment.instant && most.inactive > 0 {
-        let at = History::entry_before(most.instant).map_or("start".to_owned(), |entry| format!("entry:{entry}"));
+        let (place, at) = match History::entry_before(most.instant) {
+            Some(entry) => (format!("entry {entry}"), format!("entry:{entry}")),
+            None => ("the start".to_owned(), "start".to_owned()),
+        };
         let (inactive, reserved) = (signed(most.inactive), signed(most.reserved));
-        document.fact(format!("inactive memory is highest with --at {at}: {inactive} of {reserved} reserved"));
+        document.fact(format!("most inactive at {place}: {inactive} of {reserved} reserved (show with --at {at})"));
     }
     document.facts(device.settings.as_ref().map(simulate::settings_then));
     pools(document, device);
@@ -127,7 +130,7 @@ fn pools(document: &mut Document, device: &DeviceFragmentation) {
         Column::right(11, "reserved"),
         Column::right(11, "allocated").in_markdown(),
         Column::right(11, "inactive"),
-        Column::right(11, "pinned").from(WIDE),
+        Column::right(14, "non-releasable").from(WIDE),
         Column::right(11, "releasable").in_markdown(),
         Column::right(12, "largest free"),
         Column::right(11, "segments").in_markdown(),
@@ -151,12 +154,12 @@ fn pools(document: &mut Document, device: &DeviceFragmentation) {
 }
 
 impl Document {
-    /// Who pins free memory.
+    /// Who keeps free memory reserved.
     pub(crate) fn pinning(&mut self, by: GroupBy, pinning: &Pinning) {
         if pinning.rows.is_empty() {
             return;
         }
-        self.section(format!("Free memory that live blocks pin, by {}", by.name()));
+        self.section(format!("Free memory that live blocks keep reserved, by {}", by.name()));
         self.remarks(notes::grouping(by));
         let shown = |row: &PinningRow| Row {
             label: row.label.clone(),
@@ -169,14 +172,14 @@ impl Document {
         let rows: Vec<Row> = pinning.rows.iter().map(shown).collect();
         let mut table = attributed(by.name(), rows.iter(), pinning.pinned_free_bytes, by == GroupBy::Stack);
         for (shown, row) in table.rows.iter_mut().zip(&pinning.rows) {
-            // What the rest pins alone is a lower bound, which says little.
+            // For the rest, this is a lower bound, which says little.
             if let Some(each) = row.pinned_free_bytes.checked_div(row.blocks).filter(|_| row.label != OTHER) {
                 let (each, alone) = (Bytes(each), Bytes(row.alone_free_bytes));
-                let said = format!(" ({each} per block; {alone} pinned by this {} alone)", by.name());
+                let said = format!(" ({each} per block; {alone} by this {} alone)", by.name());
                 shown.suffix(said, Tone::Plain, DETAILS_FROM);
             }
         }
-        table.total(Bytes(pinning.pinned_free_bytes).to_string(), "pinned in total");
+        table.total(Bytes(pinning.pinned_free_bytes).to_string(), "non-releasable in total");
         self.table(table);
         if pinning.rows.iter().any(|row| row.inferred) {
             self.below(notes::inferred(by));
@@ -206,7 +209,7 @@ fn over_time(document: &mut Document, rows: &[OverTimeRow]) {
         Column::right(11, "reserved"),
         Column::right(11, "inactive"),
         Column::right(7, "share"),
-        Column::right(11, "pinned").in_markdown(),
+        Column::right(14, "non-releasable").in_markdown(),
         Column::right(12, "largest free block").in_markdown(),
         Column::label("active and inactive").from(WIDE).on_screens(),
     ]);

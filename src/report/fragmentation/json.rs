@@ -46,11 +46,11 @@ pub struct FragmentationDevice {
     pub stray_bytes: u64,
     /// The counters of `memory_stats()` at the instant. They equal the figures unless the recording contradicts itself.
     pub counters: CounterBytes,
-    /// Where in the whole history most is inactive.
+    /// Where in the whole history the most memory is inactive.
     pub most_inactive: MostInactiveInstant,
-    /// What the allocator keeps apart, the largest first; sums to the figures above.
+    /// The segments by pool and stream, the largest first; they sum to the figures above.
     pub pools: Vec<Pool>,
-    /// Free memory that only one side stream or pool can use. Left out where there is not much.
+    /// Free memory that only one side stream or pool can use. Left out if there is little.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stranded: Option<StrandedMemory>,
     /// What rows of `pinning` represent.
@@ -68,8 +68,8 @@ pub struct FragmentationDevice {
     /// Rows over time; only when requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_time: Option<Vec<OverTime>>,
-    /// What other allocator settings would hold reserved at the instant, played; left out where little is pinned, or where
-    /// that cannot be told.
+    /// What other allocator settings would have reserved at the instant, simulated; left out if little is
+    /// non-releasable, or if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<OtherSettings>,
 }
@@ -81,10 +81,10 @@ pub struct FragmentationDevice {
 pub struct OtherSettings {
     /// How many were played.
     pub tried: usize,
-    /// The simplest of the settings that reserve least at the instant, or hardly more, as `PYTORCH_CUDA_ALLOC_CONF` takes them; null
-    /// where none reserves notably less.
+    /// The simplest of the settings that reserve the least at the instant, or hardly more, as `PYTORCH_CUDA_ALLOC_CONF`
+    /// takes them; null if none reserves notably less.
     pub alloc_conf: Option<String>,
-    /// What they hold reserved then; the most of it where that depends on where the driver puts segments.
+    /// Bytes reserved with them; the maximum if it depends on the driver's placement of segments.
     pub reserved_bytes: Option<u64>,
     /// How far to trust that.
     pub trust: Option<Trust>,
@@ -138,7 +138,7 @@ pub struct FigureBytes {
     pub free_block_count: u64,
 }
 
-/// Where most is inactive.
+/// Where the most memory is inactive.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -184,7 +184,7 @@ pub struct Pool {
     pub stream: Option<u64>,
     /// Pool id, (0, 0) for the default one; null if the file does not record it.
     pub pool_id: Option<PoolId>,
-    /// What is known of a private pool. Left out of others.
+    /// Details of a private pool. Left out for other pools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private: Option<PrivatePoolFacts>,
     /// Whether its segments are expandable.
@@ -196,7 +196,7 @@ pub struct Pool {
     pub free_blocks: Vec<FreeBlocks>,
 }
 
-/// What the blocks of one group pin.
+/// Free bytes that the blocks of one group keep reserved.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -205,19 +205,20 @@ pub struct PinningGroup {
     pub label: String,
     /// Whether the label is inferred.
     pub inferred: bool,
-    /// Bytes of its blocks that pin something.
+    /// Bytes of its blocks that keep free bytes reserved.
     pub bytes: u64,
     /// Number of these blocks.
     pub blocks: u64,
-    /// Free bytes charged to it. Blocks that pin the same segment (or page) are charged equal parts.
+    /// Free bytes charged to it. Blocks in the same segment (or page) are charged equal parts.
     pub pinned_free_bytes: u64,
     /// `pinned_free_bytes / blocks`.
     pub pinned_free_bytes_per_block: f64,
-    /// The most that one block is charged.
+    /// The maximum that is charged to one block.
     pub worst_block_bytes: u64,
-    /// Free bytes in segments (or pages) that only this group's blocks pin. In the row `(other)` a lower bound.
+    /// Free bytes in segments (or pages) that only this group's blocks keep reserved. In the row `(other)`, a lower
+    /// bound.
     pub alone_free_bytes: u64,
-    /// The stack that is charged most, innermost frame first.
+    /// The stack that is charged the most, innermost frame first.
     pub stack: Vec<String>,
 }
 
@@ -249,7 +250,7 @@ pub struct RoundingLoss {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What was requested in them.
+    /// Requested bytes in them.
     pub requested_bytes: u64,
     /// `bytes - requested_bytes`.
     pub rounding_bytes: i64,

@@ -168,7 +168,7 @@ fn totals(device: &DeviceSegmentMap) -> String {
     line += &format!(", {} inactive", Bytes(all.inactive));
     if all.inactive > 0 {
         let (pinned, largest) = (Bytes(all.pinned_free), Bytes(all.largest_free_block));
-        line += &format!(" ({pinned} pinned by live blocks); the largest free block is {largest}");
+        line += &format!(" ({pinned} non-releasable because of live blocks); the largest free block is {largest}");
     }
     let stray = device.layout.stray.len() as u64;
     if stray > 0 {

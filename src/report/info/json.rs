@@ -11,7 +11,7 @@ use crate::report::leaks::json::{StepSourceName, step_source};
 use indexmap::IndexMap;
 use serde::Serialize;
 
-/// `memviz info`: the head with what concerns the file as a whole.
+/// `memviz info`: the head, with data about the whole file.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -23,10 +23,10 @@ pub struct Info<'a> {
     pub compression: &'static str,
     /// Pickle protocol; null for JSON.
     pub pickle_protocol: Option<u8>,
-    /// Rank of the process, where a profiler trace names it.
+    /// Rank of the process, if a profiler trace names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u64>,
-    /// Number of ranks, where a profiler trace names it.
+    /// Number of ranks, if a profiler trace names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub world_size: Option<u64>,
     /// Bytes after decompression.
@@ -41,7 +41,7 @@ pub struct Info<'a> {
     /// Whether the file says that it dropped entries (`trace_alloc_overflowed`); left out where the file does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ring_overflowed: Option<bool>,
-    /// Allocator settings; null where the file has none.
+    /// Allocator settings; null if the file has none.
     pub settings: Option<Settings>,
     /// Annotations by name.
     pub annotations: Vec<AnnotationCount>,
@@ -74,7 +74,7 @@ pub struct InfoDevice {
     pub complete_history: bool,
     /// What is missing, in words.
     pub notes: Vec<String>,
-    /// Steps of the program; null where none were found.
+    /// Steps of the program; null if none were found.
     pub steps: Option<usize>,
     /// How they were found; null when they were not.
     pub step_source: Option<StepSourceName>,
@@ -107,7 +107,7 @@ pub struct PhaseRow {
     pub entries: u32,
     /// Those of them whose phase an annotation names; that of the others is inferred.
     pub recorded_entries: u32,
-    /// Time from its entries to the next one each; null where the file has no times. Phases add up to the whole.
+    /// Time from each of its entries to the next one; null if the file has no times. Phases add up to the whole.
     pub time_us: Option<i64>,
 }
 
@@ -144,7 +144,7 @@ pub struct Settings {
     pub per_process_memory_fraction: Option<f64>,
     /// Every other setting as text.
     pub other: IndexMap<String, String>,
-    /// What of these settings does not do what it seems to, in words.
+    /// Settings that do not have the effect that they seem to have, in words.
     pub warnings: Vec<String>,
 }
 

@@ -83,7 +83,7 @@ fn table(device: &DeviceLeaks) -> Table {
 /// One row in full: since when, how, and from where.
 fn stack(document: &mut Document, row: &LeakRow) {
     document.fold(starred(&row.label, row.inferred), |document| {
-        document.fact(words::behaviour(row));
+        document.fact(words::behavior(row));
         document.facts(row.oldest.as_ref().map(|oldest| format!("oldest surviving block {}", words::oldest(oldest))));
         if row.stack.is_empty() {
             document.toned(Tone::Plain, 4, "no stack was recorded");

@@ -26,14 +26,14 @@ pub struct LeaksDevice {
     pub steps: usize,
     /// How they were found; null when they were not.
     pub step_source: Option<StepSourceName>,
-    /// Name of the annotations, expression, or the line that calls what a step is counted by; null where not known.
+    /// Name of the annotations, expression, or line by which steps are counted; null if unknown.
     pub step_name: Option<String>,
     /// Leading steps that no rate is taken from.
     pub warm_up_steps: usize,
     /// Whether there were enough steps for verdicts. Where not, `leaks` is empty and means nothing.
     pub judged: bool,
-    /// Whether a leak would be told: there were enough steps, and they are those of training or inference. Where not, that
-    /// `leaks` has none means nothing.
+    /// Whether a leak would be found: there are enough steps, and they are steps of training or inference. If not, an
+    /// empty `leaks` means nothing.
     pub leaks_known: bool,
     /// What rows represent.
     pub by: GroupBy,
@@ -43,11 +43,11 @@ pub struct LeaksDevice {
     pub growing: Rate,
     /// When the device is full; null when nothing leaks or grows, or the capacity is not known.
     pub projection: Option<ProjectionSteps>,
-    /// What leaks, then what grows, then caches. What does not grow is left out.
+    /// Groups that leak, then groups that grow, then caches. Groups that do not grow are left out.
     pub leaks: Vec<Leak>,
     /// Rows that `--top` left out.
     pub left_out: usize,
-    /// What to change in the program, what saves most first.
+    /// Changes to the program, the largest saving first.
     pub advice: Vec<AdviceRow>,
 }
 
@@ -71,7 +71,7 @@ pub enum StepSourceName {
 pub struct ProjectionSteps {
     /// Bytes that the program can have.
     pub capacity_bytes: u64,
-    /// The most that was allocated within the last step.
+    /// The maximum of allocated bytes within the last step.
     pub peak_bytes: i64,
     /// Bytes of blocks added a step by all that leaks or grows.
     pub allocated_bytes_per_step: i64,
@@ -88,20 +88,20 @@ pub struct Leak {
     pub label: String,
     /// Whether the label is inferred.
     pub inferred: bool,
-    /// What it adds per step.
+    /// Growth per step.
     #[serde(flatten)]
     pub rate: Rate,
     /// Requested bytes that are live at the end of the last step.
     pub live_bytes: u64,
     /// Blocks live at the end of the last step.
     pub live_blocks: u64,
-    /// What the group does.
+    /// The behavior of the group.
     pub verdict: Verdict,
-    /// The last step, counted from 1, that a cache got larger in than ever before; null for what still grows.
+    /// The last step, counted from 1, in which a cache reached a new maximum; null if the group still grows.
     pub filled_in_step: Option<usize>,
-    /// The oldest block of `stack` that is live at the end of the last step; null when none is.
+    /// The oldest block of `stack` that is live at the end of the last step; null if there is none.
     pub oldest: Option<Oldest>,
-    /// The stack that most of it comes from, innermost frame first.
+    /// The stack with the most bytes, innermost frame first.
     pub stack: Vec<String>,
 }
 
@@ -114,7 +114,7 @@ pub struct Oldest {
     pub entry: Option<u32>,
     /// The step, counted from 1, that allocated it.
     pub step: Option<usize>,
-    /// When, counted from the first entry of the recording; null where the file has no times.
+    /// The time since the first entry of the recording; null if the file has no times.
     pub since_start_us: Option<i64>,
 }
 
@@ -151,7 +151,7 @@ impl From<&LeakRow> for Leak {
     }
 }
 
-/// How steps were found, and the name of what marks them.
+/// How steps were found, and the name of their marks.
 pub(crate) fn step_source(steps: &Result<Steps, NoSteps>) -> (Option<StepSourceName>, Option<String>) {
     match steps.as_ref().map(|steps| &steps.source) {
         Ok(StepSource::Annotations(name)) => (Some(StepSourceName::Annotations), Some(name.clone())),

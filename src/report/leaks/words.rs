@@ -135,7 +135,7 @@ pub fn blocks(rate: f64) -> String {
 }
 
 /// A row's verdict in a sentence.
-pub fn behaviour(row: &LeakRow) -> String {
+pub fn behavior(row: &LeakRow) -> String {
     let rate = rate(&row.rate);
     let number = blocks(row.rate.blocks);
     let noun = if number == "1" { "block" } else { "blocks" };

@@ -17,7 +17,7 @@ pub struct LedgerDevice {
     pub device: i32,
     /// The name of the GPU; null if unknown.
     pub name: Option<String>,
-    /// What limits the figures, in words.
+    /// Limits of the figures, in words.
     pub notes: Vec<String>,
     /// The device at each sample, in chronological order.
     pub samples: Vec<LedgerSample>,
@@ -57,9 +57,9 @@ pub struct LedgerSample {
     pub used_bytes: u64,
     /// Bytes by holder.
     pub rows: Vec<LedgerHolder>,
-    /// What PyTorch's allocator has reserved, by kind of pool; empty if unknown.
+    /// Memory reserved by PyTorch's allocator, by kind of pool; empty if unknown.
     pub pools: Vec<LedgerPool>,
-    /// Bytes that are allocated of what is reserved.
+    /// Allocated bytes of the reserved ones.
     pub allocated_bytes: u64,
     /// All counters of `torch.cuda.memory_stats` by name; absent if the sample does not have them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -87,7 +87,7 @@ pub struct LedgerHolder {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct LedgerPool {
-    /// What the pools are for; null for the default pool.
+    /// The use of the pools; null for the default pool.
     pub kind: Option<PoolKind>,
     /// How many pools there are.
     pub pools: usize,

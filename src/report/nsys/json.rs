@@ -20,7 +20,7 @@ pub struct NsysAnswer {
     pub input: NsysInput,
     /// Memory by process and place.
     pub memories: Vec<NsysMemoryAnswer>,
-    /// What the recording of `--snapshot` has of it; null without one.
+    /// The part of it in the recording of `--snapshot`; null without one.
     pub pytorch: Option<NsysPytorch>,
 }
 
@@ -37,7 +37,7 @@ pub struct NsysInput {
     pub schema_version: Option<String>,
     /// Nanoseconds since the epoch at which the times of the profile start; null if the file does not tell.
     pub session_start_ns: Option<i64>,
-    /// What limits all figures, in words.
+    /// Limits of all figures, in words.
     pub notes: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub struct NsysMemoryAnswer {
     pub gpu: Option<String>,
     /// Memory of the GPU; null if unknown.
     pub total_bytes: Option<u64>,
-    /// What limits the figures, in words.
+    /// Limits of the figures, in words.
     pub notes: Vec<String>,
     /// Number of allocations.
     pub allocations: u64,
@@ -133,7 +133,7 @@ pub struct NsysRange {
     pub freed_bytes: u64,
 }
 
-/// What a recording of PyTorch has of the profile.
+/// The part of the profile in a recording of PyTorch.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]

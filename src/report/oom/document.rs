@@ -53,7 +53,7 @@ fn next(source: Source<'_>, report: &OomReport) -> Vec<Next> {
         Cause::Capacity if can_plan => vec![fit("whether changes to the program make room"), settings()],
         Cause::Capacity => vec![settings()],
         Cause::Fragmentation => {
-            let pins = Next::new("fragmentation", &[source.path], "--at oom", "which lines pin free memory");
+            let pins = Next::new("fragmentation", &[source.path], "--at oom", "which lines keep free memory reserved");
             vec![settings(), pins]
         }
         Cause::Leak | Cause::OtherProcess | Cause::Limit | Cause::Unknown => Vec::new(),

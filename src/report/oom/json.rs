@@ -39,17 +39,17 @@ pub struct OomDevice {
     /// The peak, when no device of the recording has a failed request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak: Option<PeakDevice>,
-    /// Changes of the program that would have made room for what failed; null where that cannot be told, or other allocator
+    /// Changes to the program that would have made room for the failed request; null if unknown, or if other allocator
     /// settings are enough.
     pub plans: Option<FitSearch>,
-    /// What to change in the program, what saves most first.
+    /// Changes to the program, the largest saving first.
     pub advice: Vec<AdviceRow>,
     /// Who used the device when a request failed. Left out unless `torch_memviz.record` sampled it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerSample>,
 }
 
-/// A failed request. Figures are those after the allocator gave back what it could and tried again.
+/// A failed request. Figures are those after the allocator released what it could and tried again.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -57,11 +57,11 @@ pub struct FailedRequest {
     /// Where it happened.
     #[serde(flatten)]
     pub at: Instant,
-    /// Bytes of the block that was wanted: what was requested, rounded up.
+    /// Bytes of the requested block: the request, rounded up.
     pub requested_bytes: u64,
     /// Bytes that the driver would have had to supply for it: a whole segment, or whole pages.
     pub driver_bytes: u64,
-    /// What the device had free.
+    /// Free bytes of the device.
     pub device_free_bytes: u64,
     /// Bytes of all segments.
     pub reserved_bytes: u64,
@@ -89,7 +89,7 @@ pub struct FailedRequest {
     pub request: Requester,
     /// Why it failed.
     pub cause: Cause,
-    /// What shows it.
+    /// The evidence.
     pub evidence: Vec<Said>,
     /// What would have helped, as far as the recording shows.
     pub advice: Vec<Said>,
@@ -97,7 +97,7 @@ pub struct FailedRequest {
     pub pinning: Vec<PinningGroup>,
     /// Who holds the allocated bytes.
     pub attribution: AttributionRows,
-    /// What the same failure has in another run. Left out unless rows are sites, of all stacks.
+    /// The signature, which the same failure shares with other runs. Left out unless rows are sites, of all stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<FailureSignature>,
 }

@@ -130,10 +130,11 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             let most =
                 top.as_ref().map_or_else(String::new, |(label, bytes)| format!(", {} of it by {label}", Bytes(*bytes)));
             let blocks_text = count(blocks, "live block");
+            let keep = if blocks == 1 { "keeps" } else { "keep" };
             statement(
                 "pinned",
                 [("pinned_free_bytes", bytes), ("blocks", blocks)],
-                format!("{} of inactive memory is pinned by {blocks_text}{most}", Bytes(bytes)),
+                format!("{blocks_text} {keep} {} of inactive memory reserved{most}", Bytes(bytes)),
             )
         }
         Symptom::KeptBack { bytes } => statement(

@@ -8,8 +8,15 @@ use crate::report::common::notes::{self, device_name, signed};
 use crate::report::percent;
 
 /// Names of the columns. Numbers stand between the first and the last of them.
-pub const COLUMNS: [&str; 7] =
-    ["device", "peak allocated", "max reserved", "baseline", "allocated at the end", "inactive *", "history"];
+pub const COLUMNS: [&str; 7] = [
+    "device",
+    "peak allocated",
+    "max reserved",
+    "allocated at the start",
+    "allocated at the end",
+    "inactive *",
+    "history",
+];
 
 /// What the star means.
 pub const INACTIVE: &str =

@@ -25,7 +25,7 @@ const LEAKS: usize = 5;
 pub struct Finding {
     pub title: String,
     pub lines: Vec<String>,
-    /// Whether it is about a failed request or a leak.
+    /// Whether it is about a failed request.
     pub is_failure: bool,
 }
 
@@ -88,7 +88,7 @@ pub fn failure(device: &DeviceOoms, oom: &Oom) -> Finding {
 pub fn leak(device: &DeviceLeaks) -> Option<Finding> {
     let leaking = device.rows.iter().filter(|row| row.verdict == Verdict::Leak);
     let sites =
-        leaking.take(LEAKS).map(|row| format!("{}: {}", starred(&row.label, row.inferred), leaks::behaviour(row)));
+        leaking.take(LEAKS).map(|row| format!("{}: {}", starred(&row.label, row.inferred), leaks::behavior(row)));
     let sites: Vec<String> = sites.collect();
     if sites.is_empty() {
         return None;
@@ -96,5 +96,5 @@ pub fn leak(device: &DeviceLeaks) -> Option<Finding> {
     let facts = leaks::steps(device).into_iter().chain(leaks::course(device));
     let facts = facts.chain(device.projection.as_ref().map(leaks::projection));
     let title = format!("{}: {}", device_name(device.device), leaks::headline(device));
-    Some(Finding { title, lines: facts.chain(sites).collect(), is_failure: true })
+    Some(Finding { title, lines: facts.chain(sites).collect(), is_failure: false })
 }

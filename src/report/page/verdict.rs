@@ -28,8 +28,7 @@ pub fn verdict(page: &Page<'_>) -> Option<(String, bool)> {
         0 | 1 => sentence,
         _ => format!("{}: {}", device_name(first.peak.device), uncapitalised(&sentence)),
     };
-    let leaks = first.findings.iter().any(|finding| triage::leaked(finding).is_some());
-    Some((format!("{sentence}."), first.failure.is_some() || leaks))
+    Some((format!("{sentence}."), first.failure.is_some()))
 }
 
 /// A sentence behind a colon.

@@ -48,7 +48,7 @@ pub struct PeakDevice {
     /// unless `--each` asks for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranges: Option<Vec<RangeRow>>,
-    /// What passed through each operator over the whole recording, those that allocated most by themselves first. Left
+    /// Memory allocated in each operator over the whole recording, those that allocated the most themselves first. Left
     /// out unless rows are operators and the recording shows them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub operators: Vec<OperatorRow>,
@@ -59,10 +59,10 @@ pub struct PeakDevice {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct MeasuredDevice {
-    /// What `memviz peak` says.
+    /// The output of `memviz peak`.
     #[serde(flatten)]
     pub peak: PeakDevice,
-    /// What its maxima are.
+    /// Its maxima.
     pub certainty: Certainty,
 }
 
@@ -79,7 +79,7 @@ pub struct Certainty {
 }
 
 impl MeasuredDevice {
-    /// A device, and what is known of its maxima of allocated and reserved bytes.
+    /// A device, and its maxima of allocated and reserved bytes, as far as known.
     pub fn new(peak: &DevicePeak, allocated: &Measured, reserved: &Measured) -> Self {
         let word = |measured: &Measured| match (measured.at_least, measured.at_most) {
             _ if measured.value().is_some() => "exact",
@@ -97,7 +97,7 @@ impl MeasuredDevice {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct OperatorRow {
-    /// The operator; `(no operator)` for what happened outside of all.
+    /// The operator; `(no operator)` for events outside of operators.
     pub name: String,
     /// Calls of it.
     pub calls: u64,
@@ -105,7 +105,7 @@ pub struct OperatorRow {
     pub size_increase_bytes: i64,
     /// The same without its callees.
     pub self_size_increase_bytes: i64,
-    /// Allocations, those of its callees included.
+    /// Allocations, including those of its callees.
     pub allocation_count: u64,
     /// The same without its callees.
     pub self_allocation_count: u64,

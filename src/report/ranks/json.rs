@@ -54,7 +54,7 @@ pub struct Across {
     pub across: Vec<AcrossGroup>,
     /// Maxima that stand out, by rank and device.
     pub outliers: Vec<RankOutlier>,
-    /// Failed requests by signature, those of most rows first.
+    /// Failed requests by signature, those of the most rows first.
     pub failures: Vec<RanksFailure>,
     /// Number of rows of earlier runs that failures are compared with; null without `--earlier`.
     pub earlier_rows: Option<usize>,
@@ -120,9 +120,9 @@ pub struct FigureSpread {
     pub max_bytes: i64,
     /// The first row that has it.
     pub max: Option<RankName>,
-    /// Highest over median; null where the median is not positive.
+    /// Highest divided by median; null if the median is not positive.
     pub skew: Option<f64>,
-    /// What scores measure deviations by.
+    /// The unit of deviations in scores.
     pub scale: Scale,
 }
 
@@ -147,7 +147,7 @@ pub struct RankOutlier {
     pub score: f64,
     /// The rank that `rows` compare with; null for metrics that are not attributed.
     pub reference: Option<RankName>,
-    /// What all rows sum to: what the rank holds at its peak beyond what the reference does.
+    /// The sum of all rows: bytes that the rank holds at its peak in excess of the reference.
     pub delta_bytes: Option<i128>,
     /// Sites that differ, the largest difference first. Empty for metrics that are not attributed.
     pub rows: Vec<OutlierRow>,
@@ -160,13 +160,13 @@ pub struct RankOutlier {
 pub struct OutlierRow {
     /// The site.
     pub label: String,
-    /// Bytes on the rank; null where its summary does not list the site.
+    /// Bytes on the rank; null if its summary does not list the site.
     pub bytes: Option<u64>,
-    /// Bytes on the reference; null where its summary does not list the site.
+    /// Bytes on the reference; null if its summary does not list the site.
     pub reference_bytes: Option<u64>,
-    /// How many more the rank holds, what is not listed counted as nothing.
+    /// How many more bytes the rank holds; unlisted sites count as 0.
     pub delta_bytes: i128,
-    /// The bound that this is, where something is not listed. Left out when it is exact.
+    /// Which bound this is, if a site is not listed. Left out if it is exact.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
     /// Whether the label is inferred. Left out when it is not.
@@ -179,7 +179,7 @@ pub struct OutlierRow {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RanksFailure {
-    /// What they have in common.
+    /// Their common signature.
     pub signature: FailureSignature,
     /// Number of these requests.
     pub requests: u64,

@@ -35,7 +35,7 @@ pub fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
     gauges.head(name, "Robust z-score of a rank whose maximum is an outlier.")?;
     for outlier in &report.outliers {
         let Some(rank) = report.rank(outlier.row) else { continue };
-        labelled(rank, &[("counter", outlier.metric.name())], |labels| gauges.line(name, labels, outlier.score))?;
+        labeled(rank, &[("counter", outlier.metric.name())], |labels| gauges.line(name, labels, outlier.score))?;
     }
     let name = "failed_requests_by_signature";
     gauges.head(name, "Failed requests of all ranks by signature.")?;
@@ -50,7 +50,7 @@ pub fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Calls `write` with the labels of a rank and more.
-fn labelled(
+fn labeled(
     rank: &RankSummary,
     more: &[(&str, &str)],
     write: impl FnOnce(&[(&str, &str)]) -> io::Result<()>,
@@ -69,7 +69,7 @@ fn one_each(
     value: impl Fn(&RankSummary) -> u64,
 ) -> io::Result<()> {
     gauges.head(name, help)?;
-    report.ranks().try_for_each(|(_, rank)| labelled(rank, &[], |labels| gauges.line(name, labels, value(rank))))
+    report.ranks().try_for_each(|(_, rank)| labeled(rank, &[], |labels| gauges.line(name, labels, value(rank))))
 }
 
 /// A gauge of all counters that a recording shows. Maxima that are bounds have the label `bound`.
@@ -90,7 +90,7 @@ fn counters(
             }
             let bound = bound.filter(|_| at == "max").map(|bound| ("bound", bound.name()));
             let more: Vec<(&str, &str)> = [("counter", metric.name())].into_iter().chain(bound).collect();
-            labelled(rank, &more, |labels| gauges.line(&name, labels, counters(rank).get(metric)))?;
+            labeled(rank, &more, |labels| gauges.line(&name, labels, counters(rank).get(metric)))?;
         }
     }
     Ok(())

@@ -22,23 +22,23 @@ pub struct SimulateDevice {
     pub complete_history: bool,
     /// What must be said, in words.
     pub notes: Vec<String>,
-    /// Why nothing is played; null where it is.
+    /// Why there is no simulation; null if there is one.
     pub refused: Option<String>,
-    /// The recording, and its own settings played against it.
+    /// The recording, compared with a simulation of its own settings.
     pub recorded: RecordedSettings,
-    /// Bytes that the allocator can use in `runs`; null for a device without end.
+    /// Bytes that the allocator can use in `runs`; null for an unlimited device.
     pub capacity_bytes: Option<u64>,
-    /// Bytes beside these that CUDA keeps of the device; null where none was named.
+    /// Further bytes of the device that CUDA itself uses; null if no device was named.
     pub context_bytes: Option<u64>,
-    /// Bytes in use at their most, which no allocator does without; null where nothing is played.
+    /// The maximum of bytes in use, which every allocator needs; null if there is no simulation.
     pub live_bytes: Option<u64>,
-    /// A run per settings, the recorded ones first; in a sweep then those that need least.
+    /// A run per settings, the recorded ones first; in a sweep, then those that need the least.
     pub runs: Vec<SimulatedRun>,
-    /// The settings that need least, where that is less than the recorded ones do; else null.
+    /// The settings that need the least, if that is less than with the recorded ones; else null.
     pub best_alloc_conf: Option<String>,
 }
 
-/// The recording, and what its own settings played differ from it.
+/// The recording, and its difference from a simulation of its own settings.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -47,17 +47,17 @@ pub struct RecordedSettings {
     pub max_allocated_bytes: i64,
     /// `max_memory_reserved()`.
     pub max_reserved_bytes: i64,
-    /// The largest difference between a played and a recorded maximum; null where nothing is played.
+    /// The largest difference between a simulated and a recorded maximum; null if there is no simulation.
     pub replay_difference_bytes: Option<u64>,
-    /// The first entry at which what was asked of the driver, or its address or size, differs; null where all is equal.
+    /// The first entry at which a call to the driver, its address or its size differs; null if all are equal.
     pub differs_from_entry: Option<u32>,
-    /// Requests for which memory was given back first.
+    /// Requests for which the allocator first released memory.
     pub retries: u32,
-    /// Calls of `empty_cache`; they are played where they were.
+    /// Calls of `empty_cache`; they are simulated at their recorded place.
     pub empty_cache_calls: u32,
-    /// Of these, those that may as well be retries of the next request.
+    /// The number of these calls that may be retries of the next request instead.
     pub uncertain_empty_cache_calls: u32,
-    /// Of the retries, those that may as well be calls of `empty_cache`.
+    /// The number of retries that may be calls of `empty_cache` instead.
     pub uncertain_retries: u32,
 }
 
@@ -70,23 +70,24 @@ pub struct SimulatedRun {
     pub alloc_conf: String,
     /// Whether they are the recorded ones.
     pub recorded: bool,
-    /// Changes of the program, such as `checkpoint:model.py:53 forward` or `optimizer:sgd`; empty for the unchanged program.
+    /// Changes to the program, such as `checkpoint:model.py:53 forward` or `optimizer:sgd`; empty for the unchanged
+    /// program.
     pub changes: Vec<String>,
-    /// What these assume, a sentence each.
+    /// Their assumptions, a sentence each.
     pub assumptions: Vec<String>,
-    /// Bytes that the allocator can use; null for a device without end.
+    /// Bytes that the allocator can use; null for an unlimited device.
     pub capacity_bytes: Option<u64>,
-    /// Whether every request is served, those that were refused when recorded included.
+    /// Whether every request is served, including those that were refused in the recording.
     pub finishes: bool,
     /// The first entry whose request is refused.
     pub fails_at_entry: Option<u32>,
-    /// `max_memory_allocated()`; null where the settings are refused, as are the figures below.
+    /// `max_memory_allocated()`; null if the settings are refused, like the figures below.
     pub max_allocated_bytes: Option<u64>,
     /// `max_memory_reserved()`.
     pub max_reserved_bytes: Option<u64>,
-    /// The least and the most of that, where it depends on where the driver puts segments; else null.
+    /// Its minimum and maximum, if it depends on the driver's placement of segments; else null.
     pub max_reserved_bytes_range: Option<[u64; 2]>,
-    /// The most reserved bytes that no block in use had.
+    /// The maximum of reserved bytes outside of blocks in use.
     pub max_inactive_bytes: Option<u64>,
     /// `num_alloc_retries`.
     pub alloc_retries: Option<u64>,
@@ -94,24 +95,24 @@ pub struct SimulatedRun {
     pub device_allocs: Option<u64>,
     /// `num_device_free`.
     pub device_frees: Option<u64>,
-    /// The lowest capacity on which it works; null where that is not known.
+    /// The lowest capacity on which it works; null if unknown.
     pub first_capacity_bytes: Option<u64>,
-    /// The lowest capacity from which on it always works; null where that is not known.
+    /// The lowest capacity from which on it always works; null if unknown.
     pub safe_capacity_bytes: Option<u64>,
-    /// A capacity from which on it always works: the safe one, or more where that is not known.
+    /// A capacity from which on it always works: the safe one, or more if that is unknown.
     pub enough_capacity_bytes: Option<u64>,
     /// Where the program went on after a refused request: a capacity from which on it always goes as it went, whether that
     /// request is refused again or not; else null. The capacities above are those on which nothing is refused.
     pub as_it_went_capacity_bytes: Option<u64>,
     /// Capacities between the first and the safe one on which it fails.
     pub failing_capacities: Vec<FailingCapacities>,
-    /// Requests that were refused when they were recorded.
+    /// Requests that were refused in the recording.
     pub refused_requests: Vec<RefusedRequest>,
     /// How far to trust it.
     pub trust: Trust,
-    /// Why no further; empty where it is exact.
+    /// Why it is not trusted further; empty if it is exact.
     pub because: String,
-    /// What must be said of the settings.
+    /// Notes about the settings.
     pub warnings: Vec<String>,
 }
 
@@ -122,11 +123,11 @@ pub struct SimulatedRun {
 pub struct FailingCapacities {
     /// The lowest.
     pub from_bytes: u64,
-    /// The first above on which it works.
+    /// The first capacity above on which it works.
     pub to_bytes: u64,
 }
 
-/// A request that was refused when it was recorded.
+/// A request that was refused in the recording.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! What `memviz simulate` says and draws.
+//! The output of `memviz simulate`.
 
 pub(crate) mod csv;
 pub(crate) mod document;

@@ -1,4 +1,4 @@
-//! `memviz simulate -o`: what each of the settings needs and reserves, against the device.
+//! `memviz simulate -o`: memory needed and reserved with each of the settings, against the device.
 
 use super::words;
 use crate::analysis::simulate::{DeviceSimulation, SimulateReport};

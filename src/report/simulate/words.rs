@@ -1,4 +1,4 @@
-//! Sentences about plays, the same in every format.
+//! Sentences about simulations, the same in every format.
 
 use crate::analysis::simulate::DeviceSimulation;
 use crate::model::HOST_DEVICE;
@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 
 /// The variable that settings are given in.
 const VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
-/// Ranges of capacities that are told, of those on which a program fails.
+/// Maximum number of listed ranges of capacities on which a program fails.
 const HOLES_TOLD: usize = 4;
 
 /// What settings are called.
@@ -66,14 +66,14 @@ fn verdict(outcome: &Outcome, capacity: u64) -> String {
     (if fits { "fits: " } else { "does not fit: " }).to_owned()
 }
 
-/// How the play of the recorded settings compares with the recording.
+/// How the simulation of the recorded settings compares with the recording.
 pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
     let difference = device.difference.as_ref()?;
     let (allocs, frees) = (difference.device_allocs, difference.device_frees);
     if difference.is_none() {
         let allocs = count(allocs.0, "device allocation");
         let frees = count(frees.0, "free");
-        // Of pinned memory what was requested is not recorded.
+        // For pinned host memory, the requests are not recorded.
         let maxima = if device.device == HOST_DEVICE { "both maxima (in use and reserved)" } else { "all maxima" };
         let outcome = device.runs.first().and_then(|run| run.outcome.as_ref());
         let played = outcome.map(|outcome| (outcome.device_allocs, outcome.device_frees));
@@ -97,7 +97,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
     ))
 }
 
-/// The device that is played on.
+/// The simulated device.
 pub fn capacity(device: &DeviceSimulation) -> Option<String> {
     let capacity = device.capacity?;
     let source = match device.context {
@@ -108,7 +108,7 @@ pub fn capacity(device: &DeviceSimulation) -> Option<String> {
     Some(format!("simulated device: {} for the allocator{source}", Bytes(capacity)))
 }
 
-/// What was given back in the recording, where it was.
+/// The memory that the allocator released in the recording, if any.
 pub fn releases(device: &DeviceSimulation) -> Option<String> {
     let releases = device.releases;
     let mut parts = Vec::new();
@@ -142,7 +142,7 @@ pub fn limits(device: &DeviceSimulation) -> Vec<String> {
     lines
 }
 
-/// What is wrong with a recording or with the settings it was made under.
+/// Problems of a recording or of its settings.
 pub fn alarms(device: &DeviceSimulation) -> Vec<String> {
     let recorded = device.runs.iter().filter(|run| run.is_recorded);
     notes::anomalies(&device.anomalies).into_iter().chain(warnings(recorded)).collect()
@@ -246,8 +246,8 @@ pub fn endings(runs: &[Run]) -> Vec<String> {
     lines
 }
 
-/// What becomes of requests that were refused when they were recorded, a line each: under which settings all of them are
-/// served, and what the figures mean with them.
+/// The results for requests that were refused in the recording, a line each: which settings serve all of them, and what
+/// the figures mean with them.
 pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     let outcomes = device.runs.iter().filter_map(|run| Some((run, run.outcome.as_ref()?)));
     let Some(all) = outcomes.clone().map(|(_, outcome)| outcome.refusals.len()).max().filter(|&all| all > 0) else {
@@ -338,7 +338,7 @@ pub fn bound(device: &DeviceSimulation) -> Option<String> {
     Some(format!("no setting can go below the {} in use at the peak", Bytes(live)))
 }
 
-/// What the changes of the program assume, and what they do to allocated memory.
+/// Assumptions of the changes to the program, and their effect on allocated memory.
 pub fn changes(device: &DeviceSimulation) -> Vec<String> {
     let Some((recorded, changed)) = device.runs.first().zip(device.changed()) else { return Vec::new() };
     let Some((before, after)) = recorded.outcome.as_ref().zip(changed.outcome.as_ref()) else { return Vec::new() };

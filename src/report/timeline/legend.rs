@@ -1,7 +1,7 @@
-//! What the bands are, by category in the order they are stacked, with their bytes at the instant that is looked at.
+//! The legend: bands by category, in the order of the stack, with their bytes at the instant.
 
 use super::marks::RANGE_MARKS;
-use super::stack::{name, written};
+use super::stack::{leaks, name, written};
 use super::stacked::Stack;
 use crate::analysis::peak::each::RangePeaks;
 use crate::analysis::timeline::DeviceTimeline;
@@ -13,7 +13,7 @@ use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::common::fit::shorten_end;
 use crate::report::common::notes::{safe, signed};
-use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::palette::{self, Color, on};
 use crate::report::common::picture::plot::{LEGEND, LEGEND_LINE};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, px, rectangle, text, titled};
 use crate::report::common::picture::{Script, WIDTH};
@@ -30,7 +30,9 @@ const SQUARE: f64 = 11.0;
 const RIGHT: f64 = WIDTH as f64 - 16.0;
 const SHARE: f64 = RIGHT - 10.0 * MONO_WIDTH;
 const BYTES: f64 = SHARE - 8.0 * MONO_WIDTH;
-/// Characters of the name of what is held only at other times.
+/// How far the dot of a leak is from the edge of its square.
+const DOT: f64 = 3.5;
+/// Characters of the name of a band that is held only at other times.
 const ABSENT: usize = 40;
 /// How far sites stand to the right of their category.
 const INDENT: f64 = 16.0;
@@ -166,7 +168,7 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
     let mut lines = Vec::new();
     let is_by_category = is_by_category(stack);
     for mut bands in runs(&stack.bands) {
-        // What is held only at other times is told below.
+        // Bands that are held only at other times are listed below.
         bands.retain(|(band, _)| band.bytes_there > 0);
         bands.sort_rows_by_key(|(band, _)| (band.label == OTHER, Reverse(band.bytes_there)));
         let category = bands.first().and_then(|(band, _)| band.category).filter(|_| is_by_category);
@@ -189,7 +191,7 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
         for (band, index) in bands {
             let is_inactive = band.label == INACTIVE;
             lines.push(Line {
-                mark: Mark::Square(stack.colors[index], band.leak.is_some()),
+                mark: Mark::Square(stack.colors[index], leaks(band)),
                 indent: if category.is_some() && !is_one { INDENT } else { 0.0 },
                 label: match category.filter(|_| is_one) {
                     Some(category) if band.label == OTHER => {
@@ -206,7 +208,7 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
                     .filter(|_| band.label != LEAKS)
                     .map_or(String::new(), |bytes| format!(" leaks {} per step", signed(bytes))),
                 bytes: band.bytes_there,
-                // What is inactive is no part of the whole that shares are of.
+                // Inactive memory is not part of the total of the shares.
                 share: share(band.bytes_there).filter(|_| !is_inactive),
                 blocks: Some(band.blocks_there).filter(|_| !is_inactive),
                 is_strong: false,
@@ -263,10 +265,11 @@ fn row(line: &Line, y: f64) -> Group {
     let square = LEGEND + line.indent;
     match line.mark {
         Mark::Square(color, is_leaking) => {
-            let square = rectangle(square, y - 9.5, SQUARE, SQUARE, color);
-            let square =
-                if is_leaking { square.set("stroke", palette::ALARM.light).set("stroke-width", "1.5") } else { square };
-            row = row.add(square);
+            row = row.add(rectangle(square, y - 9.5, SQUARE, SQUARE, color));
+            if is_leaking {
+                row =
+                    row.add(rectangle(square + DOT, y - 9.5 + DOT, SQUARE - 2.0 * DOT, SQUARE - 2.0 * DOT, on(color)));
+            }
         }
         Mark::Line(color) => row = row.add(rectangle(square, y - 4.5, SQUARE, 1.5, color)),
         Mark::None => {}
@@ -281,7 +284,7 @@ fn row(line: &Line, y: f64) -> Group {
     if line.is_strong { row.set("font-weight", 600) } else { row }
 }
 
-/// What the marks of ranges are.
+/// The meaning of the marks of ranges.
 fn range_legend(device: &DeviceTimeline, ranges: &RangePeaks) -> String {
     let all = device.range_peaks.len() + ranges.left_out.map_or(0, |(others, _)| others);
     let each = ranges.each.name();

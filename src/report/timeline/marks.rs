@@ -20,7 +20,7 @@ use svg::node::element::{Circle, Group, Line};
 /// Failed requests closer than this are one mark, in pixels.
 const OOM_DISTANCE: f64 = 4.0;
 /// Width of a failed request on top of the stack.
-const REQUEST: f64 = 16.0;
+pub(super) const REQUEST: f64 = 16.0;
 /// Peaks of ranges that are marked, at most, and characters of their names.
 pub(super) const RANGE_MARKS: usize = 200;
 const RANGE_NAME: usize = 24;

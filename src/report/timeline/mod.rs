@@ -1,4 +1,4 @@
-//! What `memviz timeline` draws.
+//! The pictures of `memviz timeline`.
 
 #[cfg(feature = "plot")]
 mod legend;

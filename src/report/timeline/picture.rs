@@ -1,4 +1,4 @@
-//! `memviz timeline`: live memory over time, stacked by group, with what is reserved, marks and annotations.
+//! `memviz timeline`: live memory over time, stacked by group, with reserved memory, marks and annotations.
 
 pub(crate) use super::legend::Key;
 use super::scale::{NO_LABELS, Scale};
@@ -42,7 +42,7 @@ pub fn keys(device: &DeviceTimeline, colors: Option<&Colors<'_>>) -> Vec<Key> {
 fn plot(device: &DeviceTimeline, stack: &Stack<'_>, room: Room) -> Picture {
     let (body, y) = device_heading(&device.peak, room);
     if device.peak.completeness.no_entries {
-        // There is one instant, which is no curve.
+        // There is only one instant, and so no curve.
         let bar = stack::bar(device, stack);
         let (legend, height) = legend::draw(device, stack, 0.0);
         let bar = bar.set("transform", format!("translate(0 {})", px(y + 12.0)));

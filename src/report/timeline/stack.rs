@@ -1,4 +1,4 @@
-//! Bands, and the line of what is reserved.
+//! Bands, and the line of reserved memory.
 
 use super::scale::{Scale, column};
 use super::stacked::Stack;
@@ -40,6 +40,7 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, scale: &Scale) ->
             *top += bytes as f64;
         }
     }
+    let covered = names::covered(device);
     let mut above = None;
     let mut names = Vec::new();
     for (band, color) in stack.bands.iter().zip(&stack.colors) {
@@ -49,7 +50,7 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, scale: &Scale) ->
             *top -= band.bytes[column] as f64;
         }
         let floor: Vec<f64> = tops.iter().map(|&top| scale.y(top)).collect();
-        names.extend(names::on_band(&safe(&on_plot(band)), *color, &edge, &floor));
+        names.extend(names::on_band(&safe(&on_plot(band)), *color, &edge, &floor, &covered));
         let mut path = Path::new()
             .set("d", steps(&edge))
             .set("fill", color.light)
@@ -58,8 +59,10 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, scale: &Scale) ->
         if let Some(category) = band.category {
             path = path.set("data-category", category.name());
         }
-        if band.leak.is_some() {
-            path = path.set("stroke", palette::ALARM.light);
+        if leaks(band) {
+            // Stands out from the band's color in both themes.
+            let edge = path.set("stroke", palette::on(*color).light).set("stroke-width", "1.5");
+            path = edge.set("stroke-dasharray", "4 2");
         } else if above == Some(band.category) {
             // Two steps of one hue that touch.
             path = path.set("stroke", palette::BACKGROUND.light).set("stroke-width", "0.6");
@@ -68,6 +71,11 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, scale: &Scale) ->
         group = group.add(titled(&title(device, band)).add(path));
     }
     names.into_iter().fold(group, Group::add)
+}
+
+/// Whether a band is of a site that leaks; the band of all leaks has a color of its own.
+pub(super) fn leaks(band: &Band) -> bool {
+    band.leak.is_some() && band.label != LEAKS
 }
 
 /// The name of a band as people read it.

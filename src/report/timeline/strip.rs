@@ -14,7 +14,7 @@ use svg::node::element::{Circle, Group, Path};
 
 /// Height of the strip, and of the line of text above it.
 const HEIGHT: f64 = 44.0;
-const TITLE: f64 = 14.0;
+const TITLE: f64 = 17.0;
 /// Ends of steps are marked up to this many.
 const STEPS: usize = 120;
 
@@ -28,7 +28,7 @@ pub(super) fn draw(run: &Run, metric: Metric) -> (Group, f64) {
     };
     let steps = count(run.steps.len() as u64, "step");
     let title = format!("the whole run: {steps}, {length}; step {} is shown below", run.step);
-    group = group.add(text(f64::from(LEFT), TITLE - 4.0, Anchor::Start, palette::MUTED, &title));
+    group = group.add(text(f64::from(LEFT), TITLE - 7.0, Anchor::Start, palette::MUTED, &title));
     let level = |column: &crate::analysis::timeline::Column| column.counters.get(metric).max(0) as f64;
     let highest = run.columns.iter().map(level).fold(1.0, f64::max);
     let bottom = TITLE + HEIGHT;

@@ -1,4 +1,4 @@
-//! The triage for people: what fits on one screen.
+//! The triage as a document that fits on one screen.
 
 use super::words;
 use crate::analysis::triage::{DeviceTriage, TriageReport};
@@ -13,7 +13,7 @@ use crate::report::{Source, percent};
 
 /// Categories named below the bar.
 const NAMED: usize = 5;
-/// Devices told of in a line each, below the first one.
+/// Maximum number of devices with a line below the first one.
 const OTHERS: usize = 2;
 /// Findings with a line each.
 const FINDINGS: usize = 4;
@@ -106,7 +106,7 @@ fn categories(document: &mut Document, categories: &Attribution) {
 fn sites(document: &mut Document, sites: &Attribution) {
     let (others, rows): (Vec<&Row>, Vec<&Row>) = sites.rows.iter().partition(|row| row.label == OTHER);
     let mut table = attributed("site", rows.into_iter(), sites.total_bytes, false);
-    // One screen has room for what has a name.
+    // One screen has room only for groups with a name.
     let others = attributed("site", others.into_iter(), sites.total_bytes, false);
     for mut row in others.rows {
         row.reader = Reader::OfMarkdown;
@@ -124,7 +124,7 @@ fn commands(device: &DeviceTriage, source: Source<'_>) -> Vec<Next> {
     let findings = words::findings(device).into_iter().take(FINDINGS);
     let mut lines: Vec<Next> = findings.map(|line| Next::new(line.command, &[path], "", line.text)).collect();
     lines.extend(words::compared(device, path));
-    // Of a profile of one instant there is no report.
+    // A profile of one instant has no report.
     if source.recording.snapshot.notes.format == Format::DeviceMemoryProfile {
         lines.push(Next::new("flamegraph", &[path], "-o memory.svg", "draw the whole profile"));
     } else {

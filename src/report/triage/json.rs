@@ -23,25 +23,25 @@ pub struct TriageDevice {
     pub notes: Vec<String>,
     /// The entry that leads to the instant looked at: the first failed request, or the peak; null where there is none.
     pub entry: Option<u32>,
-    /// The part of a training step; null where it is not known.
+    /// The part of a training step; null if unknown.
     pub phase: Option<&'static str>,
-    /// The step, counted from 1; null where it is not known.
+    /// The step, counted from 1; null if unknown.
     pub step: Option<usize>,
     /// Counters at that instant.
     pub at: CounterBytes,
     /// Bytes of the device, from its samples or the device properties of a trace; null if unknown.
     pub device_bytes: Option<u64>,
-    /// The first failed request; null where none failed.
+    /// The first failed request; null if none failed.
     pub failure: Option<FailedRequest>,
-    /// Who holds the memory, by category.
+    /// The memory, by category.
     pub categories: AttributionRows,
-    /// The sites that hold most; the rest is one row.
+    /// The sites that hold the most; the rest are one row.
     pub sites: AttributionRows,
     /// What deserves a closer look.
     pub findings: Vec<FindingRow>,
-    /// What to change in the program, what saves most first.
+    /// Changes to the program, the largest saving first.
     pub advice: Vec<AdviceRow>,
-    /// Why there is nothing to change, in words; null where there is something, and where it is not known.
+    /// Why there is nothing to change, in words; null if there is something, or if unknown.
     pub nothing: Option<String>,
 }
 
@@ -50,13 +50,13 @@ pub struct TriageDevice {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FailedRequest {
-    /// Bytes of the block that was wanted.
+    /// Bytes of the requested block.
     pub requested_bytes: u64,
     /// What the device had free.
     pub device_free_bytes: u64,
-    /// What the process could have at most then.
+    /// The maximum memory that the process could use then.
     pub capacity_bytes: u64,
-    /// Why it failed, as in `memviz oom`.
+    /// The cause of the failure, as in `memviz oom`.
     pub cause: &'static str,
     /// Number of failed requests of the device.
     pub failed_requests: usize,
@@ -69,9 +69,9 @@ pub struct FailedRequest {
 pub struct FindingRow {
     /// What it is.
     pub kind: FindingKind,
-    /// The bytes it is about; per step for leaks and growth.
+    /// Bytes of the finding; per step for leaks and growth.
     pub bytes: i64,
-    /// The site it is about; null where it is about all.
+    /// The site of the finding; null if it concerns all sites.
     pub label: Option<String>,
     /// The same in words.
     pub text: String,
@@ -85,15 +85,15 @@ pub struct FindingRow {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// Free memory that blocks in use keep from being given back, or much free memory where no history was recorded.
+    /// Free memory that live blocks keep reserved, or much free memory if no history was recorded.
     Fragmentation,
     /// Free memory that only one side stream or pool can use.
     Stranded,
-    /// Blocks that nothing ever frees.
+    /// Blocks that are never freed.
     Leak,
     /// Blocks that pile up.
     Growth,
-    /// What activation checkpointing could do without.
+    /// Memory that activation checkpointing could free.
     Activations,
 }
 

@@ -1,4 +1,4 @@
-//! What `memviz FILE` says: one screen.
+//! The output of `memviz FILE`: one screen.
 
 pub(crate) mod csv;
 pub(crate) mod document;

@@ -11,6 +11,7 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe, signed};
 use crate::report::common::words::{category, count, share, starred};
 use crate::report::ledger::words as ledger;
+use crate::report::percent;
 
 /// A finding in words.
 pub(crate) struct Line {
@@ -203,7 +204,11 @@ pub(crate) fn compared(device: &DeviceTriage, path: &str) -> Option<Next> {
 pub(crate) fn finding(finding: &Finding) -> Line {
     match finding {
         Finding::Fragmentation { pinned_free, reserved } => Line {
-            text: format!("{} of {} reserved is free but pinned by live blocks", Bytes(*pinned_free), Bytes(*reserved)),
+            text: format!(
+                "{} of {} reserved is free, but live blocks keep it reserved",
+                Bytes(*pinned_free),
+                Bytes(*reserved)
+            ),
             command: "fragmentation",
         },
         Finding::Stranded(stranded) => Line { text: notes::stranded(stranded), command: "fragmentation" },

@@ -33,12 +33,12 @@ struct Answer {
     stack: Vec<Frame>,
     forward: Vec<Frame>,
     forward_inferred: bool,
-    before: Option<Neighbour>,
-    behind: Option<Neighbour>,
+    before: Option<Neighbor>,
+    behind: Option<Neighbor>,
 }
 
 #[derive(Serialize)]
-struct Neighbour {
+struct Neighbor {
     bytes: u64,
     state: &'static str,
     allocation: Option<usize>,
@@ -66,12 +66,12 @@ pub fn allocation(device: &Device<'_>, id: usize) -> Option<String> {
     let layout = Layout::at(track, allocation.born);
     let place = layout.pieces.iter().position(|piece| piece.allocation == Some(id));
     let segment = place.and_then(|_| layout.segment_of(allocation.addr));
-    let neighbour = |place: Option<usize>| {
+    let neighbor = |place: Option<usize>| {
         let place = place.filter(|place| segment.is_some_and(|segment| segment.pieces.contains(place)))?;
         let &Piece { size, state: is, allocation, .. } = layout.pieces.get(place)?;
         let holder = allocation.and_then(|index| Holder::of_allocation(track, Metric::Active, index));
         let label = holder.as_ref().map(site).unwrap_or_default();
-        Some(Neighbour { bytes: size, state: state(is), allocation, label })
+        Some(Neighbor { bytes: size, state: state(is), allocation, label })
     };
     Some(json(&Answer {
         id,
@@ -94,7 +94,7 @@ pub fn allocation(device: &Device<'_>, id: usize) -> Option<String> {
         stack: Frame::of_stack(sites, origin.stack),
         forward: origin.forward.map(|stack| Frame::of_stack(sites, stack)).unwrap_or_default(),
         forward_inferred: origin.forward.is_some() && !origin.is_recorded,
-        before: neighbour(place.and_then(|place| place.checked_sub(1))),
-        behind: neighbour(place.map(|place| place + 1)),
+        before: neighbor(place.and_then(|place| place.checked_sub(1))),
+        behind: neighbor(place.map(|place| place + 1)),
     }))
 }

@@ -147,7 +147,7 @@ fn cure(device: &DeviceTriage, advice: &Advice, list: Option<(&WhatIf<'_, '_>, u
     Found { sentence: cures::change(advice), lines: lines.collect(), cure, ..Found::new("advice", false, device) }
 }
 
-/// What live blocks pin, at the instant that the triage looks at.
+/// The free memory that live blocks keep reserved at the instant of the triage.
 fn fragmentation(devices: &Devices<'_>, device: &DeviceTriage, finding: &Finding) -> Found {
     let said = Found::new("fragmentation", false, device).said(finding);
     let options = FragmentationOptions {

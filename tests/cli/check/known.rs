@@ -128,7 +128,7 @@ fn what_was_not_understood_is_not_passed_and_named() {
     let whole = whole();
     let changed = |place: &str, by: Value| pickle(&replaced(&whole, place, by));
     let mut later = whole.clone();
-    later["colour"] = json!(1);
+    later["color"] = json!(1);
     let overflowed = |value: Value| {
         let mut changed = whole.clone();
         changed["trace_alloc_overflowed"] = value;
@@ -146,7 +146,7 @@ fn what_was_not_understood_is_not_passed_and_named() {
     let twice = [pickle(&whole), pickle(&whole)].concat();
     let setting = |name: &str| format!("/allocator_settings/{name}");
     for (bytes, reason) in [
-        (pickle(&later), "unknown key snapshot.colour"),
+        (pickle(&later), "unknown key snapshot.color"),
         (pickle(&entries), "unknown action \"virtual_alloc\""),
         (overflowed(json!(1)), "expected a boolean for \"trace_alloc_overflowed\""),
         (overflowed(json!([true])), "expected a boolean for \"trace_alloc_overflowed\""),

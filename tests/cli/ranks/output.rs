@@ -136,7 +136,7 @@ fn every_line_fits_into_the_terminal() {
         lines.push(line);
         Ok(())
     };
-    RankInputs::of(&paths, &options).summarise(&options, keep).unwrap();
+    RankInputs::of(&paths, &options).summarize(&options, keep).unwrap();
     let report = RanksReport::of(lines, Metric::Allocated);
     for width in (50..=220).step_by(10) {
         let mut out = Vec::new();
@@ -162,13 +162,13 @@ fn example(program: &str, args: &[&str]) -> std::process::Command {
 
 #[test]
 #[cfg(unix)]
-fn the_slurm_example_summarises_and_joins() {
+fn the_slurm_example_summarizes_and_joins() {
     let folder = TempDir::new().unwrap();
     let [summaries, picture] = ["summaries", "ranks.svg"].map(|name| folder.path().join(name));
     let (summaries, picture) = (summaries.to_str().unwrap(), picture.to_str().unwrap());
     // Slurm sets these for each task of an array; the last one finds nothing left to do.
     for task in 0..10 {
-        let mut command = example("bash", &["examples/ranks_slurm.sh", "summarise", RANKS8, summaries]);
+        let mut command = example("bash", &["examples/ranks_slurm.sh", "summarize", RANKS8, summaries]);
         command.env("SLURM_ARRAY_TASK_ID", task.to_string()).env("SLURM_ARRAY_TASK_COUNT", "10");
         Run::from(command.output().unwrap()).expect(0);
     }
@@ -205,7 +205,7 @@ SparkSession.builder = SparkSession()
 "#;
 
 #[test]
-fn the_spark_example_summarises_and_joins() {
+fn the_spark_example_summarizes_and_joins() {
     if example("python3", &["--version"]).output().is_err() {
         return support::skipped("there is no python3");
     }

@@ -21,7 +21,7 @@ pub fn bytes(values: &[u64]) -> JsValue {
     Float64Array::from(values.as_slice()).into()
 }
 
-/// Groups with their colours.
+/// Groups with their colors.
 pub fn groups<'g>(groups: impl Iterator<Item = &'g SceneGroup>) -> JsValue {
     let group = |group: &SceneGroup| {
         let Group { label, category, light, dark, inferred } = Group::from(group);

@@ -24,8 +24,8 @@ test('everything that can be acted on has a name and can be reached by Tab', asy
                 all
                     .filter((each) => (each as HTMLElement).offsetParent !== null)
                     .filter((each) => {
-                        const labelled = (each as HTMLInputElement).labels?.[0]?.textContent;
-                        const said = each.getAttribute('aria-label') ?? labelled ?? each.textContent ?? '';
+                        const labeled = (each as HTMLInputElement).labels?.[0]?.textContent;
+                        const said = each.getAttribute('aria-label') ?? labeled ?? each.textContent ?? '';
                         return said.trim() === '';
                     })
                     .map((each) => each.outerHTML.slice(0, 200)),

@@ -650,7 +650,7 @@ test('a link shows the same again', async () => {
     });
 });
 
-test('dark is dark, on the page and in its pictures', onlyChromium('a colour scheme'), async () => {
+test('dark is dark, on the page and in its pictures', onlyChromium('a color scheme'), async () => {
     const look = async (colorScheme: 'light' | 'dark') => {
         let seen: number[] = [];
         await inPage(

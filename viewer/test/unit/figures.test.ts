@@ -9,8 +9,8 @@ import { found, type Line, paired, shown } from '../../src/rows.ts';
 import { behind, runs } from '../../src/runs.ts';
 
 function line(label: string, bytes: number): Line {
-    const colour = { light: '', dark: '' };
-    return { label, colour, inferred: false, stack: [], second: false, blocks: 1, before: null, bytes, flow: null };
+    const color = { light: '', dark: '' };
+    return { label, color, inferred: false, stack: [], second: false, blocks: 1, before: null, bytes, flow: null };
 }
 
 test('rows of two recordings sum to both, also where labels repeat', () => {

@@ -33,16 +33,16 @@ test('a difference has what both hold in each frame, and room for all callees', 
     assert.deepEqual([own('before'), own('after')], [18, 17]);
 });
 
-test('what grew is red, what shrank is blue, and what did neither is grey', () => {
+test('what grew is red, what shrank is blue, and what did neither is gray', () => {
     const before = tree([0, 'all', 0], [1, 'same', 5], [1, 'less', 8], [1, 'more', 1]);
     const after = tree([0, 'all', 0], [1, 'same', 5], [1, 'less', 1], [1, 'more', 8]);
     const nodes = merged(before, after);
     const shade = (label: string) => {
         const hex = nodes.find((node) => node.label === label)!.light;
         const [red, , blue] = [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
-        return Math.abs(red - blue) < 25 ? 'grey' : red > blue ? 'red' : 'blue';
+        return Math.abs(red - blue) < 25 ? 'gray' : red > blue ? 'red' : 'blue';
     };
-    assert.deepEqual(['all', 'same', 'less', 'more'].map(shade), ['grey', 'grey', 'blue', 'red']);
+    assert.deepEqual(['all', 'same', 'less', 'more'].map(shade), ['gray', 'gray', 'blue', 'red']);
 });
 
 test('lines that moved between two recordings are still the same functions', () => {

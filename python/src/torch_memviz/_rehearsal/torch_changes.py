@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 #: Functions that fill tensors with random numbers, which takes most of the time to build a model on the host.
-INITIALISERS = (
+INITIALIZERS = (
     "kaiming_normal_",
     "kaiming_uniform_",
     "normal_",
@@ -42,7 +42,7 @@ def our_own() -> Iterator[None]:
 
 def apply(torch: ModuleType, session: Session) -> None:
     """Apply all changes, once."""
-    _skip_initialisers(torch)
+    _skip_initializers(torch)
     _mark_snapshots(torch, session)
     _note_streams(torch, session)
     _yield_history(torch, session)
@@ -52,7 +52,7 @@ def apply(torch: ModuleType, session: Session) -> None:
         _be_one_of(torch, session.plan.ranks)
 
 
-def _skip_initialisers(torch: ModuleType) -> None:
+def _skip_initializers(torch: ModuleType) -> None:
     """Do not initialize host tensors: their values are never used."""
 
     def skip(function: Any) -> Any:
@@ -62,7 +62,7 @@ def _skip_initialisers(torch: ModuleType) -> None:
 
         return fill
 
-    for name in INITIALISERS:
+    for name in INITIALIZERS:
         setattr(torch.nn.init, name, skip(getattr(torch.nn.init, name)))
 
 

@@ -1,4 +1,5 @@
-//! Attention whose softmax no stack names: a method of a tensor, or written with `exp` and `sum`.
+//! Finds attention without a call of softmax in any stack: softmax is a method of a tensor, or is written with `exp`
+//! and `sum`.
 //!
 //! It shows in the sizes of what one function makes: several blocks that are larger than what goes in and what comes out, which have
 //! the same size. The last one is kept for backward, and one before it is not, or several are not where the matrix is no larger than
@@ -14,20 +15,20 @@ use crate::model::{FrameId, StackId, StrId};
 use crate::replay::Allocation;
 use std::collections::HashSet;
 
-/// Smaller results are no attention that anybody misses.
+/// Attention with smaller results is not worth reporting.
 const SMALL: u64 = 64 << 10;
-/// Heads have as many channels at least, and matrices as many columns.
+/// Least number of channels of a head, and of columns of a matrix.
 const LEAST_CHANNELS: u64 = 8;
 const LEAST_COLUMNS: u64 = 16;
-/// What feeds forward in a transformer is no more times larger than what goes in.
+/// The hidden layer of a transformer's feed-forward block is at most this many times as large as its input.
 const FEED_FORWARD: u64 = 8;
-/// Neither is what a normalization makes in double precision.
+/// The result of a normalization in double precision is at most this many times as large as its input.
 const PRECISION: u64 = 2;
 /// Scores, the scaled and the masked ones: of these backward needs none, and what feeds forward has fewer such blocks.
 const LEAST_DROPPED: usize = 3;
 /// Bytes of the seed and offset of a kernel's random numbers.
 const RANDOM_STATE: u64 = 16;
-/// For this many allocations after the result, none belongs to the matrix.
+/// Number of allocations after the result that do not belong to the matrix.
 const BEHIND: usize = 2;
 
 /// The matrices of all calls.
@@ -41,14 +42,14 @@ pub(super) fn matrices(device: &Device<'_>, weights: &Weights<'_, '_>) -> Vec<Ma
         homes: homes(device),
         depths: depths(device),
     };
-    // The function that multiplies comes before those that call it and go on with its result.
+    // The function that multiplies comes first; then the functions that call it and use its result.
     let mut known: HashSet<u32> = HashSet::new();
     let large = device.track.allocations().filter(|(_, out, _)| out.requested >= SMALL && out.born > 0);
     let all = large.filter_map(|(result, out, stack)| search.matrix(result as usize, *out, stack));
     all.filter(|matrix| matrix.blocks.first().is_some_and(|&block| known.insert(block))).collect()
 }
 
-/// The `forward` that each stack is in; outside of modules, the function of the user's own.
+/// The `forward` that each stack is in; outside of modules, the user's function.
 type Home = Option<(StrId, StrId)>;
 
 fn homes(device: &Device<'_>) -> Vec<Home> {
@@ -79,7 +80,7 @@ struct Search<'d, 'a> {
     dropout: Marked,
     layers: Marked,
     homes: Vec<Home>,
-    /// How many calls of modules each stack is in.
+    /// Number of module calls that each stack is in.
     depths: Vec<u32>,
 }
 
@@ -126,7 +127,7 @@ impl Search<'_, '_> {
                 }
                 // A mask of single bytes may have the size of the result.
                 () if whole > 0 && requested < whole && self.dropout.has(stack) => between.push(index as u32),
-                // A copy of the values comes between, those of queries and keys in front.
+                // A copy of the values comes between; copies of queries and keys come before.
                 () if requested > out.requested || (whole > 0 && requested == out.requested) => break,
                 () if whole > 0 => between.push(index as u32),
                 () => {}
@@ -197,13 +198,13 @@ impl Search<'_, '_> {
         next.is_some_and(|next| next.requested <= RANDOM_STATE) && self.device.track.stack_of(result + 1) == stack
     }
 
-    /// How many calls of modules a stack is in.
+    /// Number of module calls that a stack is in.
     fn depth(&self, stack: StackId) -> u32 {
         self.depths.get(stack.index()).copied().unwrap_or(0)
     }
 
     fn is_within(&self, stack: StackId, (file, name): (StrId, StrId)) -> bool {
-        // Neighbours are mostly in one function, which spares looking through their frames.
+        // Neighbors are mostly in one function, so their frames need not be searched.
         if self.homes.get(stack.index()) == Some(&Some((file, name))) {
             return true;
         }

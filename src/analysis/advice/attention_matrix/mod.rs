@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Queries, keys and values are allocated within this many allocations before the scores.
 const NEAR: usize = 64;
-/// Smaller matrices are not worth a word, nor is a smaller part of the peak.
+/// Smaller matrices, or smaller parts of the peak, are not worth reporting.
 const SMALL: u64 = 8 << 20;
 const PART_OF_PEAK: u64 = 50;
 
@@ -38,9 +38,9 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
 
 /// The blocks that one call allocates for the matrix.
 struct Matrix {
-    /// The line that makes it.
+    /// The line that allocates it.
     line: Option<FrameId>,
-    /// Allocations of forward.
+    /// Its allocations in forward.
     blocks: Vec<u32>,
     /// Bytes of softmax's result, and of what is around it, which is half of that where softmax computes in float32.
     sizes: [u64; 2],
@@ -148,7 +148,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
     })
 }
 
-/// What to change, by what calls softmax.
+/// What to change, depending on the code that calls softmax.
 fn words(device: &Device<'_>, stack: StackId) -> (&'static str, &'static str) {
     let snapshot = device.snapshot();
     let calls = |wanted: &str| snapshot.stacks.frames(stack).any(|frame| snapshot.strings.get(frame.name) == wanted);
@@ -167,7 +167,7 @@ fn words(device: &Device<'_>, stack: StackId) -> (&'static str, &'static str) {
     }
 }
 
-/// Blocks of backward that have the size of a matrix and lie around the instant at which one of forward is released.
+/// Blocks of backward with the size of a matrix that are live around the instant at which a block of forward is freed.
 fn of_backward(device: &Device<'_>, matrices: &[Matrix]) -> Vec<u32> {
     let (history, phases) = (device.history(), device.phases());
     let sizes: BTreeSet<u64> = matrices.iter().flat_map(|matrix| matrix.sizes).collect();
@@ -186,7 +186,7 @@ fn of_backward(device: &Device<'_>, matrices: &[Matrix]) -> Vec<u32> {
         let next = released.partition_point(|&freed| freed < from);
         released.get(next).is_some_and(|&freed| freed <= to)
     };
-    // Gradients that are there together belong to the same node of the graph, or to the next.
+    // Gradients that are live together belong to the same node of the graph, or to the next one.
     let mut found = Vec::new();
     let mut together: Vec<u32> = Vec::new();
     let (mut from, mut to) = (0, 0);

@@ -1,4 +1,4 @@
-//! Calls of PyTorch's softmax, and what is made around them.
+//! Finds calls of PyTorch's softmax, and the blocks allocated around them.
 
 use super::{Matrix, Weights, has_input_like, is_for_backward, multiplies_activation};
 use crate::analysis::advice::stacks::Marked;
@@ -7,7 +7,7 @@ use crate::facts::device::Device;
 use crate::model::{FrameId, StackId, StrId};
 use crate::replay::Allocation;
 
-/// So many times smaller than the matrix are masks of single bytes, and what else is made between scores and softmax.
+/// Masks of single bytes, and other blocks between scores and softmax, have at most 1/N of the matrix's bytes.
 const MINOR: u64 = 4;
 
 /// The matrices around calls of softmax that a stack names.
@@ -21,7 +21,7 @@ pub(super) fn matrices(device: &Device<'_>, weights: &Weights<'_, '_>) -> Vec<Ma
     made.filter_map(|(index, ..)| search.matrix(index as usize)).collect()
 }
 
-/// Where PyTorch computes softmax.
+/// Functions in which PyTorch computes softmax.
 pub(super) fn softmax(device: &Device<'_>) -> Marked {
     Marked::of(device, |path, name, kind| match kind {
         FrameKind::Torch => path == "torch/nn/functional.py" && name == "softmax",
@@ -32,14 +32,14 @@ pub(super) fn softmax(device: &Device<'_>) -> Marked {
     })
 }
 
-/// Where a layer of `torch.nn` multiplies: what it makes are no scores.
+/// Functions in which a layer of `torch.nn` multiplies: their results are not scores.
 pub(super) fn layers(device: &Device<'_>) -> Marked {
     Marked::of(device, |path, name, _| {
         path == "torch/nn/modules/linear.py" || (path.is_empty() && name == "aten::linear")
     })
 }
 
-/// Where elements are dropped at random.
+/// Functions that drop elements at random.
 pub(super) fn dropout(device: &Device<'_>) -> Marked {
     Marked::of(device, |_, name, _| name.contains("dropout"))
 }
@@ -57,7 +57,7 @@ impl Search<'_, '_> {
         self.device.history().allocations[index]
     }
 
-    /// The call of attention around the result of a softmax; `None` where it is none.
+    /// The call of attention around the result of a softmax; `None` if there is none.
     fn matrix(&self, result: usize) -> Option<Matrix> {
         let track = self.device.track;
         let stack = track.stack_of(result);
@@ -65,7 +65,7 @@ impl Search<'_, '_> {
         let is_inside = |index: usize| self.is_within(track.stack_of(index), caller);
         let whole = self.block(result).requested;
         let mut blocks = vec![result as u32];
-        // Scores come before: the input of softmax first, of the same or of half precision.
+        // Scores come before it: first the input of softmax, in the same or in half precision.
         let mut scores = None;
         for index in (0..result).rev() {
             let requested = self.block(index).requested;
@@ -84,7 +84,7 @@ impl Search<'_, '_> {
             }
         }
         let scores = scores?;
-        // Behind it a cast or dropout, and then what the matrix is multiplied to.
+        // After it come a cast or dropout, and then the product of the matrix.
         for index in result + 1..self.device.history().allocations.len() {
             let requested = self.block(index).requested;
             if !is_inside(index) || self.softmax.has(track.stack_of(index)) {
@@ -123,7 +123,7 @@ impl Search<'_, '_> {
                 && snapshot.stacks.frame(**id).is_some_and(|frame| snapshot.strings.get(frame.name) != "softmax")
         };
         let frame = snapshot.stacks.frame(*outer.clone().find(is_code)?)?;
-        // `nn.Softmax` is a module: who calls that is four frames further out.
+        // `nn.Softmax` is a module: its caller is four frames further out.
         let name = snapshot.strings.get(frame.name);
         let file = snapshot.strings.get(frame.filename);
         if name == "forward" && file.replace('\\', "/").ends_with("torch/nn/modules/activation.py") {

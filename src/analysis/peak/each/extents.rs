@@ -37,7 +37,7 @@ enum Name {
 }
 
 impl Extent {
-    /// What the range is called.
+    /// The name of the range.
     pub fn label(&self, snapshot: &Snapshot) -> String {
         let number = u64::from(self.number) + 1;
         match (self.name, number) {
@@ -47,7 +47,7 @@ impl Extent {
         }
     }
 
-    /// What it has in common with the ranges that differ from it in numbers only.
+    /// Its name without numbers, which it shares with similar ranges.
     pub fn family(&self, snapshot: &Snapshot) -> String {
         match self.name {
             Name::Step => "step N".to_owned(),
@@ -77,7 +77,7 @@ pub struct Extents {
 /// Finds the ranges of a device.
 ///
 /// # Errors
-/// When there are none, with what would make them known.
+/// If there are none, with a hint how to record them.
 pub fn find(device: &Device<'_>, each: &Each) -> Result<Extents> {
     match each {
         Each::Step => steps(device),

@@ -1,4 +1,4 @@
-//! What the ranges are that peaks are requested.
+//! The kinds of ranges for which peaks can be requested.
 
 use crate::error::{Error, Result};
 use regex::Regex;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// Label of the period outside of all ranges that holds the overall peak.
 pub const OUTSIDE: &str = "(outside)";
 
-/// What the ranges are.
+/// A kind of ranges.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Each {

@@ -1,4 +1,4 @@
-//! Which groups hold most at each of many instants, in one pass over the blocks.
+//! The groups that hold the most at each of many instants, in one pass over the blocks.
 
 use crate::facts::grouping::attribution::{OTHER, Row};
 use crate::facts::grouping::{Grouper, Groups, Holder, RowHead};
@@ -7,7 +7,7 @@ use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// What is held at an instant.
+/// The memory held at an instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leaders {
     /// Bytes of all groups together.
@@ -29,7 +29,7 @@ struct Passage {
     first: bool,
 }
 
-/// What is held of a group.
+/// The memory held by a group.
 #[derive(Clone, Copy, Default)]
 struct Held {
     bytes: u64,

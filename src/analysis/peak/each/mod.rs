@@ -1,4 +1,4 @@
-//! The peak of each step, phase or annotation: where it is, and what holds memory there.
+//! The peak of each step, phase or annotation: its instant, and its memory by group.
 //!
 //! In: the ranges of a device, which may overlap and nest. Out: a [`RangePeak`] for each. Maxima, counters and leading
 //! groups of all ranges take one pass each over the history, however many there are.
@@ -32,12 +32,12 @@ pub const MAX_RANGES: usize = 100_000;
 pub struct EachOptions {
     /// What the ranges are.
     pub each: Each,
-    /// Groups told of each range, at most.
+    /// Maximum number of groups listed for each range.
     pub top: usize,
 }
 
 impl EachOptions {
-    /// These ranges, and the group that holds most of each.
+    /// These ranges, with the group that holds the most of each.
     pub fn new(each: Each) -> Self {
         Self { each, top: 1 }
     }
@@ -75,7 +75,7 @@ pub struct RangePeak {
 }
 
 impl RangePeak {
-    /// Whether memory was highest when the range began, so that nothing in it led there.
+    /// Whether memory was highest when the range began, so nothing in it caused the peak.
     pub fn is_inherited(&self) -> bool {
         self.peak.instant == self.from && self.from < self.to
     }
@@ -100,11 +100,11 @@ pub struct RangePeaks {
     pub left_out: Option<(usize, i64)>,
 }
 
-/// What the peaks of ranges are requested.
+/// Options for the peaks of ranges.
 pub(super) struct Question<'d, 'a> {
     pub(super) device: &'d Device<'a>,
     pub(super) metric: Metric,
-    /// First and last instant of what is looked at.
+    /// First and last instant of the window.
     pub(super) window: (Instant, Instant),
     /// The highest instant within the window.
     pub(super) highest: Maximum,
@@ -114,7 +114,7 @@ impl RangePeaks {
     /// Finds the ranges of a device and the peak of each. `grouper` says what leading groups are, for all instants.
     ///
     /// # Errors
-    /// When the device has no such ranges, with what would make them known.
+    /// If the device has no such ranges, with a hint how to record them.
     pub(super) fn of(question: &Question<'_, '_>, grouper: &Grouper<'_>, options: &EachOptions) -> Result<Self> {
         let &Question { device, metric, window, highest } = question;
         let Extents { steps, mut extents } = extents::find(device, &options.each)?;

@@ -142,7 +142,7 @@ impl<R: Read> Machine<R> {
             op::LIST => {
                 let start = self.pop_mark(at)?;
                 let mut items = self.stack.split_off(start);
-                self.recognise(self.heap.lists.len() as u32, &mut items);
+                self.recognize(self.heap.lists.len() as u32, &mut items);
                 Value::List(self.heap.list(items))
             }
             op::FROZENSET => {

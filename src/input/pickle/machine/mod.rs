@@ -25,7 +25,7 @@ use std::io::Read;
 pub struct DecodeOptions {
     pub limits: Limits,
     /// Turn entries and frames into rows and ids on the way. Off only when the generic tree is wanted.
-    pub recognise: bool,
+    pub recognize: bool,
     /// Take a file that ends early as if its open containers were closed there.
     pub allow_truncated: bool,
 }
@@ -114,7 +114,7 @@ impl<R: Read> Machine<R> {
                 until_bill = BILL_INTERVAL;
                 self.check_bill()?;
             }
-            if self.window.ahead().first() == Some(&op::EMPTY_DICT) && self.options.recognise && self.fast_entries()? {
+            if self.window.ahead().first() == Some(&op::EMPTY_DICT) && self.options.recognize && self.fast_entries()? {
                 continue;
             }
             let at = self.window.offset();
@@ -247,9 +247,9 @@ impl<R: Read> Machine<R> {
         }
     }
 
-    fn recognise(&mut self, list: u32, items: &mut [Value]) {
-        if self.options.recognise {
-            self.findings.recognise(&mut self.heap, list, items);
+    fn recognize(&mut self, list: u32, items: &mut [Value]) {
+        if self.options.recognize {
+            self.findings.recognize(&mut self.heap, list, items);
         }
     }
 
@@ -259,7 +259,7 @@ impl<R: Read> Machine<R> {
         let target = self.top(at)?;
         let index = match target {
             Value::List(index) | Value::Set(index) => {
-                self.recognise(index, &mut items);
+                self.recognize(index, &mut items);
                 index as usize
             }
             Value::Opaque(_) => return Ok(()),
@@ -319,7 +319,7 @@ impl<R: Read> Machine<R> {
                 let list = self.open_list();
                 // What stands in no list is no entry, or becomes one when it is put into one.
                 if whole_entry && list != NO_LIST {
-                    self.recognise(list, &mut [target]);
+                    self.recognize(list, &mut [target]);
                 }
                 Ok(())
             }

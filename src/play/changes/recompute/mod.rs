@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 pub struct Recompute {
     /// The first entry of the call.
     pub start: u32,
-    /// The entry at which it stops when it runs again.
+    /// The entry at which its recomputation stops.
     pub stop: u32,
     /// The allocations that it makes, as indexes into [`crate::replay::History::allocations`].
     pub born: Range<u32>,
@@ -35,7 +35,7 @@ pub struct Recompute {
     /// The instant right before its backward begins: here the call runs again and allocates the freed blocks again.
     /// [`NEVER`] if no backward follows.
     pub resume: Instant,
-    /// The most that is allocated at once while it runs again.
+    /// The maximum number of bytes that its recomputation allocates at once.
     pub rerun_peak_bytes: u64,
 }
 
@@ -46,7 +46,7 @@ impl Recompute {
     }
 }
 
-/// A time in which a recorded block is missing, or a block that was recorded as freed is live.
+/// A period in which a recorded block is missing, or a block that was recorded as freed is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {
@@ -206,7 +206,7 @@ impl<'a> Recomputing<'a> {
     /// The same for a call without a backward pass: it does not run again.
     fn without_backward(&self, call: &Call, born: Range<u32>) -> Option<Recompute> {
         let outputs = self.outputs(call);
-        // What is made once and stays is a workspace or a cache.
+        // Blocks that are allocated once and stay are workspaces or caches.
         let is_single = |index: u32| {
             let Allocation { requested, freed, .. } = *self.allocation(index);
             freed == NEVER && self.of_size.get(&requested) == Some(&1)
@@ -247,7 +247,7 @@ impl<'a> Recomputing<'a> {
         let operators: HashSet<Option<FrameId>> = stacks.map(|stack| self.operator_of(stack)).collect();
         let is_phase = |index: u32, phase: Phase| self.phases.at(self.allocation(index).born) == phase;
         let requested = |index: u32| self.allocation(index).requested;
-        // What a variable holds when the recording ends stays as well.
+        // Blocks that a variable holds at the end of the recording also stay.
         let is_workspace = |index: u32| self.categories.get(index as usize).category == Category::Workspace;
         let of_engine = |size: u64| {
             let made = self.staying.iter().take_while(|&&index| self.allocation(index).born <= first_step);
@@ -257,7 +257,7 @@ impl<'a> Recomputing<'a> {
         let staying = staying.filter(|&index| operators.contains(&self.operator(index)) && is_workspace(index));
         let mut sizes: Vec<(u64, u32)> = staying.map(|index| (requested(index), index)).collect();
         sizes.sort_unstable();
-        // What is made more than once is kept by the program itself.
+        // Blocks that are allocated more than once are kept by the program itself.
         let once = sizes.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() == 1).map(|same| same[0]);
         once.filter(|&(size, _)| !of_engine(size)).map(|(_, index)| index).collect()
     }
@@ -277,7 +277,7 @@ impl<'a> Recomputing<'a> {
         self.passes.around(entry)
     }
 
-    /// Whether no backward follows the passes.
+    /// Whether no backward pass follows.
     pub(crate) fn is_open(&self) -> bool {
         self.passes.is_open
     }
@@ -403,7 +403,7 @@ impl<'a> Recomputing<'a> {
         if self.is_cast(index) { self.autocast.end(call.end, before) } else { self.release_in(call, index) }
     }
 
-    /// When autocast frees a block that is its copy of a parameter, before an instant.
+    /// When autocast frees its copy of a parameter, before an instant.
     pub(crate) fn end_of_cast(&self, index: u32, before: Instant) -> Option<Instant> {
         self.is_cast(index).then(|| self.autocast.end(self.allocation(index).born, before))
     }
@@ -439,7 +439,7 @@ impl<'a> Recomputing<'a> {
         rest.find(|&entry| self.actions[entry as usize] == Action::Alloc).unwrap_or(call.end)
     }
 
-    /// The most that a call has allocated at once when it runs again.
+    /// The maximum number of bytes that a call allocates at once during recomputation.
     fn rerun_peak(&self, start: u32, stop: u32, born: &Range<u32>) -> u64 {
         let (mut live, mut peak) = (0u64, 0u64);
         for instant in start + 1..=stop {

@@ -1,4 +1,4 @@
-//! How devices compare, for people: a line, and a short table of what makes the difference.
+//! The comparison of devices as a document: a line, and a short table of the differences.
 
 use super::words;
 use crate::analysis::peak::comparison::Comparison;
@@ -6,12 +6,12 @@ use crate::model::bytes::Bytes;
 use crate::report::common::document::{Column, Document, Table, label};
 use crate::report::common::notes;
 
-/// Width of a column of bytes, and what is kept free for a site.
+/// Width of a column of bytes, and the width reserved for a site.
 const COLUMN: usize = 12;
 const LABEL: usize = 22;
 
 impl Document {
-    /// An empty line, and which device holds how much of what.
+    /// An empty line, and the memory of each device by group.
     pub(crate) fn comparison(&mut self, comparison: &Comparison) {
         self.gap();
         self.title(words::headline(comparison));
@@ -19,7 +19,7 @@ impl Document {
             return;
         }
         let (indexes, furthest) = (words::columns(comparison, usize::MAX), words::columns(comparison, 0));
-        // Where not all have room, those that are furthest apart have.
+        // If there is no room for all devices, the two that differ the most.
         let all = LABEL + indexes.len() * (COLUMN + 1);
         let columns = indexes.iter().map(|&index| {
             let from = if furthest.contains(&index) { 0 } else { all };

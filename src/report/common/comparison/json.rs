@@ -37,7 +37,7 @@ pub struct ComparedDevice {
     pub device: i32,
     /// Bytes of the metric at its peak.
     pub bytes: i64,
-    /// How that is to be read. Left out when it is exact.
+    /// Which bound the value is. Left out if it is exact.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
 }

@@ -5,10 +5,10 @@ use crate::analysis::peak::comparison::DeviceShare;
 use crate::replay::Bound;
 use crate::report::common::notes::signed;
 
-/// Devices that have a column each; of more, the one that holds most and the one that holds least.
+/// Maximum number of devices with a column; of more, only those with the most and the least memory.
 const COLUMNS: usize = 4;
 
-/// Which device holds most and which least.
+/// The devices that hold the most and the least.
 pub fn headline(comparison: &Comparison) -> String {
     let (most, least) = (comparison.most(), comparison.least());
     format!(
@@ -22,16 +22,16 @@ pub fn headline(comparison: &Comparison) -> String {
     )
 }
 
-/// What the first row of a table has of each device.
+/// The first row of a table for each device.
 pub fn compared(comparison: &Comparison) -> String {
     let metric = comparison.metric.name();
     if comparison.most().at_dump { format!("{metric} at dump time") } else { format!("peak {metric}") }
 }
 
-/// What a device holds at its peak, marked where it is a bound.
+/// The memory of a device at its peak, marked if it is a bound.
 pub fn bytes(share: DeviceShare) -> String {
     let bytes = signed(share.bytes);
-    // What dump time holds is known.
+    // The memory at dump time is known.
     match share.bound.filter(|_| !share.at_dump) {
         None => bytes,
         Some(Bound::Lower) => format!("\u{2265}{bytes}"),

@@ -5,9 +5,9 @@ use crate::facts::training::Category;
 
 /// A hue with its steps of lightness.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "plot"), expect(dead_code, reason = "only pictures have colours of two themes"))]
+#[cfg_attr(not(feature = "plot"), expect(dead_code, reason = "only pictures have colors of two themes"))]
 pub(crate) struct Hue {
-    /// What represents all of a category.
+    /// The color of the whole category.
     pub base: Color,
     /// The step that stands out most: that of the largest site of several.
     pub strongest: Color,
@@ -63,7 +63,7 @@ const UNKNOWN: Hue =
 /// A warmer gray.
 const BEFORE_RECORDING: Hue =
     hue(Color::of("#7A6F5D", "#8F8574"), Color::of("#3B352A", "#DDD5C6"), Color::of("#968C7B", "#756C5B"), 101);
-/// What is of no category: packages, settings, ranks.
+/// Groups without a category: packages, settings, ranks.
 pub(crate) const PLAIN: Hue =
     hue(Color::of("#4F6F93", "#86A6C8"), Color::of("#1F3247", "#C3D9F0"), Color::of("#7C96B3", "#56718F"), 67);
 

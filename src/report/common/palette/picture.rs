@@ -20,10 +20,12 @@ pub(crate) const BACKGROUND: Color = Color::of("#FFFFFF", "#0D1117");
 pub(crate) const TEXT: Color = Color::of("#1F2328", "#E6EDF3");
 /// Text that matters less, and axes.
 pub(crate) const MUTED: Color = Color::of("#59636E", "#9DA7B3");
-/// Lines that must not draw the eye.
+/// Lines in the background.
 pub(crate) const GRID: Color = Color::of("#D1D9E0", "#3D444D");
-/// Requests that failed, what they met, and what leaks.
+/// Failed requests, and the limit of the device.
 pub(crate) const ALARM: Color = Color::of("#CF222E", "#FF7B72");
+/// What leaks: as dark as nothing else in the light theme, and as light in the dark theme.
+pub(crate) const LEAK: Color = Color::of("#0B0E12", "#FCFDFF");
 /// Ranges of annotations, in turn.
 pub(crate) const RIBBONS: [Color; 2] = [Color::of("#DDE4EB", "#2B323B"), Color::of("#C8D1DA", "#424A54")];
 /// Everything without a color of its own.
@@ -32,7 +34,7 @@ pub(crate) const OTHER: Color = Color::of("#8B949E", "#6E7783");
 pub(crate) const NO_STACK: Color = Color::of("#57606A", "#B1BAC4");
 /// Memory that is reserved and free.
 pub(crate) const FREE: Color = Color::of("#F6F8FA", "#161B22");
-/// What is of no category: a counter, a package, a bar.
+/// Shapes without a category: a counter, a package, a bar.
 pub(crate) const FIGURE: Color = PLAIN.base;
 
 /// Text on a band: white or black in the light theme, by the first place, and in the dark theme, by the second. Each has a light
@@ -42,7 +44,7 @@ pub(super) const INKS: [[Color; 2]; 2] = [
     [Color::of("#010101", "#FFFFFF"), Color::of("#000000", "#000000")],
 ];
 
-const FIXED: [Color; 10] = [BACKGROUND, TEXT, MUTED, GRID, ALARM, RIBBONS[0], RIBBONS[1], OTHER, NO_STACK, FREE];
+const FIXED: [Color; 11] = [BACKGROUND, TEXT, MUTED, GRID, ALARM, LEAK, RIBBONS[0], RIBBONS[1], OTHER, NO_STACK, FREE];
 
 impl Hue {
     /// A step between the strongest and the faintest color, of [`STEPS`].
@@ -103,14 +105,14 @@ pub(crate) fn of_category(category: Category) -> Color {
     hues::of_category(category).base
 }
 
-/// The color of what is no group of its own, by its label.
+/// The color of a special row, by its label.
 pub(crate) fn of_special(label: &str) -> Option<Color> {
     match label {
         sites::NO_STACK => Some(NO_STACK),
         grouping::BASELINE | grouping::NOT_RECORDED => Some(of_category(Category::BeforeRecording)),
         grouping::FILTERED | attribution::OTHER => Some(OTHER),
         timeline::INACTIVE => Some(GRID),
-        timeline::LEAKS => Some(ALARM),
+        timeline::LEAKS => Some(LEAK),
         _ => None,
     }
 }
@@ -119,7 +121,7 @@ pub(crate) fn of_special(label: &str) -> Option<Color> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'a> {
     pub label: &'a str,
-    /// What its memory is for, if that is known of groups like it.
+    /// The category of its memory, if known.
     pub category: Option<Category>,
     /// Whether the group is the category itself.
     pub is_whole: bool,

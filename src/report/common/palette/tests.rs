@@ -1,4 +1,4 @@
-//! The colors measured: contrast, kinds of vision, and that none represents two things.
+//! Measures the colors: contrast, kinds of vision, and that no color represents two things.
 
 #[cfg(feature = "plot")]
 use super::picture::*;
@@ -90,6 +90,20 @@ fn categories_are_distinguished_with_any_kind_of_vision() {
     }
 }
 
+/// What leaks stands out from every category, with any kind of vision, and is not red.
+#[cfg(feature = "plot")]
+#[test]
+fn leaks_stand_out_from_categories() {
+    for (theme, pick) in THEMES {
+        for vision in VISION {
+            for color in Category::ALL.into_iter().map(of_category).chain([ALARM]) {
+                let distance = distance(pick(color), pick(LEAK), vision);
+                assert!(distance > 0.15, "{theme}: {} is {distance:.3} from leaks", pick(color));
+            }
+        }
+    }
+}
+
 /// Red is left to failures.
 #[cfg(feature = "plot")]
 #[test]
@@ -116,14 +130,14 @@ fn steps_keep_their_hue() {
             for (theme, pick) in THEMES {
                 let turned = turn(hue(pick(color)), expected);
                 assert!(turned < 28.0, "{theme}: step {place} of {category:?} turns by {turned:.0} degrees");
-                assert!(chroma(pick(color)) > 0.035, "{theme}: step {place} of {category:?} is grey");
+                assert!(chroma(pick(color)) > 0.035, "{theme}: step {place} of {category:?} is gray");
             }
         }
     }
     for category in [Category::Unknown, Category::BeforeRecording] {
         for place in 0..hues::STEPS {
             let color = of_place(Some(category), place, hues::STEPS);
-            assert!(chroma(color.light) < 0.035 && chroma(color.dark) < 0.035, "{category:?} is not grey");
+            assert!(chroma(color.light) < 0.035 && chroma(color.dark) < 0.035, "{category:?} is not gray");
         }
     }
 }
@@ -152,7 +166,7 @@ fn sites_of_a_category_are_distinguished() {
 fn everything_stands_out_from_the_background() {
     let ground = [BACKGROUND, GRID, FREE, RIBBONS[0], RIBBONS[1]];
     for color in all().filter(|color| !ground.contains(color) && !INKS.as_flattened().contains(color)) {
-        let least = if [TEXT, MUTED, ALARM].contains(&color) { 4.5 } else { 3.0 };
+        let least = if [TEXT, MUTED, ALARM, LEAK].contains(&color) { 4.5 } else { 3.0 };
         for (shade, background) in [(color.light, BACKGROUND.light), (color.dark, BACKGROUND.dark)] {
             let contrast = contrast(shade, background);
             assert!(contrast >= least, "{shade} on {background}: {contrast:.2}");
@@ -178,19 +192,19 @@ fn names_can_be_read_on_every_band() {
 /// A color has one dark partner, and no two things share one.
 #[cfg(feature = "plot")]
 #[test]
-fn no_colour_stands_for_two_things() {
+fn no_color_stands_for_two_things() {
     let light: HashSet<Rgb> = all().map(|color| color.light).collect();
     assert_eq!(light.len(), all().count());
 }
 
 #[cfg(feature = "plot")]
 #[test]
-fn a_style_sheet_has_the_colours_that_are_drawn() {
+fn a_style_sheet_has_the_colors_that_are_drawn() {
     let sheet = style_sheet(&format!("<rect fill=\"{}\"/>", ALARM.light));
     assert!(sheet.contains(&ALARM.dark.to_string()) && !sheet.contains(&TEXT.dark.to_string()), "{sheet}");
 }
 
-/// Whether a terminal is black or white, nobody knows.
+/// It is unknown whether a terminal is black or white.
 #[test]
 fn a_terminal_shows_the_same_hues_on_black_and_white() {
     const LEVELS: [u8; 6] = [0, 95, 135, 175, 215, 255];
@@ -216,7 +230,7 @@ fn a_terminal_shows_the_same_hues_on_black_and_white() {
 
 #[cfg(feature = "plot")]
 #[test]
-fn groups_of_one_picture_have_colours_of_their_own() {
+fn groups_of_one_picture_have_colors_of_their_own() {
     let labels: Vec<String> = (0..40).map(|index| format!("model.py:{index} forward")).collect();
     let member = |category| {
         move |(index, label): (usize, &'static str)| Member {
@@ -244,10 +258,10 @@ fn groups_of_one_picture_have_colours_of_their_own() {
 /// The page's own table is the same.
 #[cfg(feature = "plot")]
 #[test]
-fn the_page_has_the_same_colours() {
-    let page = include_str!("../../../../viewer/src/colours.ts");
+fn the_page_has_the_same_colors() {
+    let page = include_str!("../../../../viewer/src/colors.ts");
     let ribbons = format!(
-        "[colour('{}', '{}'), colour('{}', '{}')]",
+        "[color('{}', '{}'), color('{}', '{}')]",
         RIBBONS[0].light, RIBBONS[0].dark, RIBBONS[1].light, RIBBONS[1].dark
     );
     assert!(page.contains(&ribbons), "{ribbons}");
@@ -260,7 +274,7 @@ fn the_page_has_the_same_colours() {
         ("OTHER", OTHER),
         ("FREE", FREE),
     ] {
-        let line = format!("export const {name} = colour('{}', '{}');", color.light, color.dark);
+        let line = format!("export const {name} = color('{}', '{}');", color.light, color.dark);
         assert!(page.contains(&line), "expected {line}");
     }
 }

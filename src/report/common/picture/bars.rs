@@ -1,4 +1,4 @@
-//! Bars of memory against a device: what each of several ways to run a program takes.
+//! Bars of memory against a device: the memory of each of several ways to run a program.
 
 use super::palette::{self, Color};
 use super::plot::vertical;
@@ -12,7 +12,7 @@ use svg::node::element::Group;
 /// One way to run a program.
 pub(crate) struct Bar {
     pub name: String,
-    /// Bytes of the device that it needs; `None` where it fails, or nobody knows.
+    /// Bytes of the device that it needs; `None` if it fails, or if unknown.
     pub needed: Option<u64>,
     /// The most that it reserves.
     pub reserved: Option<u64>,
@@ -25,19 +25,20 @@ pub(crate) struct Bar {
 const LEFT: f64 = 16.0;
 /// Right end of the longest bar.
 const RIGHT: f64 = 690.0;
-/// Height of a bar, and of all that belongs to one way.
-const HEIGHT: f64 = 9.0;
-const ROW: f64 = 44.0;
+/// Height of a bar, the gap below it, and the height of all that belongs to one way.
+const HEIGHT: f64 = 10.0;
+const GAP: f64 = 2.0;
+const ROW: f64 = 48.0;
 /// Height of the line above the bars that names the device.
 const HEAD: f64 = 22.0;
 /// Characters of a name.
 const NAME: usize = 100;
 
-/// What is needed, and what is reserved.
+/// Colors of needed and reserved memory.
 const NEEDED: Color = palette::FIGURE;
 const RESERVED: Color = palette::OTHER;
 
-/// The bars below each other with their legend, and where that ends.
+/// The bars with their legend, and where it ends.
 pub(crate) fn bars(bars: &[Bar], device: Option<u64>) -> (Group, f64) {
     let all = bars.iter().flat_map(|bar| [bar.needed, bar.reserved]).chain([device]).flatten();
     let longest = all.max().unwrap_or(0).max(1) as f64;
@@ -66,11 +67,11 @@ fn row(bar: &Bar, top: f64, device: Option<u64>, x: impl Fn(u64) -> f64) -> Grou
         &name,
     ));
     for (line, (bytes, color)) in [(bar.needed, NEEDED), (bar.reserved, RESERVED)].into_iter().enumerate() {
-        let y = top + 17.0 + (HEIGHT + 1.0) * line as f64;
+        let y = top + 17.0 + (HEIGHT + GAP) * line as f64;
         if let Some(bytes) = bytes {
             let within = bytes.min(device.unwrap_or(bytes));
             row = row.add(rectangle(LEFT, y, (x(within) - LEFT).max(1.0), HEIGHT, color).set("data-bytes", bytes));
-            // What the device does not have.
+            // The part that exceeds the device.
             if within < bytes {
                 row = row.add(rectangle(x(within), y, x(bytes) - x(within), HEIGHT, palette::ALARM));
             }

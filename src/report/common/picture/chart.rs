@@ -125,8 +125,8 @@ fn draw_on(
         .label_style(font.clone())
         .draw()?;
     let below = (area.left + area.width / 2, area.top + area.height + BELOW - 2);
-    let centred = font.pos(Pos::new(HPos::Center, VPos::Bottom));
-    root.draw_text(x_title, &centred, (below.0 as i32, below.1 as i32))?;
+    let centered = font.pos(Pos::new(HPos::Center, VPos::Bottom));
+    root.draw_text(x_title, &centered, (below.0 as i32, below.1 as i32))?;
     for line in lines {
         // In a recording that contradicts itself a counter can lie far below zero, where plotters' pixels overflow.
         let within = |value: f64, axis: Axis| value.clamp(axis.first, axis.last) / axis.unit.size;

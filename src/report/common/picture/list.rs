@@ -1,4 +1,4 @@
-//! A statement with what is behind it.
+//! A statement, with the facts behind it.
 
 use super::shape::{Anchor, text};
 use super::{Picture, Script, palette};
@@ -11,7 +11,7 @@ const LINE: f64 = 17.0;
 /// Height of a line of a verdict.
 const VERDICT_LINE: f64 = 23.0;
 
-/// The sentence that a page is about, and lines below it.
+/// The main sentence of a page, and lines below it.
 pub fn verdict(sentence: &str, is_bad: bool, lines: &[String]) -> Picture {
     let mut body = Group::new();
     let mut y = 4.0;
@@ -27,7 +27,7 @@ pub fn verdict(sentence: &str, is_bad: bool, lines: &[String]) -> Picture {
     Picture { height: y + 8.0, body }
 }
 
-/// A title that asks for attention, and lines below it.
+/// A title with lines below it.
 pub fn statement(title: &str, is_failure: bool, lines: &[String]) -> Picture {
     let color = if is_failure { palette::ALARM } else { palette::TEXT };
     let mut body = Group::new();

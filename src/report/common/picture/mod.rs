@@ -1,4 +1,4 @@
-//! Answers to SVG: static pictures without scripts, references or fonts of their own, for light and dark themes.
+//! Draws answers as SVG: static pictures without scripts, references or embedded fonts, for light and dark themes.
 //!
 //! plotters draws axes and lines, the svg crate everything else.
 
@@ -117,7 +117,7 @@ pub(crate) struct Room {
     pub notes: bool,
 }
 
-/// What is held on a device where, and what its history lacks; and where that ends.
+/// The heading of a device, the limits of its history, and where the heading ends.
 pub(crate) fn device_heading(device: &DevicePeak, room: Room) -> (Group, f64) {
     let title = format!("{} ({})", notes::headline(device), notes::place(device));
     let lines = if room.notes { notes::device(device) } else { Vec::new() };
@@ -154,7 +154,7 @@ pub(crate) fn warnings(body: Group, y: f64, notes: &[String]) -> (Group, f64) {
     lines(body, y, &notes, palette::TEXT)
 }
 
-/// As [`warnings`], of what is good to know and nothing to worry about.
+/// Like [`warnings`], for notes that do not limit figures.
 pub(crate) fn remarks(body: Group, y: f64, notes: &[String]) -> (Group, f64) {
     lines(body, y, notes, palette::MUTED)
 }

@@ -1,4 +1,4 @@
-//! Two curves on one axis, an area and a line: what a picture compares.
+//! Two curves on one axis, an area and a line, for comparisons.
 
 use super::chart::{self, Area, Axis, Unit};
 use super::palette::{self, Color};

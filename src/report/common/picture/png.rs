@@ -41,7 +41,7 @@ pub(super) fn write(picture: &Picture, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(&image.encode_png().map_err(io::Error::other)?)
 }
 
-/// The first of these families that there is, else the first one of its kind.
+/// The first of these families that is installed, else the first of its kind.
 fn family(fonts: &Database, wanted: &[&str], is_mono: bool) -> Option<String> {
     let names = |face: &FaceInfo| face.families.first().map(|(name, _)| name.clone());
     let has = |wanted: &&&str| fonts.faces().any(|face| names(face).as_deref() == Some(**wanted));
@@ -54,7 +54,7 @@ mod tests {
     use super::super::remark;
     use super::*;
 
-    /// Text and all, on a system that has fonts.
+    /// Includes text, on a system that has fonts.
     #[test]
     fn pictures_are_drawn() {
         let mut png = Vec::new();

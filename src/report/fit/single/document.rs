@@ -38,7 +38,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
         Column::right(11, "reserved").from(DETAILS_FROM),
         Column::right(11, "allocated").from(DETAILS_FROM),
         Column::right(7, "retries").from(DETAILS_FROM),
-        Column::right(10, "runs again"),
+        Column::right(10, "recompute"),
         Column::left(9, "trust"),
         Column::label("changes").gap(1).cut(Cut::Wrapped).least(NAME),
     ]);

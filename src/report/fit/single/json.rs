@@ -1,43 +1,43 @@
-//! What makes a recording fit a device, in the JSON of `memviz fit`.
+//! Changes that make a recording fit a device, in the JSON of `memviz fit`.
 
 use super::words;
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
 use crate::play::{Difference, Generation, Trust};
 use serde::Serialize;
 
-/// What makes a program fit a device.
+/// Changes that make a program fit a device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitSearch {
-    /// Bytes that it may need: what the device has for the allocator; or that may be allocated at once.
+    /// The limit in bytes: memory of the device for the allocator, or a limit on allocated bytes.
     pub goal_bytes: u64,
     /// Whether it fits unchanged.
     pub fits: bool,
-    /// The unchanged program; null where nothing is played.
+    /// The unchanged program; null if there is no simulation.
     pub as_it_is: Option<FitPlan>,
-    /// What makes it fit, the least trouble first; empty where it fits unchanged, or nothing does.
+    /// Changes that make it fit, the easiest first; empty if it fits unchanged, or if there are none.
     pub plans: Vec<FitPlan>,
-    /// Where nothing does, what comes nearest; null where something does, and where nothing needs less than it does as it is.
+    /// If there are none, the closest changes; null if a plan fits, or if none needs less than the unchanged program.
     pub nearest: Option<FitPlan>,
-    /// Where nothing does, by how much the nearest is too much; null where something fits.
+    /// How much the closest changes exceed the limit; null if a plan fits.
     pub missing_bytes: Option<u64>,
-    /// Other allocator settings that were played alone.
+    /// Number of other allocator settings that were simulated alone.
     pub settings_tried: usize,
-    /// Combinations that were played.
+    /// Number of simulated combinations.
     pub tried: usize,
-    /// Whether there are more, for which the recording is too long.
+    /// Whether there are more combinations, for which the recording is too long.
     pub cut: bool,
-    /// Changes that the recording does not allow to play.
+    /// Changes that cannot be simulated with this recording.
     pub not_played: Vec<FitNotPlayed>,
-    /// The largest difference between a maximum of the recorded settings, played, and the recorded one; null where nothing is
-    /// played.
+    /// The largest difference between a simulated maximum with the recorded settings and the recorded one; null if
+    /// there is no simulation.
     pub replay_difference_bytes: Option<u64>,
-    /// Where the recording runs out of memory, the entry up to which it is played; else null.
+    /// If the recording runs out of memory, the entry up to which it is simulated; else null.
     pub played_to_entry: Option<u32>,
-    /// Mean time of a forward pass in microseconds, as the CPU took it; null where that is not known.
+    /// Mean CPU time of a forward pass in microseconds; null if unknown.
     pub forward_us: Option<i64>,
-    /// How many tokens fit, where a cache of keys and values grows with each; null where none does.
+    /// How many tokens fit, if a KV cache grows with each; null if none does.
     pub generation: Option<FitGeneration>,
 }
 
@@ -46,37 +46,37 @@ pub struct FitSearch {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitGeneration {
-    /// Tensors of the cache; null where it is not known how it grows, as all that follows.
+    /// Tensors of the cache; null if its growth is unknown, like everything below.
     pub tensors: Option<usize>,
-    /// Bytes by which they grow together with a token.
+    /// Bytes by which they grow together per token.
     pub bytes_per_token: Option<u64>,
     /// Tokens in the cache at the end, the prompt's included.
     pub recorded_tokens: Option<u64>,
     /// Tokens in the cache that fit.
     pub fits_tokens: Option<u64>,
-    /// No more can fit: as many, unless it would take too long to find out.
+    /// The maximum that can fit: the same number, unless the search would take too long.
     pub at_most_tokens: Option<u64>,
     /// How far to trust it.
     pub trust: Trust,
-    /// What it rests on, or why it is not known.
+    /// The basis of the numbers, or why they are unknown.
     pub because: String,
 }
 
-/// Settings and changes of a program, played as a whole.
+/// Settings and changes to a program, simulated together.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitPlan {
     /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
     pub alloc_conf: String,
-    /// Whether they are other than the recorded ones.
+    /// Whether they differ from the recorded ones.
     pub other_settings: bool,
     /// Changes of the program.
     pub changes: Vec<FitChange>,
     /// A device on which it always works, in bytes that the allocator can use: the smallest, as far as known; null where that
     /// was not asked.
     pub needs_bytes: Option<u64>,
-    /// Whether it fits, but would not with one segment more than is played.
+    /// Whether it fits, but would not fit with one more segment than simulated.
     pub tight: bool,
     /// `max_memory_allocated()`.
     pub max_allocated_bytes: u64,
@@ -84,11 +84,11 @@ pub struct FitPlan {
     pub max_reserved_bytes: u64,
     /// `num_alloc_retries`.
     pub alloc_retries: u64,
-    /// Mean time in microseconds that calls take when they run again, for each forward pass; null where that is not known.
+    /// Mean time of recomputed calls in microseconds, per forward pass; null if unknown.
     pub recompute_us: Option<i64>,
     /// How far to trust it.
     pub trust: Trust,
-    /// Why it is uncertain; empty where it is not.
+    /// Why it is uncertain; empty if it is not.
     pub because: String,
     /// What is assumed, in words.
     pub assumptions: Vec<String>,
@@ -99,7 +99,7 @@ pub struct FitPlan {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitChange {
-    /// What is changed, as options of `memviz simulate` name it.
+    /// The change, as options of `memviz simulate` name it.
     pub change: String,
     /// Where, in words.
     pub place: String,
@@ -107,7 +107,7 @@ pub struct FitChange {
     pub code: String,
 }
 
-/// A change that a recording does not allow to play.
+/// A change that cannot be simulated with a recording.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! What `memviz fit` says of one recording: what makes it fit a device.
+//! The output of `memviz fit` for one recording: changes that make it fit a device.
 
 pub(crate) mod csv;
 pub(crate) mod document;

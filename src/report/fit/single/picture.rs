@@ -1,4 +1,4 @@
-//! `memviz fit -o` of one recording: what each cure and plan needs and reserves, against the device.
+//! `memviz fit -o` of one recording: memory needed and reserved with each cure and plan, against the device.
 
 use super::words;
 use crate::analysis::advice::Saving;
@@ -46,7 +46,7 @@ fn bar_of_plan(device: &DevicePlans, plan: &Plan) -> Bar {
     bar(device, words::name(plan), device.measure(plan), plan.outcome.max_reserved)
 }
 
-/// A cure that was played; of the others no figure is known.
+/// A simulated cure; the others have no figures.
 fn bar_of_cure(device: &DevicePlans, name: String, saving: &Saving, fits: Option<bool>) -> Option<Bar> {
     let Saving::Played { allocated, reserved, needs, .. } = saving else { return None };
     let needed = match device.goal {
@@ -61,7 +61,7 @@ fn bar(device: &DevicePlans, name: String, needed: u64, reserved: u64) -> Bar {
     Bar { name, needed: Some(needed), reserved: Some(reserved), figures, fails: needed > device.goal.bytes() }
 }
 
-/// Cures by their numbers, the first of them 1, and what comes with them.
+/// Cures by their numbers, counted from 1, and further changes.
 fn at_once(together: &FitTogether) -> String {
     let numbers = together.cures.places.iter().map(|place| place.saturating_add(1).to_string());
     let parts: Vec<String> = numbers.chain(together.cures.changes.iter().map(words::short)).collect();

@@ -12,7 +12,7 @@ use crate::report::common::notes::{self, duration};
 use crate::report::common::words::{count, kept, ordinal};
 use crate::report::simulate::words as simulate;
 
-/// What stands between the parts of a plan.
+/// The separator of the parts of a plan.
 const AND: &str = " + ";
 
 /// The first line about a device, without its name.
@@ -50,7 +50,7 @@ fn room_of(device: &DevicePlans) -> String {
     }
 }
 
-/// Whether a cure is enough, and how far that is to be trusted.
+/// Whether a cure is enough, and how far to trust this.
 pub fn cure(cure: &FitCure) -> String {
     enough(&cure.advice.saving, cure.fits, ["fits with this change alone", "not enough on its own"])
 }
@@ -74,7 +74,7 @@ fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
         Saving::Played { reserved, needs, reserved_trust, .. } => {
             (Bytes(needs.unwrap_or(reserved.after)), reserved_trust.name())
         }
-        Saving::NotPlayed { because, .. } => return format!("not simulated: {because}"),
+        Saving::NotPlayed { because, .. } => return format!("not simulated ({because})"),
     };
     match fits {
         Some(true) => format!("{yes}: needs {needs} ({trust})"),
@@ -83,7 +83,7 @@ fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
     }
 }
 
-/// The verdict, where the mistakes that are known are cured first.
+/// The verdict, with known mistakes cured first.
 pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) -> String {
     let enough = cures.iter().find(|cure| cure.fits == Some(true));
     let one = enough.and_then(|cure| cure.advice.line.as_ref()).map(|line| format!("one change, at {}", line.label));
@@ -143,7 +143,7 @@ pub fn below(device: &DevicePlans) -> Vec<String> {
     vec![format!("none of the calls tried keeps the peak below {goal}{nearest}")]
 }
 
-/// What would have made room for a request that was refused, in a sentence.
+/// Changes that would have made room for a refused request, in a sentence.
 pub fn room(device: &DevicePlans) -> Option<String> {
     let best = device.best().filter(|_| device.unfinished.is_some())?;
     let as_it_is = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
@@ -155,11 +155,11 @@ pub fn room(device: &DevicePlans) -> Option<String> {
     ))
 }
 
-/// What the number of tokens that fit rests on.
+/// The basis of the number of tokens that fit.
 pub const EVEN_GROWTH: &str =
     "assuming that each further token makes the same requests, with sizes that grow at the same rate";
 
-/// How many tokens fit, where a cache grows with each.
+/// How many tokens fit, if a cache grows with each.
 fn generation(generation: &Result<Generation, &'static str>) -> String {
     let Generation { tensors, bytes_per_token, recorded, reach } = match generation {
         Ok(generation) => generation,
@@ -180,7 +180,7 @@ fn generation(generation: &Result<Generation, &'static str>) -> String {
     )
 }
 
-/// What was played, and what came of settings alone.
+/// The simulations, and the result of settings alone.
 pub fn facts(device: &DevicePlans) -> Vec<String> {
     let mut lines: Vec<String> =
         device.capacity.zip(device.context).map(|(capacity, context)| kept(capacity, context)).into_iter().collect();
@@ -235,7 +235,7 @@ pub fn limits(device: &DevicePlans) -> Vec<String> {
     lines
 }
 
-/// What keeps changes from being played, a line for each reason.
+/// Why changes cannot be simulated, a line for each reason.
 pub fn not_played(device: &DevicePlans) -> Vec<String> {
     let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
     for refusal in &device.not_played {
@@ -246,7 +246,7 @@ pub fn not_played(device: &DevicePlans) -> Vec<String> {
     }
     by_reason
         .into_iter()
-        .map(|(because, changes)| format!("not simulated: {}: {because}", changes.join(", ")))
+        .map(|(because, changes)| format!("cannot simulate {} ({because})", changes.join(", ")))
         .collect()
 }
 
@@ -260,7 +260,7 @@ pub fn time(plan: &Plan) -> String {
 }
 
 /// What stands below the times.
-pub const TIMES: &str = "runs again: extra time for each forward pass, without copies to and from the host or between ranks, \
+pub const TIMES: &str = "recompute: extra time for each forward pass, without copies to and from the host or between ranks, \
                          whose time is not recorded";
 
 /// Changes of plans, each once, with the first that has it.
@@ -274,16 +274,16 @@ pub fn changes(device: &DevicePlans) -> Vec<&PlannedChange> {
     all
 }
 
-/// Why a plan is not sure; empty where nothing is known against it.
+/// Why a plan is uncertain; empty if there is no known reason.
 pub fn because(plan: &Plan) -> String {
     let tight = plan.is_tight.then(|| "one more segment than simulated would not fit".to_owned());
     plan.doubts.iter().cloned().chain(tight).collect::<Vec<_>>().join("; ")
 }
 
-/// Which plans are not sure, a line for each.
+/// The uncertain plans, a line for each.
 pub fn uncertain(device: &DevicePlans) -> Vec<String> {
     let plans = device.plans.iter().chain(&device.nearest).filter(|plan| !because(plan).is_empty());
-    plans.map(|plan| format!("uncertain: {}: {}", name(plan), because(plan))).collect()
+    plans.map(|plan| format!("{} is uncertain: {}", name(plan), because(plan))).collect()
 }
 
 /// Assumptions of plans, each once.
@@ -349,7 +349,7 @@ pub fn code(change: &PlannedChange) -> (String, String) {
     }
 }
 
-/// What checkpoints some of the calls of a function.
+/// The code that checkpoints some of the calls of a function.
 fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String, String) {
     // A module's forward can be wrapped from outside, whoever calls it.
     if site.ends_with(" forward") {

@@ -7,7 +7,7 @@ use crate::report::common::json::{CounterBytes, PeakInstant};
 use crate::report::leaks::json::{StepSourceName, step_source};
 use serde::Serialize;
 
-/// What the ranges of a device are.
+/// The kind of ranges of a device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -48,7 +48,7 @@ pub struct RangeRow {
     pub bound: Option<Bound>,
     /// Bytes of the metric that are held at the peak; `top` sums to it, unless groups overlap.
     pub total_bytes: u64,
-    /// The groups that hold most at the peak, what is not listed as `(other)`.
+    /// The groups that hold the most at the peak, and the rest as `(other)`.
     pub top: Vec<RangeLeader>,
 }
 
