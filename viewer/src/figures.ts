@@ -4,7 +4,7 @@ import type { Finding, Metric } from '../engine/engine.d.ts';
 import { between } from './bounds.ts';
 import { byId, element } from './dom.ts';
 import { bound, bytes, duration, name, whole } from './format.ts';
-import { isOneKind, letters, type Lane } from './lane.ts';
+import { isOneKind, isStill, letters, type Lane } from './lane.ts';
 
 /** Shows the totals of each lane. */
 export function showFigures(lanes: readonly Lane[]): void {
@@ -31,19 +31,32 @@ function figures(lane: Lane, called: string | null): HTMLElement[] {
         const { bytes: count, bound: kind } = device.peak[metric];
         add(prefix + words, bound(kind) + bytes(count), whole(count), `${lane.second ? 'second-' : ''}peak-${metric}`);
     };
-    peak('allocated', 'peak allocated');
-    if (device.has_reserved) peak('reserved', 'peak reserved');
+    const still = isStill([lane]);
+    if (still) {
+        const dump = (metric: Metric, words: string) => {
+            const count = device.end[metric];
+            add(prefix + words, bytes(count), whole(count), `${lane.second ? 'second-' : ''}dump-${metric}`);
+        };
+        dump('allocated', 'allocated at the dump');
+        if (device.has_reserved) {
+            dump('reserved', 'reserved at the dump');
+            const free = device.end.reserved - device.end.active;
+            add(`${prefix}free in segments`, bytes(free), whole(free));
+        }
+    } else {
+        peak('allocated', 'peak allocated');
+        if (device.has_reserved) peak('reserved', 'peak reserved');
+    }
     if (called === null) {
-        add('allocated at the end', bytes(device.end.allocated), null);
+        if (!still) add('allocated at the end', bytes(device.end.allocated), null);
         const before = bound(device.baseline_bound) + bytes(device.baseline.allocated);
-        if (device.baseline.allocated > 0) add('from before the recording', before, null);
+        if (device.baseline.allocated > 0 && !still) add('from before the recording', before, null);
         if (device.capacity_bytes !== null) add('could be reserved', bytes(device.capacity_bytes), null);
     }
-    add(
-        `${prefix}entries`,
-        whole(device.entries),
-        recording.figures.has_times && device.entries > 0 ? `in ${duration(device.end_us - device.start_us)}` : null,
-    );
+    if (device.entries > 0) {
+        const time = recording.figures.has_times ? `in ${duration(device.end_us - device.start_us)}` : null;
+        add(`${prefix}entries`, whole(device.entries), time);
+    }
     const doubts = [...device.doubts, ...recording.figures.notes];
     if (doubts.length > 0) {
         const shown = element(
@@ -66,7 +79,8 @@ export function showVerdict(lanes: readonly Lane[], findings: readonly Finding[]
     const isElsewhere = findings[0] && findings[0].device !== first.device.device;
     const place = isElsewhere ? `${first.recording.device(findings[0].device).name}: ` : '';
     const { allocated } = first.device.peak;
-    const peak = `Peak of ${bound(allocated.bound)}${bytes(allocated.bytes)} allocated`;
+    const most = `${bound(allocated.bound)}${bytes(allocated.bytes)} allocated`;
+    const peak = isStill(lanes) ? `${bytes(first.device.end.allocated)} allocated at the dump` : `Peak of ${most}`;
     let text = findings[0] ? place + findings[0].sentence : peak;
     if (second) text = isOneKind(lanes) ? between(allocated, second.device.peak.allocated) : differing(lanes);
     verdict.textContent = name(text, 300);

@@ -99,6 +99,11 @@ export async function changeDevice(lanes: readonly Lane[], device: number): Prom
     for (const lane of lanes) lane.at = (lanes.length === 1 ? lane.device.ooms[0]?.instant : undefined) ?? lane.peak();
 }
 
+/** Whether little but the state at the dump is known of all lanes, which a ring of one entry may end with: nothing over time. */
+export function isStill(lanes: readonly { device: DeviceFigures }[]): boolean {
+    return lanes.every(({ device }) => device.entries <= 1);
+}
+
 /** A device by its number and name. */
 export type Device = Pick<DeviceFigures, 'device' | 'name'>;
 

@@ -14,14 +14,14 @@ import { FlameView } from './flame.ts';
 import { name } from './format.ts';
 import * as hash from './hash.ts';
 import { listen as listenToKeys } from './keys.ts';
-import { changeDevice, extent, isOneKind, Lane } from './lane.ts';
+import { changeDevice, extent, isOneKind, isStill, Lane } from './lane.ts';
 import { Minimap } from './minimap.ts';
 import { clamped } from './navigate.ts';
 import { asked, begin, kept, type Opening } from './opening.ts';
 import { common, type Recording } from './recording.ts';
 import type { Sheet } from './save.ts';
 import { SegmentsView } from './segments.ts';
-import { type State, Store, touches } from './state.ts';
+import { type State, Store, type Tab, touches } from './state.ts';
 import { Table } from './table.ts';
 import { Timeline } from './timeline.ts';
 import { Tip } from './tip.ts';
@@ -30,6 +30,14 @@ import { lagsOf } from './tracks.ts';
 import type { View } from './view.ts';
 import { WhatIfView } from './whatif.ts';
 import { Where } from './where.ts';
+
+/** What views show that is not known without a history. */
+const OVER_TIME: Partial<Record<Tab, string>> = {
+    blocks: 'memviz does not know when blocks were allocated and freed',
+    events: 'there are no events',
+    tracks: 'there is nothing to show over time',
+    whatif: 'memviz does not know the requests of the program and cannot simulate them',
+};
 
 /** Shows an error in its line. */
 export function fail(error: unknown): void {
@@ -119,7 +127,7 @@ export class Page {
                 this.verdict();
                 this.#diverge();
             }
-            if (changed.has('tab')) this.#tabs();
+            if (touches(changed, 'tab', 'device')) this.#tabs();
             if (changed.has('selected')) this.#alone();
             if (touches(changed, 'query', 'device')) this.#find();
             if (opening.isLinked) this.#link(now);
@@ -198,7 +206,7 @@ export class Page {
         return {
             title,
             subtitle: `${metric} by ${by}; ${byId('where').innerText.split('\n')[0]}`,
-            drawn: [...this.timelines, ...(view?.drawn ?? [])],
+            drawn: [...(isStill(this.lanes) ? [] : this.timelines), ...(view?.drawn ?? [])],
         };
     }
 
@@ -231,7 +239,7 @@ export class Page {
     /** Asks for the findings once the first picture stands: they take longer than anything else. */
     async #look(): Promise<void> {
         try {
-            await Promise.all(this.timelines.map((each) => each.ready));
+            if (!isStill(this.lanes)) await Promise.all(this.timelines.map((each) => each.ready));
             performance.mark('memviz:ready');
             this.#diverge();
             const findings = await Promise.all(this.lanes.map((lane) => lane.recording.findings()));
@@ -302,7 +310,22 @@ export class Page {
             view.panel.hidden = !isShown;
         });
         this.#alone();
-        shown.show();
+        if (!this.#explain(shown)) shown.show();
+    }
+
+    /** Says in a view why it has nothing to show; whether that is so. */
+    #explain({ tab, panel }: View): boolean {
+        const still = isStill(this.lanes);
+        byId('work').classList.toggle('still', still);
+        panel.querySelector(':scope > .why')?.remove();
+        const isListed = tab === 'events' && this.lanes.some(({ device }) => device.entries > 0);
+        const unknown = still && !isListed ? OVER_TIME[tab] : undefined;
+        panel.classList.toggle('unknown', unknown !== undefined);
+        if (unknown === undefined) return false;
+        const because = this.lanes[0].device.entries === 0 ? 'No history was recorded' : 'The history has a single entry';
+        const { hasSegments } = common(this.recordings);
+        panel.append(element('div', { class: 'why' }, element('p', {}, `${because}: ${unknown}.`), ...(hasSegments ? [howToRecord()] : [])));
+        return true;
     }
 
     /** Leaves out what is beside the views where it would say the same again. */
@@ -331,6 +354,12 @@ export class Page {
         });
         return made;
     }
+}
+
+/** What makes PyTorch keep a history. */
+function howToRecord(): HTMLElement {
+    const call = element('code', {}, 'torch.cuda.memory._record_memory_history()');
+    return element('p', { class: 'note' }, 'To record one, call ', call, ' before the program allocates memory.');
 }
 
 function emptied(id: string): HTMLElement {

@@ -135,7 +135,7 @@ export class Where {
                 parts.hidden = this.lanes.every((lane) => lane.diverges === null);
                 recorded.hidden = first.store.state.value === 0;
             };
-            return element('span', { class: 'buttons' }, peak, parts, recorded);
+            return element('span', { class: 'buttons over-time' }, peak, parts, recorded);
         }
         const oom = button('OOM', 'Look at the first failed request', () => {
             first.at = first.device.ooms[0].instant;
@@ -160,7 +160,7 @@ export class Where {
                 ? 'Return to a single instant (m)'
                 : 'Mark this instant, then move to another to see what happened in between (m); or drag with shift on the timeline';
         };
-        return element('span', { class: 'buttons' }, peak, oom, recorded, zoom, mark);
+        return element('span', { class: 'buttons over-time' }, peak, oom, recorded, zoom, mark);
     }
 }
 

@@ -193,7 +193,7 @@ pub(crate) fn effect(advice: &Advice) -> String {
 }
 
 /// What a change saves, and how far that is to be trusted.
-fn saves(saving: &Saving) -> String {
+pub(crate) fn saves(saving: &Saving) -> String {
     match saving {
         Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } => {
             let trust = match (*trust, *reserved_trust) {

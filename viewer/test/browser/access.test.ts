@@ -158,6 +158,37 @@ test('keys fold and pin tracks, try changes and sizes, and lead through a differ
     });
 });
 
+test('keys try an alternative, and lead through a page without a history', async () => {
+    await inPage(pageFile(fixture('stories/retained_graph_mdn_flawed/snapshot.pickle.gz')), '#tab=findings', async (page) => {
+        await ready(page);
+        const box = page.locator('#panel-findings .other input');
+        assert.equal(await box.evaluate((input: HTMLInputElement) => input.labels?.[0].textContent?.trim()), 'show its curve in the timeline');
+        await box.focus();
+        await page.keyboard.press('Space');
+        await settled(page);
+        assert.match((await page.textContent('#where [aria-live]')) ?? '', /with the change: peak /);
+        assert.equal(await page.evaluate(() => (document.activeElement as HTMLInputElement).checked), true);
+    });
+    await inPage(pageFile(fixture('snapshots/no_history/snapshot.pickle.gz')), '', async (page) => {
+        await ready(page);
+        const all = await tabs(page);
+        await page.focus('#tab-segments');
+        // What is not shown is not reached; why it is not, its tab leads to.
+        for (let turn = 0; turn < all.length; turn++) {
+            await page.keyboard.press('ArrowRight');
+            await settled(page);
+            const tab = await page.evaluate(() => document.activeElement!.id.replace('tab-', ''));
+            assert.ok((await page.innerText(`#panel-${tab}`)).trim() !== '' || ['segments', 'flame'].includes(tab), tab);
+            assert.equal(await page.getAttribute(`#tab-${tab}`, 'aria-controls'), `panel-${tab}`);
+        }
+        await page.locator('#panel-segments canvas').focus();
+        await page.keyboard.press('ArrowDown');
+        await page.keyboard.press('Enter');
+        await settled(page);
+        assert.ok((await page.locator('#details h2').count()) > 0);
+    });
+});
+
 test('tabs stay where they are, whatever is chosen and wherever the cursor is', async () => {
     await inPage(pageFile(OOM), '', async (page) => {
         await ready(page);
@@ -196,6 +227,16 @@ test('at the width of a telephone nothing needs to be scrolled sideways', async 
                     return [document.scrollingElement!.scrollWidth, panel.scrollWidth - panel.clientWidth];
                 }, `panel-${tab}`);
                 assert.ok(widths[0] <= 390 && widths[1] <= 0, `${tab}: ${widths}`);
+                if (tab !== 'events') continue;
+                // Each entry says where it is from, in sight and beside nothing else.
+                const seen = await page.$$eval('.events .line', (lines) =>
+                    lines.map((line) => {
+                        const [site, action, link] = ['.site', '.action', 'button'].map((of) => line.querySelector(of)?.getBoundingClientRect());
+                        const right = Math.max(site!.right, link?.right ?? 0);
+                        return site!.width > 60 && site!.top >= action!.bottom - 1 && right <= 390 && site!.right <= (link?.left ?? 390);
+                    }),
+                );
+                assert.ok(seen.length > 10 && seen.every((each) => each), String(seen));
             }
         },
         { viewport: { width: 390, height: 844 } },
