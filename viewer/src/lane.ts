@@ -89,6 +89,17 @@ export function isOneKind(lanes: readonly Lane[]): boolean {
     return new Set(kinds).size === 1;
 }
 
+/** The instant of another lane that is as far into the same step as the cursor of a lane; `null` where there is none. */
+export function sameStep(lane: Lane, other: Lane): number | null {
+    const steps = (of: Lane) => of.recording.steps(of.device.device);
+    const { at } = lane;
+    const place = steps(lane).findIndex(({ from, to }) => from < at && at <= to);
+    const [step, like] = [steps(lane)[place], steps(other)[place]];
+    if (!step || !like) return null;
+    const part = (at - step.from) / (step.to - step.from);
+    return Math.max(like.from + 1, Math.round(like.from + part * (like.to - like.from)));
+}
+
 /** Moves the lanes to another device, all of it, at its first failed request or its peak. */
 export async function changeDevice(lanes: readonly Lane[], device: number): Promise<void> {
     await Promise.all(lanes.map(({ recording }) => recording.prepare(recording.device(device).device)));

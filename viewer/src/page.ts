@@ -118,7 +118,11 @@ export class Page {
             ...(hasSegments ? [this.#whatIf] : []),
             this.#findings,
         ];
-        this.#tabs();
+        // The timeline asks first, once it has a size: its answer is the first picture.
+        const begun = twoFrames().then(() => {
+            if (!this.#gone.signal.aborted) this.#tabs();
+        });
+        this.#panels();
         listenToKeys(this, { ...go, fail });
         this.store.subscribe((now, changed) => {
             if (touches(changed, 'device', 'metric', 'by')) byId('alarm').hidden = true;
@@ -135,7 +139,7 @@ export class Page {
         if (opening.isLinked) addEventListener('hashchange', () => this.#follow(), { signal: this.#gone.signal });
         else history.replaceState(null, '', location.pathname + location.search);
         if (state.query !== '') this.#find();
-        void this.#look();
+        void this.#look(begun);
     }
 
     /** Shows recordings, as a link says if there is one, or as the first of them was shown before. */
@@ -237,8 +241,9 @@ export class Page {
     }
 
     /** Asks for the findings once the first picture stands: they take longer than anything else. */
-    async #look(): Promise<void> {
+    async #look(begun: Promise<void>): Promise<void> {
         try {
+            await begun;
             if (!isStill(this.lanes)) await Promise.all(this.timelines.map((each) => each.ready));
             performance.mark('memviz:ready');
             this.#diverge();
@@ -294,7 +299,13 @@ export class Page {
         this.#timer = window.setTimeout(() => history.replaceState(null, '', `#${link}`), 250);
     }
 
+    /** Shows the view that is chosen. */
     #tabs(): void {
+        this.#panels()?.show();
+    }
+
+    /** Puts the view that is chosen in sight; `null` where it has nothing to ask for. */
+    #panels(): View | null {
         const { tab } = this.store.state;
         const shown = this.views.find((view) => view.tab === tab) ?? this.views[0];
         const host = byId('tabs');
@@ -310,7 +321,7 @@ export class Page {
             view.panel.hidden = !isShown;
         });
         this.#alone();
-        if (!this.#explain(shown)) shown.show();
+        return this.#explain(shown) ? null : shown;
     }
 
     /** Says in a view why it has nothing to show; whether that is so. */
@@ -354,6 +365,11 @@ export class Page {
         });
         return made;
     }
+}
+
+/** When everything has been laid out, and drawn once. */
+async function twoFrames(): Promise<void> {
+    for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
 }
 
 /** What makes PyTorch keep a history. */

@@ -158,6 +158,31 @@ test('two recordings are told apart, their rows sum up, and what is of one does 
     });
 });
 
+test('two recordings are compared at the same step, and as far into it', async () => {
+    await inPage(pageFile(GPT), '', async (page) => {
+        await ready(page);
+        await drop(page, CHECKPOINTED);
+        await ready(page, 2);
+        const lines = () => page.$$eval('#where .texts span', (all) => all.slice(0, 2).map((each) => each.textContent ?? ''));
+        const steps = async () => (await lines()).map((line) => / in (step_\d+)/.exec(line)?.[1]);
+        await page.focus('#timelines > div:nth-child(1) canvas');
+        for (const wanted of ['step_2', 'step_3']) {
+            while ((await steps())[0] !== wanted) {
+                await page.keyboard.press(']');
+                await rested(page);
+            }
+            assert.notEqual((await steps())[1], wanted);
+            await page.click('#where >> text=same step');
+            await rested(page);
+            assert.deepEqual(await steps(), [wanted, wanted]);
+            const changes = [...(await exact(page)).values()].reduce((sum, change) => sum + change, 0);
+            const [a, b] = (await lines()).map((line) => Number(/entry ([\d,]+) of/.exec(line)![1].replaceAll(',', '')));
+            const held = [GPT, CHECKPOINTED].map((file, at) => answer<Peak>('peak', file, '--at', `entry:${[a, b][at]}`).devices[0].peak.allocated_bytes);
+            assert.equal(changes, held[1] - held[0]);
+        }
+    });
+});
+
 test('the address is about what the page carries, and is followed', onlyChromium('listeners of the window'), async () => {
     const page = pageFile(GPT);
     await inPage(page, '#at=3000&allocation=1500', async (page) => {

@@ -163,6 +163,22 @@ test('buttons go from event to event, and play goes on by itself until it is sto
     });
 });
 
+test('the list of events has those that the search finds', async () => {
+    await inPage(pageFile(GPT), '#tab=events&listed=allocations&search=softmax', async (page) => {
+        await ready(page);
+        const count = async (of: string) => (await page.textContent(of))!.split(' ')[0];
+        assert.equal(await count('.events output'), await count('#found'));
+        const listed = await page.$$eval('.events .line', (lines) => lines.map((line) => line.querySelector('.action')?.textContent));
+        assert.ok(listed.length > 10 && listed.every((action) => action === 'alloc'), String(listed));
+        await page.focus('.events .list');
+        for (const key of ['Home', 'ArrowDown', 'End']) {
+            await page.keyboard.press(key);
+            await rested(page);
+            assert.match((await page.textContent('#details')) ?? '', /softmax/);
+        }
+    });
+});
+
 test('the stack under the pointer is that which a click keeps, in blocks, segments and events', async () => {
     for (const tab of ['blocks', 'segments', 'events'] as const) {
         // An entry of the program's own thread: autograd's has no Python stacks.
