@@ -253,7 +253,7 @@ export class EventsView implements View {
             const { partner } = event;
             const isFreed = event.action === 'alloc';
             const title = `Go to the entry that ${isFreed ? 'frees' : 'allocates'} it`;
-            const jump = button(`${isFreed ? 'freed' : 'allocated'} at ${entry(partner)}`, title, () => {
+            const jump = button(`${isFreed ? 'freed' : 'allocated'} at ${whole(partner - 1)}`, title, () => {
                 this.#lane.at = partner;
                 store.set({ selected: { allocation: event.allocation!, second: this.#lane.second } });
             });

@@ -4,7 +4,7 @@ import type { Cure, Finding } from '../engine/engine.d.ts';
 import { tryCure } from './cures.ts';
 import { button, element } from './dom.ts';
 import { name } from './format.ts';
-import type { Lane } from './lane.ts';
+import { isStill, type Lane } from './lane.ts';
 import { command as words, typed } from './shell.ts';
 import { touches, tried } from './state.ts';
 import type { View } from './view.ts';
@@ -102,7 +102,7 @@ export class FindingsView implements View {
         const isNamed = finding.sentence.startsWith(place);
         const head = element('p', { class: 'sentence' }, isNamed ? null : place, name(finding.sentence, 1000));
         const lines = finding.lines.map((line) => element('li', {}, name(line, 1000)));
-        const isSomewhere = !lane.second && (finding.instant !== null || finding.from !== null);
+        const isSomewhere = !lane.second && !isStill([lane]) && (finding.instant !== null || finding.from !== null);
         const link = isSomewhere ? button('show where', 'Go to where it is', () => this.go(finding)) : null;
         if (link) link.className = 'link';
         return element(

@@ -62,9 +62,12 @@ export class Lane {
         return this.recording.x(this.device.device, instant, this.store.state.axis);
     }
 
-    /** The stack of an allocation, innermost frame first. */
+    /** The stack of an allocation, innermost frame first; of one that has none, that of its forward call below a line that says so. */
     async stack(allocation: number): Promise<Frame[]> {
-        return (await this.recording.client.ask('allocation', [this.device.device, allocation])).stack;
+        const { stack, forward, forward_inferred } = await this.recording.client.ask('allocation', [this.device.device, allocation]);
+        if (stack.length > 0 || forward.length === 0) return stack;
+        const label = `no stack was recorded; of its forward call${forward_inferred ? ' (inferred)' : ''}:`;
+        return [{ label, path: '', own: false }, ...forward];
     }
 
     extent(): [number, number] {

@@ -263,4 +263,20 @@ test('on paper there is what is seen, without what is pressed', onlyChromium('pr
         const beyond = await page.evaluate(() => document.scrollingElement!.scrollWidth - innerWidth);
         assert.ok(beyond <= 0, `${beyond} pixels beyond the page`);
     });
+    // What is drawn is drawn for the paper, and not stretched to it.
+    for (const tab of ['blocks', 'segments', 'flame', 'tracks']) {
+        await inPage(pageFile(OOM), `#tab=${tab}`, async (page) => {
+            await ready(page);
+            await page.emulateMedia({ media: 'print' });
+            await page.setViewportSize({ width: 794, height: 1123 });
+            await settled(page);
+            for (const canvas of await page.locator(`#timelines canvas:visible, #panel-${tab} canvas:visible`).all()) {
+                const [width, height, shownWidth, shownHeight] = await canvas.evaluate((of: HTMLCanvasElement) => [of.width, of.height, of.clientWidth, of.clientHeight]);
+                if (shownHeight === 0) continue;
+                assert.deepEqual([width, height], [shownWidth, shownHeight], tab);
+                assert.ok(shownHeight > 250, `${tab}: ${shownHeight}`);
+            }
+            assert.ok(await page.isHidden(`#panel-${tab} .tools .group`));
+        });
+    }
 });
