@@ -58,15 +58,11 @@ function figures(lane: Lane, called: string | null): HTMLElement[] {
         add(`${prefix}entries`, whole(device.entries), time);
     }
     const doubts = [...device.doubts, ...recording.figures.notes];
-    if (doubts.length > 0) {
-        const shown = element(
-            'div',
-            { class: 'doubt' },
-            name(prefix + doubts[0], 180),
-            doubts.length > 1 ? ` (and ${doubts.length - 1} more)` : '',
-        );
-        shown.title = doubts.map((doubt) => name(doubt, 400)).join('\n');
-        parts.push(shown);
+    const [first, ...rest] = doubts.map((doubt) => name(prefix + doubt, 400));
+    if (first !== undefined) {
+        const others = rest.map((doubt) => element('div', {}, doubt));
+        const all = () => element('details', { class: 'doubt' }, element('summary', {}, `${first} (and ${rest.length} more)`), ...others);
+        parts.push(rest.length > 0 ? all() : element('div', { class: 'doubt' }, first));
     }
     return parts;
 }
