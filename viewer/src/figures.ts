@@ -33,15 +33,12 @@ function figures(lane: Lane, called: string | null): HTMLElement[] {
     };
     const still = isStill([lane]);
     if (still) {
-        const dump = (metric: Metric, words: string) => {
-            const count = device.end[metric];
-            add(prefix + words, bytes(count), whole(count), `${lane.second ? 'second-' : ''}dump-${metric}`);
-        };
-        dump('allocated', 'allocated at the dump');
+        const dump = (words: string, count: number) => add(prefix + words, bytes(count), whole(count));
+        const { allocated, active, reserved } = device.end;
+        dump('allocated at the dump', allocated);
         if (device.has_reserved) {
-            dump('reserved', 'reserved at the dump');
-            const free = device.end.reserved - device.end.active;
-            add(`${prefix}free in segments`, bytes(free), whole(free));
+            dump('reserved at the dump', reserved);
+            dump('free in segments', reserved - active);
         }
     } else {
         peak('allocated', 'peak allocated');

@@ -110,7 +110,10 @@ export async function changeDevice(lanes: readonly Lane[], device: number): Prom
     store.set({ device, selected: null, mark: null, ...AS_RECORDED });
     const [from, to] = extent(lanes);
     store.set({ from, to });
-    for (const lane of lanes) lane.at = (lanes.length === 1 ? lane.device.ooms[0]?.instant : undefined) ?? lane.peak();
+    for (const lane of lanes) {
+        const failed = lanes.length === 1 ? lane.device.ooms[0]?.instant : undefined;
+        lane.at = isStill([lane]) ? lane.device.entries : (failed ?? lane.peak());
+    }
 }
 
 /** Whether little but the state at the dump is known of all lanes, which a ring of one entry may end with: nothing over time. */

@@ -189,6 +189,19 @@ test('keys try an alternative, and lead through a page without a history', async
     });
 });
 
+test('keys open all that is said about how complete a recording is', async () => {
+    await inPage(pageFile(fixture('snapshots/gpt_late/snapshot.pickle.gz')), '', async (page) => {
+        await ready(page);
+        const doubts = page.locator('#figures details');
+        const [summary, other] = [doubts.locator('summary'), doubts.locator('div').first()];
+        assert.match((await summary.textContent()) ?? '', /^incomplete history: .* \(and \d more\)$/);
+        assert.ok(await other.isHidden());
+        await summary.focus();
+        await page.keyboard.press('Enter');
+        assert.ok(await other.isVisible());
+    });
+});
+
 test('tabs stay where they are, whatever is chosen and wherever the cursor is', async () => {
     await inPage(pageFile(OOM), '', async (page) => {
         await ready(page);

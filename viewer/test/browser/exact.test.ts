@@ -172,7 +172,8 @@ test('two recordings are compared at the same step, and as far into it', async (
                 await rested(page);
             }
             assert.notEqual((await steps())[1], wanted);
-            await page.click('#where >> text=same step');
+            await page.focus('#where >> text=same step');
+            await page.keyboard.press('Enter');
             await rested(page);
             assert.deepEqual(await steps(), [wanted, wanted]);
             const changes = [...(await exact(page)).values()].reduce((sum, change) => sum + change, 0);
