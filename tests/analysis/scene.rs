@@ -4,13 +4,15 @@ use crate::support::{fixture, open};
 use memviz::Recording;
 use memviz::analysis::flame::{self, RangePart};
 use memviz::analysis::peak::{PeakOptions, PeakReport};
-use memviz::analysis::scene::{Columns, Difference, Flow, MOST_COLUMNS, Part, Scene, Shapes};
+use memviz::analysis::scene::{Columns, Difference, EventFilter, Flow, MOST_COLUMNS, Part, Scene, Shapes};
 use memviz::analysis::timeline::XAxis;
 use memviz::facts::device::Device;
 use memviz::facts::grouping::GroupBy;
 use memviz::facts::grouping::attribution::OTHER;
+use memviz::facts::grouping::filter::Filter;
 use memviz::facts::time::when::When;
-use memviz::replay::{Instant, Metric};
+use memviz::model::Action;
+use memviz::replay::{Instant, Metric, NEVER};
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -302,4 +304,27 @@ fn what_cannot_be_drawn_is_refused() {
     let backwards = scene.difference(Metric::Allocated, GroupBy::Site, (last, 0), None).unwrap_err();
     let expected = format!("expected a range that starts before it ends, found instants {last} to 0");
     assert_eq!(backwards.to_string(), expected);
+}
+
+/// Backward has no frames of the program, and frees are not where blocks were allocated.
+#[test]
+fn entries_are_found_by_the_stacks_of_what_they_allocate_and_free() {
+    let recording = open(&fixture("gpt_train"));
+    let devices = recording.devices();
+    let scene = Scene::new(&devices.all()[0]);
+    let softmax = Filter::new(&["softmax".to_owned()], &[]).unwrap();
+    let found = scene.search(&softmax);
+    let events = |action| {
+        let filter = EventFilter::default().actions(vec![action]).frames(Some(softmax.clone()));
+        scene.events(&filter)
+    };
+    let history = scene.device().history();
+    let of = |index: &u32| &history.allocations[*index as usize];
+    // Each instant is that after the entry.
+    let allocated: Vec<u32> = found.iter().map(|index| of(index).born - 1).collect();
+    assert_eq!((found.len(), events(Action::Alloc)), (96, allocated));
+    let freed: HashSet<u32> =
+        found.iter().filter(|index| of(index).freed != NEVER).map(|index| of(index).freed - 1).collect();
+    assert!(!freed.is_empty());
+    assert!(freed.is_subset(&events(Action::FreeRequested).into_iter().collect()));
 }

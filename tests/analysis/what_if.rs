@@ -83,6 +83,28 @@ fn several_cures_save_more_than_each() {
 }
 
 #[test]
+fn an_alternative_is_tried_instead_of_its_cure() {
+    let recording = open("fixtures/stories/retained_graph_mdn_flawed/snapshot.pickle.gz");
+    let devices = recording.devices();
+    let cures = WhatIf::of(&devices.all()[0], Plays::All);
+    let (of_list, alternatives): (Vec<_>, Vec<_>) = (cures.advice().collect(), cures.alternatives().collect());
+    assert_eq!((of_list.len(), alternatives.len()), (1, 1));
+    let (instead_of, other) = alternatives[0];
+    assert_eq!((instead_of, other), (0, &of_list[0].alternatives[0]));
+    // Its place follows those of the list.
+    assert!(cures.combines(1) && !cures.combines(2));
+    assert_eq!(cures.saving(&[1]).unwrap().as_ref(), Some(&other.saving));
+    let Saving::Played { allocated, .. } = &other.saving else { panic!("it is played") };
+    let peak = |places: &[usize]| cures.over_time(Metric::Allocated, &cures_at(places)).unwrap().unwrap().peak();
+    assert_eq!(peak(&[1]), allocated.after);
+    assert_ne!(peak(&[0]), peak(&[1]));
+    let both = cures.over_time(Metric::Allocated, &cures_at(&[0, 1])).unwrap_err();
+    assert_eq!(both.to_string(), "expected one of several cures of the same mistake, found two");
+    let missing = cures.saving(&[2]).unwrap_err();
+    assert_eq!(missing.to_string(), "expected places in the list of cures, found another");
+}
+
+#[test]
 fn a_column_has_the_highest_of_its_instants() {
     let recording = open(&fixture("gpt_train"));
     let devices = recording.devices();

@@ -447,17 +447,24 @@ export interface Finding {
     severity: string;
     device: number;
     sentence: string;
-    /** More of it, a line each: causes, remedies. */
+    /** More of it, a line each: causes, remedies. Of a cure, the first says what it saves. */
     lines: string[];
+    /** The lines of Python that make a change. */
+    code: string[];
     /** The command that tells more. */
     command: string;
     /** Where it is; null where it is nowhere in particular. */
     instant: number | null;
     from: number | null;
     to: number | null;
-    /** Of a cure that can be tried: its place in the list of its device, and whether it can be tried together with others. */
-    cure: { place: number; combines: boolean; saves_allocated_bytes: number; saves_reserved_bytes: number } | null;
+    /** Of a cure that can be tried. */
+    cure: Cure | null;
+    /** Other cures of the same mistake, each instead of this one, with what each saves and its lines of code. */
+    alternatives: { sentence: string; lines: string[]; code: string[]; cure: Cure | null }[];
 }
+
+/** Its place in the list of its device, which alternatives follow, and whether it can be tried together with others. */
+export interface Cure { place: number; combines: boolean; saves_allocated_bytes: number; saves_reserved_bytes: number }
 
 /** Peaks as recorded, and with what is tried; null where it cannot be simulated, and `because` says why. */
 export interface Tried {

@@ -97,11 +97,12 @@ export function showControls(
     const fit = button('fit height', 'Scale the visible part to the full height (y)', () =>
         store.set({ fit: !store.state.fit }),
     );
-    parts.push(element('span', { class: 'group', role: 'group', 'aria-label': 'Axis' }, ...axes), fit);
+    fit.className = 'over-time';
+    parts.push(element('span', { class: 'group over-time', role: 'group', 'aria-label': 'Axis' }, ...axes), fit);
     parts.push(
         element(
             'span',
-            { class: 'group', role: 'group', 'aria-label': 'Range' },
+            { class: 'group over-time', role: 'group', 'aria-label': 'Range' },
             button('whole run', 'Show all of it (0)', go.whole),
             button('peak', 'Go to the peak (p)', go.peak),
         ),

@@ -10,8 +10,9 @@ import { LISTED, type State, touches } from './state.ts';
 import type { Tip } from './tip.ts';
 import type { View } from './view.ts';
 
-/** Pixels of a row. */
-const ROW = 18;
+/** Pixels of a line, of which a row has one, or two where the window is narrow. */
+const LINE = 18;
+const narrow = matchMedia('(max-width: 700px)');
 /** Browsers show no more than some millions of pixels: the rows of longer lists are scrolled in larger steps. */
 const HIGHEST = 8e6;
 /** Rows above and below those in sight that are there already. */
@@ -79,6 +80,7 @@ export class EventsView implements View {
         const { store } = lanes[0];
         new ResizeObserver(() => {
             this.#frame.style.height = `${this.#list.clientHeight}px`;
+            this.#measure();
             this.#draw();
         }).observe(this.#list);
         store.gone.addEventListener('abort', () => this.#stop());
@@ -157,7 +159,7 @@ export class EventsView implements View {
                 this.#count.textContent = `${whole(this.#listed.length)}${all} entries`;
                 this.#none.hidden = this.#listed.length > 0;
                 this.#none.textContent = entries === 0 ? 'No history was recorded.' : 'No entry matches.';
-                this.#space.style.height = `${Math.min(this.#listed.length * ROW, HIGHEST)}px`;
+                this.#measure();
                 this.#follow();
             } catch (error) {
                 this.fail(error);
@@ -165,17 +167,27 @@ export class EventsView implements View {
         });
     }
 
+    /** Pixels of a row. */
+    get #high(): number {
+        return narrow.matches ? 2 * LINE : LINE;
+    }
+
     /** The row of the cursor: of the entry that has just happened, or of the last one listed before it. */
     #place(): number {
         return lastUpTo(this.#listed, this.#lane.at - 1);
     }
 
+    /** Makes as much room as all rows need. */
+    #measure(): void {
+        this.#space.style.height = `${Math.min(this.#listed.length * this.#high, HIGHEST)}px`;
+    }
+
     /** How many rows fit, and how many pixels of the list a row takes where not all can have their own. */
     #scale(): { fit: number; each: number } {
-        const fit = Math.max(1, Math.floor(this.#list.clientHeight / ROW));
+        const fit = Math.max(1, Math.floor(this.#list.clientHeight / this.#high));
         const hidden = Math.max(0, this.#listed.length - fit);
         const pixels = this.#list.scrollHeight - this.#list.clientHeight;
-        return { fit, each: hidden > 0 ? pixels / hidden : ROW };
+        return { fit, each: hidden > 0 ? pixels / hidden : this.#high };
     }
 
     /** Scrolls to the cursor unless it is in sight. */
@@ -204,7 +216,7 @@ export class EventsView implements View {
                 return;
             }
             const chosen = this.#place();
-            this.#rows.style.transform = `translateY(${(start - first) * ROW}px)`;
+            this.#rows.style.transform = `translateY(${(start - first) * this.#high}px)`;
             const rows = this.#shown.map((event, at) => this.#row(event, start + at, start + at === chosen));
             this.#rows.replaceChildren(...rows);
             this.#list.setAttribute('aria-activedescendant', chosen < 0 ? '' : `event-${chosen}`);
@@ -221,7 +233,7 @@ export class EventsView implements View {
             ['action', event.action],
             ['number', bytes(event.bytes)],
             ['address', event.address ?? (event.device_free === null ? '' : `${bytes(event.device_free)} free`)],
-            ['number', `stream ${event.stream}`],
+            ['number stream', `stream ${event.stream}`],
             ['pool', pool],
             ['site', name(event.site, 160)],
         ];
@@ -241,7 +253,7 @@ export class EventsView implements View {
             const { partner } = event;
             const isFreed = event.action === 'alloc';
             const title = `Go to the entry that ${isFreed ? 'frees' : 'allocates'} it`;
-            const jump = button(`${isFreed ? 'freed' : 'allocated'} at ${entry(partner)}`, title, () => {
+            const jump = button(`${isFreed ? 'freed' : 'allocated'} at ${whole(partner - 1)}`, title, () => {
                 this.#lane.at = partner;
                 store.set({ selected: { allocation: event.allocation!, second: this.#lane.second } });
             });

@@ -4,7 +4,7 @@ import type { Finding, Metric } from '../engine/engine.d.ts';
 import { between } from './bounds.ts';
 import { byId, element } from './dom.ts';
 import { bound, bytes, duration, name, whole } from './format.ts';
-import { isOneKind, letters, type Lane } from './lane.ts';
+import { isOneKind, isStill, letters, type Lane } from './lane.ts';
 
 /** Shows the totals of each lane. */
 export function showFigures(lanes: readonly Lane[]): void {
@@ -31,29 +31,35 @@ function figures(lane: Lane, called: string | null): HTMLElement[] {
         const { bytes: count, bound: kind } = device.peak[metric];
         add(prefix + words, bound(kind) + bytes(count), whole(count), `${lane.second ? 'second-' : ''}peak-${metric}`);
     };
-    peak('allocated', 'peak allocated');
-    if (device.has_reserved) peak('reserved', 'peak reserved');
+    const still = isStill([lane]);
+    if (still) {
+        const dump = (words: string, count: number) => add(prefix + words, bytes(count), whole(count));
+        const { allocated, active, reserved } = device.end;
+        dump('allocated at the dump', allocated);
+        if (device.has_reserved) {
+            dump('reserved at the dump', reserved);
+            dump('free in segments', reserved - active);
+        }
+    } else {
+        peak('allocated', 'peak allocated');
+        if (device.has_reserved) peak('reserved', 'peak reserved');
+    }
     if (called === null) {
-        add('allocated at the end', bytes(device.end.allocated), null);
+        if (!still) add('allocated at the end', bytes(device.end.allocated), null);
         const before = bound(device.baseline_bound) + bytes(device.baseline.allocated);
-        if (device.baseline.allocated > 0) add('from before the recording', before, null);
+        if (device.baseline.allocated > 0 && !still) add('from before the recording', before, null);
         if (device.capacity_bytes !== null) add('could be reserved', bytes(device.capacity_bytes), null);
     }
-    add(
-        `${prefix}entries`,
-        whole(device.entries),
-        recording.figures.has_times && device.entries > 0 ? `in ${duration(device.end_us - device.start_us)}` : null,
-    );
+    if (device.entries > 0) {
+        const time = recording.figures.has_times ? `in ${duration(device.end_us - device.start_us)}` : null;
+        add(`${prefix}entries`, whole(device.entries), time);
+    }
     const doubts = [...device.doubts, ...recording.figures.notes];
-    if (doubts.length > 0) {
-        const shown = element(
-            'div',
-            { class: 'doubt' },
-            name(prefix + doubts[0], 180),
-            doubts.length > 1 ? ` (and ${doubts.length - 1} more)` : '',
-        );
-        shown.title = doubts.map((doubt) => name(doubt, 400)).join('\n');
-        parts.push(shown);
+    const [first, ...rest] = doubts.map((doubt) => name(prefix + doubt, 400));
+    if (first !== undefined) {
+        const others = rest.map((doubt) => element('div', {}, doubt));
+        const all = () => element('details', { class: 'doubt' }, element('summary', {}, `${first} (and ${rest.length} more)`), ...others);
+        parts.push(rest.length > 0 ? all() : element('div', { class: 'doubt' }, first));
     }
     return parts;
 }
@@ -66,7 +72,8 @@ export function showVerdict(lanes: readonly Lane[], findings: readonly Finding[]
     const isElsewhere = findings[0] && findings[0].device !== first.device.device;
     const place = isElsewhere ? `${first.recording.device(findings[0].device).name}: ` : '';
     const { allocated } = first.device.peak;
-    const peak = `Peak of ${bound(allocated.bound)}${bytes(allocated.bytes)} allocated`;
+    const most = `${bound(allocated.bound)}${bytes(allocated.bytes)} allocated`;
+    const peak = isStill(lanes) ? `${bytes(first.device.end.allocated)} allocated at the dump` : `Peak of ${most}`;
     let text = findings[0] ? place + findings[0].sentence : peak;
     if (second) text = isOneKind(lanes) ? between(allocated, second.device.peak.allocated) : differing(lanes);
     verdict.textContent = name(text, 300);

@@ -1,10 +1,10 @@
 /** What memviz has to say about the recording, each with a way to where it is. */
 
-import type { Finding } from '../engine/engine.d.ts';
+import type { Cure, Finding } from '../engine/engine.d.ts';
 import { tryCure } from './cures.ts';
 import { button, element } from './dom.ts';
 import { name } from './format.ts';
-import type { Lane } from './lane.ts';
+import { isStill, type Lane } from './lane.ts';
 import { command as words, typed } from './shell.ts';
 import { touches, tried } from './state.ts';
 import type { View } from './view.ts';
@@ -76,12 +76,23 @@ export class FindingsView implements View {
     }
 
     /** What tries a cure: its curve is drawn over the recorded one. */
-    #switch(finding: Finding): HTMLElement | null {
-        const { cure, device } = finding;
+    #switch(device: number, cure: Cure | null): HTMLElement | null {
         if (!cure || this.lanes.length > 1) return null;
         const box = element('input', { type: 'checkbox', 'data-cure': String(cure.place), 'data-device': String(device) });
-        box.addEventListener('change', () => void tryCure(this.lanes[0].store, this.#found, finding, box.checked, this.turn));
+        box.addEventListener('change', () => void tryCure(this.lanes[0].store, this.#found, device, cure, box.checked, this.turn));
         return element('label', { class: 'try' }, box, ' show its curve in the timeline');
+    }
+
+    /** A cure instead of that of a finding. */
+    #other(device: number, { sentence, lines, code, cure }: Finding['alternatives'][number]): HTMLElement {
+        return element(
+            'div',
+            { class: 'other' },
+            element('p', { class: 'sentence' }, `or ${name(sentence, 1000)}`),
+            element('ul', {}, ...lines.map((line) => element('li', {}, name(line, 1000)))),
+            ...codeOf(code),
+            this.#switch(device, cure),
+        );
     }
 
     #finding(finding: Finding, lane: Lane): HTMLElement {
@@ -91,7 +102,7 @@ export class FindingsView implements View {
         const isNamed = finding.sentence.startsWith(place);
         const head = element('p', { class: 'sentence' }, isNamed ? null : place, name(finding.sentence, 1000));
         const lines = finding.lines.map((line) => element('li', {}, name(line, 1000)));
-        const isSomewhere = !lane.second && (finding.instant !== null || finding.from !== null);
+        const isSomewhere = !lane.second && !isStill([lane]) && (finding.instant !== null || finding.from !== null);
         const link = isSomewhere ? button('show where', 'Go to where it is', () => this.go(finding)) : null;
         if (link) link.className = 'link';
         return element(
@@ -99,10 +110,17 @@ export class FindingsView implements View {
             { class: finding.severity === 'alarm' ? 'finding urgent' : 'finding' },
             head,
             lines.length > 0 ? element('ul', {}, ...lines) : null,
-            this.#switch(finding),
+            ...codeOf(finding.code),
+            this.#switch(finding.device, finding.cure),
+            ...finding.alternatives.map((other) => this.#other(finding.device, other)),
             element('p', {}, link, link ? ' · ' : null, element('code', {}, name(command(finding, lane), 1000))),
         );
     }
+}
+
+/** The lines of Python that make a change. */
+export function codeOf(lines: readonly string[]): HTMLElement[] {
+    return lines.map((line) => element('code', { class: 'python' }, name(line, 1000)));
 }
 
 /** What to type to read more of it. */

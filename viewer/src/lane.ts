@@ -62,9 +62,12 @@ export class Lane {
         return this.recording.x(this.device.device, instant, this.store.state.axis);
     }
 
-    /** The stack of an allocation, innermost frame first. */
+    /** The stack of an allocation, innermost frame first; of one that has none, that of its forward call below a line that says so. */
     async stack(allocation: number): Promise<Frame[]> {
-        return (await this.recording.client.ask('allocation', [this.device.device, allocation])).stack;
+        const { stack, forward, forward_inferred } = await this.recording.client.ask('allocation', [this.device.device, allocation]);
+        if (stack.length > 0 || forward.length === 0) return stack;
+        const label = `no stack was recorded; of its forward call${forward_inferred ? ' (inferred)' : ''}:`;
+        return [{ label, path: '', own: false }, ...forward];
     }
 
     extent(): [number, number] {
@@ -89,6 +92,17 @@ export function isOneKind(lanes: readonly Lane[]): boolean {
     return new Set(kinds).size === 1;
 }
 
+/** The instant of another lane that is as far into the same step as the cursor of a lane; `null` where there is none. */
+export function sameStep(lane: Lane, other: Lane): number | null {
+    const steps = (of: Lane) => of.recording.steps(of.device.device);
+    const { at } = lane;
+    const place = steps(lane).findIndex(({ from, to }) => from < at && at <= to);
+    const [step, like] = [steps(lane)[place], steps(other)[place]];
+    if (!step || !like) return null;
+    const part = (at - step.from) / (step.to - step.from);
+    return Math.max(like.from + 1, Math.round(like.from + part * (like.to - like.from)));
+}
+
 /** Moves the lanes to another device, all of it, at its first failed request or its peak. */
 export async function changeDevice(lanes: readonly Lane[], device: number): Promise<void> {
     await Promise.all(lanes.map(({ recording }) => recording.prepare(recording.device(device).device)));
@@ -96,7 +110,15 @@ export async function changeDevice(lanes: readonly Lane[], device: number): Prom
     store.set({ device, selected: null, mark: null, ...AS_RECORDED });
     const [from, to] = extent(lanes);
     store.set({ from, to });
-    for (const lane of lanes) lane.at = (lanes.length === 1 ? lane.device.ooms[0]?.instant : undefined) ?? lane.peak();
+    for (const lane of lanes) {
+        const failed = lanes.length === 1 ? lane.device.ooms[0]?.instant : undefined;
+        lane.at = isStill([lane]) ? lane.device.entries : (failed ?? lane.peak());
+    }
+}
+
+/** Whether little but the state at the dump is known of all lanes, which a ring of one entry may end with: nothing over time. */
+export function isStill(lanes: readonly { device: DeviceFigures }[]): boolean {
+    return lanes.every(({ device }) => device.entries <= 1);
 }
 
 /** A device by its number and name. */

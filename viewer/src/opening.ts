@@ -2,7 +2,7 @@
 
 import type { DeviceFigures, Metric } from '../engine/engine.d.ts';
 import { answerable } from './controls.ts';
-import { devicesOf } from './lane.ts';
+import { devicesOf, isStill } from './lane.ts';
 import { common, type Recording } from './recording.ts';
 import { AS_RECORDED, type State } from './state.ts';
 
@@ -17,7 +17,8 @@ function mainDevice({ figures: { devices } }: Recording): DeviceFigures {
 /** The state at the beginning: all of a device, at its first failed request, or its peak. */
 export function begin(recordings: readonly Recording[]): State {
     const { device } = mainDevice(recordings[0]);
-    const { by } = common(recordings);
+    const { by, hasSegments } = common(recordings);
+    const still = isStill(recordings.map((each) => ({ device: each.device(device) })));
     return {
         device,
         axis: 'entry',
@@ -27,7 +28,8 @@ export function begin(recordings: readonly Recording[]): State {
         by: by.includes('site') ? 'site' : by[0],
         ...telling(recordings, device),
         mark: null,
-        tab: 'table',
+        // Without a history, the segments say most.
+        tab: still && hasSegments ? 'segments' : 'table',
         flame: null,
         around: '',
         ...AS_RECORDED,
@@ -64,7 +66,9 @@ export function asked(wanted: Partial<State>, initial: State, recordings: readon
 function telling(recordings: readonly Recording[], device: number): { at: number; at2: number } {
     const [{ ooms }] = recordings.map((each) => each.device(device));
     const most = peaks(recordings, device, 'allocated');
-    return recordings.length === 1 && ooms.length > 0 ? { ...most, at: ooms[0].instant } : most;
+    if (recordings.length > 1) return most;
+    const [{ entries }] = recordings.map((each) => each.device(device));
+    return entries <= 1 ? { ...most, at: entries } : { ...most, at: ooms[0]?.instant ?? most.at };
 }
 
 /** The instants at which recordings hold most. */

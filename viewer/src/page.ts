@@ -14,14 +14,14 @@ import { FlameView } from './flame.ts';
 import { name } from './format.ts';
 import * as hash from './hash.ts';
 import { listen as listenToKeys } from './keys.ts';
-import { changeDevice, extent, isOneKind, Lane } from './lane.ts';
+import { changeDevice, extent, isOneKind, isStill, Lane } from './lane.ts';
 import { Minimap } from './minimap.ts';
 import { clamped } from './navigate.ts';
 import { asked, begin, kept, type Opening } from './opening.ts';
 import { common, type Recording } from './recording.ts';
 import type { Sheet } from './save.ts';
 import { SegmentsView } from './segments.ts';
-import { type State, Store, touches } from './state.ts';
+import { type State, Store, type Tab, touches } from './state.ts';
 import { Table } from './table.ts';
 import { Timeline } from './timeline.ts';
 import { Tip } from './tip.ts';
@@ -30,6 +30,14 @@ import { lagsOf } from './tracks.ts';
 import type { View } from './view.ts';
 import { WhatIfView } from './whatif.ts';
 import { Where } from './where.ts';
+
+/** What views show that is not known without a history. */
+const OVER_TIME: Partial<Record<Tab, string>> = {
+    blocks: 'memviz does not know when blocks were allocated and freed',
+    events: 'there are no events',
+    tracks: 'there is nothing to show over time',
+    whatif: 'memviz does not know the requests of the program and cannot simulate them',
+};
 
 /** Shows an error in its line. */
 export function fail(error: unknown): void {
@@ -110,7 +118,11 @@ export class Page {
             ...(hasSegments ? [this.#whatIf] : []),
             this.#findings,
         ];
-        this.#tabs();
+        // The timeline asks first, once it has a size: its answer is the first picture.
+        const begun = twoFrames().then(() => {
+            if (!this.#gone.signal.aborted) this.#tabs();
+        });
+        this.#panels();
         listenToKeys(this, { ...go, fail });
         this.store.subscribe((now, changed) => {
             if (touches(changed, 'device', 'metric', 'by')) byId('alarm').hidden = true;
@@ -119,7 +131,7 @@ export class Page {
                 this.verdict();
                 this.#diverge();
             }
-            if (changed.has('tab')) this.#tabs();
+            if (touches(changed, 'tab', 'device')) this.#tabs();
             if (changed.has('selected')) this.#alone();
             if (touches(changed, 'query', 'device')) this.#find();
             if (opening.isLinked) this.#link(now);
@@ -127,7 +139,7 @@ export class Page {
         if (opening.isLinked) addEventListener('hashchange', () => this.#follow(), { signal: this.#gone.signal });
         else history.replaceState(null, '', location.pathname + location.search);
         if (state.query !== '') this.#find();
-        void this.#look();
+        void this.#look(begun);
     }
 
     /** Shows recordings, as a link says if there is one, or as the first of them was shown before. */
@@ -198,7 +210,7 @@ export class Page {
         return {
             title,
             subtitle: `${metric} by ${by}; ${byId('where').innerText.split('\n')[0]}`,
-            drawn: [...this.timelines, ...(view?.drawn ?? [])],
+            drawn: [...(isStill(this.lanes) ? [] : this.timelines), ...(view?.drawn ?? [])],
         };
     }
 
@@ -229,9 +241,10 @@ export class Page {
     }
 
     /** Asks for the findings once the first picture stands: they take longer than anything else. */
-    async #look(): Promise<void> {
+    async #look(begun: Promise<void>): Promise<void> {
         try {
-            await Promise.all(this.timelines.map((each) => each.ready));
+            await begun;
+            if (!isStill(this.lanes)) await Promise.all(this.timelines.map((each) => each.ready));
             performance.mark('memviz:ready');
             this.#diverge();
             const findings = await Promise.all(this.lanes.map((lane) => lane.recording.findings()));
@@ -286,7 +299,13 @@ export class Page {
         this.#timer = window.setTimeout(() => history.replaceState(null, '', `#${link}`), 250);
     }
 
+    /** Shows the view that is chosen. */
     #tabs(): void {
+        this.#panels()?.show();
+    }
+
+    /** Puts the view that is chosen in sight; `null` where it has nothing to ask for. */
+    #panels(): View | null {
         const { tab } = this.store.state;
         const shown = this.views.find((view) => view.tab === tab) ?? this.views[0];
         const host = byId('tabs');
@@ -302,7 +321,22 @@ export class Page {
             view.panel.hidden = !isShown;
         });
         this.#alone();
-        shown.show();
+        return this.#explain(shown) ? null : shown;
+    }
+
+    /** Says in a view why it has nothing to show; whether that is so. */
+    #explain({ tab, panel }: View): boolean {
+        const still = isStill(this.lanes);
+        byId('work').classList.toggle('still', still);
+        panel.querySelector(':scope > .why')?.remove();
+        const isListed = tab === 'events' && this.lanes.some(({ device }) => device.entries > 0);
+        const unknown = still && !isListed ? OVER_TIME[tab] : undefined;
+        panel.classList.toggle('unknown', unknown !== undefined);
+        if (unknown === undefined) return false;
+        const because = this.lanes[0].device.entries === 0 ? 'No history was recorded' : 'The history has a single entry';
+        const { hasSegments } = common(this.recordings);
+        panel.append(element('div', { class: 'why' }, element('p', {}, `${because}: ${unknown}.`), ...(hasSegments ? [howToRecord()] : [])));
+        return true;
     }
 
     /** Leaves out what is beside the views where it would say the same again. */
@@ -331,6 +365,17 @@ export class Page {
         });
         return made;
     }
+}
+
+/** When everything has been laid out, and drawn once. */
+async function twoFrames(): Promise<void> {
+    for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
+}
+
+/** What makes PyTorch keep a history. */
+function howToRecord(): HTMLElement {
+    const call = element('code', {}, 'torch.cuda.memory._record_memory_history()');
+    return element('p', { class: 'note' }, 'To record one, call ', call, ' before the program allocates memory.');
 }
 
 function emptied(id: string): HTMLElement {

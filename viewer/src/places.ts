@@ -68,8 +68,11 @@ export function layOut(map: SegmentMap, row: number, gap: number, isPacked: bool
         y += HEAD;
     }
     if (map.failed) y = besides(map.failed, row, gap, y, heads, bars);
-    for (const [kind, segments] of kinds) {
-        const total = segments.reduce((sum, segment) => sum + segment.bytes, 0);
+    const sizes = [...kinds].map(([kind, segments]) => {
+        return { kind, segments, total: segments.reduce((sum, segment) => sum + segment.bytes, 0) };
+    });
+    // Most memory first.
+    for (const { kind, segments, total } of sizes.sort((a, b) => b.total - a.total)) {
         heads.push({
             text: `${kind}: ${whole(segments.length)} ${segments.length === 1 ? 'segment' : 'segments'}, ${bytes(total)}`,
             y,

@@ -3,6 +3,8 @@
 import { CanvasPen } from './pen.ts';
 import { onTheme } from './theme.ts';
 
+const print = matchMedia('print');
+
 export class Surface {
     readonly canvas = document.createElement('canvas');
     readonly context: CanvasRenderingContext2D;
@@ -26,6 +28,8 @@ export class Surface {
         const observer = new ResizeObserver(() => this.#resize(host));
         observer.observe(host);
         gone.addEventListener('abort', () => observer.disconnect(), { once: true });
+        // On paper it has another size, which no observer is told of in time.
+        print.addEventListener('change', () => this.#resize(host), { signal: gone });
         onTheme(() => this.now(), gone);
     }
 

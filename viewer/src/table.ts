@@ -23,6 +23,8 @@ export class Table implements View {
     /** Labels and frames that the search finds. */
     #found: ReadonlySet<string> | null = null;
     #stale = true;
+    /** Whether it was in sight: before that, it asks for nothing. */
+    #isBegun = false;
     /** The column that rows are sorted by, by its head; as they come where there is no such column. */
     #order: string | null = null;
 
@@ -38,13 +40,14 @@ export class Table implements View {
         lanes[0].store.subscribe((state, changed) => {
             if (touches(changed, 'device', 'metric', 'by', 'at', 'at2', 'mark')) this.#stale = true;
             if (changed.has('selected')) this.#mark();
-            if (state.tab !== 'table') return;
+            if (state.tab !== 'table' || !this.#isBegun) return;
             if (this.#stale) this.fetch();
             else if (touches(changed, 'query')) this.#latest.run(() => this.#search());
         });
     }
 
     show(): void {
+        this.#isBegun = true;
         if (this.#stale) this.fetch();
     }
 
@@ -140,7 +143,7 @@ export class Table implements View {
             'td',
             { class: 'label' },
             swatch(line.color),
-            name(line.label) + (line.inferred ? ' *' : ''),
+            element('span', { class: 'name' }, name(line.label) + (line.inferred ? ' *' : '')),
         );
         label.title = line.stack
             .slice(0, 40)

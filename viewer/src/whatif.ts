@@ -1,9 +1,10 @@
 /** What a recording would need with changes, other settings, on another device; or two of one program, at another batch size. */
 
-import type { Finding, Gpu } from '../engine/engine.d.ts';
+import type { Cure, Finding, Gpu } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
 import { tryCure } from './cures.ts';
 import { button, element } from './dom.ts';
+import { codeOf } from './findings.ts';
 import { bytes, name, typedBytes } from './format.ts';
 import type { Lane } from './lane.ts';
 import { AS_RECORDED, isTried, touches, tried } from './state.ts';
@@ -73,7 +74,7 @@ export class WhatIfView implements View {
         const inputs =
             this.lanes.length > 1
                 ? [this.#vary(), this.#device(gpus), this.#settings()]
-                : [this.#device(gpus), this.#settings(), group('Changes to the program', this.#cures)];
+                : [group('Changes to the program', this.#cures), this.#device(gpus), this.#settings()];
         const { store } = this.lanes[0];
         const back = button('as recorded', 'Return to the recorded curve', () => store.set({ ...AS_RECORDED, value: 0 }));
         this.#updates.push(() => {
@@ -195,17 +196,18 @@ export class WhatIfView implements View {
     #fillCures(): void {
         const [{ store, device }] = this.lanes;
         const all = this.#found.filter((each) => each.kind === 'advice' && each.device === device.device);
-        const rows = all.map((finding) => {
-            const { cure } = finding;
+        const row = (sentence: string, [saves]: readonly string[], code: readonly string[], cure: Cure | null) => {
             const box = element('input', { type: 'checkbox', ...(cure ? { 'data-place': String(cure.place) } : { disabled: '' }) });
             box.addEventListener('change', () => {
-                tryCure(store, this.#found, finding, box.checked, this.turn).catch(this.fail);
+                if (cure) tryCure(store, this.#found, device.device, cure, box.checked, this.turn).catch(this.fail);
             });
-            const saves = cure
-                ? `saves ${bytes(cure.saves_allocated_bytes)} allocated, ${bytes(cure.saves_reserved_bytes)} reserved`
-                : 'not simulated';
-            return element('label', {}, box, element('span', {}, name(finding.sentence, 300), element('small', {}, saves)));
-        });
+            const said = element('span', {}, name(sentence, 300), element('small', {}, name(saves, 400)), ...codeOf(code));
+            return element('label', {}, box, said);
+        };
+        const rows = all.flatMap(({ sentence, lines, code, cure, alternatives }) => [
+            row(sentence, lines, code, cure),
+            ...alternatives.map((other) => row(`or ${other.sentence}`, other.lines, other.code, other.cure)),
+        ]);
         const none = element('p', { class: 'note' }, 'memviz knows no change to the program that would save much.');
         this.#cures.replaceChildren(...(rows.length > 0 ? rows : [none]));
         this.#mark();

@@ -4,7 +4,7 @@ import type { Metric, Tried } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
 import { button, element } from './dom.ts';
 import { bound, bytes, duration, entry, entryOf, name, whole } from './format.ts';
-import { extent, type Lane, letters } from './lane.ts';
+import { extent, type Lane, letters, sameStep } from './lane.ts';
 import { clamped } from './navigate.ts';
 import { predictedOf, predictionOf } from './predicted.ts';
 import { AS_RECORDED, attempt, isTried, type State, touches, tried, TRIED } from './state.ts';
@@ -130,12 +130,17 @@ export class Where {
             const parts = button('first difference', 'Look at the first request that differs', () => {
                 for (const lane of this.lanes) if (lane.diverges !== null) lane.at = lane.diverges;
             });
+            const step = button('same step', 'Move the cursor of B as far into the same step as that of A', () => {
+                const at = sameStep(first, second);
+                if (at !== null) second.at = at;
+            });
             const recorded = button('as recorded', 'Return to the recorded curves', () => first.store.set({ ...AS_RECORDED, value: 0 }));
             this.#update = () => {
                 parts.hidden = this.lanes.every((lane) => lane.diverges === null);
+                step.hidden = sameStep(first, second) === null;
                 recorded.hidden = first.store.state.value === 0;
             };
-            return element('span', { class: 'buttons' }, peak, parts, recorded);
+            return element('span', { class: 'buttons over-time' }, peak, step, parts, recorded);
         }
         const oom = button('OOM', 'Look at the first failed request', () => {
             first.at = first.device.ooms[0].instant;
@@ -160,7 +165,7 @@ export class Where {
                 ? 'Return to a single instant (m)'
                 : 'Mark this instant, then move to another to see what happened in between (m); or drag with shift on the timeline';
         };
-        return element('span', { class: 'buttons' }, peak, oom, recorded, zoom, mark);
+        return element('span', { class: 'buttons over-time' }, peak, oom, recorded, zoom, mark);
     }
 }
 

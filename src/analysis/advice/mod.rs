@@ -176,6 +176,8 @@ pub struct Alternative {
     pub code: Vec<String>,
     /// What the change saves.
     pub saving: Saving,
+    /// What it changes.
+    lives: Lives,
 }
 
 /// Several changes of a list, combined.

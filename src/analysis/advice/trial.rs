@@ -165,7 +165,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         let saving = self.saving_of_way(&first)?;
         let others = ways.filter_map(|way| {
             let saving = self.saving_of_way(&way)?;
-            Some(Alternative { cure: way.cure, code: way.code, saving })
+            Some(Alternative { cure: way.cure, code: way.code, saving, lives: way.least })
         });
         Some((Remedy::Lives(first.least), saving, others.collect()))
     }

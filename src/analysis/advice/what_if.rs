@@ -1,7 +1,7 @@
 //! Predicts what a device would need with some of its cures, other settings or another size, and its memory over time.
 
 use super::trial::Trial;
-use super::{Advice, Plays, Remedy, Saving, found};
+use super::{Advice, Alternative, Plays, Remedy, Saving, found};
 use crate::analysis::scene::Column;
 use crate::error::{Error, Result};
 use crate::facts::device::Device;
@@ -11,13 +11,14 @@ use crate::play::changes::{Edited, Lives};
 use crate::play::{Program, Run, Setup, Step, Testbed, over_time};
 use crate::replay::{Instant, Metric};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::OnceLock;
 
 /// What to try: cures of the list, other allocator settings, another device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// Places in the list of cures.
+    /// Places in the list of cures, which its alternatives follow.
     pub cures: Vec<usize>,
     /// The string of the settings, as `PYTORCH_CUDA_ALLOC_CONF` takes it; the recorded ones where not given.
     pub alloc_conf: Option<String>,
@@ -51,6 +52,14 @@ pub struct OverTime {
     highest: Vec<u64>,
 }
 
+/// What can be tried at a place.
+struct Cure<'t> {
+    /// The place of the cure in the list: its own, or that of the one that it is an alternative to.
+    instead_of: usize,
+    saving: &'t Saving,
+    remedy: Cow<'t, Remedy>,
+}
+
 /// A program, ready to simulate.
 struct Prepared<'t> {
     testbed: Cow<'t, Testbed>,
@@ -72,9 +81,16 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         self.list.iter().map(|(advice, _)| advice)
     }
 
+    /// The alternatives of the list, each with the place of the cure that it can be tried instead of. Their own places follow those
+    /// of the list, in this order.
+    pub fn alternatives(&self) -> impl Iterator<Item = (usize, &Alternative)> {
+        let list = self.list.iter().enumerate();
+        list.flat_map(|(place, (advice, _))| advice.alternatives.iter().map(move |other| (place, other)))
+    }
+
     /// Whether a cure of the list can be combined with others.
     pub fn combines(&self, place: usize) -> bool {
-        matches!(self.list.get(place), Some((_, Remedy::Lives(_))))
+        self.at(place).is_some_and(|cure| matches!(*cure.remedy, Remedy::Lives(_)))
     }
 
     /// What some of the list save together; `None` where that is too little to mention.
@@ -84,7 +100,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     pub fn saving(&self, chosen: &[usize]) -> Result<Option<Saving>> {
         let remedy = self.remedy(chosen)?;
         Ok(match chosen {
-            &[one] => self.list.get(one).map(|(advice, _)| advice.saving.clone()),
+            &[one] => self.at(one).map(|cure| cure.saving.clone()),
             _ => self.trial()?.saving(&remedy),
         })
     }
@@ -162,16 +178,29 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         Ok(Prepared { testbed: Cow::Owned(testbed.on_device(attempt.capacity)), edited, settings, is_recorded })
     }
 
+    /// The cure, or the alternative, at a place.
+    fn at(&self, place: usize) -> Option<Cure<'_>> {
+        if let Some((advice, remedy)) = self.list.get(place) {
+            return Some(Cure { instead_of: place, saving: &advice.saving, remedy: Cow::Borrowed(remedy) });
+        }
+        let (instead_of, other) = self.alternatives().nth(place.checked_sub(self.list.len())?)?;
+        Some(Cure { instead_of, saving: &other.saving, remedy: Cow::Owned(Remedy::Lives(other.lives.clone())) })
+    }
+
     /// One remedy for all chosen cures.
     fn remedy(&self, chosen: &[usize]) -> Result<Cow<'_, Remedy>> {
         let wrong = |message: &str| Error::Request(message.to_owned());
         let none = || wrong("expected places in the list of cures, found another");
-        let remedy = |&place: &usize| self.list.get(place).map(|(_, remedy)| remedy).ok_or_else(none);
-        let remedies: Vec<&Remedy> = chosen.iter().map(remedy).collect::<Result<_>>()?;
-        if let [one] = remedies[..] {
-            return Ok(Cow::Borrowed(one));
+        let cures = chosen.iter().map(|&place| self.at(place).ok_or_else(none));
+        let mut cures: Vec<Cure<'_>> = cures.collect::<Result<_>>()?;
+        if cures.len() == 1 {
+            return cures.pop().map(|cure| cure.remedy).ok_or_else(none);
         }
-        let lives = remedies.into_iter().map(|remedy| match remedy {
+        let mut cured = HashSet::new();
+        if !cures.iter().all(|cure| cured.insert(cure.instead_of)) {
+            return Err(wrong("expected one of several cures of the same mistake, found two"));
+        }
+        let lives = cures.iter().map(|cure| match &*cure.remedy {
             Remedy::Lives(lives) => Ok(lives),
             _ => Err(wrong("one of these cures cannot be simulated together with others")),
         });

@@ -12,21 +12,31 @@ pub struct EventFilter {
     pub actions: Vec<Action>,
     /// Their bytes, at least.
     pub at_least: u64,
-    /// What one of their frames must match; `None` for entries with and without a stack.
+    /// What one of their frames must match, or one of what they allocate or free, as [`Scene::search`] has it; `None` for entries
+    /// with and without a stack.
+    ///
+    /// [`Scene::search`]: super::Scene::search
     pub frames: Option<Filter>,
 }
 
 setters!(EventFilter { actions: Vec<Action>, at_least: u64, frames: Option<Filter> });
 
-/// The entries that a filter lets through, in order.
-pub(super) fn events(device: &Device<'_>, filter: &EventFilter) -> Vec<u32> {
+/// The entries that a filter lets through, in order; `found` are the allocations that its frames find, in order.
+pub(super) fn events(device: &Device<'_>, filter: &EventFilter, found: &[u32]) -> Vec<u32> {
     let track = device.track;
     let stacks = filter.frames.as_ref().map(|frames| matching_stacks(track.snapshot, |text| frames.includes(text)));
+    let links = &track.history.links;
+    let has_frame = |entry: u32, stack: &StackId| {
+        stacks.as_ref().is_none_or(|stacks| {
+            let link = links.get(entry as usize);
+            stacks.get(stack.index()) == Some(&true) || link.is_some_and(|link| found.binary_search(link).is_ok())
+        })
+    };
     let columns = track.actions().iter().zip(track.sizes()).zip(track.stacks());
-    let passes = |((action, &size), stack): ((&Action, &u64), &StackId)| {
+    let passes = |&(entry, ((action, &size), stack)): &(u32, ((&Action, &u64), &StackId))| {
         (filter.actions.is_empty() || filter.actions.contains(action))
             && size >= filter.at_least
-            && stacks.as_ref().is_none_or(|stacks| stacks.get(stack.index()) == Some(&true))
+            && has_frame(entry, stack)
     };
-    (0..).zip(columns).filter_map(|(entry, columns)| passes(columns).then_some(entry)).collect()
+    (0..).zip(columns).filter(passes).map(|(entry, _)| entry).collect()
 }

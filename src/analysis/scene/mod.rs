@@ -194,7 +194,8 @@ impl<'a> Scene<'a> {
 
     /// The entries that a filter lets through, in order.
     pub fn events(&self, filter: &EventFilter) -> Vec<u32> {
-        events::events(&self.device, filter)
+        let found = filter.frames.as_ref().map(|frames| self.search(frames)).unwrap_or_default();
+        events::events(&self.device, filter, &found)
     }
 
     /// That the device has an instant.

@@ -191,7 +191,7 @@ pub(crate) fn effect(advice: &Advice) -> String {
 }
 
 /// The saving of a change, and how far to trust it.
-fn saves(saving: &Saving) -> String {
+pub(crate) fn saves(saving: &Saving) -> String {
     match saving {
         Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } => {
             let trust = match (*trust, *reserved_trust) {

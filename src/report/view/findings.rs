@@ -28,18 +28,31 @@ struct Found {
     device: DeviceId,
     sentence: String,
     lines: Vec<String>,
+    /// Lines of Python that make a change.
+    code: Vec<String>,
     command: &'static str,
     instant: Option<Instant>,
     from: Option<Instant>,
     to: Option<Instant>,
     /// Of a cure.
     cure: Option<Cure>,
+    /// Other cures of the same mistake, each instead of this one.
+    alternatives: Vec<Other>,
+}
+
+/// A cure instead of another one.
+#[derive(Serialize)]
+struct Other {
+    sentence: String,
+    lines: Vec<String>,
+    code: Vec<String>,
+    cure: Option<Cure>,
 }
 
 /// A cure that can be tried.
 #[derive(Serialize)]
 struct Cure {
-    /// Its place in the list of its device.
+    /// Its place in the list of its device, which alternatives follow.
     place: usize,
     /// Whether it can be tried together with others.
     combines: bool,
@@ -107,11 +120,13 @@ impl Found {
             device: device.peak.device,
             sentence: String::new(),
             lines: Vec::new(),
+            code: Vec::new(),
             command: "",
             instant: Some(device.peak.instant),
             from: None,
             to: None,
             cure: None,
+            alternatives: Vec::new(),
         }
     }
 
@@ -133,18 +148,37 @@ fn failures(device: &DeviceTriage, ooms: &DeviceOoms, found: &mut Vec<Found>) {
 
 /// Something to change in the program.
 fn cure(device: &DeviceTriage, advice: &Advice, list: Option<(&WhatIf<'_, '_>, usize)>) -> Found {
-    let lines = [cures::effect(advice), advice.evidence.clone()].into_iter().chain(advice.code.iter().cloned());
-    let played = match &advice.saving {
-        Saving::Played { allocated, reserved, .. } => Some((allocated.by(), reserved.by())),
-        Saving::NotPlayed { .. } => None,
-    };
-    let cure = list.zip(played).map(|((list, place), (saves_allocated_bytes, saves_reserved_bytes))| Cure {
-        place,
-        combines: list.combines(place),
-        saves_allocated_bytes,
-        saves_reserved_bytes,
+    let cure = list.and_then(|(list, place)| Cure::of(&advice.saving, list, place));
+    Found {
+        sentence: cures::change(advice),
+        lines: vec![cures::effect(advice), advice.evidence.clone()],
+        code: advice.code.clone(),
+        cure,
+        alternatives: list.map_or_else(Vec::new, |(list, place)| alternatives(list, place)),
+        ..Found::new("advice", false, device)
+    }
+}
+
+/// What can be done instead of the cure at a place.
+fn alternatives(list: &WhatIf<'_, '_>, place: usize) -> Vec<Other> {
+    let places = (list.advice().count()..).zip(list.alternatives());
+    let of_place = places.filter(|(_, (instead_of, _))| *instead_of == place);
+    let other = of_place.map(|(own, (_, other))| Other {
+        sentence: other.cure.clone(),
+        lines: vec![cures::saves(&other.saving)],
+        code: other.code.clone(),
+        cure: Cure::of(&other.saving, list, own),
     });
-    Found { sentence: cures::change(advice), lines: lines.collect(), cure, ..Found::new("advice", false, device) }
+    other.collect()
+}
+
+impl Cure {
+    /// What was simulated; `None` where that was not possible.
+    fn of(saving: &Saving, list: &WhatIf<'_, '_>, place: usize) -> Option<Self> {
+        let Saving::Played { allocated, reserved, .. } = saving else { return None };
+        let (saves_allocated_bytes, saves_reserved_bytes) = (allocated.by(), reserved.by());
+        Some(Self { place, combines: list.combines(place), saves_allocated_bytes, saves_reserved_bytes })
+    }
 }
 
 /// The free memory that live blocks keep reserved at the instant of the triage.

@@ -10,6 +10,9 @@ if (!recording || !existsSync(recording)) {
     process.exit(2);
 }
 
+/** Letters of what a line is of. */
+const WIDTH = 32;
+
 /** Times between frames while something is done, in milliseconds, in rising order. */
 async function frames(page: Page, act: () => Promise<void>): Promise<number[]> {
     await page.evaluate(() => {
@@ -55,7 +58,7 @@ async function memory(browser: Browser): Promise<{ resident: number; highest: nu
 function line(what: string, times: number[]): void {
     const at = (part: number) => times[Math.min(times.length - 1, Math.floor(part * times.length))].toFixed(1);
     console.log(
-        `${what.padEnd(26)} p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, longest ${at(1)} ms of ${times.length} frames`,
+        `${what.padEnd(WIDTH)} p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, longest ${at(1)} ms of ${times.length} frames`,
     );
 }
 
@@ -66,16 +69,23 @@ await page.waitForFunction(() => performance.getEntriesByName('memviz:ready').le
     timeout: 120_000,
 });
 const ready = await page.evaluate(() => performance.getEntriesByName('memviz:ready')[0].startTime);
-console.log(`ready                      ${(ready / 1000).toFixed(2)} s after opening`);
+console.log(`${'ready'.padEnd(WIDTH)} ${(ready / 1000).toFixed(2)} s after opening`);
 await settled(page);
 console.log(
-    `findings                   ${((await page.evaluate(() => performance.now())) / 1000).toFixed(2)} s after opening`,
+    `${'findings'.padEnd(WIDTH)} ${((await page.evaluate(() => performance.now())) / 1000).toFixed(2)} s after opening`,
 );
 const box = await page.locator('#timelines canvas').boundingBox();
 if (!box) throw new Error('the timeline is not shown');
 const [x, y] = [box.x + 0.6 * box.width, box.y + 0.5 * box.height];
-for (const tab of ['table', 'blocks', 'tracks']) {
+for (const view of ['table', 'blocks', 'tracks', 'pinned tracks']) {
+    const tab = view.split(' ').at(-1)!;
     await page.click(`#tab-${tab}`);
+    // Pinned, a track goes to the others above, and the next one is the first below.
+    const pins = view === tab ? 0 : await page.locator('.tracks .scrolled .pin').count();
+    for (let pin = 0; pin < pins; pin++) {
+        await page.locator('.tracks .scrolled .pin').first().dispatchEvent('click');
+        await settled(page);
+    }
     await page.keyboard.press('0');
     await settled(page);
     await page.mouse.move(x, y);
@@ -85,7 +95,7 @@ for (const tab of ['table', 'blocks', 'tracks']) {
             await page.waitForTimeout(20);
         }
     };
-    line(`zooming in, with ${tab}`, await frames(page, wheel(-100)));
+    line(`zooming in, with ${view}`, await frames(page, wheel(-100)));
     const drag = async () => {
         await page.mouse.down();
         for (let step = 0; step < 100; step++) {
@@ -94,15 +104,15 @@ for (const tab of ['table', 'blocks', 'tracks']) {
         }
         await page.mouse.up();
     };
-    line(`panning, with ${tab}`, await frames(page, drag));
-    line(`zooming out, with ${tab}`, await frames(page, wheel(100)));
+    line(`panning, with ${view}`, await frames(page, drag));
+    line(`zooming out, with ${view}`, await frames(page, wheel(100)));
     await page.keyboard.down('Shift');
     await page.mouse.move(x, y);
-    line(`a range, with ${tab}`, await frames(page, drag));
+    line(`a range, with ${view}`, await frames(page, drag));
     await page.keyboard.up('Shift');
     const start = performance.now();
     await settled(page);
-    console.log(`answers about the range    ${(performance.now() - start).toFixed(0)} ms after it`);
+    console.log(`${'answers about the range'.padEnd(WIDTH)} ${(performance.now() - start).toFixed(0)} ms after it`);
     await page.keyboard.press('m');
 }
 await page.click('#tab-events');
@@ -120,10 +130,20 @@ const walk = async () => {
     for (let turn = 0; turn < 60; turn++) await page.keyboard.press('ArrowDown');
 };
 line('from event to event', await frames(page, walk));
-for (const tab of ['segments', 'flame']) {
-    if ((await page.locator(`#tab-${tab}`).count()) === 0) continue;
-    await page.click(`#tab-${tab}`);
-    await settled(page);
+const play = page.locator('.events [aria-label="Steps"] button').nth(1);
+line(
+    'playing events',
+    await frames(page, async () => {
+        await play.click();
+        await page.waitForTimeout(4000);
+        await play.click();
+    }),
+);
+await page.click('#where >> text=peak');
+await settled(page);
+
+/** Scrolls what a view draws, and moves the pointer over it. */
+async function scrollAndPoint(tab: string, called = tab): Promise<void> {
     const shown = await page.locator(`#panel-${tab} canvas`).first().boundingBox();
     if (!shown) throw new Error(`${tab} is not shown`);
     await page.mouse.move(shown.x + 0.4 * shown.width, shown.y + 0.4 * shown.height);
@@ -133,15 +153,45 @@ for (const tab of ['segments', 'flame']) {
             await page.waitForTimeout(20);
         }
     };
-    line(`scrolling ${tab}`, await frames(page, scrolled));
+    line(`scrolling ${called}`, await frames(page, scrolled));
     const point = async () => {
         for (let step = 0; step < 60; step++) {
             await page.mouse.move(shown.x + (0.2 + 0.01 * step) * shown.width, shown.y + 40 + 2 * step);
             await page.waitForTimeout(12);
         }
     };
-    line(`pointing at ${tab}`, await frames(page, point));
+    line(`pointing at ${called}`, await frames(page, point));
 }
+
+/** How long it takes until answers are there and drawn. */
+async function timed(what: string, act: () => Promise<void>): Promise<void> {
+    const start = performance.now();
+    await act();
+    await settled(page);
+    console.log(`${what.padEnd(WIDTH)} ${(performance.now() - start).toFixed(0)} ms`);
+}
+
+for (const tab of ['segments', 'flame']) {
+    if ((await page.locator(`#tab-${tab}`).count()) === 0) continue;
+    await page.click(`#tab-${tab}`);
+    await settled(page);
+    await scrollAndPoint(tab);
+}
+// The difference of two instants: from one to the other along the axis.
+await page.mouse.move(x, box.y + box.height - 60);
+await page.mouse.down();
+await page.mouse.move(x - 300, box.y + box.height - 60, { steps: 5 });
+await page.mouse.up();
+await settled(page);
+await timed('difference of two instants', () => page.click('#panel-flame .tools >> text=difference'));
+await scrollAndPoint('flame', 'their difference');
+const moved = async () => {
+    await page.locator('#timelines canvas').focus();
+    for (let press = 0; press < 40; press++) await page.keyboard.press('ArrowRight');
+};
+line('moving an end of the range', await frames(page, moved));
+await settled(page);
+await page.keyboard.press('m');
 // What if: from the slider to the curve and the figures.
 if ((await page.locator('#tab-whatif').count()) > 0) {
     await page.click('#tab-whatif');
@@ -156,7 +206,7 @@ if ((await page.locator('#tab-whatif').count()) > 0) {
         times.push(performance.now() - start);
     }
     times.sort((a, b) => a - b);
-    console.log(`what if, from key to figures p50 ${times[4].toFixed(0)} ms, longest ${times[7].toFixed(0)} ms of ${times.length}`);
+    console.log(`${'what if, from key to figures'.padEnd(WIDTH)} p50 ${times[4].toFixed(0)} ms, longest ${times[7].toFixed(0)} ms of ${times.length}`);
 }
 for (const tab of ['segments', 'flame', 'findings']) {
     const button = page.locator(`#tab-${tab}`);
@@ -166,7 +216,25 @@ for (const tab of ['segments', 'flame', 'findings']) {
 }
 const { resident, highest, own } = await memory(browser);
 console.log(
-    `memory of the tab          ${resident.toFixed(0)} MiB resident, ${highest.toFixed(0)} MiB at most; ${own.toFixed(0)} MiB without what is shared`,
+    `${'memory of the tab'.padEnd(WIDTH)} ${resident.toFixed(0)} MiB resident, ${highest.toFixed(0)} MiB at most; ${own.toFixed(0)} MiB without what is shared`,
 );
+// A second recording: the same one, looked at elsewhere.
+const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.click('#actions >> text=Compare with…')]);
+await timed('second recording', async () => {
+    await chooser.setFiles(recording);
+    await page.waitForFunction(() => performance.getEntriesByName('memviz:ready').length > 1, undefined, { timeout: 120_000 });
+});
+await page.locator('#timelines canvas').nth(1).click({ position: { x: 0.3 * box.width, y: 60 } });
+await settled(page);
+await timed('difference of two recordings', () => page.click('#tab-flame'));
+await scrollAndPoint('flame', 'that difference');
+await page.mouse.move(x, y);
+const wheels = async () => {
+    for (let turn = 0; turn < 80; turn++) {
+        await page.mouse.wheel(0, turn < 40 ? -100 : 100);
+        await page.waitForTimeout(20);
+    }
+};
+line('zooming, with two recordings', await frames(page, wheels));
 await browser.close();
 await close();

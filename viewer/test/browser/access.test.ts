@@ -158,6 +158,50 @@ test('keys fold and pin tracks, try changes and sizes, and lead through a differ
     });
 });
 
+test('keys try an alternative, and lead through a page without a history', async () => {
+    await inPage(pageFile(fixture('stories/retained_graph_mdn_flawed/snapshot.pickle.gz')), '#tab=findings', async (page) => {
+        await ready(page);
+        const box = page.locator('#panel-findings .other input');
+        assert.equal(await box.evaluate((input: HTMLInputElement) => input.labels?.[0].textContent?.trim()), 'show its curve in the timeline');
+        await box.focus();
+        await page.keyboard.press('Space');
+        await settled(page);
+        assert.match((await page.textContent('#where [aria-live]')) ?? '', /with the change: peak /);
+        assert.equal(await page.evaluate(() => (document.activeElement as HTMLInputElement).checked), true);
+    });
+    await inPage(pageFile(fixture('snapshots/no_history/snapshot.pickle.gz')), '', async (page) => {
+        await ready(page);
+        const all = await tabs(page);
+        await page.focus('#tab-segments');
+        // What is not shown is not reached; why it is not, its tab leads to.
+        for (let turn = 0; turn < all.length; turn++) {
+            await page.keyboard.press('ArrowRight');
+            await settled(page);
+            const tab = await page.evaluate(() => document.activeElement!.id.replace('tab-', ''));
+            assert.ok((await page.innerText(`#panel-${tab}`)).trim() !== '' || ['segments', 'flame'].includes(tab), tab);
+            assert.equal(await page.getAttribute(`#tab-${tab}`, 'aria-controls'), `panel-${tab}`);
+        }
+        await page.locator('#panel-segments canvas').focus();
+        await page.keyboard.press('ArrowDown');
+        await page.keyboard.press('Enter');
+        await settled(page);
+        assert.ok((await page.locator('#details h2').count()) > 0);
+    });
+});
+
+test('keys open all that is said about how complete a recording is', async () => {
+    await inPage(pageFile(fixture('snapshots/gpt_late/snapshot.pickle.gz')), '', async (page) => {
+        await ready(page);
+        const doubts = page.locator('#figures details');
+        const [summary, other] = [doubts.locator('summary'), doubts.locator('div').first()];
+        assert.match((await summary.textContent()) ?? '', /^incomplete history: .* \(and \d more\)$/);
+        assert.ok(await other.isHidden());
+        await summary.focus();
+        await page.keyboard.press('Enter');
+        assert.ok(await other.isVisible());
+    });
+});
+
 test('tabs stay where they are, whatever is chosen and wherever the cursor is', async () => {
     await inPage(pageFile(OOM), '', async (page) => {
         await ready(page);
@@ -196,6 +240,16 @@ test('at the width of a telephone nothing needs to be scrolled sideways', async 
                     return [document.scrollingElement!.scrollWidth, panel.scrollWidth - panel.clientWidth];
                 }, `panel-${tab}`);
                 assert.ok(widths[0] <= 390 && widths[1] <= 0, `${tab}: ${widths}`);
+                if (tab !== 'events') continue;
+                // Each entry says where it is from, in sight and beside nothing else.
+                const seen = await page.$$eval('.events .line', (lines) =>
+                    lines.map((line) => {
+                        const [site, action, link] = ['.site', '.action', 'button'].map((of) => line.querySelector(of)?.getBoundingClientRect());
+                        const right = Math.max(site!.right, link?.right ?? 0);
+                        return site!.width > 60 && site!.top >= action!.bottom - 1 && right <= 390 && site!.right <= (link?.left ?? 390);
+                    }),
+                );
+                assert.ok(seen.length > 10 && seen.every((each) => each), String(seen));
             }
         },
         { viewport: { width: 390, height: 844 } },
@@ -222,4 +276,20 @@ test('on paper there is what is seen, without what is pressed', onlyChromium('pr
         const beyond = await page.evaluate(() => document.scrollingElement!.scrollWidth - innerWidth);
         assert.ok(beyond <= 0, `${beyond} pixels beyond the page`);
     });
+    // What is drawn is drawn for the paper, and not stretched to it.
+    for (const tab of ['blocks', 'segments', 'flame', 'tracks']) {
+        await inPage(pageFile(OOM), `#tab=${tab}`, async (page) => {
+            await ready(page);
+            await page.emulateMedia({ media: 'print' });
+            await page.setViewportSize({ width: 794, height: 1123 });
+            await settled(page);
+            for (const canvas of await page.locator(`#timelines canvas:visible, #panel-${tab} canvas:visible`).all()) {
+                const [width, height, shownWidth, shownHeight] = await canvas.evaluate((of: HTMLCanvasElement) => [of.width, of.height, of.clientWidth, of.clientHeight]);
+                if (shownHeight === 0) continue;
+                assert.deepEqual([width, height], [shownWidth, shownHeight], tab);
+                assert.ok(shownHeight > 250, `${tab}: ${shownHeight}`);
+            }
+            assert.ok(await page.isHidden(`#panel-${tab} .tools .group`));
+        });
+    }
 });

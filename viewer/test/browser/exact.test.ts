@@ -73,7 +73,7 @@ test('the line of an instant is what memviz peak --at says', async () => {
 test('a peak that may have been higher does not make less known of the instants that were kept', async () => {
     await inPage(pageFile(fixture('snapshots/no_history/snapshot.pickle.gz')), '', async (page) => {
         await ready(page);
-        assert.match((await page.textContent('#figures')) ?? '', /peak allocatedat least 921\.08 MiB/);
+        assert.match((await page.textContent('#figures')) ?? '', /allocated at the dump921\.08 MiB.*the peak before it is unknown/);
         assert.match((await page.textContent('#where')) ?? '', /the dump .*· 921\.08 MiB allocated · 4\.28 GiB reserved/);
         await page.keyboard.press(']');
         assert.equal(await page.textContent('#alarm'), 'no history was recorded');
@@ -155,6 +155,32 @@ test('two recordings are told apart, their rows sum up, and what is of one does 
             'B, CPU memory',
         ]);
         assert.equal(await page.locator('select[aria-label="Device"] option').count(), 2);
+    });
+});
+
+test('two recordings are compared at the same step, and as far into it', async () => {
+    await inPage(pageFile(GPT), '', async (page) => {
+        await ready(page);
+        await drop(page, CHECKPOINTED);
+        await ready(page, 2);
+        const lines = () => page.$$eval('#where .texts span', (all) => all.slice(0, 2).map((each) => each.textContent ?? ''));
+        const steps = async () => (await lines()).map((line) => / in (step_\d+)/.exec(line)?.[1]);
+        await page.focus('#timelines > div:nth-child(1) canvas');
+        for (const wanted of ['step_2', 'step_3']) {
+            while ((await steps())[0] !== wanted) {
+                await page.keyboard.press(']');
+                await rested(page);
+            }
+            assert.notEqual((await steps())[1], wanted);
+            await page.focus('#where >> text=same step');
+            await page.keyboard.press('Enter');
+            await rested(page);
+            assert.deepEqual(await steps(), [wanted, wanted]);
+            const changes = [...(await exact(page)).values()].reduce((sum, change) => sum + change, 0);
+            const [a, b] = (await lines()).map((line) => Number(/entry ([\d,]+) of/.exec(line)![1].replaceAll(',', '')));
+            const held = [GPT, CHECKPOINTED].map((file, at) => answer<Peak>('peak', file, '--at', `entry:${[a, b][at]}`).devices[0].peak.allocated_bytes);
+            assert.equal(changes, held[1] - held[0]);
+        }
     });
 });
 

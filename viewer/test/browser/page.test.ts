@@ -676,13 +676,15 @@ test('dark is dark, on the page and in its pictures', onlyChromium('a color sche
 });
 
 test('what is seen is kept as SVG and PNG', onlyChromium('downloads'), async () => {
-    await inPage(of(OOM), '#tab=blocks&by=category', async (page) => {
+    await inPage(pageFile(OOM, path.basename(OOM)), '#tab=blocks&by=category', async (page) => {
         await ready(page);
         const keep = async (kind: string) => {
             const [download] = await Promise.all([
                 page.waitForEvent('download'),
                 page.click(`#actions >> text=${kind}`),
             ]);
+            // The name of the recording, and what it is.
+            assert.equal(download.suggestedFilename(), `${path.basename(OOM)}.${kind.toLowerCase()}`);
             return readFileSync(await download.path());
         };
         const svg = (await keep('SVG')).toString();

@@ -105,6 +105,46 @@ test('a change is switched on among what is tried as among the findings', async 
     });
 });
 
+test('each of several cures of a mistake is a switch, with its bytes and its lines of code', async () => {
+    interface Triage {
+        devices: { advice: { change: string; code: string; alternatives: { change: string; saves_allocated_bytes: number; code: string }[] }[] }[];
+    }
+    const recording = fixture('stories/retained_graph_mdn_flawed/snapshot.pickle.gz');
+    const [{ advice }] = answer<Triage>('triage', recording).devices;
+    const [{ maxima }] = answer<{ devices: { maxima: { allocated_bytes: number } }[] }>('peak', recording).devices;
+    const [[first]] = [advice];
+    const [other] = first.alternatives;
+    assert.ok(other.saves_allocated_bytes > 0);
+    await inPage(pageFile(recording, 'snapshot.pickle.gz'), '#tab=whatif', async (page) => {
+        await ready(page);
+        const boxes = page.locator('.whatif .cures input');
+        assert.equal(await boxes.count(), advice.length + first.alternatives.length);
+        const row = async (at: number) => (await page.locator('.whatif .cures label').nth(at).textContent()) ?? '';
+        assert.ok((await row(0)).includes(first.change) && (await row(0)).includes(first.code), await row(0));
+        const said = await row(1);
+        for (const words of [`or ${other.change}`, other.code, `saves at least ${size(other.saves_allocated_bytes)} of`]) assert.ok(said.includes(words), said);
+        await boxes.nth(0).check();
+        await rested(page);
+        assert.match(page.url(), /cures=0/);
+        // One of both is enough.
+        await boxes.nth(1).check();
+        await rested(page);
+        assert.match(page.url(), /cures=1/);
+        assert.deepEqual(await boxes.evaluateAll((all) => all.map((box) => (box as HTMLInputElement).checked)), [false, true]);
+        const peak = `${size(maxima.allocated_bytes - other.saves_allocated_bytes)} instead of ${size(maxima.allocated_bytes)} allocated`;
+        const where = (await page.textContent('#where .cured')) ?? '';
+        assert.ok(where.includes(peak), `${where}: ${peak}`);
+        await page.click('#tab-findings');
+        const found = page.locator('#panel-findings .other');
+        assert.equal(await found.count(), 1);
+        for (const words of [other.change, other.code]) assert.ok(((await found.textContent()) ?? '').includes(words), words);
+        assert.deepEqual(await page.locator('#panel-findings input').evaluateAll((all) => all.map((box) => (box as HTMLInputElement).checked)), [false, true]);
+        await found.locator('input').uncheck();
+        await settled(page);
+        assert.equal(await page.locator('#where .cured').count(), 0);
+    });
+});
+
 test('two recordings that differ in one number predict others, as memviz fit does', async () => {
     await inPage(pageFile(FOUR), '#tab=whatif', async (page) => {
         await ready(page);
