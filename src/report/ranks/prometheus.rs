@@ -29,7 +29,7 @@ pub fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
     )?;
     for (_, rank) in report.ranks() {
         let Some(memory) = &rank.device_memory else { continue };
-        labelled(rank, &[], |labels| gauges.line(name, labels, memory.outside_bytes))?;
+        labeled(rank, &[], |labels| gauges.line(name, labels, memory.outside_bytes))?;
     }
     let name = "rank_outlier_score";
     gauges.head(name, "Robust z-score of a rank whose maximum is an outlier.")?;

@@ -11,7 +11,6 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe, signed};
 use crate::report::common::words::{category, count, share, starred};
 use crate::report::ledger::words as ledger;
-use crate::report::percent;
 
 /// A finding in words.
 pub(crate) struct Line {

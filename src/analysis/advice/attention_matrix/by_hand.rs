@@ -32,7 +32,7 @@ const RANDOM_STATE: u64 = 16;
 const BEHIND: usize = 2;
 
 /// The matrices of all calls.
-pub(super) fn matrices(device: &Device<'_>, weights: &Weights<'_, '_>) -> Vec<Matrix> {
+pub(super) fn matrices<'d, 'a>(device: &'d Device<'a>, weights: &'d Weights<'d, 'a>) -> Vec<Matrix> {
     let search = Search {
         device,
         weights,

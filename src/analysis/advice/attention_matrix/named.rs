@@ -11,7 +11,7 @@ use crate::replay::Allocation;
 const MINOR: u64 = 4;
 
 /// The matrices around calls of softmax that a stack names.
-pub(super) fn matrices(device: &Device<'_>, weights: &Weights<'_, '_>) -> Vec<Matrix> {
+pub(super) fn matrices<'d, 'a>(device: &'d Device<'a>, weights: &'d Weights<'d, 'a>) -> Vec<Matrix> {
     let softmax = softmax(device);
     if !softmax.any() {
         return Vec::new();
