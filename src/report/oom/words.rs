@@ -82,18 +82,7 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
     };
     let requested = oom.request.bytes;
     match *evidence {
-        Symptom::Accumulates { ref label, reserved, capacity } => {
-            let place = label.as_ref().map_or_else(String::new, |label| format!(", cured at {label}"));
-            statement(
-                "accumulates",
-                [("reserved_bytes", reserved), ("capacity_bytes", capacity)],
-                format!(
-                    "memory accumulates from step to step; without this{place}, {} of {} would be reserved",
-                    Bytes(reserved),
-                    Bytes(capacity)
-                ),
-            )
-        }
+        Symptom::Accumulates { ref label, reserved, capacity } => accumulates(label.as_deref(), reserved, capacity),
         Symptom::NotEnough { together, needed } => {
             let what = if needed == requested {
                 format!("{} requested", Bytes(needed))
@@ -179,6 +168,16 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             "the file was cut off and its beginning is missing: reserved memory is only partly known".to_owned(),
         ),
     }
+}
+
+fn accumulates(label: Option<&str>, reserved: u64, capacity: u64) -> Statement {
+    let place = label.map_or_else(String::new, |label| format!(", cured at {label}"));
+    let (left, whole) = (Bytes(reserved), Bytes(capacity));
+    statement(
+        "accumulates",
+        [("reserved_bytes", reserved), ("capacity_bytes", capacity)],
+        format!("memory accumulates from step to step; without this{place}, {left} of {whole} would be reserved"),
+    )
 }
 
 fn device_had_enough(free: u64, needed: u64, reserved: u64) -> Statement {
