@@ -66,7 +66,7 @@ impl FitPlans {
 
 fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, [Option<FitTogether>; 2]) {
     let device = recording.all().iter().find(|device| device.id() == plans.device);
-    // A program that fails in its first step cannot be planned for, but its mistakes are known.
+    // A program that fails in its first step cannot be planned for, but a leak that leads there is known.
     let is_asked = |device: &&Device<'_>| plans.refused.is_none() || device.track.count_of(Action::Oom) > 0;
     let Some(device) = device.filter(|_| !plans.fits).filter(is_asked) else {
         return (Vec::new(), [None, None]);
@@ -74,7 +74,13 @@ fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, [Option
     let nearest = plans.nearest.as_ref().filter(|_| plans.plans.is_empty() && is_whole(plans));
     let changes: Vec<Change> =
         nearest.map_or_else(Vec::new, |plan| plan.changes.iter().map(|it| it.change.clone()).collect());
-    let (advice, both) = advice_together(device, Plays::Needs, FIRST, &changes);
+    let (advice, mut both) = advice_together(device, Plays::Needs, FIRST, &changes);
+    if plans.refused.is_some() {
+        if !advice.first().is_some_and(|first| first.story.piles_up()) {
+            return (Vec::new(), [None, None]);
+        }
+        both = [None, None];
+    }
     let cure = |mut advice: Advice| {
         // What would have followed the failure may need more.
         if let (Some(_), Saving::Played { needs, .. }) = (plans.refused, &mut advice.saving) {
@@ -103,7 +109,7 @@ fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, [Option
 
 /// Whether the recording contains everything that must fit.
 fn is_whole(plans: &DevicePlans) -> bool {
-    plans.unfinished.is_none() && plans.failed.is_none()
+    plans.refused.is_none() && plans.unfinished.is_none() && plans.failed.is_none()
 }
 
 /// What the failed step would need with the cure is unknown if the recording runs out of memory.
