@@ -130,7 +130,9 @@ impl Parameters {
                 let class = &size.candidates[2];
                 if let Some((parameters, divided)) = divided_with_gradients(class, bytes, replacements) {
                     settled = parameters;
-                    divided.into_iter().for_each(|(index, verdict)| found[index as usize] = Some(verdict));
+                    for (index, verdict) in divided {
+                        found[index as usize] = Some(verdict);
+                    }
                 }
             }
             for class in &size.candidates {
@@ -144,13 +146,17 @@ impl Parameters {
                     let Some(divided) = divided(&class, bytes, missing, replacements) else { break };
                     settled += missing;
                     missing = 0;
-                    divided.into_iter().for_each(|(index, verdict)| found[index as usize] = Some(verdict));
+                    for (index, verdict) in divided {
+                        found[index as usize] = Some(verdict);
+                    }
                     continue;
                 }
                 missing -= class.len() as u32;
                 settled += class.len() as u32;
                 let verdict = (Category::Parameter, Evidence::GradientCount);
-                class.into_iter().for_each(|index| found[index as usize] = Some(verdict));
+                for index in class {
+                    found[index as usize] = Some(verdict);
+                }
             }
             if size.gradients > 0 || size.known > 0 {
                 let may_be = |index: &u32| found[*index as usize].is_none() && may_stay(history, replacements, *index);
