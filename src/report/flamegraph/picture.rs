@@ -21,7 +21,7 @@ const ROW: f64 = 18.0;
 const MARGIN: f64 = 16.0;
 /// Narrower frames are not drawn.
 const MIN_WIDTH: f64 = 0.7;
-/// Rows of narrower frames alone are not drawn.
+/// Rows whose frames together are narrower are not drawn.
 const MIN_ROW: f64 = 40.0;
 /// Frames drawn, the widest ones: what a file of moderate size holds.
 const MAX_FRAMES: usize = 560;
@@ -56,8 +56,9 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     // The widest first; a caller is never narrower than what it calls, so none is drawn without its callers.
     shown.sort_rows_by_key(|node| (Reverse(node.bytes), node.depth));
     shown.truncate(MAX_FRAMES / room.devices.max(1));
-    // Rows without a frame of some width would be mostly empty.
-    let rows = shown.iter().filter(|node| width(node) >= MIN_ROW).map(|node| node.depth + 1).max().unwrap_or(0);
+    // A few thin frames below each other would leave the rest of the picture empty.
+    let in_row = |depth: usize| shown.iter().filter(|node| node.depth == depth).map(|node| width(node)).sum::<f64>();
+    let rows = (0..MAX_ROWS).take_while(|&depth| in_row(depth) >= MIN_ROW).count();
     shown.retain(|node| node.depth < rows);
     let hidden = device.nodes.len() - shown.len();
 
