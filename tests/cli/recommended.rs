@@ -24,10 +24,11 @@ const COMMANDS: [&[&str]; 10] = [
     &["check", "--max-peak", "1KiB"],
 ];
 /// A first screen says one of these, unless it leads to a command that explains more than the peak.
-const ENDS: [&str; 7] = [
+const ENDS: [&str; 8] = [
     "What to change",
     "What to do",
-    "to record it",
+    "record again with",
+    "records more",
     "To see which code",
     "what most of the memory is for",
     "Nothing to change",
@@ -110,6 +111,6 @@ fn refused(typed: &str) -> Option<String> {
         folder.path().join(&words[place + 1]).to_str()?.clone_into(&mut words[place + 1]);
     }
     let answer = memviz(&words.iter().map(String::as_str).collect::<Vec<&str>>());
-    let is_nothing = answer.stdout.contains("nothing to checkpoint");
+    let is_nothing = answer.stdout.contains("would not lower the peak");
     (answer.code == Some(2) || is_nothing).then(|| format!("{typed}: {:?} {}", answer.code, answer.stderr))
 }

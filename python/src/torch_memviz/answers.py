@@ -417,7 +417,8 @@ Cause = Literal[
     "capacity",
     # Together they would have been, but no block did, and no segment could be released to make room.
     "fragmentation",
-    # Memory that accumulates from step to step takes the room: with that cured, the request would have been served.
+    # Memory that accumulates from step to step fills the device: with that fixed, the request would have been
+    # served.
     "leak",
     # The device had much less to give than at another time: something outside the allocator holds memory.
     "other_process",

@@ -151,7 +151,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         Way {
             // The scalar of `mse_loss` shares the storage of all losses, so `detach()` alone may keep much more than a number.
             cure: "store loss.item(), not a tensor with its graph".to_owned(),
-            code: vec!["values.append(loss.item())  # of several numbers: value.detach().cpu()".to_owned()],
+            code: vec!["values.append(loss.item())  # for a tensor of several values: loss.detach().cpu()".to_owned()],
             least: self.stored(true),
             most: self.stored(false),
             unknown: UNKNOWN,

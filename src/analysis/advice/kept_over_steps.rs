@@ -162,7 +162,10 @@ fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> O
         story: Story::RetainedGraph,
         line: backward_line(device, first.call).or(Some(first.call.line)),
         cure: "detach the state that the next step uses, and call backward without retain_graph".to_owned(),
-        evidence: format!("the graph of every step ({}) stays alive after its backward pass is done", Bytes(most)),
+        evidence: format!(
+            "the graph of every step, up to {}, stays alive after its backward pass is done",
+            Bytes(most)
+        ),
         cost: None,
         code: vec!["state = state.detach()  # for each tensor in it".to_owned(), "loss.backward()".to_owned()],
         remedy: Remedy::Lives(lives),
@@ -224,7 +227,7 @@ fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Opt
     let inputs = if device.phases().has_training() { inputs(device, of_line) } else { Vec::new() };
     let graphs = Graphs::of(device, of_line, inputs, is_wanted);
     let evidence = format!(
-        "the graph of every step stays alive, {} each: a stored tensor keeps its graph, which no \
+        "the graph of every step stays alive, up to {} each: a stored tensor keeps its graph, which no \
          backward pass frees",
         Bytes(last.bytes())
     );
@@ -317,7 +320,10 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
         story: Story::AccumulatingMetrics,
         line: device.sites().site_frame(stack),
         cure: way.cure.clone(),
-        evidence: format!("every step keeps up to {} allocated here, and nothing is freed before the end", Bytes(each)),
+        evidence: format!(
+            "every step keeps up to {} allocated here, and all of it is freed together or never",
+            Bytes(each)
+        ),
         cost: Some("a copy to the CPU in each step".to_owned()),
         code: way.code.clone(),
         remedy: Remedy::Ways(vec![way]),

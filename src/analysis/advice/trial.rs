@@ -138,11 +138,16 @@ impl<'d, 'a> Trial<'d, 'a> {
         if !is_worth_it {
             return None;
         }
-        // Where the blocks of the chunks lie depends on what the program makes of them.
-        if let Saving::Played { reserved_trust, .. } = &mut saving
-            && story == Story::Fp32Logits
-        {
-            *reserved_trust = Trust::Uncertain;
+        if let Saving::Played { trust, reserved_trust, because, .. } = &mut saving {
+            // Where blocks lie depends on what the program makes of the chunks, and of the memory that it gives back.
+            if matches!(story, Story::Fp32Logits | Story::ReleaseCache) {
+                *reserved_trust = Trust::Uncertain;
+            }
+            let is_cut = self.testbed.as_ref().is_ok_and(|(testbed, _)| !testbed.program.refusals.is_empty());
+            if is_cut && story.piles_up() && *trust != Trust::Uncertain {
+                (*trust, *reserved_trust) = (Trust::Uncertain, Trust::Uncertain);
+                "the program ran out of memory, and what it would do next is not recorded".clone_into(because);
+            }
         }
         let line = line.and_then(|frame| self.line(frame));
         let copies = self.copies(story, &remedy);

@@ -76,8 +76,8 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         let graphs =
             Graphs::of(device, of_line, inputs(device, of_line), |index, made| is_of_forward(device, index, made));
         let evidence = format!(
-            "the graph of every call to the model stays alive, {} each: no backward pass frees it, and what is stored here \
-             references it",
+            "each call to the model leaves its graph alive, up to {}: no backward pass frees it, because a tensor that is \
+             stored here still references it",
             Bytes(most)
         );
         return Some(graphs.finding(Some(stored_at(device, first).unwrap_or(first.line)), evidence, Some(&lives)));

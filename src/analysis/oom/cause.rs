@@ -19,7 +19,7 @@ pub enum Cause {
     Capacity,
     /// Together they would have been, but no block did, and no segment could be released to make room.
     Fragmentation,
-    /// Memory that accumulates from step to step takes the room: with that cured, the request would have been served.
+    /// Memory that accumulates from step to step fills the device: with that fixed, the request would have been served.
     Leak,
     /// The device had much less to give than at another time: something outside the allocator holds memory.
     OtherProcess,

@@ -200,7 +200,7 @@ const WEIGHTS_PART: (u64, u64) = (4, 5);
 
 impl Finding {
     /// Whether these are activations of which most were made before the kept history, where checkpointing is not the question.
-    fn is_older(&self) -> bool {
+    pub(crate) fn is_older(&self) -> bool {
         matches!(self, Self::Activations { bytes, older, .. } if *older > bytes / 2)
     }
 
@@ -367,7 +367,7 @@ impl During {
 }
 
 /// Whether checkpointing has an answer: asked where that takes an instant, else told by what the recording holds.
-fn can_checkpoint(recording: &Devices<'_>, device: &Device<'_>) -> bool {
+pub(crate) fn can_checkpoint(recording: &Devices<'_>, device: &Device<'_>) -> bool {
     if !Plays::Quick.covers(device) {
         let stacks = &device.snapshot().stacks;
         let has_lines = device.snapshot().notes.format == Format::CudaSnapshot && stacks.len() > 1;

@@ -207,7 +207,7 @@ impl DevicePlans {
         };
         let mut testbed = Testbed::new(device.track, program, options.capacity, options.context);
         let Some(capacity) = testbed.capacity else {
-            let missing = "expected the memory of the device, such as --capacity 24GiB: no failed request shows it";
+            let missing = "expected the memory of the device, such as --capacity 24GiB: the recording has no failed request that shows it";
             return Err(Error::Request(missing.to_owned()));
         };
         let goal = Goal::Device(capacity);

@@ -175,8 +175,8 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
         NoCandidates::NothingSaves => {
             let another = if device.checkpointed.is_empty() { "a" } else { "another" };
             format!(
-                "checkpointing {another} function would not lower the peak, which is {}; candidates are functions that a \
-                 forward pass calls more than once",
+                "checkpointing {another} function would not lower the peak {}; memviz tried the functions that a forward pass \
+                 calls more than once",
                 in_phase(device.phase)
             )
         }

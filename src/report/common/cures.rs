@@ -202,7 +202,7 @@ pub(crate) fn saves(saving: &Saving) -> String {
             };
             let of = |lowered: &Lowered, what| match (lowered.by(), lowered.adds()) {
                 (0, 0) => format!("none of {} {what}", Bytes(lowered.before)),
-                (0, adds) => format!("none of {} {what}, but needs {} more", Bytes(lowered.before), Bytes(adds)),
+                (0, adds) => format!("none of {} {what}, which rises by {}", Bytes(lowered.before), Bytes(adds)),
                 (bytes, _) => format!("{} of {} {what}", Bytes(bytes), Bytes(lowered.before)),
             };
             let least = if *at_least { "at least " } else { "" };

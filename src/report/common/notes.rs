@@ -461,7 +461,7 @@ pub fn settings_warning(warning: SettingsWarning) -> String {
              it, or the program changed it"
         ),
         SettingsWarning::SinceRelease(key, release) => {
-            format!("{key} needs PyTorch {release} or later; older releases refuse to start")
+            format!("{key} needs PyTorch {release} or later; older releases fail at startup")
         }
     }
 }

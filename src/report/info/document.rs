@@ -70,7 +70,7 @@ fn device(document: &mut Document, device: &DeviceInfo, format: Format) {
     let late = late.map_or(String::new(), |after| format!(", the first after {}", notes::duration(after)));
     let complete = if device.completeness.is_complete() { ", complete history" } else { "" };
     let entries = if device.entries == 1 { "entry" } else { "entries" };
-    let numbered = if device.entries > 1 { "; the first is entry 0" } else { "" };
+    let numbered = if device.entries > 1 { "; entries are numbered from 0" } else { "" };
     document.fact(format!("{} {entries}{}{late}{complete}{numbered}", device.entries, span.unwrap_or_default()));
     let counts = Action::ALL.iter().zip(device.actions).filter(|&(_, count)| count > 0);
     let counts: Vec<String> = counts.map(|(action, count)| format!("{count} {}", action.name())).collect();

@@ -2,7 +2,7 @@
 
 use super::operators;
 use crate::analysis::peak::{DevicePeak, PeakReport};
-use crate::analysis::triage::Finding;
+use crate::analysis::triage::{Finding, can_checkpoint};
 use crate::facts::code::sites::NO_STACK;
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::{Attribution, Row};
@@ -36,7 +36,11 @@ pub(crate) fn document(source: Source<'_>, report: &PeakReport) -> Document {
 /// What to type next: why requests failed, and what could be done without.
 fn next(source: Source<'_>, report: &PeakReport) -> Option<Next> {
     let mut categories = report.devices.iter().filter(|device| device.attribution.by == GroupBy::Category);
-    let activations = categories.find_map(|device| Finding::activations(&device.attribution));
+    let activations = categories.find_map(|device| {
+        let found = Finding::activations(&device.attribution)?;
+        let devices = source.recording.devices();
+        (found.is_older() || can_checkpoint(&devices, devices.get(device.device)?)).then_some(found)
+    });
     let activations = activations.map(|finding| {
         let line = triage_words::finding(&finding);
         Next::new(line.command, &[source.path], "", line.text)

@@ -122,7 +122,7 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
         parts.push(format!("{calls} to empty_cache{doubt}, replayed where {they_were} recorded"));
     }
     if releases.retries > 0 {
-        parts.push(format!("{} that succeeded after cached memory was released", count(releases.retries, "request")));
+        parts.push(format!("{} of cached memory before a retry", count(releases.retries, "release")));
     }
     if releases.uncertain > 0 {
         parts.push(match releases.uncertain {
@@ -335,7 +335,7 @@ fn doubt(trust: Trust) -> &'static str {
 /// The bound below every row; changes of the program may go below it.
 pub fn bound(device: &DeviceSimulation) -> Option<String> {
     let live = device.live_bytes.filter(|_| device.changed().is_none())?;
-    Some(format!("no setting can go below the {} in use at the peak", Bytes(live)))
+    Some(format!("no setting can go below the {} requested at the peak", Bytes(live)))
 }
 
 /// Assumptions of the changes to the program, and their effect on allocated memory.

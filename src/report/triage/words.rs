@@ -98,7 +98,7 @@ fn failed(failure: &Failure) -> String {
     let why = match cause {
         Cause::Capacity => ": not enough in total",
         Cause::Fragmentation => ": enough with inactive memory, but fragmented",
-        Cause::Leak => ": memory that accumulates from step to step takes the room",
+        Cause::Leak => ": memory that accumulates from step to step fills the device",
         Cause::OtherProcess => ": another process on the device holds memory",
         Cause::Limit => ": the process is limited to part of the device",
         Cause::Unknown => "",

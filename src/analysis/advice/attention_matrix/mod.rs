@@ -63,7 +63,7 @@ fn has_input_like(device: &Device<'_>, scores: usize, bytes: u64) -> bool {
 /// Whether forward keeps a block for backward.
 fn is_for_backward(device: &Device<'_>, block: &Allocation) -> bool {
     let phases = device.phases();
-    phases.at(block.freed) == Phase::Backward && phases.at(block.born) == Phase::Forward
+    block.freed != NEVER && phases.at(block.freed) == Phase::Backward && phases.at(block.born) == Phase::Forward
 }
 
 /// Whether a matrix that is kept for backward was multiplied by an activation, as attention multiplies it by the values, and not by a
@@ -80,7 +80,7 @@ fn multiplies_activation(
     let (blocks, phases) = (&device.history().allocations, device.phases());
     let activations: Vec<u64> = blocks[first.saturating_sub(NEAR)..first]
         .iter()
-        .filter(|block| block.freed > matrix.born && phases.at(block.freed) == Phase::Backward)
+        .filter(|block| block.freed > matrix.born && block.freed != NEVER && phases.at(block.freed) == Phase::Backward)
         .map(|block| block.requested)
         .collect();
     let released = blocks.partition_point(|block| block.born < matrix.freed);
