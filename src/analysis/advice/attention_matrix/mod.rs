@@ -26,6 +26,10 @@ const PART_OF_PEAK: u64 = 50;
 /// scores.
 const GRADIENTS: usize = 8;
 
+/// So far apart at most are two of these that have the size of the matrix: the gradient of the other factor and a workspace may come
+/// in between.
+const BETWEEN: usize = 3;
+
 /// One finding for each line that makes such a matrix.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let weights = Weights { device, sizes: OnceCell::new() };
@@ -85,9 +89,13 @@ fn multiplies_activation(
         .collect();
     let released = blocks.partition_point(|block| block.born < matrix.freed);
     let gradients = &blocks[released.saturating_sub(GRADIENTS)..released];
-    let Some(of_matrix) = gradients.iter().position(|block| block.requested == matrix.requested) else {
-        return false;
-    };
+    // Its own gradient is the first of those of its size: what lies further in front belongs to another product.
+    let alike = (0..gradients.len()).rev().filter(|&index| gradients[index].requested == matrix.requested);
+    let own = alike.fold(None, |own: Option<usize>, index| match own {
+        Some(own) if own - index > BETWEEN => Some(own),
+        _ => Some(index),
+    });
+    let Some(of_matrix) = own else { return false };
     let (before, behind) = (&gradients[..of_matrix], &gradients[of_matrix + 1..]);
     // Values that the program holds itself outlive backward. They have the size of the result.
     let is_of_activation = |block: &Allocation| block.requested == result || activations.contains(&block.requested);
