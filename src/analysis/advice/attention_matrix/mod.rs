@@ -98,8 +98,10 @@ fn multiplies_activation(
     let Some(of_matrix) = own else { return false };
     let (before, behind) = (&gradients[..of_matrix], &gradients[of_matrix + 1..]);
     // Values that the program holds itself outlive backward. They have the size of the result.
-    let is_of_activation = |block: &Allocation| block.requested == result || activations.contains(&block.requested);
-    let is_of_weight = |block: &Allocation| block.requested != matrix.requested && weights.has(block.requested);
+    let is_other = |block: &Allocation| block.requested != matrix.requested;
+    let is_of_activation =
+        |block: &Allocation| is_other(block) && (block.requested == result || activations.contains(&block.requested));
+    let is_of_weight = |block: &Allocation| is_other(block) && weights.has(block.requested);
     if behind.iter().any(|block| is_of_activation(block) || is_of_weight(block)) {
         return behind.iter().any(is_of_activation);
     }
