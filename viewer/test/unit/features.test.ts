@@ -16,7 +16,7 @@ const TRIED: Record<string, [file: string, name: string]> = {
     'Stack under the pointer, kept by a click': ['features', 'the stack under the pointer is that which a click keeps'],
     'Drop a file, nothing is uploaded': ['dropped', 'a folder of ranks that is dropped is opened'],
     'What the figures mean, in words': ['features', 'the headline and the findings are in the words of memviz triage'],
-    'Memory that fragmentation strands, and the blocks that pin it': ['stranded', 'holders of stranded memory are outlined'],
+    'Memory that fragmentation strands, and the blocks that keep it reserved': ['stranded', 'holders of stranded memory are outlined'],
     'Live blocks by the line of your own code': ['features', 'rows by site are lines of the program'],
     'Failed requests in the timeline': ['page', 'a failed request stands at the end of the curve'],
     'Samples to try': ['page', 'a static site has an empty page and samples'],
