@@ -54,8 +54,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let lines: HashSet<Option<FrameId>> = pairs.iter().map(|&(_, result)| line(result)).collect();
     let elsewhere = match lines.len() {
         0 | 1 => String::new(),
-        2 => ", here and at another line".to_owned(),
-        lines => format!(", here and at {} other lines", lines - 1),
+        lines => format!(" on {lines} lines"),
     };
     let function = activations.frame(device.track.stack_of(named as usize));
     let function = function.and_then(|frame| device.snapshot().stacks.frame(frame));

@@ -108,7 +108,7 @@ fn finding(device: &Device<'_>, named: &Chain, chains: &[Chain]) -> Option<Findi
         line: Some(named.line),
         cure: in_place.cure.clone(),
         evidence: format!(
-            "this line makes {} tensors of {}, each of the one before; two of them are alive at the peak",
+            "this line allocates {} tensors of {}, each computed from the previous one; two of them are alive at the peak",
             named.results.len(),
             Bytes(block(device, *named.results.first()?).size)
         ),

@@ -239,17 +239,17 @@ fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     Some(Finding {
         story: Story::OptimizerStatesOfFrozen,
         line: Some(line),
-        cure: "freeze the weights that the low-rank ones replace, before creating the optimizer".to_owned(),
+        cure: "freeze the weights that the low-rank ones adapt, before creating the optimizer".to_owned(),
         evidence: format!(
-            "{} pairs of low-rank weights are trained together with the weights that they replace, whose gradients and optimizer state \
-             hold {} at the peak",
+            "{} pairs of low-rank weights are trained together with the weights that they adapt; the gradients, optimizer state and \
+             temporaries of the optimizer for those hold {} at the peak",
             pairs.len(),
             Bytes(bytes)
         ),
         cost: None,
         code: vec![
             "for name, weight in model.named_parameters():".to_owned(),
-            "    weight.requires_grad_(is_low_rank(name))".to_owned(),
+            "    weight.requires_grad_(\"lora_\" in name)  # the names of the low-rank ones".to_owned(),
         ],
         remedy: Remedy::Lives(frozen(device, calls, removed.iter().map(|&(index, _)| index).collect())),
     })
