@@ -67,7 +67,8 @@
 //! | `config` | budgets from a `memviz.toml`: `analysis::check::config` |
 //! | `report` | answers as text, Markdown, CSV and JSON, and the schema of that JSON: `report` |
 //! | `plot` | pictures, and the report made of them; with `report` |
-//! | `export` (default) | files for other programs; with `report` and `compressed`: `report::export` |
+//! | `export` (default) | files for other programs: `report::export`; with `report` |
+//! | `firefox`, `parquet`, `perfetto`, `pprof`, `speedscope` (default) | a format of these files each; with `export` |
 //! | `cli` (default) | the binary, and all of the above |
 //! | `view` (default) | the page that `memviz view` writes; with `plot` and `compressed` |
 //! | `nsys` (default) | profiles of Nsight Systems: `input::nsys`, `analysis::nsys` |

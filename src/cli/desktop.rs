@@ -1,4 +1,4 @@
-//! Opening a written file in the program that the desktop has for it, and a page in the browser.
+//! Opening a written file in the program that the desktop has for it.
 
 use super::limits;
 use std::ffi::OsString;
@@ -30,45 +30,8 @@ pub fn open(path: &Path) -> io::Result<()> {
     start(OPENER, &[std::path::absolute(path)?.into_os_string()])
 }
 
-/// Opens a page in the first browser of `$BROWSER` that starts, else in that of the desktop.
-///
-/// # Errors
-/// When there is no desktop, as over SSH, or no browser starts.
-pub fn browse(page: &Path) -> io::Result<()> {
-    let page = std::path::absolute(page)?;
-    let chosen = std::env::var("BROWSER").unwrap_or_default();
-    let mut result = None;
-    for words in chosen.split(':').map(|command| command.split_whitespace().collect::<Vec<_>>()) {
-        let Some((program, arguments)) = words.split_first() else { continue };
-        let has_place = arguments.iter().any(|argument| argument.contains(PLACE));
-        let placed = |argument: &&str| argument.replace(PLACE, &page.to_string_lossy()).into();
-        let mut arguments: Vec<OsString> = arguments.iter().map(placed).collect();
-        arguments.extend((!has_place).then(|| page.clone().into_os_string()));
-        let started = start(program, &arguments);
-        if started.is_ok() {
-            return Ok(());
-        }
-        result = Some(started);
-    }
-    match result {
-        Some(failed) => failed,
-        None if has_desktop() => open(&page),
-        None => Err(io::Error::other("no browser was found here")),
-    }
-}
-
-/// What represents the page in a command of `$BROWSER`.
-const PLACE: &str = "%s";
-
-/// Whether somebody sits in front of what this process can draw on: over SSH nobody does, unless it forwards windows.
-fn has_desktop() -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_own = cfg!(any(target_os = "macos", windows)) && !is_set("SSH_CONNECTION");
-    is_own || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
-}
-
 /// Starts a program that opens something.
-fn start(program: &str, arguments: &[OsString]) -> io::Result<()> {
+pub(super) fn start(program: &str, arguments: &[OsString]) -> io::Result<()> {
     let mut opener = Command::new(program);
     opener.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let failed =

@@ -80,6 +80,7 @@ impl Drop for Staged {
 ///
 /// # Errors
 /// When it cannot be written.
+#[cfg(feature = "view")]
 pub fn write_temporary(name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<PathBuf> {
     let folder = std::env::temp_dir().join(format!("memviz-{:016x}", RandomState::new().hash_one(name)));
     create_private(&folder)?;
@@ -89,6 +90,7 @@ pub fn write_temporary(name: &str, write: impl FnOnce(&mut dyn Write) -> io::Res
 }
 
 /// Creates a folder that only this user can open; on Windows, folders of temporary files are like that.
+#[cfg(feature = "view")]
 fn create_private(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     return std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o700).create(folder);

@@ -40,9 +40,11 @@ const FOLDED: &[&str] = &["folded"];
 const XML: &[&str] = &["xml"];
 const PPROF: &[&str] = &["pb.gz"];
 const PERFETTO: &[&str] = &["perfetto-trace", "pftrace"];
+#[cfg(feature = "speedscope")]
 const SPEEDSCOPE: &[&str] = &["speedscope.json"];
 const PROMETHEUS: &[&str] = &["prom"];
 const PARQUET: &[&str] = &["parquet"];
+#[cfg(feature = "firefox")]
 const FIREFOX: &[&str] = &["firefox.json"];
 /// Ends that represent a format of some command: a file of this name holds nothing else.
 const KNOWN: &[&[&str]] =
@@ -231,16 +233,21 @@ impl Format for CheckFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
     /// Memory by stack and labels, for pprof, Pyroscope and others
+    #[cfg(feature = "pprof")]
     Pprof,
     /// Counters over time, with annotations, steps and phases, for Perfetto
+    #[cfg(feature = "perfetto")]
     Perfetto,
     /// Memory by stack, for speedscope
+    #[cfg(feature = "speedscope")]
     Speedscope,
     /// Every allocation and free, for the Firefox Profiler
+    #[cfg(feature = "firefox")]
     Firefox,
     /// Memory by stack as lines of text, for flame graphs
     Folded,
     /// Tables for databases
+    #[cfg(feature = "parquet")]
     Parquet,
     /// Peaks and categories as gauges, for Prometheus
     Prometheus,
@@ -252,11 +259,16 @@ impl Format for ExportFormat {
 
     fn extensions(&self) -> &'static [&'static str] {
         match self {
+            #[cfg(feature = "pprof")]
             Self::Pprof => PPROF,
+            #[cfg(feature = "perfetto")]
             Self::Perfetto => PERFETTO,
+            #[cfg(feature = "speedscope")]
             Self::Speedscope => SPEEDSCOPE,
+            #[cfg(feature = "firefox")]
             Self::Firefox => FIREFOX,
             Self::Folded => FOLDED,
+            #[cfg(feature = "parquet")]
             Self::Parquet => PARQUET,
             Self::Prometheus => PROMETHEUS,
         }
@@ -276,7 +288,7 @@ pub enum RanksFormat {
     /// Gauges of each rank.
     Prometheus,
     /// A table with a row for each rank.
-    #[cfg(feature = "export")]
+    #[cfg(feature = "parquet")]
     Parquet,
 }
 
@@ -291,7 +303,7 @@ impl ValueEnum for RanksFormat {
             Self::Answer(RowsOrPicture::Picture(PictureFormat::Svg)),
             Self::Answer(RowsOrPicture::Picture(PictureFormat::Png)),
             Self::Prometheus,
-            #[cfg(feature = "export")]
+            #[cfg(feature = "parquet")]
             Self::Parquet,
         ]
     }
@@ -300,7 +312,7 @@ impl ValueEnum for RanksFormat {
         match self {
             Self::Answer(answer) => answer.to_possible_value(),
             Self::Prometheus => Some(PossibleValue::new("prometheus").help("Gauges of each rank, for Prometheus")),
-            #[cfg(feature = "export")]
+            #[cfg(feature = "parquet")]
             Self::Parquet => {
                 Some(PossibleValue::new("parquet").help("A table with a row for each rank, for databases"))
             }
@@ -315,7 +327,7 @@ impl Format for RanksFormat {
         match self {
             Self::Answer(answer) => answer.extensions(),
             Self::Prometheus => PROMETHEUS,
-            #[cfg(feature = "export")]
+            #[cfg(feature = "parquet")]
             Self::Parquet => PARQUET,
         }
     }
@@ -324,7 +336,7 @@ impl Format for RanksFormat {
         match self {
             Self::Answer(answer) => answer.not_for_terminals(),
             Self::Prometheus => None,
-            #[cfg(feature = "export")]
+            #[cfg(feature = "parquet")]
             Self::Parquet => Some("a terminal does not show tables for databases"),
         }
     }
@@ -333,7 +345,7 @@ impl Format for RanksFormat {
         match self {
             Self::Answer(answer) => answer.picture(),
             Self::Prometheus => None,
-            #[cfg(feature = "export")]
+            #[cfg(feature = "parquet")]
             Self::Parquet => None,
         }
     }

@@ -4,6 +4,8 @@
 //! options here; nothing past this module sees clap.
 
 mod args;
+#[cfg(feature = "view")]
+mod browser;
 mod changes;
 mod code_lines;
 mod command;

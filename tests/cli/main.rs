@@ -6,12 +6,12 @@ mod commands;
 mod diff;
 #[cfg(feature = "view")]
 mod engine;
-#[cfg(feature = "export")]
+#[cfg(all(feature = "firefox", feature = "parquet", feature = "perfetto", feature = "pprof", feature = "speedscope"))]
 mod export;
 #[cfg(unix)]
 mod faults;
 mod fit;
-#[cfg(feature = "export")]
+#[cfg(all(feature = "firefox", feature = "parquet", feature = "perfetto", feature = "pprof", feature = "speedscope"))]
 mod heaps;
 mod instants;
 mod ledger;
@@ -28,7 +28,7 @@ mod strangers;
 #[path = "../support/mod.rs"]
 mod support;
 mod triage;
-#[cfg(feature = "export")]
+#[cfg(all(feature = "firefox", feature = "parquet", feature = "perfetto", feature = "pprof", feature = "speedscope"))]
 mod unknown;
 #[cfg(feature = "view")]
 mod view;

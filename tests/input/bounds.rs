@@ -149,7 +149,7 @@ fn annotations_of_one_long_name_are_shortened_in_each_row() {
 }
 
 /// Names and stacks that return are written once.
-#[cfg(feature = "export")]
+#[cfg(all(feature = "firefox", feature = "parquet", feature = "perfetto", feature = "pprof", feature = "speedscope"))]
 #[test]
 fn files_for_other_programs_stay_small() {
     let folder = TempDir::new().unwrap();

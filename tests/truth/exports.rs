@@ -1,5 +1,5 @@
 //! Exported files sum to memviz's answers and to PyTorch's counters.
-#![cfg(feature = "export")]
+#![cfg(all(feature = "firefox", feature = "parquet", feature = "perfetto", feature = "pprof", feature = "speedscope"))]
 
 use crate::support::protobuf::Fields;
 use crate::support::{Case, FIXTURES, assert_none, cases, open};

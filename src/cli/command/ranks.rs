@@ -1,7 +1,7 @@
 //! `memviz ranks`.
 
 use super::{Run, examples};
-#[cfg(feature = "export")]
+#[cfg(feature = "parquet")]
 use crate::analysis::export::of_ranks;
 use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::SummaryOptions;
@@ -15,7 +15,7 @@ use crate::cli::recording::use_threads;
 use crate::ranks::{RankInputs, RanksOptions};
 use crate::replay::Metric;
 use crate::report::AnswerFormat;
-#[cfg(feature = "export")]
+#[cfg(feature = "parquet")]
 use crate::report::export::parquet;
 use crate::report::ranks::{self, Streamed};
 use crate::wire::ranks::RankLine;
@@ -107,7 +107,7 @@ impl Run for Ranks {
                     ranks::draw(&report).write_as(picture, out)
                 }
                 (None, RanksFormat::Prometheus) => ranks::prometheus::write(&report, out),
-                #[cfg(feature = "export")]
+                #[cfg(feature = "parquet")]
                 (None, RanksFormat::Parquet) => {
                     let mut table = parquet::Writer::new(out)?;
                     table.part(&of_ranks(&report.lines.iter().collect::<Vec<_>>())?)?;

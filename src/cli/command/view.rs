@@ -9,7 +9,7 @@ use crate::cli::limits;
 use crate::cli::outcome::{Failure, Outcome, complain};
 use crate::cli::recording::use_threads;
 use crate::cli::serve::Server;
-use crate::cli::{desktop, files, output};
+use crate::cli::{browser, files, output};
 use crate::facts::device::{Device, Devices};
 use crate::facts::time::when::{Purpose, When};
 use crate::input::{Compression, ReadOptions, Unpacked, device_file};
@@ -188,7 +188,7 @@ impl View {
     /// Writes a page that only this user can read, and opens it in the browser; where there is none, prints where the page is.
     fn browse(&self, input: Option<&Input>) -> Result<(), Failure> {
         let page = files::write_temporary("memviz.html", |out| write(input, out))?;
-        let opened = desktop::browse(&page);
+        let opened = browser::browse(&page);
         if opened.is_err() || !self.shared.quiet {
             writeln!(io::stdout(), "{}", safe(&page.display().to_string()))?;
         }

@@ -1,26 +1,40 @@
 //! `memviz export`.
 
+#[cfg(feature = "parquet")]
+mod tables;
+
 use super::{Run, examples};
 use crate::Recording;
-use crate::analysis::export::{LivesOptions, SamplesOptions, SamplesReport, TableName, TracksOptions};
+#[cfg(feature = "firefox")]
+use crate::analysis::export::LivesOptions;
+#[cfg(feature = "parquet")]
+use crate::analysis::export::TableName;
+#[cfg(feature = "perfetto")]
+use crate::analysis::export::TracksOptions;
+use crate::analysis::export::{SamplesOptions, SamplesReport};
 use crate::analysis::flame::FlameOptions;
 use crate::analysis::peak::PeakOptions;
 use crate::cli::args::{CommonArgs, FilterArgs, InferArgs};
 use crate::cli::format::ExportFormat;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
-use crate::cli::progress::Progress;
-use crate::cli::recording::{self, Reply, size_of_file, with_recording};
+use crate::cli::recording::{Reply, with_recording};
 use crate::facts::grouping::Inference;
 use crate::facts::time::when::When;
 use crate::replay::Metric;
 use crate::report::Source;
-use crate::report::export::{firefox, parquet, perfetto, pprof, prometheus, speedscope};
+#[cfg(feature = "firefox")]
+use crate::report::export::firefox;
+#[cfg(feature = "perfetto")]
+use crate::report::export::perfetto;
+#[cfg(feature = "pprof")]
+use crate::report::export::pprof;
+use crate::report::export::prometheus;
+#[cfg(feature = "speedscope")]
+use crate::report::export::speedscope;
 use crate::report::flamegraph::folded;
 use clap::{Args, ValueEnum};
-use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
 /// Writes samples in a format.
 type WriteSamples = fn(Source<'_>, &SamplesReport, &mut dyn Write) -> io::Result<()>;
@@ -48,9 +62,11 @@ pub struct Export {
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
     /// Also write the N largest blocks of each device to a trace for Perfetto, each from its allocation to its free
+    #[cfg(feature = "perfetto")]
     #[arg(long, value_name = "N")]
     blocks: Option<usize>,
     /// Which table to write as Parquet; a folder as output receives all tables [default: allocations]
+    #[cfg(feature = "parquet")]
     #[arg(long, value_enum)]
     table: Option<TableName>,
     #[command(flatten)]
@@ -66,19 +82,25 @@ pub struct Export {
 
 impl Run for Export {
     fn run(&self) -> Result<Outcome, Failure> {
-        let folder = self.folder()?;
-        let format = if folder.is_some() { ExportFormat::Parquet } else { output::format(&self.common, self.format)? };
         let samples = self.samples()?;
-        self.require_meaning(format, &samples)?;
-        if let Some(folder) = folder {
+        #[cfg(feature = "parquet")]
+        if let Some(folder) = self.folder()? {
+            self.require_meaning(ExportFormat::Parquet, &samples)?;
             return self.all_tables(folder);
         }
+        let format = output::format(&self.common, self.format)?;
+        self.require_meaning(format, &samples)?;
         with_recording(&self.common, |recording| match format {
+            #[cfg(feature = "perfetto")]
             ExportFormat::Perfetto => self.tracks(recording, &samples),
+            #[cfg(feature = "firefox")]
             ExportFormat::Firefox => self.lives(recording),
             ExportFormat::Folded => Self::folded(recording, samples),
+            #[cfg(feature = "parquet")]
             ExportFormat::Parquet => self.table(recording, self.table.unwrap_or_default()),
+            #[cfg(feature = "pprof")]
             ExportFormat::Pprof => Self::samples_in(recording, &samples, pprof::write),
+            #[cfg(feature = "speedscope")]
             ExportFormat::Speedscope => Self::samples_in(recording, &samples, speedscope::write),
             ExportFormat::Prometheus => Self::samples_in(recording, &samples, prometheus::write),
         })
@@ -106,6 +128,7 @@ impl Export {
         Ok(Reply::new(move |source, out| write(source, &report, out)).warning(skipped))
     }
 
+    #[cfg(feature = "perfetto")]
     fn tracks(&self, recording: &Recording, samples: &SamplesOptions) -> crate::Result<Reply> {
         let options = TracksOptions::default()
             .from(self.from.clone())
@@ -120,6 +143,7 @@ impl Export {
         Ok(Reply::new(move |source, out| perfetto::write(source, &report, &samples, out)).warning(skipped))
     }
 
+    #[cfg(feature = "firefox")]
     fn lives(&self, recording: &Recording) -> crate::Result<Reply> {
         let options = LivesOptions::default()
             .inference((&self.infer).into())
@@ -137,69 +161,10 @@ impl Export {
         Ok(Reply::new(move |_, out| folded::write(&report, out)).warning(skipped))
     }
 
-    /// The table is written to memory, since it is made from the recording, which is gone when a reply is written.
-    fn table(&self, recording: &Recording, table: TableName) -> crate::Result<Reply> {
-        let mut bytes = Vec::new();
-        self.write_table(recording, table, &mut bytes)?;
-        Ok(Reply::new(move |_, out| out.write_all(&bytes)))
-    }
-
-    fn write_table(&self, recording: &Recording, table: TableName, out: &mut dyn Write) -> crate::Result<()> {
-        let mut writer = parquet::Writer::new(out)?;
-        table.of(&recording.devices(), &self.common.devices(), |part| writer.part(&part))??;
-        Ok(writer.end()?)
-    }
-
-    /// The folder that all tables are to be written to: one that exists, or a name with a separator at its end.
-    fn folder(&self) -> Result<Option<&Path>, Failure> {
-        let Some(output) = self.common.output.as_deref() else { return Ok(None) };
-        if !output.is_dir() && !output.to_string_lossy().ends_with(std::path::is_separator) {
-            return Ok(None);
-        }
-        let found = match (self.format, self.table) {
-            (Some(format), _) if format != ExportFormat::Parquet => Some("another format"),
-            (_, Some(_)) => Some("--table"),
-            _ => None,
-        };
-        match found {
-            Some(found) => Err(Failure::Message(format!("expected all tables as Parquet for a folder, found {found}"))),
-            None => Ok(Some(output)),
-        }
-    }
-
-    /// Writes every table to a folder.
-    fn all_tables(&self, folder: &Path) -> Result<Outcome, Failure> {
-        let files: Vec<(TableName, PathBuf)> =
-            TableName::ALL.map(|table| (table, folder.join(format!("{}.parquet", table.name())))).to_vec();
-        if let Some((_, file)) = files.iter().find(|(_, file)| !self.common.force && file.exists()) {
-            return Err(Failure::Message(format!("{} already exists; --force overwrites it", file.display())));
-        }
-        recording::use_threads(&self.common);
-        let path = self.common.path();
-        let progress = Progress::start(size_of_file(&self.common.input), 1, self.common.quiet);
-        let recording =
-            recording::open(&self.common.input, &self.common, self.common.view_of_one(), progress.bytes.first());
-        let recording = recording.map_err(|error| Failure::about(&path, &error))?;
-        drop(progress);
-        let tables: Vec<(PathBuf, Vec<u8>)> = files
-            .into_iter()
-            .map(|(table, file)| {
-                let mut bytes = Vec::new();
-                self.write_table(&recording, table, &mut bytes).map_err(|error| Failure::about(&path, &error))?;
-                Ok((file, bytes))
-            })
-            .collect::<Result<_, Failure>>()?;
-        fs::create_dir_all(folder).map_err(|error| Failure::Message(format!("{}: {error}", folder.display())))?;
-        for (file, bytes) in tables {
-            output::write_file(&self.common, &file, |out| out.write_all(&bytes))?;
-        }
-        let contradicts = self.common.strict && recording.anomalies() > 0;
-        Ok(if contradicts { Outcome::CheckFailed } else { Outcome::Done })
-    }
-
     /// Refuses what means nothing in a format.
     fn require_meaning(&self, format: ExportFormat, samples: &SamplesOptions) -> Result<(), Failure> {
-        let (is_parquet, is_firefox) = (format == ExportFormat::Parquet, format == ExportFormat::Firefox);
+        let name = format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        let (is_parquet, is_firefox) = (name == "parquet", name == "firefox");
         let has_instant = !is_parquet && !is_firefox;
         let given = [
             ("--at", self.at.is_some() && !has_instant),
@@ -210,12 +175,13 @@ impl Export {
             ("--all-frames", self.all_frames && is_parquet),
         ];
         if let Some((flag, _)) = given.into_iter().find(|(_, is_wrong)| *is_wrong) {
-            let found = format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-            return Err(Failure::Message(format!("expected --format pprof for {flag}, found {found}")));
+            return Err(Failure::Message(format!("expected --format pprof for {flag}, found {name}")));
         }
+        #[cfg(feature = "perfetto")]
         if self.blocks.is_some() && format != ExportFormat::Perfetto {
             return Err(Failure::Message("expected --format perfetto for --blocks".to_owned()));
         }
+        #[cfg(feature = "parquet")]
         if self.table.is_some() && !is_parquet {
             return Err(Failure::Message("expected --format parquet for --table".to_owned()));
         }
