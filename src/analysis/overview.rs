@@ -74,6 +74,7 @@ impl Overview {
 
     fn without_advice(recording: &Devices<'_>, options: &TimelineOptions, of_triage: &TriageOptions) -> Result<Self> {
         let TriageOptions { inference, devices, .. } = of_triage.clone();
+        recording.wanted(&devices)?.iter().for_each(|device| device.prepare_categories());
         let leaks = LeakReport::of(recording, &LeakOptions { inference, devices, ..LeakOptions::default() })?;
         let triage = TriageReport::without_advice(recording, of_triage, &leaks)?;
         let peak = PeakOptions { top: None, ..options.peak.clone() };

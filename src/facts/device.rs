@@ -11,6 +11,7 @@ use crate::model::{DeviceFile, DeviceId, HOST_DEVICE, Snapshot, device_words};
 use crate::replay::{History, Instant, Metric, Track};
 use indexmap::IndexSet;
 use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// All devices of a recording. They share the facts that several analyzes need, so a report with all analyzes computes
@@ -50,6 +51,8 @@ struct Own {
     phases: OnceLock<Phases>,
     steps: OnceLock<std::result::Result<Steps, NoSteps>>,
     categories: OnceLock<Categories>,
+    /// Whether a thread computes them, or did.
+    has_begun: AtomicBool,
     backward: OnceLock<BackwardSites>,
 }
 
@@ -211,6 +214,16 @@ impl<'a> Device<'a> {
     /// The category of each allocation.
     pub fn categories(&self) -> &Categories {
         self.own.categories.get_or_init(|| Categories::of(self.track, self.phases(), self.roles(), self.sites()))
+    }
+
+    /// Sees to it that the categories are known, before anything that asks for them. If another thread computes them, this one
+    /// works on something else meanwhile, and so must hold nothing that such work may wait for.
+    pub(crate) fn prepare_categories(&self) {
+        if self.own.has_begun.swap(true, Ordering::Relaxed) {
+            self.backward();
+            while self.own.categories.get().is_none() && rayon::yield_now() == Some(rayon::Yield::Executed) {}
+        }
+        self.categories();
     }
 
     /// The forward lines of allocations by backward, each pass inferred when it is first requested.

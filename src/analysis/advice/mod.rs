@@ -264,7 +264,8 @@ impl Plays {
     }
 }
 
-/// Finders, the most telling first: those that look at the calls of models, then all others.
+/// Finders, the most telling first: those that look at the calls of models, other ones that ask for the categories of blocks, and
+/// those that do without.
 const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 9] = [
     kept_over_steps::find,
     without_backward::find,
@@ -276,12 +277,14 @@ const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 9] = [
     duplicate_model::find,
     frozen::find,
 ];
-const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 13] = [
+const OF_CATEGORIES: [fn(&Device<'_>) -> Vec<Finding>; 5] = [
     zero_grad_late::find,
     foreach_temporaries::find,
     fp32_logits::find,
     attention_matrix::find,
     dataloader_prefetch::find,
+];
+const OTHERS: [fn(&Device<'_>) -> Vec<Finding>; 8] = [
     kv_cache_growth::find,
     inference_cache::find,
     varying_lengths::find,
@@ -347,13 +350,15 @@ fn found<'d, 'a>(
     if device.id() <= HOST_DEVICE {
         return None;
     }
-    let of_calls = || -> Vec<Finding> {
-        let calls = ModelCalls::of(device);
-        OF_CALLS.par_iter().flat_map_iter(|find| find(device, &calls)).collect()
+    let all = |finders: &[fn(&Device<'_>) -> Vec<Finding>]| -> Vec<Finding> {
+        finders.par_iter().flat_map_iter(|find| find(device)).collect()
     };
-    let others = || FINDERS.par_iter().flat_map_iter(|find| find(device)).collect::<Vec<Finding>>();
-    let (mut found, others) = rayon::join(of_calls, others);
-    found.extend(others);
+    // Categories take about as long as all that can be found without them.
+    let without = || rayon::join(|| ModelCalls::of(device), || all(&OTHERS));
+    let ((), (calls, others)) = rayon::join(|| device.prepare_categories(), without);
+    let of_calls = || OF_CALLS.par_iter().flat_map_iter(|find| find(device, &calls)).collect::<Vec<Finding>>();
+    let (mut found, of_categories) = rayon::join(of_calls, || all(&OF_CATEGORIES));
+    found.extend(of_categories.into_iter().chain(others));
     found.truncate(MOST_FOUND);
     found.retain(|finding| is_wanted(finding.story));
     if found.is_empty() {

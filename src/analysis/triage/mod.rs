@@ -223,7 +223,10 @@ impl TriageReport {
         let advice = || Self::advice(recording, options);
         let leaks =
             LeakOptions { inference: options.inference, devices: options.devices.clone(), ..LeakOptions::default() };
-        let verdict = || Self::without_advice(recording, options, &LeakReport::of(recording, &leaks.rows_alone())?);
+        let verdict = || {
+            recording.wanted(&options.devices)?.iter().for_each(|device| device.prepare_categories());
+            Self::without_advice(recording, options, &LeakReport::of(recording, &leaks.rows_alone())?)
+        };
         let (advice, verdict) = rayon::join(advice, verdict);
         Ok(verdict?.with_advice(advice?))
     }

@@ -288,21 +288,22 @@ fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Stretch<Hint>
             [Action::FreeRequested, Action::Alloc, Action::SegmentAlloc].map(|act| number(hint(act, StackId(id))))
         })
         .collect();
-    let of_entry = track.actions().iter().zip(track.stacks()).map(|(action, stack)| {
+    let mut stretches = Vec::new();
+    let mut open = None;
+    for (entry, (action, stack)) in (0..).zip(track.actions().iter().zip(track.stacks())) {
         let kind = match action {
             Action::FreeRequested | Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap => 0,
             Action::Alloc => 1,
             _ => 2,
         };
-        of_stack[stack.index().min(stacks)][kind]
-    });
-    let of_entry: Vec<u8> = of_entry.collect();
-    let mut end = 0;
-    let stretch = |run: &[u8]| {
-        end += run.len() as u32;
-        Stretch { what: distinct[usize::from(run[0])], end }
-    };
-    of_entry.chunk_by(|one, next| one == next).map(stretch).collect()
+        let number = of_stack[stack.index().min(stacks)][kind];
+        if open != Some(number) {
+            stretches.extend(open.map(|number| Stretch { what: distinct[usize::from(number)], end: entry }));
+            open = Some(number);
+        }
+    }
+    stretches.extend(open.map(|number| Stretch { what: distinct[usize::from(number)], end: track.entries() }));
+    stretches
 }
 
 /// Fills in what the entries themselves leave open.
