@@ -6,6 +6,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { type Browser, type BrowserContextOptions, chromium, firefox, type Page } from 'playwright-core';
+import { encoded } from '../encoded.ts';
 
 /** The project. */
 export const ROOT = process.env.MEMVIZ_ROOT ?? path.resolve('..');
@@ -66,7 +67,7 @@ let made = 0;
 
 /** A page that carries a recording, or none, as a file. */
 export function pageFile(recording: string | null, name = recording ?? ''): string {
-    const engine = readFileSync(path.join(ROOT, 'viewer/dist/engine.wasm.gz')).toString('base64');
+    const engine = encoded(readFileSync(path.join(ROOT, 'viewer/dist/engine.wasm.gz')));
     let page = readFileSync(path.join(ROOT, 'viewer/dist/view.html'), 'utf8');
     const put = (place: string, filled: string) => {
         assert.equal(page.split(place).length, 2, `the page has one place ${place}`);
@@ -74,7 +75,7 @@ export function pageFile(recording: string | null, name = recording ?? ''): stri
     };
     put('id="engine"></script>', `id="engine">${engine}</script>`);
     if (recording !== null) {
-        const content = readFileSync(recording).toString('base64');
+        const content = encoded(readFileSync(recording));
         put('id="recording" data-name=""></script>', `id="recording" data-name="${escaped(name)}">${content}</script>`);
     }
     return scratch(`page${made++}.html`, page);
