@@ -5,8 +5,11 @@
 // array in a plain object, whose buffers can be transferred. Errors are thrown as `Error` with the one line that the command
 // line prints, without `memviz: `.
 
-/** What an x axis counts: `entry` instants, `time` microseconds since the first entry of the recording. */
-export type Axis = "entry" | "time";
+/**
+ * What an x axis counts: `entry` instants, `time` microseconds since the first entry of the recording, `step` millionths of the
+ * device's steps, where it has some.
+ */
+export type Axis = "entry" | "time" | "step";
 export type Metric = "allocated" | "active" | "requested" | "reserved";
 /** A name of `--by`: those that a file can answer are in `Figures.by`. */
 export type By = string;

@@ -1,5 +1,6 @@
 /** Keys, for the whole page. */
 
+import { lookAt } from './aligned.ts';
 import { byId } from './dom.ts';
 import { extent, type Lane } from './lane.ts';
 import { clamped, pan, zoom } from './navigate.ts';
@@ -74,8 +75,8 @@ function press(page: Target, go: Go, event: KeyboardEvent): void {
         '?': () => byId<HTMLDialogElement>('help').showModal(),
         '[': () => step(lane, whole, -1, go.fail),
         ']': () => step(lane, whole, 1, go.fail),
-        ArrowLeft: () => move(lane, event.shiftKey, -1),
-        ArrowRight: () => move(lane, event.shiftKey, 1),
+        ArrowLeft: () => move(lanes, lane, event.shiftKey, -1),
+        ArrowRight: () => move(lanes, lane, event.shiftKey, 1),
     };
     page.views.forEach((view, at) => {
         actions[String(at + 1)] = () => store.set({ tab: view.tab });
@@ -87,7 +88,7 @@ function press(page: Target, go: Go, event: KeyboardEvent): void {
 }
 
 /** Moves the cursor by an entry, or by a pixel if that is more. */
-function move(lane: Lane, fine: boolean, sign: number): void {
+function move(lanes: readonly Lane[], lane: Lane, fine: boolean, sign: number): void {
     const { from, to, axis } = lane.store.state;
     const { device, entries } = lane.device;
     let next = lane.at + sign;
@@ -95,7 +96,7 @@ function move(lane: Lane, fine: boolean, sign: number): void {
         const there = lane.recording.instant(device, lane.x(lane.at) + (sign * (to - from)) / 1000, axis);
         next = sign > 0 ? Math.max(next, there) : Math.min(next, there);
     }
-    lane.at = Math.max(0, Math.min(entries, next));
+    lookAt(lanes, lane, Math.max(0, Math.min(entries, next)));
 }
 
 /** Shows the step before or behind the cursor. */

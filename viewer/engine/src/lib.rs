@@ -15,7 +15,7 @@ use memviz::analysis::advice::{Attempt, OverTime, Plays, WhatIf};
 use memviz::analysis::diff::{Apart, Request, Requests};
 use memviz::analysis::flame::{self, FlameOptions, FlameReport};
 use memviz::analysis::peak::{PeakOptions, PeakReport};
-use memviz::analysis::scene::{Column, EventFilter, Part, Scene, Shape};
+use memviz::analysis::scene::{Column, EventFilter, Part, Scene, SceneAxis, Shape};
 use memviz::facts::device::{Device, Devices};
 use memviz::facts::grouping::filter::Filter;
 use memviz::facts::time::when::When;
@@ -63,7 +63,7 @@ impl Engine {
 
     /// Microseconds of each instant.
     pub fn times(&self, device: i32) -> Thrown<Float64Array> {
-        let positions = self.scene(device)?.positions(memviz::analysis::timeline::XAxis::Time);
+        let positions = self.scene(device)?.positions(SceneAxis::Time);
         Ok(Float64Array::from(positions.as_slice()))
     }
 
