@@ -132,7 +132,9 @@ export class Engine {
     request(device: number, name: string, entry: number | undefined): string;
     /** Bytes that the given allocations, in rising order, hold at the instant of each column that `curve` has for the metric. */
     held(device: number, metric: Metric, axis: Axis, from: number, to: number, columns: number, allocations: Uint32Array): Float64Array;
-    /** JSON: `Finding[]`, the most urgent first. Takes a while: ask when there is time. */
+    /** Works out a part of what `findings` takes, about as long as one simulation; whether there is more. */
+    explore(): boolean;
+    /** JSON: `Finding[]`, the most urgent first. Takes a while: ask when there is time, after `explore`. */
     findings(): string;
     /**
      * JSON: `Tried`, what a device needs with the cures at some places of its list, under other settings, or with so many bytes in

@@ -102,8 +102,14 @@ export class Recording {
 
     /** What memviz has to say about it: worked out once. */
     findings(): Promise<Finding[]> {
-        this.#findings ??= this.client.ask('findings', []);
+        this.#findings ??= this.#find();
         return this.#findings;
+    }
+
+    /** In parts: what is asked meanwhile is answered between two of them. */
+    async #find(): Promise<Finding[]> {
+        while (await this.client.ask('explore', [])) await this.client.calm();
+        return this.client.ask('findings', []);
     }
 
     /** The phases of the program on a device: worked out once. */

@@ -35,7 +35,7 @@ mod without_backward;
 mod zero_grad_late;
 
 pub use trial::{Lowered, Saving};
-pub use what_if::{Attempt, OverTime, WhatIf};
+pub use what_if::{Attempt, CureSearch, OverTime, WhatIf};
 
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, FrameId, HOST_DEVICE};
@@ -344,6 +344,18 @@ fn found<'d, 'a>(
     plays: Plays,
     is_wanted: fn(Story) -> bool,
 ) -> Option<(Trial<'d, 'a>, Vec<(Advice, Remedy)>)> {
+    let (trial, candidates) = candidates(device, plays, is_wanted)?;
+    let advice = candidates.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
+    let advice = best(&trial, advice);
+    Some((trial, advice))
+}
+
+/// What finders find, and the trial that simulates it.
+fn candidates<'d, 'a>(
+    device: &'d Device<'a>,
+    plays: Plays,
+    is_wanted: fn(Story) -> bool,
+) -> Option<(Trial<'d, 'a>, Vec<Finding>)> {
     if device.id() <= HOST_DEVICE {
         return None;
     }
@@ -360,7 +372,11 @@ fn found<'d, 'a>(
         return None;
     }
     let trial = Trial::new(device, plays.obstacle(device), if plays == Plays::Needs { STEPS_OF_NEEDS } else { 0 });
-    let mut advice: Vec<(Advice, Remedy)> = found.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
+    Some((trial, found))
+}
+
+/// What is worth advice of what was simulated: the largest saving for its cost first.
+fn best(trial: &Trial<'_, '_>, mut advice: Vec<(Advice, Remedy)>) -> Vec<(Advice, Remedy)> {
     // A change without a cost comes first, unless another one saves more than twice as much.
     advice.sort_rows_by_key(|(advice, _)| Reverse(advice.saving.most() / (1 + u64::from(advice.cost.is_some()))));
     // One mistake can have several findings.
@@ -368,7 +384,7 @@ fn found<'d, 'a>(
     advice.retain(|(advice, _)| told.insert((advice.story, advice.line.as_ref().map(|line| line.label.clone()))));
     let mut advice = without_repetitions(advice);
     trial.drop_parts_of_a_leak(&mut advice);
-    Some((trial, advice))
+    advice
 }
 
 /// Leaves out cures that change the same blocks as an earlier cure of the same story at another line.

@@ -1,7 +1,7 @@
 //! Predicts what a device would need with some of its cures, other settings or another size, and its memory over time.
 
 use super::trial::Trial;
-use super::{Advice, Alternative, Plays, Remedy, Saving, found};
+use super::{Advice, Alternative, Finding, Plays, Remedy, Saving, best, candidates};
 use crate::analysis::scene::Column;
 use crate::error::{Error, Result};
 use crate::facts::device::Device;
@@ -43,6 +43,14 @@ pub struct WhatIf<'d, 'a> {
     list: Vec<(Advice, Remedy)>,
 }
 
+/// A list of cures that is being made, in parts that take about as long as one simulation.
+pub struct CureSearch<'d, 'a> {
+    device: &'d Device<'a>,
+    trial: Option<Trial<'d, 'a>>,
+    waiting: std::vec::IntoIter<Finding>,
+    list: Vec<(Advice, Remedy)>,
+}
+
 /// A predicted counter at every instant of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverTime {
@@ -69,11 +77,33 @@ struct Prepared<'t> {
     is_recorded: bool,
 }
 
+impl<'d, 'a> CureSearch<'d, 'a> {
+    /// Looks for mistakes in the program of a device.
+    pub fn of(device: &'d Device<'a>, plays: Plays) -> Self {
+        let (trial, found) = candidates(device, plays, |_| true).unzip();
+        Self { device, trial, waiting: found.unwrap_or_default().into_iter(), list: Vec::new() }
+    }
+
+    /// Simulates the next cure; whether there was one.
+    pub fn step(&mut self) -> bool {
+        let (Some(trial), Some(finding)) = (&self.trial, self.waiting.next()) else { return false };
+        self.list.extend(trial.advice(finding));
+        true
+    }
+
+    /// The cures of the device; those that were not simulated yet are now.
+    pub fn finish(mut self) -> WhatIf<'d, 'a> {
+        while self.step() {}
+        let list = self.trial.as_ref().map_or_else(Vec::new, |trial| best(trial, self.list));
+        let trial = self.trial.map_or_else(OnceLock::new, OnceLock::from);
+        WhatIf { device: self.device, trial, list }
+    }
+}
+
 impl<'d, 'a> WhatIf<'d, 'a> {
     /// The cures of a device.
     pub fn of(device: &'d Device<'a>, plays: Plays) -> Self {
-        let (trial, list) = found(device, plays, |_| true).unzip();
-        Self { device, trial: trial.map_or_else(OnceLock::new, OnceLock::from), list: list.unwrap_or_default() }
+        CureSearch::of(device, plays).finish()
     }
 
     /// The list, as [`super::advice`] has it.
