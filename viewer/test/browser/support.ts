@@ -28,6 +28,16 @@ export function scratch(name: string, content: string | Buffer): string {
     return file;
 }
 
+/** The part of the answer of `memviz peak` that tests compare with. */
+export interface Peak {
+    devices: {
+        device: number;
+        maxima: Record<string, number>;
+        peak: { entry: number };
+        attribution: { total_bytes: number; rows: { label: string; bytes: number; blocks: number }[] };
+    }[];
+}
+
 /** What a command answers as JSON. */
 export function answer<T>(...args: string[]): T {
     return JSON.parse(
@@ -79,6 +89,15 @@ export function pageFile(recording: string | null, name = recording ?? ''): stri
         put('id="recording" data-name=""></script>', `id="recording" data-name="${escaped(name)}">${content}</script>`);
     }
     return scratch(`page${made++}.html`, page);
+}
+
+const pages = new Map<string, string>();
+
+/** The page of a recording, made once. */
+export function pageOf(recording: string): string {
+    const known = pages.get(recording) ?? pageFile(recording);
+    pages.set(recording, known);
+    return known;
 }
 
 let browser: Browser | null = null;
@@ -188,6 +207,27 @@ export async function drop(page: Page, file: string): Promise<void> {
         },
         [content, path.basename(file)],
     );
+}
+
+/** A place of a picture, in parts of its width and height. */
+export async function place(page: Page, across = 0.5, down = 0.5, host = '#timelines'): Promise<[number, number]> {
+    const box = await page.locator(`${host} canvas`).first().boundingBox();
+    assert.ok(box);
+    return [box.x + across * box.width, box.y + down * box.height];
+}
+
+/** What the address says, once all is at rest. */
+export async function link(page: Page): Promise<URLSearchParams> {
+    await rested(page);
+    return new URLSearchParams(new URL(page.url()).hash.slice(1));
+}
+
+/** What the root of the flame graph says when it is clicked on. */
+export async function root(page: Page): Promise<string> {
+    const [x, y] = await place(page, 0.5, 0, '#panel-flame');
+    await page.mouse.click(x, y + 12);
+    await settled(page);
+    return (await page.textContent('#details dl')) ?? '';
 }
 
 /** The cells of the table's rows. */
