@@ -258,6 +258,11 @@ impl Plays {
         (!self.covers(device)).then_some("memviz report simulates it")
     }
 
+    /// What simulates the cures of a device.
+    fn trial<'d, 'a>(self, device: &'d Device<'a>) -> Trial<'d, 'a> {
+        Trial::new(device, self.obstacle(device), if self == Self::Needs { STEPS_OF_NEEDS } else { 0 })
+    }
+
     /// Whether the cures of a device are simulated.
     pub(crate) fn covers(self, device: &Device<'_>) -> bool {
         self != Self::Quick || device.history().entries() <= QUICK
@@ -344,20 +349,21 @@ fn found<'d, 'a>(
     plays: Plays,
     is_wanted: fn(Story) -> bool,
 ) -> Option<(Trial<'d, 'a>, Vec<(Advice, Remedy)>)> {
-    let (trial, candidates) = candidates(device, plays, is_wanted)?;
+    let mut candidates = candidates(device);
+    candidates.retain(|finding| is_wanted(finding.story));
+    if candidates.is_empty() {
+        return None;
+    }
+    let trial = plays.trial(device);
     let advice = candidates.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
     let advice = best(&trial, advice);
     Some((trial, advice))
 }
 
-/// What finders find, and the trial that simulates it.
-fn candidates<'d, 'a>(
-    device: &'d Device<'a>,
-    plays: Plays,
-    is_wanted: fn(Story) -> bool,
-) -> Option<(Trial<'d, 'a>, Vec<Finding>)> {
+/// What finders find, to be simulated.
+fn candidates(device: &Device<'_>) -> Vec<Finding> {
     if device.id() <= HOST_DEVICE {
-        return None;
+        return Vec::new();
     }
     let of_calls = || -> Vec<Finding> {
         let calls = ModelCalls::of(device);
@@ -367,12 +373,7 @@ fn candidates<'d, 'a>(
     let (mut found, others) = rayon::join(of_calls, others);
     found.extend(others);
     found.truncate(MOST_FOUND);
-    found.retain(|finding| is_wanted(finding.story));
-    if found.is_empty() {
-        return None;
-    }
-    let trial = Trial::new(device, plays.obstacle(device), if plays == Plays::Needs { STEPS_OF_NEEDS } else { 0 });
-    Some((trial, found))
+    found
 }
 
 /// What is worth advice of what was simulated: the largest saving for its cost first.

@@ -46,8 +46,10 @@ pub struct WhatIf<'d, 'a> {
 /// A list of cures that is being made, in parts that take about as long as one simulation.
 pub struct CureSearch<'d, 'a> {
     device: &'d Device<'a>,
+    plays: Plays,
+    /// What is simulated, once finders have looked for it.
+    waiting: Option<std::vec::IntoIter<Finding>>,
     trial: Option<Trial<'d, 'a>>,
-    waiting: std::vec::IntoIter<Finding>,
     list: Vec<(Advice, Remedy)>,
 }
 
@@ -78,25 +80,32 @@ struct Prepared<'t> {
 }
 
 impl<'d, 'a> CureSearch<'d, 'a> {
-    /// Looks for mistakes in the program of a device.
+    /// Begins with a device.
     pub fn of(device: &'d Device<'a>, plays: Plays) -> Self {
-        let (trial, found) = candidates(device, plays, |_| true).unzip();
-        Self { device, trial, waiting: found.unwrap_or_default().into_iter(), list: Vec::new() }
+        Self { device, plays, waiting: None, trial: None, list: Vec::new() }
     }
 
-    /// Simulates the next cure; whether there was one.
+    /// Does the next part: looks for mistakes, simulates the program, and then a cure each time. Whether there was one.
     pub fn step(&mut self) -> bool {
-        let (Some(trial), Some(finding)) = (&self.trial, self.waiting.next()) else { return false };
-        self.list.extend(trial.advice(finding));
+        let Some(waiting) = &mut self.waiting else {
+            self.waiting = Some(candidates(self.device).into_iter());
+            return true;
+        };
+        if waiting.len() == 0 {
+            return false;
+        }
+        match &self.trial {
+            None => self.trial = Some(self.plays.trial(self.device)),
+            Some(trial) => self.list.extend(waiting.next().and_then(|finding| trial.advice(finding))),
+        }
         true
     }
 
-    /// The cures of the device; those that were not simulated yet are now.
+    /// The cures of the device; what is not done yet is now.
     pub fn finish(mut self) -> WhatIf<'d, 'a> {
         while self.step() {}
         let list = self.trial.as_ref().map_or_else(Vec::new, |trial| best(trial, self.list));
-        let trial = self.trial.map_or_else(OnceLock::new, OnceLock::from);
-        WhatIf { device: self.device, trial, list }
+        WhatIf { device: self.device, trial: self.trial.map_or_else(OnceLock::new, OnceLock::from), list }
     }
 }
 

@@ -338,18 +338,14 @@ impl Engine {
     /// Works out a part of what `findings` takes; whether there is more.
     pub fn explore(&mut self) -> bool {
         let Some(scene) = self.scenes.get(self.cures.len()) else { return false };
-        match &mut self.search {
-            None => {
-                // As for the recording: the memory is given back with the instance.
-                let device: &'static Device<'static> = Box::leak(Box::new(scene.device().clone()));
-                self.search = Some(CureSearch::of(device, Plays::All));
-            }
-            Some(search) => {
-                let is_over = !search.step();
-                let done = self.search.take_if(|_| is_over);
-                self.cures.extend(done.map(|search| (scene.device().id(), search.finish())));
-            }
-        }
+        let search = self.search.get_or_insert_with(|| {
+            // As for the recording: the memory is given back with the instance.
+            let device: &'static Device<'static> = Box::leak(Box::new(scene.device().clone()));
+            CureSearch::of(device, Plays::All)
+        });
+        let is_over = !search.step();
+        let done = self.search.take_if(|_| is_over);
+        self.cures.extend(done.map(|search| (scene.device().id(), search.finish())));
         true
     }
 
