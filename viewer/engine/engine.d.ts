@@ -362,7 +362,8 @@ export interface Unserved {
 
 export interface Allocation {
     id: number;
-    address: string;
+    /** Null where it is not known. */
+    address: string | null;
     requested_bytes: number;
     block_bytes: number;
     /** First instant at which it is there, and at which it is gone; null for never. `born` 0: from before the recording. */
@@ -386,7 +387,8 @@ export interface Allocation {
     /** For what backward allocated: the forward stack that it goes back to, and whether that is inferred. */
     forward: Frame[];
     forward_inferred: boolean;
-    /** What lies before and behind it in its segment when it is born; null at the segment's ends. */
+    /** Whether its segment is known, and what lies before and behind it there when it is born; null at the segment's ends. */
+    in_segment: boolean;
     before: Neighbor | null;
     behind: Neighbor | null;
 }
@@ -428,10 +430,11 @@ export interface Event {
     /** As PyTorch calls it: `alloc`, `free_requested`, ... */
     action: string;
     bytes: number;
-    /** Null where it has none; a failed request has what the device had free. */
+    /** Null where it has none or none is known; a failed request has what the device had free. */
     address: string | null;
     device_free: number | null;
-    stream: number;
+    /** Null where streams are not recorded. */
+    stream: number | null;
     pool: string | null;
     site: string;
     /** The allocation that it makes or frees. */

@@ -2,7 +2,7 @@
 
 import { lookAt } from './aligned.ts';
 import { byId } from './dom.ts';
-import { extent, type Lane } from './lane.ts';
+import { extent, isStill, type Lane } from './lane.ts';
 import { clamped, pan, zoom } from './navigate.ts';
 import type { State, Store } from './state.ts';
 
@@ -69,7 +69,7 @@ function press(page: Target, go: Go, event: KeyboardEvent): void {
         d: () => pan(store, whole, 0.2),
         '0': go.whole,
         p: go.peak,
-        m: () => store.set({ mark: mark === null && lanes.length === 1 ? lane.at : null }),
+        m: () => store.set({ mark: mark === null && lanes.length === 1 && !isStill(lanes) ? lane.at : null }),
         y: () => store.set({ fit: !fit }),
         '/': () => byId('search').focus(),
         '?': () => byId<HTMLDialogElement>('help').showModal(),

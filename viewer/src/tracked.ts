@@ -301,6 +301,16 @@ export class TracksView implements View {
         const whose = isTop && this.#members.length > 1 ? `, ${name(track.recording.name, 40)}, ${track.device.name}` : '';
         const text = `${bound(peak.bound)}${bytes(peak.bytes)}${whose}`;
         pen.text(box.x + 4, box.y + 9, text, { fill: TEXT[shown], size: 10.5 });
+        const behind = this.#behind(track);
+        if (behind !== '') pen.text(box.x + box.width - 4, box.y + 9, behind, { fill: MUTED[shown], size: 10.5, anchor: 'end' });
+    }
+
+    /** That a device has entries behind the end of the axis, which is that of the device that is looked at. */
+    #behind({ device, metric, recording }: Track & { kind: 'counter' }): string {
+        const count = device.entries + 1 - Math.floor(extent(this.lanes)[1]);
+        if (this.lanes[0].store.state.axis !== 'entry' || metric !== 'allocated' || count <= 0) return '';
+        const other = recording.figures.has_times ? '; on the axis of time, all are shown' : '';
+        return `${whole(count)} more entries, behind the end of this axis${other}`;
     }
 
     /** What all of a device had in use, when it was looked at. */
