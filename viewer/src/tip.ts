@@ -21,7 +21,7 @@ export interface TipLine {
  * A stack, innermost frame first, the user's own frames in bold, with their lines where these are known. Where so many frames of
  * libraries come before the first of these that it would not be seen, they are left out.
  */
-async function stackLines(frames: readonly Frame[]): Promise<TipLine[]> {
+export async function stackLines(frames: readonly Frame[]): Promise<TipLine[]> {
     if (frames.length === 0) return [{ text: 'no stack was recorded' }];
     const own = frames.findIndex((frame) => frame.own);
     const first = own < FRAMES ? 0 : own;

@@ -256,6 +256,21 @@ test('at the width of a telephone nothing needs to be scrolled sideways', async 
     );
 });
 
+test('on a telephone, what is said of an entry leaves the buttons that lead to the next one in sight', async () => {
+    const look = async (page: Page) => {
+        await ready(page);
+        const next = page.locator('.events [aria-label="Steps"] button').nth(2);
+        for (const _ of [1, 2, 3]) {
+            await next.click();
+            await settled(page);
+            assert.ok(await page.isVisible('#side .close'));
+        }
+        await page.click('#side .close');
+        assert.ok(await page.isHidden('#side .close'));
+    };
+    await inPage(pageFile(OOM), '#tab=events&at=300', look, { viewport: { width: 390, height: 844 } });
+});
+
 test('rows of tables and lists are 18 pixels high', async () => {
     await inPage(pageFile(GPT), '#tab=table', async (page) => {
         await ready(page);
