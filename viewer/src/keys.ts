@@ -73,8 +73,8 @@ function press(page: Target, go: Go, event: KeyboardEvent): void {
         y: () => store.set({ fit: !fit }),
         '/': () => byId('search').focus(),
         '?': () => byId<HTMLDialogElement>('help').showModal(),
-        '[': () => step(lane, whole, -1, go.fail),
-        ']': () => step(lane, whole, 1, go.fail),
+        '[': () => step(lanes, lane, whole, -1, go.fail),
+        ']': () => step(lanes, lane, whole, 1, go.fail),
         ArrowLeft: () => move(lanes, lane, event.shiftKey, -1),
         ArrowRight: () => move(lanes, lane, event.shiftKey, 1),
     };
@@ -100,7 +100,7 @@ function move(lanes: readonly Lane[], lane: Lane, fine: boolean, sign: number): 
 }
 
 /** Shows the step before or behind the cursor. */
-function step(lane: Lane, whole: readonly [number, number], sign: number, fail: Go['fail']): void {
+function step(lanes: readonly Lane[], lane: Lane, whole: readonly [number, number], sign: number, fail: Go['fail']): void {
     const { device } = lane.device;
     const steps = lane.recording.steps(device);
     if (steps.length === 0) fail(lane.recording.whyNoSteps(device));
@@ -110,5 +110,5 @@ function step(lane: Lane, whole: readonly [number, number], sign: number, fail: 
     const [left, right] = [lane.x(next.from), lane.x(next.to)];
     lane.store.set({ ...clamped(left - 0.05 * (right - left), right + 0.05 * (right - left), whole) });
     // Its first entry's: the instant before that one belongs to the step before.
-    lane.at = next.from + 1;
+    lookAt(lanes, lane, next.from + 1);
 }

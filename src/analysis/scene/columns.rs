@@ -109,7 +109,7 @@ impl<'a> Clock<'a> {
                 let complete = ends.partition_point(|&end| end <= entry);
                 let from = complete.checked_sub(1).and_then(|last| ends.get(last)).copied().unwrap_or(0);
                 let to = ends.get(complete).copied().unwrap_or_else(|| self.device.track.entries()).max(from + 1);
-                STEP * (complete as f64 + f64::from(entry - from) / f64::from(to - from))
+                STEP * (complete as f64 + f64::from(entry.saturating_sub(from)) / f64::from(to - from))
             }
         }
     }
