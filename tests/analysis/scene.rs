@@ -336,7 +336,7 @@ fn entries_are_found_by_the_stacks_of_what_they_allocate_and_free() {
 
 #[test]
 fn steps_are_as_long_as_any_other_on_their_axis() {
-    for name in ["gpt_train", "ring"] {
+    for name in ["gpt_train", "gpt_train_ckpt"] {
         let recording = open(&fixture(name));
         let device = recording.devices().get(0).unwrap().clone();
         let positions = Scene::new(&device).positions(SceneAxis::Step);
