@@ -6,7 +6,7 @@
 
 use super::player::Setup;
 use super::program::Program;
-use super::recorded::compare;
+use super::recorded::keeps_order;
 use crate::allocator::Placement;
 use crate::model::AllocatorSettings;
 use crate::replay::Track;
@@ -31,8 +31,5 @@ pub(crate) fn placement_of(track: Track<'_>, program: &Program, settings: &Alloc
         return None;
     }
     let setup = Setup { recorded_addresses: false, ..Setup::as_recorded(track, program) };
-    ALL.into_iter().find(|&placement| {
-        let (_, difference) = compare(track, program, &Setup { placement, ..setup.clone() });
-        difference.keeps_order()
-    })
+    ALL.into_iter().find(|&placement| keeps_order(track, program, &Setup { placement, ..setup.clone() }))
 }

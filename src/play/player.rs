@@ -97,6 +97,10 @@ pub(super) trait Observer {
     const LISTENS: bool = true;
     /// The allocator requested a segment from the driver or released one, for the step at `entry`.
     fn segment(&mut self, entry: u32, event: SegmentEvent);
+    /// Whether it knows enough, so that the simulation ends.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 /// Ignores all events.
@@ -186,6 +190,9 @@ impl Player {
             if self.allocator.has_events() {
                 for event in self.allocator.drain_events() {
                     observer.segment(step.entry, event);
+                }
+                if observer.is_done() {
+                    break;
                 }
             }
             let stats = self.allocator.stats();

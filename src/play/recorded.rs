@@ -49,6 +49,8 @@ struct Follower {
     placed: BTreeMap<u64, u64>,
     /// Whether segments must lie where they were recorded.
     same_addresses: bool,
+    /// Whether the simulation ends as soon as segments lie in another order.
+    stops: bool,
     difference: Difference,
 }
 
@@ -88,15 +90,29 @@ impl Observer for Follower {
             }
         }
     }
+
+    fn is_done(&self) -> bool {
+        self.stops && (self.difference.first.is_some() || self.difference.other_order)
+    }
 }
 
 /// Simulates a program and compares the result with the recording.
 pub fn compare(track: Track<'_>, program: &Program, setup: &Setup) -> (Outcome, Difference) {
+    follow(track, program, setup, false)
+}
+
+/// Whether a simulation has the segments and maxima of the recording, in their order. It ends at the first segment that differs.
+pub(super) fn keeps_order(track: Track<'_>, program: &Program, setup: &Setup) -> bool {
+    follow(track, program, setup, true).1.keeps_order()
+}
+
+fn follow(track: Track<'_>, program: &Program, setup: &Setup, stops: bool) -> (Outcome, Difference) {
     let (snapshot, history) = (track.snapshot, track.history);
     let mut follower = Follower {
         recorded: Vec::new(),
         placed: BTreeMap::new(),
         same_addresses: setup.recorded_addresses,
+        stops,
         difference: Difference::default(),
     };
     let end = program.until.unwrap_or(history.entries());

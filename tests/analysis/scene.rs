@@ -4,8 +4,7 @@ use crate::support::{fixture, open};
 use memviz::Recording;
 use memviz::analysis::flame::{self, RangePart};
 use memviz::analysis::peak::{PeakOptions, PeakReport};
-use memviz::analysis::scene::{Columns, Difference, EventFilter, Flow, MOST_COLUMNS, Part, Scene, Shapes};
-use memviz::analysis::timeline::XAxis;
+use memviz::analysis::scene::{Columns, Difference, EventFilter, Flow, MOST_COLUMNS, Part, Scene, SceneAxis, Shapes};
 use memviz::facts::device::Device;
 use memviz::facts::grouping::GroupBy;
 use memviz::facts::grouping::attribution::OTHER;
@@ -35,17 +34,23 @@ static RECORDINGS: LazyLock<Vec<Recording>> = LazyLock::new(|| {
 });
 
 /// A part of an axis by where it begins and how long it is, from 0 to 1 of all and a little beyond.
-fn parts() -> impl Strategy<Value = (usize, bool, f64, f64, usize)> {
+fn parts() -> impl Strategy<Value = (usize, SceneAxis, f64, f64, usize)> {
     let length = prop_oneof![Just(1.0), 0.0..1.0f64, 0.0..0.01f64];
-    (0..1000usize, any::<bool>(), -0.2..1.1f64, length, 1..300usize)
+    let axes = prop::sample::select(vec![SceneAxis::Entry, SceneAxis::Time, SceneAxis::Step]);
+    (0..1000usize, axes, -0.2..1.1f64, length, 1..300usize)
 }
 
 /// A device of the recordings, and a part of it with at least some extent. Edges often fall on an instant.
-fn chosen((pick, is_time, start, length, columns): (usize, bool, f64, f64, usize)) -> (Device<'static>, Part) {
+fn chosen((pick, axis, start, length, columns): (usize, SceneAxis, f64, f64, usize)) -> (Device<'static>, Part) {
     let all: Vec<Device<'static>> =
         RECORDINGS.iter().flat_map(|recording| recording.devices().all().to_vec()).collect();
     let device = all[pick % all.len()].clone();
-    let axis = if is_time && device.track.has_times() { XAxis::Time } else { XAxis::Entry };
+    let is_there = match axis {
+        SceneAxis::Time => device.track.has_times(),
+        SceneAxis::Step => device.steps().is_ok(),
+        _ => true,
+    };
+    let axis = if is_there { axis } else { SceneAxis::Entry };
     let positions = Scene::new(&device).positions(axis);
     let (first, last) = (positions[0], positions[positions.len() - 1]);
     let extent = (last - first).max(1.0);
@@ -287,13 +292,13 @@ fn what_cannot_be_drawn_is_refused() {
     let recording = open(&fixture("oom_t201"));
     let devices = recording.devices();
     let mut scene = Scene::new(&devices.all()[0]);
-    let part = Part { axis: XAxis::Entry, from: 0.0, to: 100.0, columns: 10 };
+    let part = Part { axis: SceneAxis::Entry, from: 0.0, to: 100.0, columns: 10 };
     let refused = |scene: &Scene<'_>, part| scene.columns(Metric::Allocated, &part).unwrap_err().to_string();
     let backwards = Part { from: 100.0, to: 0.0, ..part };
     assert_eq!(refused(&scene, backwards), "expected a part that starts before it ends, found 100 to 0");
     assert!(refused(&scene, Part { to: f64::NAN, ..part }).ends_with("found 0 to NaN"));
     assert!(refused(&scene, Part { columns: MOST_COLUMNS + 1, ..part }).starts_with("expected 1 to 16384 columns"));
-    assert!(refused(&scene, Part { axis: XAxis::Time, ..part }).contains("has no times"));
+    assert!(refused(&scene, Part { axis: SceneAxis::Time, ..part }).contains("has no times"));
     let overlap = scene.bands(Metric::Allocated, GroupBy::Function, &part, 3).unwrap_err();
     assert_eq!(overlap.to_string(), "groups by function overlap, so they cannot be stacked");
     assert!(scene.shapes(Metric::Reserved, GroupBy::Category, &part, 3).is_err());
@@ -327,4 +332,26 @@ fn entries_are_found_by_the_stacks_of_what_they_allocate_and_free() {
         found.iter().filter(|index| of(index).freed != NEVER).map(|index| of(index).freed - 1).collect();
     assert!(!freed.is_empty());
     assert!(freed.is_subset(&events(Action::FreeRequested).into_iter().collect()));
+}
+
+#[test]
+fn steps_are_as_long_as_any_other_on_their_axis() {
+    for name in ["gpt_train", "gpt_train_ckpt"] {
+        let recording = open(&fixture(name));
+        let device = recording.devices().get(0).unwrap().clone();
+        let positions = Scene::new(&device).positions(SceneAxis::Step);
+        assert!(positions.is_sorted() && positions[0] == 0.0);
+        let steps = device.steps().unwrap();
+        assert!(steps.len() > 1);
+        let starts = [0].into_iter().chain(steps.ends.iter().copied());
+        for (step, (from, &to)) in starts.zip(&steps.ends).enumerate() {
+            // Its first entry leads to the instant behind it, and is where the step begins.
+            assert!((positions[from as usize + 1] - 1e6 * step as f64).abs() < 1e-6, "{name}: {step}");
+            assert!(positions[to as usize] < 1e6 * (step + 1) as f64);
+        }
+    }
+    let none = open(&fixture("tiny"));
+    let scene = Scene::new(none.devices().get(0).unwrap());
+    let part = Part { axis: SceneAxis::Step, from: 0.0, to: 1e6, columns: 10 };
+    assert!(scene.columns(Metric::Allocated, &part).unwrap_err().to_string().contains("no steps"));
 }

@@ -2,9 +2,8 @@
 
 use crate::support::{fixture, open};
 use memviz::analysis::advice::{Attempt, Plays, Saving, WhatIf, advice};
-use memviz::analysis::scene::{Part, Scene};
+use memviz::analysis::scene::{Part, Scene, SceneAxis};
 use memviz::analysis::simulate::SimulateOptions;
-use memviz::analysis::timeline::XAxis;
 use memviz::facts::device::Device;
 use memviz::input::alloc_conf::{Rest, parse};
 use memviz::replay::Metric;
@@ -20,7 +19,7 @@ fn cures_at(places: &[usize]) -> Attempt {
 /// All of a history, a column for each instant.
 fn each_instant(device: &Device<'_>) -> Part {
     let columns = device.track.entries() as usize + 1;
-    Part { axis: XAxis::Entry, from: 0.0, to: columns as f64, columns }
+    Part { axis: SceneAxis::Entry, from: 0.0, to: columns as f64, columns }
 }
 
 #[test]
@@ -112,9 +111,11 @@ fn a_column_has_the_highest_of_its_instants() {
     let scene = Scene::new(device);
     let curve = WhatIf::of(device, Plays::All).over_time(Metric::Allocated, &Attempt::default()).unwrap().unwrap();
     let last = f64::from(device.track.entries());
-    for (axis, from, to, columns) in
-        [(XAxis::Entry, 0.0, last, 100), (XAxis::Entry, 1000.5, 1007.5, 40), (XAxis::Time, 0.0, 700_000.0, 333)]
-    {
+    for (axis, from, to, columns) in [
+        (SceneAxis::Entry, 0.0, last, 100),
+        (SceneAxis::Entry, 1000.5, 1007.5, 40),
+        (SceneAxis::Time, 0.0, 700_000.0, 333),
+    ] {
         let part = Part { axis, from, to, columns };
         let recorded: Vec<Option<u64>> =
             scene.columns(Metric::Allocated, &part).unwrap().values.iter().map(|&bytes| Some(bytes as u64)).collect();

@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use tempfile::TempDir;
 
 /// What stands in front of the recording in a page, behind its name.
-const RECORDING: &str = r#"<script type="application/octet-stream;base64" id="recording" data-name=""#;
+const RECORDING: &str = r#"<script type="application/octet-stream;ascii85" id="recording" data-name=""#;
 
 /// The attributes of the recording in a page, and the recording.
 fn carried(page: &str) -> (&str, Vec<u8>) {
@@ -21,20 +21,18 @@ fn carried(page: &str) -> (&str, Vec<u8>) {
 fn carried_as(page: &str) -> (&str, Vec<u8>) {
     let (_, rest) = page.split_once(RECORDING).unwrap();
     let (attributes, rest) = rest.split_once(r#"">"#).unwrap();
-    let (base64, _) = rest.split_once("</script>").unwrap();
-    (attributes, decoded(base64))
+    let (text, _) = rest.split_once("</script>").unwrap();
+    (attributes, decoded(text))
 }
 
-fn decoded(base64: &str) -> Vec<u8> {
-    let value =
-        |byte: u8| b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".iter().position(|&b| b == byte);
+/// Digits of 85, five for four bytes.
+fn decoded(text: &str) -> Vec<u8> {
+    let digit = |&byte: &u8| u64::from(if byte == b'v' { b'<' } else { byte } - b'!');
     let group = |group: &[u8]| {
-        let bits = group.iter().fold(0u32, |bits, &byte| (bits << 6) | value(byte).unwrap_or(0) as u32);
-        let told = group.iter().filter(|&&byte| byte != b'=').count() - 1;
-        bits.to_be_bytes()[1..=told].to_vec()
+        let number = (0..5).fold(0, |number, at| number * 85 + group.get(at).map_or(84, digit));
+        u32::try_from(number).unwrap().to_be_bytes()[..group.len() - 1].to_vec()
     };
-    assert_eq!(base64.len() % 4, 0);
-    base64.as_bytes().chunks(4).flat_map(group).collect()
+    text.as_bytes().chunks(5).flat_map(group).collect()
 }
 
 #[test]

@@ -5,8 +5,7 @@ use memviz::Recording;
 use memviz::analysis::excerpt::{Window, excerpt};
 use memviz::analysis::fit::{DeviceFit, Largest, Prediction, Refusal};
 use memviz::analysis::fit::{FitInput, FitOptions, FitReport, PredictedOverTime};
-use memviz::analysis::scene::{Part, Scene};
-use memviz::analysis::timeline::XAxis;
+use memviz::analysis::scene::{Part, Scene, SceneAxis};
 use memviz::input::alloc_conf::{Rest, parse};
 use memviz::model::Action;
 use memviz::play::Trust;
@@ -93,7 +92,7 @@ fn a_predicted_curve_is_the_recorded_one_and_has_the_predicted_peak() {
             let scene = Scene::new(of.get(0).unwrap());
             let columns = 997;
             let to = f64::from(scene.device().history().entries() + 1);
-            let part = Part { axis: XAxis::Entry, from: 0.0, to, columns };
+            let part = Part { axis: SceneAxis::Entry, from: 0.0, to, columns };
             let found = scene.columns(metric, &part).unwrap().values;
             let predicted = curve.curve.columns(&scene.instants(&part).unwrap());
             let differing: Vec<usize> =
@@ -106,7 +105,7 @@ fn a_predicted_curve_is_the_recorded_one_and_has_the_predicted_peak() {
     let small = at(16, Metric::Allocated, &FitOptions::default().capacity(Some(least)));
     let scene = Scene::new(devices[0].1.get(0).unwrap());
     let part =
-        Part { axis: XAxis::Entry, from: 0.0, to: f64::from(scene.device().history().entries() + 1), columns: 100 };
+        Part { axis: SceneAxis::Entry, from: 0.0, to: f64::from(scene.device().history().entries() + 1), columns: 100 };
     assert_eq!(small.curve.columns(&scene.instants(&part).unwrap()).last(), Some(&None));
     let none = PredictedOverTime::of(&inputs, (0, Metric::Active, 16), &FitOptions::default()).unwrap();
     assert_eq!(none, None);

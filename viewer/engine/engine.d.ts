@@ -5,8 +5,11 @@
 // array in a plain object, whose buffers can be transferred. Errors are thrown as `Error` with the one line that the command
 // line prints, without `memviz: `.
 
-/** What an x axis counts: `entry` instants, `time` microseconds since the first entry of the recording. */
-export type Axis = "entry" | "time";
+/**
+ * What an x axis counts: `entry` instants, `time` microseconds since the first entry of the recording, `step` millionths of the
+ * device's steps, where it has some.
+ */
+export type Axis = "entry" | "time" | "step";
 export type Metric = "allocated" | "active" | "requested" | "reserved";
 /** A name of `--by`: those that a file can answer are in `Figures.by`. */
 export type By = string;
@@ -129,7 +132,9 @@ export class Engine {
     request(device: number, name: string, entry: number | undefined): string;
     /** Bytes that the given allocations, in rising order, hold at the instant of each column that `curve` has for the metric. */
     held(device: number, metric: Metric, axis: Axis, from: number, to: number, columns: number, allocations: Uint32Array): Float64Array;
-    /** JSON: `Finding[]`, the most urgent first. Takes a while: ask when there is time. */
+    /** Works out a part of what `findings` takes, about as long as one simulation; whether there is more. */
+    explore(): boolean;
+    /** JSON: `Finding[]`, the most urgent first. Takes a while: ask when there is time, after `explore`. */
     findings(): string;
     /**
      * JSON: `Tried`, what a device needs with the cures at some places of its list, under other settings, or with so many bytes in
@@ -357,7 +362,8 @@ export interface Unserved {
 
 export interface Allocation {
     id: number;
-    address: string;
+    /** Null where it is not known. */
+    address: string | null;
     requested_bytes: number;
     block_bytes: number;
     /** First instant at which it is there, and at which it is gone; null for never. `born` 0: from before the recording. */
@@ -381,7 +387,8 @@ export interface Allocation {
     /** For what backward allocated: the forward stack that it goes back to, and whether that is inferred. */
     forward: Frame[];
     forward_inferred: boolean;
-    /** What lies before and behind it in its segment when it is born; null at the segment's ends. */
+    /** Whether its segment is known, and what lies before and behind it there when it is born; null at the segment's ends. */
+    in_segment: boolean;
     before: Neighbor | null;
     behind: Neighbor | null;
 }
@@ -423,10 +430,11 @@ export interface Event {
     /** As PyTorch calls it: `alloc`, `free_requested`, ... */
     action: string;
     bytes: number;
-    /** Null where it has none; a failed request has what the device had free. */
+    /** Null where it has none or none is known; a failed request has what the device had free. */
     address: string | null;
     device_free: number | null;
-    stream: number;
+    /** Null where streams are not recorded. */
+    stream: number | null;
     pool: string | null;
     site: string;
     /** The allocation that it makes or frees. */

@@ -1,6 +1,7 @@
 /** Every allocation, or segment, as a shape over time, stacked: the largest as themselves, the rest on top of them. */
 
 import type { Blocks as Answer, Frame } from '../engine/engine.d.ts';
+import { lookAt } from './aligned.ts';
 import { chart } from './chart.ts';
 import { Latest } from './client.ts';
 import { ACCENT, BACKGROUND, mix, MUTED, OTHER, type Theme } from './colors.ts';
@@ -284,7 +285,7 @@ class Shapes implements Drawn {
         const under = this.#under();
         if (!under || !this.#fetched) return;
         const { blocks } = this.#fetched;
-        this.lane.at = blocks.instants[under.at];
+        lookAt(this.lanes, this.lane, blocks.instants[under.at]);
         this.lane.store.set({ selected: this.#selection(under.shape) });
     }
 }

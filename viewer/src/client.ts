@@ -23,12 +23,17 @@ async function rest(time: number): Promise<void> {
     count(-1);
 }
 
+/** Milliseconds without a question after which nobody seems to look at anything else. */
+const CALM = 150;
+
 export class Client {
     #worker: Worker;
     #waiting = new Map<number, Waiting>();
     #next = 0;
     readonly #url = URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
     #isClosed = false;
+    /** When something was last asked that is looked at. */
+    #asked = 0;
 
     constructor() {
         this.#worker = new Worker(this.#url);
@@ -41,11 +46,17 @@ export class Client {
         // As close() says of those that are asked already.
         if (this.#isClosed) return new Promise(() => {});
         const id = this.#next++;
+        if (name !== 'explore') this.#asked = performance.now();
         return new Promise((resolve, reject) => {
             this.#waiting.set(id, { resolve, reject });
             count(1);
             this.#worker.postMessage({ id, name, args });
         });
+    }
+
+    /** Waits until nothing has been asked for a while but what takes long. */
+    async calm(): Promise<void> {
+        while (!this.#isClosed && performance.now() - this.#asked < CALM) await rest(CALM);
     }
 
     /** Ends the worker and gives back its memory. Nobody waits for its answers any more. */

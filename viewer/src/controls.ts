@@ -1,6 +1,7 @@
 /** What is shown and how: device, metric, groups, axis, range, search. */
 
 import type { Axis } from '../engine/engine.d.ts';
+import { whyNotAligned } from './aligned.ts';
 import { button, byId, element } from './dom.ts';
 import { name, whole } from './format.ts';
 import { changeDevice, devicesOf, extent, type Lane } from './lane.ts';
@@ -10,6 +11,13 @@ import { METRICS, type State, stackedBy } from './state.ts';
 
 /** What segments have none of: each holds blocks of many. */
 const OF_BLOCKS_ONLY = 'category';
+
+/** The choices of the x axis. */
+const AXES: Record<Axis, string> = {
+    entry: 'entries',
+    time: 'time',
+    step: 'aligned by step: each step begins at the same place in all recordings, and is as long as any other',
+};
 
 function select(
     label: string,
@@ -90,9 +98,9 @@ export function showControls(
     );
     parts.push(element('label', {}, 'metric ', metric));
 
-    const axes = (['entry', 'time'] as const).map((axis) =>
-        button(axis, axis === 'entry' ? 'x axis: entries' : 'x axis: time', () => changeAxis(lanes, axis)),
-    );
+    const together = [...recordings, ...lane.beside];
+    const titles = Object.entries(AXES).filter(([axis]) => axis !== 'step' || together.length > 1) as [Axis, string][];
+    const axes = titles.map(([axis, title]) => button(axis, `x axis: ${title}`, () => changeAxis(lanes, axis)));
     axes[1].disabled = !hasTimes;
     const fit = button('fit height', 'Scale the visible part to the full height (y)', () =>
         store.set({ fit: !store.state.fit }),
@@ -130,9 +138,12 @@ export function showControls(
         bands.textContent =
             stackedBy(state.by) === state.by ? '' : `bands by ${stackedBy(state.by)}: those by ${state.by} overlap`;
         metric.value = state.metric;
-        axes.forEach((each, at) =>
-            each.setAttribute('aria-pressed', String(state.axis === (['entry', 'time'] as const)[at])),
-        );
+        axes.forEach((each, at) => each.setAttribute('aria-pressed', String(state.axis === titles[at][0])));
+        if (axes.length > 2) {
+            const why = whyNotAligned(together, state.device);
+            axes[2].disabled = why !== null;
+            axes[2].title = why === null ? `x axis: ${AXES.step}` : `Steps cannot be aligned: ${why}`;
+        }
         fit.setAttribute('aria-pressed', String(state.fit));
         if (search.value !== state.query && document.activeElement !== search) search.value = state.query;
         const found = lanes.map((each) => each.found);

@@ -154,10 +154,8 @@ export class Details {
             client.ask('stack', [device, number]),
         ]);
         if (!event) throw new Error(`${lane.device.name} has no entry ${whole(number)}`);
-        const facts: [string, string][] = [
-            ['bytes', `${bytes(event.bytes)} (${whole(event.bytes)})`],
-            ['stream', String(event.stream)],
-        ];
+        const facts: [string, string][] = [['bytes', `${bytes(event.bytes)} (${whole(event.bytes)})`]];
+        if (event.stream !== null) facts.push(['stream', String(event.stream)]);
         if (event.device_free !== null) facts.push(['device free', bytes(event.device_free)]);
         if (event.address !== null) facts.push(['address', event.address]);
         const none = element('p', { class: 'note' }, 'no stack was recorded');
@@ -189,7 +187,8 @@ export class Details {
         if (of.born_us !== null && of.freed_us !== null) facts.push(['lived', duration(of.freed_us - of.born_us)]);
         if (of.phase !== null) facts.push(['phase', name(of.phase)]);
         if (of.annotations.length > 0) facts.push(['in', name(of.annotations.join(' / '), 300)]);
-        facts.push(['address', of.address], ['id', String(of.id)]);
+        if (of.address !== null) facts.push(['address', of.address]);
+        facts.push(['id', String(of.id)]);
         if (of.stream !== null) facts.push(['stream', String(of.stream)]);
         if (of.pool !== null) facts.push(['pool', name(of.pool)]);
         const parts: HTMLElement[] = [this.#title(of.site), list(facts)];
@@ -199,11 +198,12 @@ export class Details {
         );
         if (of.forward.length > 0)
             parts.push(heading(of.forward_inferred ? 'Forward stack (inferred)' : 'Forward stack'), stack(of.forward));
-        parts.push(
-            heading('Its neighbors when it was allocated'),
-            this.#neighbor(lane, 'before', of.before),
-            this.#neighbor(lane, 'behind', of.behind),
-        );
+        if (of.in_segment)
+            parts.push(
+                heading('Its neighbors when it was allocated'),
+                this.#neighbor(lane, 'before', of.before),
+                this.#neighbor(lane, 'behind', of.behind),
+            );
         const jump = button('Go to its allocation', 'Move the cursor to its allocation', () => {
             lane.at = of.born;
         });

@@ -233,7 +233,7 @@ export class EventsView implements View {
             ['action', event.action],
             ['number', bytes(event.bytes)],
             ['address', event.address ?? (event.device_free === null ? '' : `${bytes(event.device_free)} free`)],
-            ['number stream', `stream ${event.stream}`],
+            ['number stream', event.stream === null ? '' : `stream ${event.stream}`],
             ['pool', pool],
             ['site', name(event.site, 160)],
         ];

@@ -76,7 +76,7 @@ export function read(hash: string): Partial<State> {
     const device = number('device');
     if (device !== undefined && Number.isInteger(device)) state.device = device;
     const axis = parts.get('x');
-    if (axis === 'entry' || axis === 'time') state.axis = axis;
+    if (axis === 'entry' || axis === 'time' || axis === 'step') state.axis = axis;
     const [from, to] = [number('from'), number('to')];
     if (from !== undefined && to !== undefined && from < to) [state.from, state.to] = [from, to];
     const metric = parts.get('metric');

@@ -1,7 +1,8 @@
 /** Keys, for the whole page. */
 
+import { lookAt } from './aligned.ts';
 import { byId } from './dom.ts';
-import { extent, type Lane } from './lane.ts';
+import { extent, isStill, type Lane } from './lane.ts';
 import { clamped, pan, zoom } from './navigate.ts';
 import type { State, Store } from './state.ts';
 
@@ -68,14 +69,14 @@ function press(page: Target, go: Go, event: KeyboardEvent): void {
         d: () => pan(store, whole, 0.2),
         '0': go.whole,
         p: go.peak,
-        m: () => store.set({ mark: mark === null && lanes.length === 1 ? lane.at : null }),
+        m: () => store.set({ mark: mark === null && lanes.length === 1 && !isStill(lanes) ? lane.at : null }),
         y: () => store.set({ fit: !fit }),
         '/': () => byId('search').focus(),
         '?': () => byId<HTMLDialogElement>('help').showModal(),
-        '[': () => step(lane, whole, -1, go.fail),
-        ']': () => step(lane, whole, 1, go.fail),
-        ArrowLeft: () => move(lane, event.shiftKey, -1),
-        ArrowRight: () => move(lane, event.shiftKey, 1),
+        '[': () => step(lanes, lane, whole, -1, go.fail),
+        ']': () => step(lanes, lane, whole, 1, go.fail),
+        ArrowLeft: () => move(lanes, lane, event.shiftKey, -1),
+        ArrowRight: () => move(lanes, lane, event.shiftKey, 1),
     };
     page.views.forEach((view, at) => {
         actions[String(at + 1)] = () => store.set({ tab: view.tab });
@@ -87,7 +88,7 @@ function press(page: Target, go: Go, event: KeyboardEvent): void {
 }
 
 /** Moves the cursor by an entry, or by a pixel if that is more. */
-function move(lane: Lane, fine: boolean, sign: number): void {
+function move(lanes: readonly Lane[], lane: Lane, fine: boolean, sign: number): void {
     const { from, to, axis } = lane.store.state;
     const { device, entries } = lane.device;
     let next = lane.at + sign;
@@ -95,11 +96,11 @@ function move(lane: Lane, fine: boolean, sign: number): void {
         const there = lane.recording.instant(device, lane.x(lane.at) + (sign * (to - from)) / 1000, axis);
         next = sign > 0 ? Math.max(next, there) : Math.min(next, there);
     }
-    lane.at = Math.max(0, Math.min(entries, next));
+    lookAt(lanes, lane, Math.max(0, Math.min(entries, next)));
 }
 
 /** Shows the step before or behind the cursor. */
-function step(lane: Lane, whole: readonly [number, number], sign: number, fail: Go['fail']): void {
+function step(lanes: readonly Lane[], lane: Lane, whole: readonly [number, number], sign: number, fail: Go['fail']): void {
     const { device } = lane.device;
     const steps = lane.recording.steps(device);
     if (steps.length === 0) fail(lane.recording.whyNoSteps(device));
@@ -109,5 +110,5 @@ function step(lane: Lane, whole: readonly [number, number], sign: number, fail: 
     const [left, right] = [lane.x(next.from), lane.x(next.to)];
     lane.store.set({ ...clamped(left - 0.05 * (right - left), right + 0.05 * (right - left), whole) });
     // Its first entry's: the instant before that one belongs to the step before.
-    lane.at = next.from + 1;
+    lookAt(lanes, lane, next.from + 1);
 }

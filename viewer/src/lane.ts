@@ -1,6 +1,7 @@
 /** One of at most two recordings that are looked at together, and what of it the state speaks of. */
 
 import type { DeviceFigures, FailedRequest, Frame } from '../engine/engine.d.ts';
+import { possibleAxis } from './aligned.ts';
 import { name } from './format.ts';
 import type { Recording } from './recording.ts';
 import { AS_RECORDED, type State, type Store } from './state.ts';
@@ -107,7 +108,9 @@ export function sameStep(lane: Lane, other: Lane): number | null {
 export async function changeDevice(lanes: readonly Lane[], device: number): Promise<void> {
     await Promise.all(lanes.map(({ recording }) => recording.prepare(recording.device(device).device)));
     const { store } = lanes[0];
-    store.set({ device, selected: null, mark: null, ...AS_RECORDED });
+    const recordings = [...lanes.map(({ recording }) => recording), ...lanes[0].beside];
+    const axis = possibleAxis(store.state.axis, recordings, device, 'entry');
+    store.set({ device, axis, selected: null, mark: null, ...AS_RECORDED });
     const [from, to] = extent(lanes);
     store.set({ from, to });
     for (const lane of lanes) {
@@ -139,7 +142,8 @@ export function extent(lanes: readonly Lane[]): [number, number] {
     const besides = lanes.flatMap((lane) =>
         lane.beside.flatMap((each) => {
             const lag = axis === 'time' ? (lane.lags.get(each) ?? 0) : 0;
-            return each.figures.devices.map(({ device }) => each.extent(device, axis).map((x) => x + lag));
+            const placed = each.figures.devices.filter(({ device }) => axis !== 'step' || each.steps(device).length > 0);
+            return placed.map(({ device }) => each.extent(device, axis).map((x) => x + lag));
         }),
     );
     const all = [...lanes.map((lane) => lane.extent()), ...besides];

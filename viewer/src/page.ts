@@ -1,6 +1,7 @@
 /** The page with one or two recordings: all views, bound to one state. */
 
 import type { Finding } from '../engine/engine.d.ts';
+import { possibleAxis } from './aligned.ts';
 import { BlocksView } from './blocks.ts';
 import { Latest } from './client.ts';
 import { Details } from './details.ts';
@@ -157,6 +158,8 @@ export class Page {
         const state = asked(wanted, initial, recordings);
         await Promise.all(recordings.map((each) => each.prepare(each.device(state.device).device)));
         await Promise.all(beside.flatMap((each) => each.figures.devices.map(({ device }) => each.prepare(device))));
+        const axis = possibleAxis(state.axis, [...recordings, ...beside], state.device, initial.axis);
+        const hasRange = wanted.from !== undefined && axis === state.axis;
         byId('welcome').hidden = true;
         byId('work').hidden = false;
         const more = beside.length > 0 ? ` and ${beside.length} more` : '';
@@ -164,7 +167,7 @@ export class Page {
         byId('file').textContent = names;
         byId('file').title = recordings.map((each) => name(each.name, 1000)).join('\n');
         document.title = `${names} · memviz`;
-        return new Page(recordings, beside, initial, state, wanted.from !== undefined, opening, turnTo);
+        return new Page(recordings, beside, initial, { ...state, axis }, hasRange, opening, turnTo);
     }
 
     /** Another page takes its place. */
@@ -196,8 +199,9 @@ export class Page {
         const devices = this.recordings.map((each) => each.prepare(each.device(state.device).device));
         Promise.all(devices)
             .then(() => {
-                this.store.set({ ...state, found: this.store.state.found });
-                this.store.set(this.#range(state, wanted.from !== undefined));
+                const axis = possibleAxis(state.axis, [...this.recordings, ...this.lanes[0].beside], state.device, this.#start.axis);
+                this.store.set({ ...state, axis, found: this.store.state.found });
+                this.store.set(this.#range(state, wanted.from !== undefined && axis === state.axis));
             })
             .catch(fail);
     }

@@ -60,9 +60,9 @@ export function byteTicks(top: number, most: number): { at: number; text: string
     return ticks;
 }
 
-/** Labels of an axis between two x, no more than `most`: entries, or seconds. */
+/** Labels of an axis between two x, no more than `most`: entries, seconds, or steps that are over. */
 export function axisTicks(axis: Axis, from: number, to: number, most: number): { at: number; text: string }[] {
-    const unit = axis === 'time' ? 1e6 : 1;
+    const unit = axis === 'entry' ? 1 : 1e6;
     let step = round(Math.max((to - from) / unit / Math.max(most, 1), 1e-9));
     if (axis === 'entry') step = Math.max(1, step);
     const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
@@ -71,10 +71,17 @@ export function axisTicks(axis: Axis, from: number, to: number, most: number): {
     const first = Math.ceil(from / unit / step - 1e-9) + 0;
     for (let count = first; count * step * unit <= to && ticks.length <= most + 1; count++) {
         const value = count * step;
-        ticks.push({ at: value * unit, text: axis === 'time' ? `${value.toFixed(digits)} s` : whole(value) });
+        ticks.push({ at: value * unit, text: labels[axis](value, value.toFixed(digits)) });
     }
     return ticks;
 }
+
+/** What an axis says of a value, which is also written with as many digits as it needs. */
+const labels: Record<Axis, (value: number, written: string) => string> = {
+    entry: (value) => whole(value),
+    time: (_, written) => `${written} s`,
+    step: (value, written) => `${written} ${value === 1 ? 'step' : 'steps'}`,
+};
 
 /** Draws the grid of a plot and the labels of its axes. */
 export function drawAxes(pen: Pen, plot: Plot, axis: Axis, theme: Theme): void {

@@ -89,6 +89,7 @@ export interface Requests {
     phases: { args: [device: number]; answer: Engine.PhaseSpan[] };
     samples: { args: [device: number]; answer: Engine.Sample[] };
     gpus: { args: []; answer: Engine.Gpu[] };
+    explore: { args: []; answer: boolean };
     findings: { args: []; answer: Engine.Finding[] };
 }
 

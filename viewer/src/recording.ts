@@ -11,6 +11,7 @@ import type {
     Sample,
     Steps,
 } from '../engine/engine.d.ts';
+import { alongSteps } from './aligned.ts';
 import { Client } from './client.ts';
 import type { Carried } from './protocol.ts';
 import { openAt } from './ribbons.ts';
@@ -101,8 +102,14 @@ export class Recording {
 
     /** What memviz has to say about it: worked out once. */
     findings(): Promise<Finding[]> {
-        this.#findings ??= this.client.ask('findings', []);
+        this.#findings ??= this.#find();
         return this.#findings;
+    }
+
+    /** In parts: what is asked meanwhile is answered between two of them. */
+    async #find(): Promise<Finding[]> {
+        while (await this.client.ask('explore', [])) await this.client.calm();
+        return this.client.ask('findings', []);
     }
 
     /** The phases of the program on a device: worked out once. */
@@ -131,19 +138,24 @@ export class Recording {
     /** Where an instant lies. */
     x(device: number, instant: number, axis: Axis): number {
         if (axis === 'entry') return instant;
+        if (axis === 'step') return this.along(device, Math.max(0, instant - 1));
         const times = this.#courses.get(device)?.times;
         return times && times.length > 0 ? times[Math.min(instant, times.length - 1)] : 0;
+    }
+
+    /** Where an entry lies on the axis of steps; what lies right behind the last one is where the axis ends. */
+    along(device: number, entry: number): number {
+        return alongSteps(this.steps(device), this.device(device).entries, entry);
     }
 
     /** The last instant that is not behind `x`. */
     instant(device: number, x: number, axis: Axis): number {
         const { entries } = this.device(device);
         if (axis === 'entry') return Math.max(0, Math.min(entries, Math.floor(x)));
-        const times = this.#courses.get(device)?.times ?? new Float64Array(1);
-        let [low, high] = [0, times.length - 1];
+        let [low, high] = [0, entries];
         while (low < high) {
             const middle = (low + high + 1) >> 1;
-            if (times[middle] <= x) low = middle;
+            if (this.x(device, middle, axis) <= x) low = middle;
             else high = middle - 1;
         }
         return low;
@@ -152,6 +164,7 @@ export class Recording {
     /** All of a device: from its first instant to behind its last one. */
     extent(device: number, axis: Axis): [number, number] {
         const { entries } = this.device(device);
+        if (axis === 'step') return [0, Math.max(1, this.along(device, entries))];
         return [this.x(device, 0, axis), this.x(device, entries, axis) + 1];
     }
 

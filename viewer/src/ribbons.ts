@@ -1,6 +1,7 @@
 /** Annotations and steps as ribbons below a plot. */
 
 import type { Annotation, Axis, DeviceFigures } from '../engine/engine.d.ts';
+import { STEP } from './aligned.ts';
 import type { Lane } from './lane.ts';
 import type { Pen, TextStyle } from './pen.ts';
 import type { Recording } from './recording.ts';
@@ -19,6 +20,9 @@ export interface Span {
     to: number;
     from_us: number;
     to_us: number;
+    /** On the axis of steps. */
+    from_step: number;
+    to_step: number;
 }
 
 /** Rows of spans, each in order and without overlap. */
@@ -36,7 +40,8 @@ export function ribbons(lane: Lane): Ribbons {
 export function annotationRows(recording: Recording, { device }: DeviceFigures): Ribbons {
     const rows: Span[][] = [];
     for (const each of recording.annotations(device)) {
-        if (each.depth < ROWS) (rows[each.depth] ??= []).push(each);
+        const { depth, from, to } = each;
+        if (depth < ROWS) (rows[depth] ??= []).push({ ...each, ...inSteps(recording, device, from, to) });
     }
     return rows.filter((row) => row !== undefined).map((row) => row.sort((a, b) => a.from_us - b.from_us));
 }
@@ -45,7 +50,11 @@ export function annotationRows(recording: Recording, { device }: DeviceFigures):
 export function stepRow(recording: Recording, device: DeviceFigures): readonly Span[] {
     return recording
         .steps(device.device)
-        .map(({ from, to }, at) => ({ name: `step ${at + 1}`, from, to, ...times(recording, device, from, to) }));
+        .map(({ from, to }, at) => {
+            // A step without entries has its place, too.
+            const place = { from_step: at * STEP, to_step: (at + 1) * STEP };
+            return { name: `step ${at + 1}`, from, to, ...times(recording, device, from, to), ...place };
+        });
 }
 
 /** When entries are: they have no time of their own, and last from the first of them to the one behind the last. */
@@ -54,9 +63,13 @@ export function times(
     { device, entries }: DeviceFigures,
     from: number,
     to: number,
-): { from_us: number; to_us: number } {
+): Pick<Span, 'from_us' | 'to_us' | 'from_step' | 'to_step'> {
     const time = (instant: number) => recording.x(device, Math.min(instant + 1, entries), 'time');
-    return { from_us: time(from), to_us: time(to) };
+    return { from_us: time(from), to_us: time(to), ...inSteps(recording, device, from, to) };
+}
+
+function inSteps(recording: Recording, device: number, from: number, to: number): Pick<Span, 'from_step' | 'to_step'> {
+    return { from_step: recording.along(device, from), to_step: recording.along(device, to) };
 }
 
 /** Those of some annotations that the entry before an instant lies in, the outermost first. */
@@ -67,6 +80,7 @@ export function openAt(annotations: readonly Annotation[], instant: number): Ann
 
 /** Where a span begins and ends on an axis: over its entries' instants it goes to where the next entry is. */
 export function edgesOf(span: Span, axis: Axis): [number, number] {
+    if (axis === 'step') return [span.from_step, span.to_step];
     return axis === 'time' ? [span.from_us, span.to_us] : [span.from + 1, span.to + 1];
 }
 

@@ -1,6 +1,7 @@
 /** Live memory over time: bands of what holds it, reserved memory, the limit, failed requests, annotations. */
 
 import type { Bands, Curve, FailedRequest, Metric } from '../engine/engine.d.ts';
+import { lookAt } from './aligned.ts';
 import { chart } from './chart.ts';
 import { Latest } from './client.ts';
 import { ACCENT, ALARM, BACKGROUND, MUTED, TEXT, type Theme } from './colors.ts';
@@ -528,7 +529,7 @@ export class Timeline implements Drawn {
             this.lane.store.set({ mark: under.instant });
             return;
         }
-        this.lane.at = under.instant;
+        lookAt(this.lanes, this.lane, under.instant);
         const label = under.fetched.bands.groups[under.row]?.label;
         const { by } = this.lane.store.state;
         const isBand = stackedBy(by) !== by;

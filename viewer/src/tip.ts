@@ -17,16 +17,22 @@ export interface TipLine {
     strong?: boolean;
 }
 
-/** A stack, innermost frame first, the user's own frames in bold, with their lines where these are known. */
-async function stackLines(frames: readonly Frame[]): Promise<TipLine[]> {
+/**
+ * A stack, innermost frame first, the user's own frames in bold, with their lines where these are known. Where so many frames of
+ * libraries come before the first of these that it would not be seen, they are left out.
+ */
+export async function stackLines(frames: readonly Frame[]): Promise<TipLine[]> {
     if (frames.length === 0) return [{ text: 'no stack was recorded' }];
-    const lines: TipLine[] = [];
-    for (const frame of frames.slice(0, FRAMES)) {
+    const own = frames.findIndex((frame) => frame.own);
+    const first = own < FRAMES ? 0 : own;
+    const lines: TipLine[] = first > 0 ? [{ text: `${first} frames of libraries, called by` }] : [];
+    for (const frame of frames.slice(first, first + FRAMES)) {
         lines.push({ text: name(frame.label), strong: frame.own });
         const line = frame.own && hasSources() ? await lineOf(frame).catch(() => null) : null;
         if (line !== null) lines.push({ text: `    ${line}` });
     }
-    if (frames.length > FRAMES) lines.push({ text: `${frames.length - FRAMES} more frames` });
+    const more = frames.length - first - FRAMES;
+    if (more > 0) lines.push({ text: `${more} more frames` });
     return lines;
 }
 

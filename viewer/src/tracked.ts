@@ -1,6 +1,7 @@
 /** Tracks below each other, on the axis of the timeline; pinned ones stay in sight, folded ones show their head alone. */
 
 import type { Metric } from '../engine/engine.d.ts';
+import { lookAt } from './aligned.ts';
 import { Latest } from './client.ts';
 import { ACCENT, ALARM, BACKGROUND, GRID, MUTED, OTHER, TEXT, type Theme } from './colors.ts';
 import { button, element } from './dom.ts';
@@ -161,6 +162,11 @@ export class TracksView implements View {
         return made;
     }
 
+    /** Whether a device has a place on the axis: without steps it has none on theirs. */
+    #isPlaced({ recording, device }: Track): boolean {
+        return this.lanes[0].store.state.axis !== 'step' || recording.steps(device.device).length > 0;
+    }
+
     /** Where a recording starts on the axis. */
     #lag(recording: Recording): number {
         const [{ lags, store }] = this.lanes;
@@ -199,7 +205,7 @@ export class TracksView implements View {
             const pixels = Math.round(this.#plot(surface).box.width);
             const key = [axis, ((right - left) / pixels).toPrecision(9)].join();
             for (const { track } of this.#seen(surface)) {
-                if (track.kind !== 'counter') continue;
+                if (track.kind !== 'counter' || !this.#isPlaced(track)) continue;
                 const { recording, metric } = track;
                 const { device } = track.device;
                 const whole = recording.extent(device, axis);
@@ -253,6 +259,10 @@ export class TracksView implements View {
         }
         if (isKept) pen.text(box.x - 8, y + 13, track.label, { fill: MUTED[shown], anchor: 'end' });
         const { axis } = this.lanes[0].store.state;
+        if (!this.#isPlaced(track)) {
+            pen.text(box.x + 4, y + 12, track.recording.whyNoSteps(track.device.device), { fill: MUTED[shown], size: 10.5 });
+            return;
+        }
         pen.within({ ...box, y, height: track.height }, () => {
             if (track.kind === 'spans') drawRibbons(pen, plot, y + 2, [track.spans], axis, shown);
             if (track.kind === 'counter')
@@ -291,6 +301,16 @@ export class TracksView implements View {
         const whose = isTop && this.#members.length > 1 ? `, ${name(track.recording.name, 40)}, ${track.device.name}` : '';
         const text = `${bound(peak.bound)}${bytes(peak.bytes)}${whose}`;
         pen.text(box.x + 4, box.y + 9, text, { fill: TEXT[shown], size: 10.5 });
+        const behind = this.#behind(track);
+        if (behind !== '') pen.text(box.x + box.width - 4, box.y + 9, behind, { fill: MUTED[shown], size: 10.5, anchor: 'end' });
+    }
+
+    /** That a device has entries behind the end of the axis, which is that of the device that is looked at. */
+    #behind({ device, metric, recording }: Track & { kind: 'counter' }): string {
+        const count = device.entries + 1 - Math.floor(extent(this.lanes)[1]);
+        if (this.lanes[0].store.state.axis !== 'entry' || metric !== 'allocated' || count <= 0) return '';
+        const other = recording.figures.has_times ? '; on the axis of time, all are shown' : '';
+        return `${whole(count)} more entries, behind the end of this axis${other}`;
     }
 
     /** What all of a device had in use, when it was looked at. */
@@ -358,6 +378,7 @@ export class TracksView implements View {
         const { recording, device } = track;
         const { axis } = this.lanes[0].store.state;
         const of = this.#members.length > 1 ? [{ text: `${name(recording.name, 60)}, ${device.name}` }] : [];
+        if (!this.#isPlaced(track)) return of;
         if (track.kind === 'spans') {
             const span = spanAt(plot, top + 2, [track.spans], axis, x, Math.min(y, top + 12));
             if (!span) return [];
@@ -387,7 +408,7 @@ export class TracksView implements View {
     /** Moves the cursor to an instant of a counter, or what is seen to a span. */
     #click(surface: Surface, x: number, y: number): void {
         const placed = this.#under(surface, y);
-        if (!placed) return;
+        if (!placed || !this.#isPlaced(placed.track)) return;
         const { track } = placed;
         const { store } = this.lanes[0];
         const plot = this.#plotOf(this.#plot(surface), track.recording);
@@ -403,6 +424,6 @@ export class TracksView implements View {
         const fetched = track.kind === 'counter' ? this.#counters.get(track.id)?.fetched : null;
         const at = fetched ? column(fetched.stretch, fromX(plot, x)) : -1;
         const lane = this.lanes.find((each) => each.recording === track.recording);
-        if (lane && fetched && at >= 0 && lane.device.device === track.device.device) lane.at = fetched.instants[at];
+        if (lane && fetched && at >= 0 && lane.device.device === track.device.device) lookAt(this.lanes, lane, fetched.instants[at]);
     }
 }

@@ -102,7 +102,7 @@ export class Where {
             `${limit}${bytes(flow.from_bytes)} + ${bytes(flow.allocated_bytes)} ${came}`,
             ` − ${bytes(flow.freed_bytes)} ${went} = ${limit}${bytes(flow.to_bytes)} ${metric}`,
         ];
-        return [all.join(' · '), `${sum.join('')} · ${bytes(flow.survived_bytes)} of what was ${came} survived`];
+        return [all.join(' · '), `${sum.join('')} · ${bytes(flow.survived_bytes)} survived`];
     }
 
     async #text(lane: Lane, instant: number): Promise<string> {

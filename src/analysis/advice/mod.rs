@@ -35,7 +35,7 @@ mod without_backward;
 mod zero_grad_late;
 
 pub use trial::{Lowered, Saving};
-pub use what_if::{Attempt, OverTime, WhatIf};
+pub use what_if::{Attempt, CureSearch, OverTime, WhatIf};
 
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, FrameId, HOST_DEVICE};
@@ -258,6 +258,11 @@ impl Plays {
         (!self.covers(device)).then_some("memviz report simulates it")
     }
 
+    /// What simulates the cures of a device.
+    fn trial<'d, 'a>(self, device: &'d Device<'a>) -> Trial<'d, 'a> {
+        Trial::new(device, self.obstacle(device), if self == Self::Needs { STEPS_OF_NEEDS } else { 0 })
+    }
+
     /// Whether the cures of a device are simulated.
     pub(crate) fn covers(self, device: &Device<'_>) -> bool {
         self != Self::Quick || device.history().entries() <= QUICK
@@ -347,8 +352,21 @@ fn found<'d, 'a>(
     plays: Plays,
     is_wanted: fn(Story) -> bool,
 ) -> Option<(Trial<'d, 'a>, Vec<(Advice, Remedy)>)> {
-    if device.id() <= HOST_DEVICE {
+    let mut candidates = candidates(device);
+    candidates.retain(|finding| is_wanted(finding.story));
+    if candidates.is_empty() {
         return None;
+    }
+    let trial = plays.trial(device);
+    let advice = candidates.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
+    let advice = best(&trial, advice);
+    Some((trial, advice))
+}
+
+/// What finders find, to be simulated.
+fn candidates(device: &Device<'_>) -> Vec<Finding> {
+    if device.id() <= HOST_DEVICE {
+        return Vec::new();
     }
     let all = |finders: &[fn(&Device<'_>) -> Vec<Finding>]| -> Vec<Finding> {
         finders.par_iter().flat_map_iter(|find| find(device)).collect()
@@ -360,12 +378,11 @@ fn found<'d, 'a>(
     let (mut found, of_categories) = rayon::join(of_calls, || all(&OF_CATEGORIES));
     found.extend(of_categories.into_iter().chain(others));
     found.truncate(MOST_FOUND);
-    found.retain(|finding| is_wanted(finding.story));
-    if found.is_empty() {
-        return None;
-    }
-    let trial = Trial::new(device, plays.obstacle(device), if plays == Plays::Needs { STEPS_OF_NEEDS } else { 0 });
-    let mut advice: Vec<(Advice, Remedy)> = found.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
+    found
+}
+
+/// What is worth advice of what was simulated: the largest saving for its cost first.
+fn best(trial: &Trial<'_, '_>, mut advice: Vec<(Advice, Remedy)>) -> Vec<(Advice, Remedy)> {
     // A change without a cost comes first, unless another one saves more than twice as much.
     advice.sort_rows_by_key(|(advice, _)| Reverse(advice.saving.most() / (1 + u64::from(advice.cost.is_some()))));
     // One mistake can have several findings.
@@ -373,7 +390,7 @@ fn found<'d, 'a>(
     advice.retain(|(advice, _)| told.insert((advice.story, advice.line.as_ref().map(|line| line.label.clone()))));
     let mut advice = without_repetitions(advice);
     trial.drop_parts_of_a_leak(&mut advice);
-    Some((trial, advice))
+    advice
 }
 
 /// Leaves out cures that change the same blocks as an earlier cure of the same story at another line.

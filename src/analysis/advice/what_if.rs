@@ -1,7 +1,7 @@
 //! Predicts what a device would need with some of its cures, other settings or another size, and its memory over time.
 
 use super::trial::Trial;
-use super::{Advice, Alternative, Plays, Remedy, Saving, found};
+use super::{Advice, Alternative, Finding, Plays, Remedy, Saving, best, candidates};
 use crate::analysis::scene::Column;
 use crate::error::{Error, Result};
 use crate::facts::device::Device;
@@ -43,6 +43,16 @@ pub struct WhatIf<'d, 'a> {
     list: Vec<(Advice, Remedy)>,
 }
 
+/// A list of cures that is being made, in parts that take about as long as one simulation.
+pub struct CureSearch<'d, 'a> {
+    device: &'d Device<'a>,
+    plays: Plays,
+    /// What is simulated, once finders have looked for it.
+    waiting: Option<std::vec::IntoIter<Finding>>,
+    trial: Option<Trial<'d, 'a>>,
+    list: Vec<(Advice, Remedy)>,
+}
+
 /// A predicted counter at every instant of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverTime {
@@ -69,11 +79,40 @@ struct Prepared<'t> {
     is_recorded: bool,
 }
 
+impl<'d, 'a> CureSearch<'d, 'a> {
+    /// Begins with a device.
+    pub fn of(device: &'d Device<'a>, plays: Plays) -> Self {
+        Self { device, plays, waiting: None, trial: None, list: Vec::new() }
+    }
+
+    /// Does the next part: looks for mistakes, simulates the program, and then a cure each time. Whether there was one.
+    pub fn step(&mut self) -> bool {
+        let Some(waiting) = &mut self.waiting else {
+            self.waiting = Some(candidates(self.device).into_iter());
+            return true;
+        };
+        if waiting.len() == 0 {
+            return false;
+        }
+        match &self.trial {
+            None => self.trial = Some(self.plays.trial(self.device)),
+            Some(trial) => self.list.extend(waiting.next().and_then(|finding| trial.advice(finding))),
+        }
+        true
+    }
+
+    /// The cures of the device; what is not done yet is now.
+    pub fn finish(mut self) -> WhatIf<'d, 'a> {
+        while self.step() {}
+        let list = self.trial.as_ref().map_or_else(Vec::new, |trial| best(trial, self.list));
+        WhatIf { device: self.device, trial: self.trial.map_or_else(OnceLock::new, OnceLock::from), list }
+    }
+}
+
 impl<'d, 'a> WhatIf<'d, 'a> {
     /// The cures of a device.
     pub fn of(device: &'d Device<'a>, plays: Plays) -> Self {
-        let (trial, list) = found(device, plays, |_| true).unzip();
-        Self { device, trial: trial.map_or_else(OnceLock::new, OnceLock::from), list: list.unwrap_or_default() }
+        CureSearch::of(device, plays).finish()
     }
 
     /// The list, as [`super::advice`] has it.

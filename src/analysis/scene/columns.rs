@@ -1,20 +1,35 @@
 //! From a part of an axis to instants.
 
 use super::pyramid::Pyramid;
-use crate::analysis::timeline::XAxis;
 use crate::error::{Error, Result};
 use crate::facts::device::Device;
-use crate::replay::{Instant, Metric, Track};
+use crate::replay::{Instant, Metric};
 use std::borrow::Cow;
 
 /// The most columns of a part: more than any screen has.
 pub const MOST_COLUMNS: usize = 1 << 14;
 
+/// What an axis counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SceneAxis {
+    /// Instants.
+    Entry,
+    /// Microseconds since the first entry of the recording.
+    Time,
+    /// Millionths of the device's steps. Each step is as long as any other, its entries at equal distances, and so is what comes
+    /// behind the last one: on this axis, steps of several recordings begin at the same place.
+    Step,
+}
+
+/// A step on [`SceneAxis::Step`].
+const STEP: f64 = 1e6;
+
 /// A part of an axis, in columns of equal width. The last one includes its right edge.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
-    /// What the axis counts: microseconds since the first entry of the recording, or instants.
-    pub axis: XAxis,
+    /// What the axis counts.
+    pub axis: SceneAxis,
     /// Left edge.
     pub from: f64,
     /// Right edge.
@@ -32,20 +47,23 @@ pub struct Columns {
     pub values: Vec<i64>,
 }
 
-/// The times of a device's entries, in order.
+/// Where the instants of a device are on each axis.
 #[derive(Clone, Debug)]
 pub(super) struct Clock<'a> {
+    device: Device<'a>,
+    /// The times of its entries, in order.
     times: Cow<'a, [i64]>,
     origin: i64,
-    entries: u32,
-    has_times: bool,
 }
 
 impl Part {
     /// Refuses what has no columns.
     pub(super) fn check(&self, clock: &Clock<'_>) -> Result<()> {
-        if self.axis == XAxis::Time && !clock.has_times {
+        if self.axis == SceneAxis::Time && !clock.device.track.has_times() {
             return Err(Error::Request("this recording has no times (PyTorch 2.0); use the axis entry".to_owned()));
+        }
+        if self.axis == SceneAxis::Step && clock.device.steps().is_err() {
+            return Err(Error::Request("memviz finds no steps on this device; use the axis entry".to_owned()));
         }
         if self.columns == 0 || self.columns > MOST_COLUMNS {
             let found = self.columns;
@@ -64,8 +82,8 @@ impl Part {
 }
 
 impl<'a> Clock<'a> {
-    pub fn of(track: Track<'a>) -> Self {
-        let mut times = Cow::Borrowed(track.times());
+    pub fn of(device: &Device<'a>) -> Self {
+        let mut times = Cow::Borrowed(device.track.times());
         if !times.is_sorted() {
             let mut latest = i64::MIN;
             for time in times.to_mut() {
@@ -73,35 +91,56 @@ impl<'a> Clock<'a> {
                 *time = latest;
             }
         }
-        let origin = track.snapshot.first_time().unwrap_or(0);
-        Self { times, origin, entries: track.entries(), has_times: track.has_times() }
+        let origin = device.snapshot().first_time().unwrap_or(0);
+        Self { device: device.clone(), times, origin }
     }
 
     /// Where an instant is on an axis.
-    pub fn position(&self, axis: XAxis, instant: Instant) -> f64 {
+    pub fn position(&self, axis: SceneAxis, instant: Instant) -> f64 {
         match axis {
-            XAxis::Entry => f64::from(instant),
-            XAxis::Time => {
+            SceneAxis::Entry => f64::from(instant),
+            SceneAxis::Time => {
                 let time = self.times.get((instant as usize).saturating_sub(1));
                 time.map_or(0.0, |time| time.saturating_sub(self.origin) as f64)
+            }
+            SceneAxis::Step => {
+                let entry = instant.saturating_sub(1);
+                let ends = self.device.steps().map_or(&[][..], |steps| &steps.ends);
+                let complete = ends.partition_point(|&end| end <= entry);
+                let from = complete.checked_sub(1).and_then(|last| ends.get(last)).copied().unwrap_or(0);
+                let to = ends.get(complete).copied().unwrap_or_else(|| self.device.track.entries()).max(from + 1);
+                STEP * (complete as f64 + f64::from(entry.saturating_sub(from)) / f64::from(to - from))
             }
         }
     }
 
     /// Number of instants left of a position, and whether one is right there.
-    fn before(&self, axis: XAxis, position: f64) -> (Instant, bool) {
+    fn before(&self, axis: SceneAxis, position: f64) -> (Instant, bool) {
+        let entries = self.device.track.entries();
         match axis {
-            XAxis::Entry => {
-                let count = position.ceil().clamp(0.0, f64::from(self.entries) + 1.0);
-                (count as Instant, position >= count && position <= f64::from(self.entries))
+            SceneAxis::Entry => {
+                let count = position.ceil().clamp(0.0, f64::from(entries) + 1.0);
+                (count as Instant, position >= count && position <= f64::from(entries))
             }
-            XAxis::Time => {
+            SceneAxis::Time => {
                 let at = |time: i64| time.saturating_sub(self.origin) as f64;
                 let before = self.times.partition_point(|&time| at(time) < position);
                 let is_there = self.times.get(before).is_some_and(|&time| at(time) <= position);
                 // The state before the first entry is where that entry is.
                 let first = Instant::from(before > 0 || (self.times.is_empty() && position > 0.0));
                 (before as Instant + first, is_there)
+            }
+            SceneAxis::Step => {
+                let (mut before, mut end) = (0, entries + 1);
+                while before < end {
+                    let middle = before + (end - before) / 2;
+                    if self.position(axis, middle) < position {
+                        before = middle + 1;
+                    } else {
+                        end = middle;
+                    }
+                }
+                (before, before <= entries && self.position(axis, before) <= position)
             }
         }
     }

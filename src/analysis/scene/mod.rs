@@ -16,13 +16,12 @@ mod pyramid;
 
 pub use bands::{BandedColumns, SceneBand};
 pub use blocks::{Shape, Shapes};
-pub use columns::{Column, Columns, MOST_COLUMNS, Part};
+pub use columns::{Column, Columns, MOST_COLUMNS, Part, SceneAxis};
 pub use difference::{Amount, Difference, DifferenceRow, Flow};
 pub use events::EventFilter;
 pub use grouped::{Place, SceneGroup};
 pub use pyramid::Pyramid;
 
-use crate::analysis::timeline::XAxis;
 use crate::error::{Error, Result};
 use crate::facts::device::Device;
 use crate::facts::grouping::filter::Filter;
@@ -51,7 +50,7 @@ impl<'a> Scene<'a> {
     pub fn new(device: &Device<'a>) -> Self {
         Self {
             device: device.clone(),
-            clock: Clock::of(device.track),
+            clock: Clock::of(device),
             pyramid: Pyramid::of(device.track),
             lives: HashMap::new(),
             grouped: HashMap::new(),
@@ -63,10 +62,9 @@ impl<'a> Scene<'a> {
         &self.device
     }
 
-    /// Where each instant is on an axis, from 0 to the last one, never falling: microseconds since the first entry of the
-    /// recording, or the instant itself. Where the clock of a recording steps back, it stands still here. The state before
-    /// the first entry is where that entry is.
-    pub fn positions(&self, axis: XAxis) -> Vec<f64> {
+    /// Where each instant is on an axis, from 0 to the last one, never falling. Where the clock of a recording steps back,
+    /// it stands still here. In time and in steps, the state before the first entry is where that entry is.
+    pub fn positions(&self, axis: SceneAxis) -> Vec<f64> {
         let last = self.device.track.entries();
         (0..=last).map(|instant| self.clock.position(axis, instant)).collect()
     }

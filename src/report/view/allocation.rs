@@ -14,7 +14,8 @@ use serde::Serialize;
 #[derive(Serialize)]
 struct Answer {
     id: usize,
-    address: String,
+    /// `None` where it is not known.
+    address: Option<String>,
     requested_bytes: u64,
     block_bytes: u64,
     born: Instant,
@@ -33,6 +34,8 @@ struct Answer {
     stack: Vec<Frame>,
     forward: Vec<Frame>,
     forward_inferred: bool,
+    /// Whether its segment is known, and with it what lies beside it; `None` is an end of the segment then.
+    in_segment: bool,
     before: Option<Neighbor>,
     behind: Option<Neighbor>,
 }
@@ -75,7 +78,7 @@ pub fn allocation(device: &Device<'_>, id: usize) -> Option<String> {
     };
     Some(json(&Answer {
         id,
-        address: address(allocation.addr),
+        address: (allocation.addr != 0).then(|| address(allocation.addr)),
         requested_bytes: allocation.requested,
         block_bytes: allocation.size,
         born: allocation.born,
@@ -94,6 +97,7 @@ pub fn allocation(device: &Device<'_>, id: usize) -> Option<String> {
         stack: Frame::of_stack(sites, origin.stack),
         forward: origin.forward.map(|stack| Frame::of_stack(sites, stack)).unwrap_or_default(),
         forward_inferred: origin.forward.is_some() && !origin.is_recorded,
+        in_segment: segment.is_some(),
         before: neighbor(place.and_then(|place| place.checked_sub(1))),
         behind: neighbor(place.map(|place| place + 1)),
     }))

@@ -17,10 +17,11 @@ struct Event {
     entry: u32,
     action: &'static str,
     bytes: u64,
-    /// `None` of what has no address: a snapshot, and a failed request, which has `device_free` there.
+    /// `None` of what has no address: a snapshot, and a failed request, which has `device_free` there; and where none was recorded.
     address: Option<String>,
     device_free: Option<u64>,
-    stream: u64,
+    /// `None` where streams are not recorded.
+    stream: Option<u64>,
     pool: Option<String>,
     site: String,
     allocation: Option<u32>,
@@ -56,9 +57,9 @@ fn event(device: &Device<'_>, number: u32, site: &impl Fn(usize) -> Option<Strin
         entry: number,
         action: entry.action.name(),
         bytes: entry.size,
-        address: has_address.then(|| address(entry.addr)),
+        address: (has_address && entry.addr != 0).then(|| address(entry.addr)),
         device_free: (entry.action == Action::Oom).then_some(entry.addr),
-        stream: context.stream,
+        stream: track.snapshot.notes.format.has_segments().then_some(context.stream),
         pool: context.pool.map(pool),
         site: allocation
             .and_then(|allocation| site(allocation as usize))

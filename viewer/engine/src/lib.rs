@@ -11,11 +11,11 @@ mod object;
 use file::File;
 use js_sys::{Float64Array, Function, Object, Uint32Array};
 use memviz::Recording;
-use memviz::analysis::advice::{Attempt, OverTime, Plays, WhatIf};
+use memviz::analysis::advice::{Attempt, CureSearch, OverTime, Plays, WhatIf};
 use memviz::analysis::diff::{Apart, Request, Requests};
 use memviz::analysis::flame::{self, FlameOptions, FlameReport};
 use memviz::analysis::peak::{PeakOptions, PeakReport};
-use memviz::analysis::scene::{Column, EventFilter, Part, Scene, Shape};
+use memviz::analysis::scene::{Column, EventFilter, Part, Scene, SceneAxis, Shape};
 use memviz::facts::device::{Device, Devices};
 use memviz::facts::grouping::filter::Filter;
 use memviz::facts::time::when::When;
@@ -41,6 +41,8 @@ pub struct Engine {
     scenes: Vec<Scene<'static>>,
     /// What could be changed on each device, once somebody has asked.
     cures: BTreeMap<DeviceId, WhatIf<'static, 'static>>,
+    /// Those that are being worked out, of the device that comes next.
+    search: Option<CureSearch<'static, 'static>>,
     /// The last curve of each counter with something that was tried, and what that was.
     curves: HashMap<(DeviceId, Metric), (Attempt, Option<OverTime>)>,
 }
@@ -53,7 +55,7 @@ impl Engine {
         let recording = opened(read, &name, options, samples)?;
         let devices = recording.devices();
         let scenes = devices.all().iter().map(Scene::new).collect();
-        Ok(Self { name, recording, devices, scenes, cures: BTreeMap::new(), curves: HashMap::new() })
+        Ok(Self { name, recording, devices, scenes, cures: BTreeMap::new(), search: None, curves: HashMap::new() })
     }
 
     /// What there is to know before anything is drawn.
@@ -63,7 +65,7 @@ impl Engine {
 
     /// Microseconds of each instant.
     pub fn times(&self, device: i32) -> Thrown<Float64Array> {
-        let positions = self.scene(device)?.positions(memviz::analysis::timeline::XAxis::Time);
+        let positions = self.scene(device)?.positions(SceneAxis::Time);
         Ok(Float64Array::from(positions.as_slice()))
     }
 
@@ -333,9 +335,23 @@ impl Engine {
         Ok(object::bytes(&held))
     }
 
+    /// Works out a part of what `findings` takes; whether there is more.
+    pub fn explore(&mut self) -> bool {
+        let Some(scene) = self.scenes.get(self.cures.len()) else { return false };
+        let search = self.search.get_or_insert_with(|| {
+            // As for the recording: the memory is given back with the instance.
+            let device: &'static Device<'static> = Box::leak(Box::new(scene.device().clone()));
+            CureSearch::of(device, Plays::All)
+        });
+        let is_over = !search.step();
+        let done = self.search.take_if(|_| is_over);
+        self.cures.extend(done.map(|search| (scene.device().id(), search.finish())));
+        true
+    }
+
     /// What deserves a look.
     pub fn findings(&mut self) -> Thrown<String> {
-        self.find_cures();
+        while self.explore() {}
         view::findings(&self.devices, &self.cures).map_err(|error| self.thrown(&error))
     }
 
@@ -420,18 +436,8 @@ impl Engine {
     }
 
     /// Looks for what could be changed, unless that was done.
-    fn find_cures(&mut self) {
-        if self.cures.is_empty() {
-            for scene in &self.scenes {
-                // As for the recording: the memory is given back with the instance.
-                let device: &'static Device<'static> = Box::leak(Box::new(scene.device().clone()));
-                self.cures.insert(device.id(), WhatIf::of(device, Plays::All));
-            }
-        }
-    }
-
     fn cures(&mut self, device: i32) -> Thrown<&WhatIf<'static, 'static>> {
-        self.find_cures();
+        while self.explore() {}
         let missing = || JsError::new("the device is missing");
         self.cures.get(&device).ok_or_else(missing)
     }

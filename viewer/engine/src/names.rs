@@ -1,7 +1,7 @@
 //! What is called by a name in JavaScript.
 
 use memviz::analysis::flame::RangePart;
-use memviz::analysis::timeline::XAxis;
+use memviz::analysis::scene::SceneAxis;
 use memviz::facts::grouping::GroupBy;
 use memviz::model::Action;
 use memviz::replay::Metric;
@@ -28,11 +28,12 @@ pub fn range_part(name: &str) -> Result<RangePart, JsError> {
 }
 
 /// An axis by its name.
-pub fn axis(name: &str) -> Result<XAxis, JsError> {
+pub fn axis(name: &str) -> Result<SceneAxis, JsError> {
     match name {
-        "time" => Ok(XAxis::Time),
-        "entry" => Ok(XAxis::Entry),
-        _ => Err(unknown("the axis time or entry", name)),
+        "time" => Ok(SceneAxis::Time),
+        "entry" => Ok(SceneAxis::Entry),
+        "step" => Ok(SceneAxis::Step),
+        _ => Err(unknown("the axis time, entry or step", name)),
     }
 }
 

@@ -256,6 +256,42 @@ test('at the width of a telephone nothing needs to be scrolled sideways', async 
     );
 });
 
+test('on a telephone, what is said of an entry leaves the buttons that lead to the next one in sight', async () => {
+    const look = async (page: Page) => {
+        await ready(page);
+        const next = page.locator('.events [aria-label="Steps"] button').nth(2);
+        for (const _ of [1, 2, 3]) {
+            await next.click();
+            await settled(page);
+            assert.ok(await page.isVisible('#side .close'));
+        }
+        await page.click('#side .close');
+        assert.ok(await page.isHidden('#side .close'));
+    };
+    await inPage(pageFile(OOM), '#tab=events&at=300', look, { viewport: { width: 390, height: 844 } });
+});
+
+test('no view says twice what was found, and what stands beside it is never empty', async () => {
+    interface Triage {
+        devices: { verdict: string; advice: { change: string }[] }[];
+    }
+    for (const recording of [GPT, OOM]) {
+        const [{ verdict, advice }] = support.answer<Triage>('triage', recording).devices;
+        await inPage(pageFile(recording), '', async (page) => {
+            await ready(page);
+            for (const tab of await tabs(page)) {
+                await page.click(`#tab-${tab}`);
+                await settled(page);
+                const text = await page.innerText('body');
+                const times = (words: string) => text.split(words).length - 1;
+                assert.equal(times(verdict), 1, `${tab}: ${verdict}`);
+                for (const { change } of advice) assert.ok(times(change) <= 1, `${tab}: ${change}`);
+                if (await page.isVisible('#side')) assert.ok((await page.innerText('#side')).length > 40, tab);
+            }
+        });
+    }
+});
+
 test('rows of tables and lists are 18 pixels high', async () => {
     await inPage(pageFile(GPT), '#tab=table', async (page) => {
         await ready(page);

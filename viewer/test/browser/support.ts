@@ -6,6 +6,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { type Browser, type BrowserContextOptions, chromium, firefox, type Page } from 'playwright-core';
+import { encoded } from '../encoded.ts';
 
 /** The project. */
 export const ROOT = process.env.MEMVIZ_ROOT ?? path.resolve('..');
@@ -25,6 +26,16 @@ export function scratch(name: string, content: string | Buffer): string {
     const file = path.join(SCRATCH, name);
     writeFileSync(file, content);
     return file;
+}
+
+/** The part of the answer of `memviz peak` that tests compare with. */
+export interface Peak {
+    devices: {
+        device: number;
+        maxima: Record<string, number>;
+        peak: { entry: number };
+        attribution: { total_bytes: number; rows: { label: string; bytes: number; blocks: number }[] };
+    }[];
 }
 
 /** What a command answers as JSON. */
@@ -66,7 +77,7 @@ let made = 0;
 
 /** A page that carries a recording, or none, as a file. */
 export function pageFile(recording: string | null, name = recording ?? ''): string {
-    const engine = readFileSync(path.join(ROOT, 'viewer/dist/engine.wasm.gz')).toString('base64');
+    const engine = encoded(readFileSync(path.join(ROOT, 'viewer/dist/engine.wasm.gz')));
     let page = readFileSync(path.join(ROOT, 'viewer/dist/view.html'), 'utf8');
     const put = (place: string, filled: string) => {
         assert.equal(page.split(place).length, 2, `the page has one place ${place}`);
@@ -74,10 +85,19 @@ export function pageFile(recording: string | null, name = recording ?? ''): stri
     };
     put('id="engine"></script>', `id="engine">${engine}</script>`);
     if (recording !== null) {
-        const content = readFileSync(recording).toString('base64');
+        const content = encoded(readFileSync(recording));
         put('id="recording" data-name=""></script>', `id="recording" data-name="${escaped(name)}">${content}</script>`);
     }
     return scratch(`page${made++}.html`, page);
+}
+
+const pages = new Map<string, string>();
+
+/** The page of a recording, made once. */
+export function pageOf(recording: string): string {
+    const known = pages.get(recording) ?? pageFile(recording);
+    pages.set(recording, known);
+    return known;
 }
 
 let browser: Browser | null = null;
@@ -187,6 +207,27 @@ export async function drop(page: Page, file: string): Promise<void> {
         },
         [content, path.basename(file)],
     );
+}
+
+/** A place of a picture, in parts of its width and height. */
+export async function place(page: Page, across = 0.5, down = 0.5, host = '#timelines'): Promise<[number, number]> {
+    const box = await page.locator(`${host} canvas`).first().boundingBox();
+    assert.ok(box);
+    return [box.x + across * box.width, box.y + down * box.height];
+}
+
+/** What the address says, once all is at rest. */
+export async function link(page: Page): Promise<URLSearchParams> {
+    await rested(page);
+    return new URLSearchParams(new URL(page.url()).hash.slice(1));
+}
+
+/** What the root of the flame graph says when it is clicked on. */
+export async function root(page: Page): Promise<string> {
+    const [x, y] = await place(page, 0.5, 0, '#panel-flame');
+    await page.mouse.click(x, y + 12);
+    await settled(page);
+    return (await page.textContent('#details dl')) ?? '';
 }
 
 /** The cells of the table's rows. */

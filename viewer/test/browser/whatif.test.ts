@@ -5,7 +5,7 @@ import test, { after } from 'node:test';
 import type { Page } from 'playwright-core';
 import { bytes as size, typedBytes } from '../../src/format.ts';
 import * as support from './support.ts';
-import { answer, drop, fixture, inPage, pageFile, ready, rested, settled } from './support.ts';
+import { answer, drop, fixture, inPage, link, pageFile, type Peak, ready, rested, settled } from './support.ts';
 
 interface Simulated {
     devices: {
@@ -218,5 +218,54 @@ test('what another batch size would need is drawn over the recording that is nea
         await page.mouse.move(5, 5);
         await settled(page);
         assert.deepEqual((await pictures())[0], ofFour);
+    });
+});
+
+test('cures are tried in the timeline, with the figures of memviz triage', async () => {
+    interface Triage {
+        devices: {
+            advice: { change: string; saves_allocated_bytes: number | null; saves_reserved_bytes: number | null }[];
+        }[];
+    }
+    const [{ advice }] = answer<Triage>('triage', GPT).devices;
+    const [{ maxima }] = answer<Peak>('peak', GPT).devices;
+    const played = advice.filter(({ saves_allocated_bytes }) => saves_allocated_bytes !== null);
+    assert.ok(played.length > 1);
+    await inPage(pageFile(GPT), '#tab=findings', async (page) => {
+        await ready(page);
+        const boxes = page.locator('#panel-findings input[type="checkbox"]');
+        assert.equal(await boxes.count(), played.length);
+        const where = async () => (await page.textContent('#where .cured')) ?? '';
+        const titles = await page.$$eval('#panel-findings .finding:has(input) .sentence', (all) =>
+            all.map((each) => each.textContent ?? ''),
+        );
+        for (const [at, { change, saves_allocated_bytes, saves_reserved_bytes }] of played.entries()) {
+            assert.ok(titles[at].startsWith(change), titles[at]);
+            const picture = () => page.locator('#timelines canvas').first().screenshot();
+            const recorded = await picture();
+            await boxes.nth(at).check();
+            await settled(page);
+            assert.notDeepEqual(await picture(), recorded, change);
+            const said = await where();
+            for (const bytes of [
+                maxima.allocated_bytes - saves_allocated_bytes!,
+                maxima.reserved_bytes - saves_reserved_bytes!,
+            ])
+                assert.ok(said.includes(`${size(bytes)} instead of`), `${change}: ${said}`);
+            await boxes.nth(at).uncheck();
+            await settled(page);
+            assert.equal(await page.locator('#where .cured').count(), 0);
+            assert.deepEqual(await picture(), recorded, change);
+        }
+        await boxes.nth(0).check();
+        await boxes.nth(1).check();
+        await settled(page);
+        assert.match(await where(), /^with 2 changes: peak /);
+        assert.equal((await link(page)).get('cures'), '0,1');
+        assert.equal(await page.locator('#details input:checked').count(), 2);
+        await page.click('#where >> text=as recorded');
+        await settled(page);
+        assert.equal(await page.locator('input:checked').count(), 0);
+        assert.equal((await link(page)).get('cures'), null);
     });
 });

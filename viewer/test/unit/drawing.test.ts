@@ -3,17 +3,22 @@ import test from 'node:test';
 import type { Bands, Blocks } from '../../engine/engine.d.ts';
 import { decode } from '../../src/embedded.ts';
 import { clamped } from '../../src/navigate.ts';
+import type { Pen } from '../../src/pen.ts';
 import { axisTicks, byteTicks } from '../../src/plot.ts';
+import { fitting } from '../../src/ribbons.ts';
 import { pieces, shapeAt, stackAt } from '../../src/shapes.ts';
 import { around, bandAt, column, covers, edges, ordered } from '../../src/stacked.ts';
+import { encoded } from '../encoded.ts';
 
-test('base64 is read as it is written elsewhere', () => {
-    for (let length = 0; length < 70; length++) {
+test('what the page carries is read as it was written', () => {
+    for (let length = 0; length < 700; length++) {
         const bytes = Uint8Array.from({ length }, (_, at) => (at * 89 + length) & 255);
-        const text = Buffer.from(bytes).toString('base64');
-        assert.deepEqual([...decode(text)], [...bytes]);
-        assert.deepEqual([...decode(`\n ${text.replace(/(.{5})/g, '$1\n')} `)], [...bytes]);
+        const text = encoded(bytes);
+        assert.ok(!text.includes('<'));
+        assert.deepEqual(decode(text), bytes);
+        assert.deepEqual(decode(`\n ${text.replace(/(.{7})/g, '$1\n')} `), bytes);
     }
+    assert.deepEqual(decode('s8W-!!!!!v'), Uint8Array.of(255, 255, 255, 255, 0, 0, 0, 27));
 });
 
 test('a range stays within what there is', () => {
@@ -118,4 +123,12 @@ test('bands keep their order wherever one looks', () => {
     assert.deepEqual([...near.values], [2, 20, 1, 10, 0, 0, 3, 30]);
     const categories = ordered(bands('activation', 'temporary', 'parameter'), 2, 'category', []);
     assert.deepEqual(labels(categories), ['parameter', 'activation', 'temporary']);
+});
+
+test('labels are cut at the end, where hardly anything fits to nothing', () => {
+    const pen = { measure: (text: string) => 6 * text.length } as unknown as Pen;
+    assert.equal(fitting(pen, 'train.py:58 forward', 200), 'train.py:58 forward');
+    assert.equal(fitting(pen, 'train.py:58 forward', 80), 'train.py:58 …');
+    assert.equal(fitting(pen, 'train.py:58 forward', 20), '');
+    for (let width = 0; width < 130; width++) assert.ok(6 * fitting(pen, 'train.py:58 forward', width).length <= width);
 });

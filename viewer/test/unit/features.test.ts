@@ -10,7 +10,7 @@ const ROOT = process.env.MEMVIZ_ROOT ?? path.resolve('..');
 /** The file in `test/browser`, and the beginning of the name of the test there. */
 const TRIED: Record<string, [file: string, name: string]> = {
     'Allocated memory over time': ['features', 'allocated memory over time is that of memviz peak at each instant'],
-    'Reserved memory by segment over time (the cached-segment timeline)': ['page', 'reserved memory over time has a band for each segment'],
+    'Reserved memory by segment over time (the cached-segment timeline)': ['totals', 'reserved memory over time has a band for each segment'],
     'Segments and blocks at any event': ['features', 'segments and blocks are shown at any event'],
     'List of events, with single steps and animation': ['features', 'buttons go from event to event, and play goes on by itself'],
     'Stack under the pointer, kept by a click': ['features', 'the stack under the pointer is that which a click keeps'],
@@ -18,20 +18,20 @@ const TRIED: Record<string, [file: string, name: string]> = {
     'What the figures mean, in words': ['features', 'the headline and the findings are in the words of memviz triage'],
     'Memory that fragmentation strands, and the blocks that keep it reserved': ['stranded', 'holders of stranded memory are outlined'],
     'Live blocks by the line of your own code': ['features', 'rows by site are lines of the program'],
-    'Failed requests in the timeline': ['page', 'a failed request stands at the end of the curve'],
+    'Failed requests in the timeline': ['oom', 'a failed request stands at the end of the curve'],
     'Samples to try': ['page', 'a static site has an empty page and samples'],
     'Flame graph of what is held': ['features', 'the flame graph of an instant has the bytes of memviz peak'],
-    'Flame graph of a range of time': ['page', 'a range that is dragged says what was allocated, freed and survived'],
+    'Flame graph of a range of time': ['compared', 'a range that is dragged says what was allocated, freed and survived'],
     'Sortable table of allocations': ['features', 'the table is sorted by any of its columns'],
     'Source lines in stacks': ['tracks', 'the folder of a program shows its lines in stacks'],
-    'Statistics of a selected range': ['page', 'a range that is dragged says what was allocated, freed and survived'],
-    'Callers and callees of a function': ['page', 'a function is shown with its callers and callees'],
-    'Difference of two profiles as a flame graph': ['page', 'two recordings have a difference as a flame graph'],
-    'Search by a regular expression': ['page', 'a search is shown everywhere, and a bad one says so'],
+    'Statistics of a selected range': ['compared', 'a range that is dragged says what was allocated, freed and survived'],
+    'Callers and callees of a function': ['functions', 'a function is shown with its callers and callees'],
+    'Difference of two profiles as a flame graph': ['compared', 'two recordings have a difference as a flame graph'],
+    'Search by a regular expression': ['moving', 'a search is shown everywhere, and a bad one says so'],
     'Tracks of counters, phases and annotations': ['tracks', 'the pointer says what a track shows'],
     'Pinned and collapsed tracks': ['tracks', 'eight ranks of one run stand below each other'],
     'Several processes in one view': ['tracks', 'ranks that were recorded at the same time stand below each other by their clocks'],
-    'A link to what is shown': ['page', 'a link shows the same again'],
+    'A link to what is shown': ['moving', 'a link shows the same again'],
 };
 
 test('each feature in the book is tried by a test in a browser, or missing', () => {

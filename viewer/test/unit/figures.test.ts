@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { SegmentMap } from '../../engine/engine.d.ts';
+import { alongSteps, STEP } from '../../src/aligned.ts';
 import { between } from '../../src/bounds.ts';
 import { devicesOf } from '../../src/lane.ts';
+import { axisTicks } from '../../src/plot.ts';
 import { edgesOf, openAt, spanAt } from '../../src/ribbons.ts';
 import { lastUpTo } from '../../src/rising.ts';
 import { found, type Line, paired, shown } from '../../src/rows.ts';
@@ -38,14 +40,25 @@ test('what is not shown is still found, and rows that overlap are not added up',
 });
 
 test('an instant is within what the entry before it is within', () => {
-    const annotation = { name: 'a', from_us: 70, to_us: 90, from: 3, to: 5, depth: 0 };
+    const annotation = { name: 'a', from_us: 70, to_us: 90, from: 3, to: 5, depth: 0, from_step: 5e5, to_step: 2e6 };
     const open = [2, 3, 4, 5, 6].filter((instant) => openAt([annotation], instant).length > 0);
     assert.deepEqual(open, [4, 5]);
     assert.deepEqual(edgesOf(annotation, 'entry'), [4, 6]);
     assert.deepEqual(edgesOf(annotation, 'time'), [70, 90]);
+    assert.deepEqual(edgesOf(annotation, 'step'), [5e5, 2e6]);
     const plot = { box: { x: 0, y: 0, width: 100, height: 10 }, from: 0, to: 100, top: 1 };
     const there = [69, 71, 89, 91].map((x) => spanAt(plot, 0, [[annotation]], 'time', x, 5) !== null);
     assert.deepEqual(there, [false, true, true, false]);
+});
+
+test('steps are as long as any other on their axis, one without entries included', () => {
+    const ends = [10, 30, 30, 40];
+    const steps = ends.map((to, at) => ({ from: at === 0 ? 0 : ends[at - 1], to }));
+    const along = (entry: number) => alongSteps(steps, 50, entry) / STEP;
+    assert.deepEqual([0, 5, 10, 20, 29, 30, 35, 40, 45, 50].map(along), [0, 0.5, 1, 1.5, 1.95, 3, 3.5, 4, 4.5, 5]);
+    assert.equal(alongSteps(steps, 40, 40) / STEP, 4);
+    const labels = axisTicks('step', 0, 3 * STEP, 4).map(({ text }) => text);
+    assert.deepEqual(labels, ['0 steps', '1 step', '2 steps', '3 steps']);
 });
 
 test('blocks thinner than a pixel are drawn together, and nothing is lost', () => {

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import type { Frame } from '../../engine/engine.d.ts';
 import { bytes, cut, duration, entry, growth, name, safe, share, typedBytes, whole } from '../../src/format.ts';
+import { stackLines } from '../../src/tip.ts';
 
 test('bytes read as PyTorch writes them', () => {
     const cases: [number, string][] = [
@@ -65,4 +67,15 @@ test('bytes are typed as people write them', () => {
         ['1 MiB more', null],
     ];
     for (const [text, bytes] of cases) assert.equal(typedBytes(text), bytes, text);
+});
+
+test('beside the pointer a stack begins where the program is, if it would not be seen otherwise', async () => {
+    const frames = (libraries: number, own: number): Frame[] =>
+        Array.from({ length: libraries + own }, (_, at) => ({ label: `f${at}`, path: '', own: at >= libraries }));
+    const said = async (...of: [number, number]) => (await stackLines(frames(...of))).map(({ text }) => text);
+    assert.deepEqual(await said(2, 1), ['f0', 'f1', 'f2']);
+    assert.deepEqual(await said(40, 2), ['40 frames of libraries, called by', 'f40', 'f41']);
+    assert.deepEqual((await said(40, 20)).at(-1), '4 more frames');
+    assert.deepEqual((await said(20, 0)).slice(-2), ['f15', '4 more frames']);
+    assert.deepEqual(await said(0, 0), ['no stack was recorded']);
 });

@@ -1,0 +1,46 @@
+/** The axis of steps: steps of several recordings begin at the same place on it. */
+
+import type { Axis, Steps } from '../engine/engine.d.ts';
+import { name } from './format.ts';
+import type { Lane } from './lane.ts';
+import type { Recording } from './recording.ts';
+
+/** A step on the axis of steps, which are all as long there, as is what comes behind the last one. */
+export const STEP = 1e6;
+
+/** Where an entry lies on the axis of steps, as the engine has it. */
+export function alongSteps(steps: Steps['steps'], entries: number, entry: number): number {
+    let [low, high] = [0, steps.length];
+    while (low < high) {
+        const middle = (low + high) >> 1;
+        if (steps[middle].to <= entry) low = middle + 1;
+        else high = middle;
+    }
+    const from = low > 0 ? steps[low - 1].to : 0;
+    const to = low < steps.length ? steps[low].to : Math.max(entries, from + 1);
+    return STEP * (low + (entry - from) / (to - from));
+}
+
+/** Why steps of recordings cannot be put below each other; `null` where they can. */
+export function whyNotAligned(recordings: readonly Recording[], device: number): string | null {
+    for (const recording of recordings) {
+        const own = recording.device(device).device;
+        if (recording.steps(own).length === 0) return `${name(recording.name, 60)}: ${recording.whyNoSteps(own)}`;
+    }
+    return null;
+}
+
+/** The axis of steps where all have steps that can be put below each other, else `other`; any other axis stays. */
+export function possibleAxis(axis: Axis, recordings: readonly Recording[], device: number, other: Axis): Axis {
+    const isPossible = axis !== 'step' || (recordings.length > 1 && whyNotAligned(recordings, device) === null);
+    return isPossible ? axis : other;
+}
+
+/** Looks at an instant of a lane; where steps are aligned, at the same place of the other lanes. */
+export function lookAt(lanes: readonly Lane[], lane: Lane, instant: number): void {
+    lane.at = instant;
+    const { axis } = lane.store.state;
+    if (axis !== 'step') return;
+    const x = lane.x(instant);
+    for (const other of lanes) if (other !== lane) other.at = other.recording.instant(other.device.device, x, axis);
+}

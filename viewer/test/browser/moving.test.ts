@@ -1,0 +1,111 @@
+/** Ways through a recording: zooming, pointing, searching, links. */
+
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import * as support from './support.ts';
+import { exact, fixture, inPage, link, pageOf, place, ready, rested, settled } from './support.ts';
+
+const GPT = fixture('snapshots/gpt_train/snapshot.pickle.gz');
+
+after(support.close);
+
+test('wheel, drag and keys zoom and move', async () => {
+    await inPage(pageOf(GPT), '', async (page) => {
+        await ready(page);
+        const span = async () => {
+            const state = await link(page);
+            return [Number(state.get('from')), Number(state.get('to'))];
+        };
+        await page.mouse.move(...(await place(page, 0.5, 0.4)));
+        await page.mouse.wheel(0, -400);
+        const [from, to] = await span();
+        assert.ok(from > 0 && to > from && to - from < 9107 / 2, `${from} to ${to}`);
+        await page.mouse.down();
+        await page.mouse.move(...(await place(page, 0.3, 0.4)), { steps: 5 });
+        await page.mouse.up();
+        const moved = await span();
+        assert.ok(moved[0] > from && Math.abs(moved[1] - moved[0] - (to - from)) < 1e-6, String(moved));
+        await page.keyboard.press('0');
+        assert.deepEqual([...(await link(page)).keys()], []);
+        await page.keyboard.press('+');
+        const zoomed = await span();
+        assert.ok(zoomed[1] - zoomed[0] < 9107);
+        await page.keyboard.press('0');
+        // The first row of annotations: the step in the middle of the run.
+        const box = await page.locator('#timelines canvas').boundingBox();
+        await page.mouse.click(box!.x + 0.5 * box!.width, box!.y + box!.height - 40);
+        const step = await span();
+        assert.ok(step[0] > 1000 && step[1] < 8000 && step[1] - step[0] > 1000, `a step: ${step}`);
+        await page.keyboard.press('8');
+        assert.equal((await link(page)).get('tab'), 'findings');
+    });
+});
+
+test('the pointer says what it is on, and a click where it comes from', async () => {
+    await inPage(pageOf(GPT), '#tab=blocks', async (page) => {
+        await ready(page);
+        await page.mouse.move(...(await place(page, 0.5, 0.7)));
+        await page.waitForSelector('.tip:not([hidden]) .strong');
+        const tip = await page.textContent('.tip');
+        assert.match(tip ?? '', /\d (KiB|MiB|GiB) allocated, .* reserved.*entry [\d,]+ of 9,107/s);
+        await page.mouse.click(...(await place(page, 0.5, 0.8, '#panel-blocks')));
+        await settled(page);
+        const site = await page.textContent('#details h2');
+        const own = await page.$$eval('#details li.own', (frames) => frames.map((frame) => frame.textContent));
+        assert.ok(site?.includes(own[0] ?? 'none'), `${site}: ${own[0]}`);
+        const facts = await page.textContent('#details dl');
+        assert.match(facts ?? '', /requested.*handed out.*category.*because.*allocated.*entry/s);
+        assert.match((await link(page)).get('allocation') ?? '', /^\d+$/);
+    });
+});
+
+test('a search is shown everywhere, and a bad one says so', async () => {
+    await inPage(pageOf(GPT), '', async (page) => {
+        await ready(page);
+        await page.keyboard.press('/');
+        await page.keyboard.type('softmax');
+        await page.waitForFunction(() => /^[\d,]+ found$/.test(document.getElementById('found')?.textContent ?? ''));
+        await page.waitForSelector('#panel-table tr.found');
+        const found = await page.$$eval('#panel-table tr.found', (all) => all.length);
+        const all = (await exact(page)).size;
+        assert.ok(found > 0 && found < all, `${found} of ${all}`);
+        // A flag that browsers' own expressions do not have.
+        await page.fill('#search', '(?i)SOFTMAX');
+        await page.waitForFunction(
+            (before) => document.querySelectorAll('#panel-table tr.found').length === before,
+            found,
+        );
+        await page.fill('#search', 'soft(');
+        await page.waitForSelector('#found.alarm');
+        assert.equal(
+            `memviz: ${await page.textContent('#found')}`,
+            support.complaint('peak', GPT, '--include', 'soft('),
+        );
+        await page.waitForFunction(() => document.querySelectorAll('#panel-table tr.found').length === 0);
+    });
+});
+
+test('a link shows the same again', async () => {
+    let shown = '';
+    await inPage(
+        pageOf(GPT),
+        '#x=time&by=category&tab=flame&at=500&from=680000&to=700000&search=forward&fit=1',
+        async (page) => {
+            await ready(page);
+            assert.equal(await page.getAttribute('#tab-flame', 'aria-selected'), 'true');
+            assert.match((await page.textContent('#where')) ?? '', /entry 499 of 9,107/);
+            assert.equal(await page.inputValue('#search'), 'forward');
+            const state = await link(page);
+            assert.deepEqual(
+                [state.get('x'), state.get('from'), state.get('to'), state.get('by')],
+                ['time', '680000', '700000', 'category'],
+            );
+            shown = page.url();
+        },
+    );
+    await inPage(pageOf(GPT), shown.slice(shown.indexOf('#')), async (page) => {
+        await ready(page);
+        await rested(page);
+        assert.equal(page.url(), shown);
+    });
+});
