@@ -4,13 +4,13 @@
 //! has the same size and is among the first blocks that backward allocates.
 
 use super::model_calls::{ModelCall, ModelCalls, born_in};
-use super::{Finding, Remedy, Story};
+use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::{Lives, is_log_softmax};
-use crate::replay::{Allocation, History, Instant, Metric};
+use crate::replay::{Allocation, History, Instant, Metric, NEVER};
 use std::collections::HashSet;
 
 /// Outputs are worth mentioning from 1/N of the peak on.
@@ -71,14 +71,33 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     if lives.freed.len() < 2 {
         return None;
     }
+    // What the same line releases, such as other outputs in one object, may be free as soon as backward has read it.
+    let freed: HashSet<u32> = lives.freed.iter().map(|&(index, _)| index).collect();
+    let others = |call: &ModelCall| {
+        let end = call.backward.as_ref().map_or(0, |backward| backward.end);
+        let made: Vec<(u32, Allocation)> = born_in(device, call.start, call.end).collect();
+        made.into_iter().filter(move |(_, made)| made.freed > end)
+    };
+    let is_of_line = |made: &Allocation| made.freed != NEVER && let_go_by(device, made) == line;
+    let of_line = trained.iter().flat_map(|(call, _)| others(call)).filter(|(_, made)| is_of_line(made));
+    let stacks: HashSet<StackId> = of_line.map(|(index, _)| device.track.stack_of(index as usize)).collect();
+    let mut most = lives.clone();
+    for &(call, backward) in &trained {
+        let is_other = |index: &u32| !freed.contains(index) && stacks.contains(&device.track.stack_of(*index as usize));
+        most.freed.extend(others(call).map(|(index, _)| index).filter(is_other).map(|index| (index, backward)));
+    }
+    let cure = "delete the model's output once the loss is computed";
+    let code = vec!["del outputs  # before loss.backward()".to_owned()];
+    let unknown = "the line keeps other outputs, which backward may need";
+    let way = Way { cure: cure.to_owned(), code: code.clone(), least: lives, most, unknown };
     Some(Finding {
         story: Story::KeptOutputs,
         line,
-        cure: "delete the model's output once the loss is computed".to_owned(),
+        cure: cure.to_owned(),
         evidence: format!("{} of output stays alive through backward and the next forward pass", Bytes(bytes)),
         cost: None,
-        code: vec!["del outputs  # before loss.backward()".to_owned()],
-        remedy: Remedy::Lives(lives),
+        code,
+        remedy: Remedy::Ways(vec![way]),
     })
 }
 

@@ -6,13 +6,13 @@
 mod by_hand;
 mod named;
 
-use super::{Finding, Remedy, Story};
+use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
-use crate::replay::{Allocation, Metric, NEVER};
+use crate::replay::{Allocation, Instant, Metric, NEVER};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -29,6 +29,11 @@ const GRADIENTS: usize = 8;
 /// So far apart at most are two of these that have the size of the matrix: the gradient of the other factor and a workspace may come
 /// in between.
 const BETWEEN: usize = 3;
+
+/// Scores in half precision lie at most so many allocations in front of the matrix in float32.
+const IN_FRONT: usize = 3;
+/// Smaller blocks are no bias of all pairs.
+const SMALLEST_BIAS: u64 = 64 << 10;
 
 /// One finding for each line that makes such a matrix.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
@@ -131,6 +136,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
     let history = device.history();
     let block = |index: u32| history.allocations[index as usize];
     let mut removed: BTreeSet<u32> = matrices.iter().flat_map(|matrix| matrix.blocks.iter().copied()).collect();
+    removed.extend(matrices.iter().flat_map(|matrix| copied_operands(device, matrix)));
     let backward = of_backward(device, matrices);
     removed.extend(&backward);
     let peak = history.maxima[Metric::Allocated as usize].instant;
@@ -142,6 +148,15 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         return None;
     }
     let (cure, code) = words(device, largest.stack);
+    let most = Lives { removed: removed.into_iter().collect(), ..Lives::default() };
+    let remedy = with_copied_bias(device, matrices, &most).map_or_else(
+        || Remedy::Lives(most.clone()),
+        |least| {
+            let unknown = "a layer may copy the bias to the dtype of its queries, and keep the copy for backward";
+            let (most, code) = (most.clone(), vec![code.to_owned()]);
+            Remedy::Ways(vec![Way { cure: cure.to_owned(), code, least, most, unknown }])
+        },
+    );
     Some(Finding {
         story: Story::AttentionMatrix,
         line,
@@ -154,8 +169,79 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         ),
         cost: None,
         code: vec![code.to_owned()],
-        remedy: Remedy::Lives(Lives { removed: removed.into_iter().collect(), ..Lives::default() }),
+        remedy,
     })
+}
+
+/// What the two products copy for themselves and free at once, as they do where no backward pass follows: fused attention reads
+/// queries, keys and values where they are.
+fn copied_operands(device: &Device<'_>, matrix: &Matrix) -> Vec<u32> {
+    let blocks = &device.history().allocations;
+    let stack = |index: usize| device.track.stack_of(index);
+    let copies_of = |product: usize| -> Vec<u32> {
+        let Some(next) = blocks.get(product + 1).map(|next| next.born) else { return Vec::new() };
+        let in_front = (product.saturating_sub(2)..product).rev().take_while(|&index| {
+            let copy = blocks[index];
+            stack(index) == stack(product)
+                && copy.born > 0
+                && copy.requested < matrix.sizes[1]
+                && (blocks[product].born..next).contains(&copy.freed)
+        });
+        in_front.map(|index| index as u32).collect()
+    };
+    let (Some(&first), Some(&last)) = (matrix.blocks.iter().min(), matrix.blocks.iter().max()) else {
+        return Vec::new();
+    };
+    let mut copies = copies_of(first as usize);
+    // The values may be copied before the second product.
+    copies.extend((last as usize + 1..last as usize + 3).flat_map(copies_of));
+    copies
+}
+
+/// The least that the change saves where a bias in float32 is added to scores in half precision: the bias of fused attention has the
+/// dtype of the queries. If each layer casts it, the copy lives as long as the matrix did. `None` where no such bias is known.
+fn with_copied_bias(device: &Device<'_>, matrices: &[Matrix], most: &Lives) -> Option<Lives> {
+    let blocks = &device.history().allocations;
+    let is_in_half = |matrix: &Matrix| {
+        let first = matrix.blocks.iter().min().map_or(0, |&first| first as usize);
+        let near = &blocks[first.saturating_sub(IN_FRONT)..first];
+        matrix.sizes[1] * 2 == matrix.sizes[0] || near.iter().any(|block| block.requested * 2 == matrix.sizes[0])
+    };
+    let mut resized = Vec::new();
+    for matrix in matrices.iter().filter(|matrix| is_in_half(matrix)) {
+        let Some(bias) = bias(device, matrix, matrices) else { continue };
+        let longest = matrix.blocks.iter().copied().max_by_key(|&index| blocks[index as usize].freed);
+        resized.extend(longest.map(|index| (index, bias / 2)));
+    }
+    let is_removed = |index: &u32| !resized.iter().any(|(other, _)| other == index);
+    let removed = most.removed.iter().copied().filter(is_removed).collect();
+    (!resized.is_empty()).then(|| Lives { removed, resized, ..most.clone() })
+}
+
+/// Bytes of a bias that is added to the scores of all layers: it is there from before the first of these matrices to behind the last
+/// one, and its size divides that of the matrix. Backward does not free it, as it would an activation.
+fn bias(device: &Device<'_>, matrix: &Matrix, matrices: &[Matrix]) -> Option<u64> {
+    let (blocks, phases) = (&device.history().allocations, device.phases());
+    let born = |matrix: &Matrix| matrix.blocks.iter().map(|&index| blocks[index as usize].born).min().unwrap_or(0);
+    let own = born(matrix);
+    let others = matrices.iter().map(born).filter(|&other| other != own);
+    // The nearest matrix before or behind shows that it is not of one layer alone.
+    let near: Vec<Instant> = others.collect();
+    let is_shared = |block: &Allocation| near.iter().any(|&other| block.allocated_at(other));
+    let is_bias = |&(index, block): &(usize, &Allocation)| {
+        block.allocated_at(own)
+            && block.requested >= SMALLEST_BIAS
+            && block.requested < matrix.sizes[0]
+            && matrix.sizes[0].is_multiple_of(block.requested)
+            && (block.freed == NEVER || phases.at(block.freed) != Phase::Backward)
+            && is_shared(block)
+            && matches!(
+                device.categories().get(index).category,
+                Category::Activation | Category::Temporary | Category::Unknown
+            )
+    };
+    let all = blocks.iter().enumerate().take_while(|(_, block)| block.born < own);
+    all.filter(is_bias).map(|(_, block)| block.requested).max()
 }
 
 /// What to change, depending on the code that calls softmax.
