@@ -4,6 +4,7 @@
 //! has the same size and is among the first blocks that backward allocates.
 
 use super::model_calls::{ModelCall, ModelCalls, born_in};
+use super::without_backward::is_cached;
 use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
@@ -71,20 +72,21 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     if lives.freed.len() < 2 {
         return None;
     }
-    // What the same line releases, such as other outputs in one object, may be free as soon as backward has read it.
-    let freed: HashSet<u32> = lives.freed.iter().map(|&(index, _)| index).collect();
-    let others = |call: &ModelCall| {
+    // Other outputs in one object stay with it, of which backward may need some. It needs the keys and values of a cache.
+    let stack = |index: u32| device.track.stack_of(index as usize);
+    let others = |call: &ModelCall| -> Vec<(u32, Allocation)> {
         let end = call.backward.as_ref().map_or(0, |backward| backward.end);
-        let made: Vec<(u32, Allocation)> = born_in(device, call.start, call.end).collect();
-        made.into_iter().filter(move |(_, made)| made.freed > end)
+        let is_other = |index: u32| !stacks.contains(&stack(index)) && !is_cached(device, stack(index));
+        let made = born_in(device, call.start, call.end);
+        made.filter(|&(index, made)| made.freed > end && is_other(index)).collect()
     };
     let is_of_line = |made: &Allocation| made.freed != NEVER && let_go_by(device, made) == line;
     let of_line = trained.iter().flat_map(|(call, _)| others(call)).filter(|(_, made)| is_of_line(made));
-    let stacks: HashSet<StackId> = of_line.map(|(index, _)| device.track.stack_of(index as usize)).collect();
+    let of_object: HashSet<StackId> = of_line.map(|(index, _)| stack(index)).collect();
     let mut most = lives.clone();
     for &(call, backward) in &trained {
-        let is_other = |index: &u32| !freed.contains(index) && stacks.contains(&device.track.stack_of(*index as usize));
-        most.freed.extend(others(call).map(|(index, _)| index).filter(is_other).map(|index| (index, backward)));
+        let all = others(call).into_iter().filter(|&(index, _)| of_object.contains(&stack(index)));
+        most.freed.extend(all.map(|(index, _)| (index, backward)));
     }
     let cure = "delete the model's output once the loss is computed";
     let code = vec!["del outputs  # before loss.backward()".to_owned()];

@@ -250,11 +250,11 @@ impl<'d, 'a> Trial<'d, 'a> {
         let settings = &testbed.settings;
         let changed = |edited: &Edited| {
             let mut run = testbed.run_changed(edited, &[], settings, true, self.budget);
-            let is_at_start = |outcome: &&mut Outcome| {
+            let is_at_start = |outcome: &Outcome| {
                 let start = || play(&edited.program.up_to(1), &testbed.setup(settings)).max_allocated;
                 !self.device.history().completeness.is_complete() && outcome.max_allocated <= start()
             };
-            if run.trust == Trust::Predicted && run.outcome.as_mut().filter(is_at_start).is_some() {
+            if run.trust == Trust::Predicted && run.outcome.as_ref().is_some_and(is_at_start) {
                 run.trust = Trust::Uncertain;
                 FROM_THE_START.clone_into(&mut run.because);
             }

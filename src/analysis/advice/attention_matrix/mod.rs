@@ -30,8 +30,10 @@ const GRADIENTS: usize = 8;
 /// in between.
 const BETWEEN: usize = 3;
 
-/// Scores in half precision lie at most so many allocations in front of the matrix in float32.
-const IN_FRONT: usize = 3;
+/// The gradient of a bias is at most so far behind the release of the matrix.
+const BEHIND_RELEASE: usize = 3;
+/// Matrices that are looked at for a bias.
+const LOOKED_AT: usize = 4;
 /// Smaller blocks are no bias of all pairs.
 const SMALLEST_BIAS: u64 = 64 << 10;
 
@@ -137,7 +139,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
     let block = |index: u32| history.allocations[index as usize];
     let mut removed: BTreeSet<u32> = matrices.iter().flat_map(|matrix| matrix.blocks.iter().copied()).collect();
     removed.extend(matrices.iter().flat_map(|matrix| copied_operands(device, matrix)));
-    let backward = of_backward(device, matrices);
+    let backward: HashSet<u32> = of_backward(device, matrices).into_iter().collect();
     removed.extend(&backward);
     let peak = history.maxima[Metric::Allocated as usize].instant;
     let at_peak = removed.iter().map(|&index| block(index)).filter(|block| block.allocated_at(peak));
@@ -148,15 +150,31 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         return None;
     }
     let (cure, code) = words(device, largest.stack);
-    let most = Lives { removed: removed.into_iter().collect(), ..Lives::default() };
-    let remedy = with_copied_bias(device, matrices, &most).map_or_else(
-        || Remedy::Lives(most.clone()),
-        |least| {
-            let unknown = "a layer may copy the bias to the dtype of its queries, and keep the copy for backward";
-            let (most, code) = (most.clone(), vec![code.to_owned()]);
-            Remedy::Ways(vec![Way { cure: cure.to_owned(), code, least, most, unknown }])
-        },
-    );
+    let certain = Lives { removed: removed.iter().copied().collect(), ..Lives::default() };
+    let copies: Vec<u32> = matrices.iter().filter_map(|matrix| copied_result(device, matrix)).collect();
+    let is_trained = matrices.iter().any(|matrix| has_trained_bias(device, matrix));
+    let trained = is_trained.then(|| {
+        let own = certain.removed.iter().copied().filter(|index| !backward.contains(index));
+        Lives { removed: own.collect(), ..Lives::default() }
+    });
+    let is_copied = trained.is_none();
+    let biased = trained.or_else(|| with_copied_bias(device, matrices, &certain));
+    let unknown = match (&biased, copies.is_empty()) {
+        (Some(_), _) if !is_copied => {
+            "backward of fused attention may allocate the gradient of a bias that is trained, as large as the matrix"
+        }
+        (Some(_), _) => "a layer may copy the bias to the dtype of its queries, and keep the copy for backward",
+        (None, false) => "fused attention may return its result in the layout to which the next line copies it",
+        (None, true) => "",
+    };
+    let remedy = if unknown.is_empty() {
+        Remedy::Lives(certain)
+    } else {
+        removed.extend(copies);
+        let most = Lives { removed: removed.into_iter().collect(), ..Lives::default() };
+        let (least, code) = (biased.unwrap_or(certain), vec![code.to_owned()]);
+        Remedy::Ways(vec![Way { cure: cure.to_owned(), code, least, most, unknown }])
+    };
     Some(Finding {
         story: Story::AttentionMatrix,
         line,
@@ -198,41 +216,79 @@ fn copied_operands(device: &Device<'_>, matrix: &Matrix) -> Vec<u32> {
     copies
 }
 
+/// What is made right behind the second product, as large as that and gone no later: the heads of one token, beside each other. Where
+/// a backward pass follows, it needs only this copy.
+fn copied_result(device: &Device<'_>, matrix: &Matrix) -> Option<u32> {
+    let blocks = &device.history().allocations;
+    let last = *matrix.blocks.iter().max()? as usize;
+    let copies = copied_operands(device, matrix);
+    let product = (last + 1..last + 3).find(|&index| !copies.contains(&(index as u32)))?;
+    let (made, copy) = (blocks.get(product)?, blocks.get(product + 1)?);
+    let is_copy = copy.requested == made.requested && copy.freed <= made.freed && copy.freed != NEVER;
+    (is_copy && device.phases().at(copy.freed) != Phase::Backward).then_some(product as u32 + 1)
+}
+
+/// Whether a bias that is trained is added to the scores: right behind the release of the matrix, backward allocates a gradient with
+/// the size of a weight that divides that of the matrix.
+fn has_trained_bias(device: &Device<'_>, matrix: &Matrix) -> bool {
+    let (blocks, categories) = (&device.history().allocations, device.categories());
+    let released = matrix.blocks.iter().map(|&index| blocks[index as usize]);
+    let Some(released) = released.filter(|block| is_for_backward(device, block)).map(|block| block.freed).max() else {
+        return false;
+    };
+    let behind = blocks.partition_point(|block| block.born < released);
+    let is_gradient = |index: usize| {
+        let requested = blocks[index].requested;
+        requested >= SMALLEST_BIAS
+            && requested < matrix.sizes[1]
+            && matrix.sizes[1].is_multiple_of(requested)
+            && categories.get(index).category == Category::Gradient
+    };
+    (behind..blocks.len().min(behind + BEHIND_RELEASE)).any(is_gradient)
+}
+
 /// The least that the change saves where a bias in float32 is added to scores in half precision: the bias of fused attention has the
 /// dtype of the queries. If each layer casts it, the copy lives as long as the matrix did. `None` where no such bias is known.
 fn with_copied_bias(device: &Device<'_>, matrices: &[Matrix], most: &Lives) -> Option<Lives> {
     let blocks = &device.history().allocations;
-    let is_in_half = |matrix: &Matrix| {
-        let first = matrix.blocks.iter().min().map_or(0, |&first| first as usize);
-        let near = &blocks[first.saturating_sub(IN_FRONT)..first];
-        matrix.sizes[1] * 2 == matrix.sizes[0] || near.iter().any(|block| block.requested * 2 == matrix.sizes[0])
+    let requested = |index: u32| blocks[index as usize].requested;
+    let stack = |index: u32| device.track.stack_of(index as usize);
+    // Bytes of a matrix that is computed from scores in half precision, and then at least once more.
+    let whole = |matrix: &Matrix| {
+        let first = matrix.blocks.iter().copied().min()?;
+        let whole = matrix.blocks.iter().map(|&index| requested(index)).max()?;
+        let wholes: Vec<u32> = matrix.blocks.iter().copied().filter(|&index| requested(index) == whole).collect();
+        // Operands that the first product copies have its stack.
+        let before = first.checked_sub(1).filter(|&before| stack(before) != stack(first));
+        let mut halves =
+            matrix.blocks.iter().copied().chain(before).filter(|&index| requested(index).checked_mul(2) == Some(whole));
+        (wholes.len() >= 2 && halves.any(|half| wholes.iter().all(|&whole| half < whole))).then_some(whole)
     };
-    let mut resized = Vec::new();
-    for matrix in matrices.iter().filter(|matrix| is_in_half(matrix)) {
-        let Some(bias) = bias(device, matrix, matrices) else { continue };
-        let longest = matrix.blocks.iter().copied().max_by_key(|&index| blocks[index as usize].freed);
-        resized.extend(longest.map(|index| (index, bias / 2)));
-    }
-    let is_removed = |index: &u32| !resized.iter().any(|(other, _)| other == index);
-    let removed = most.removed.iter().copied().filter(is_removed).collect();
-    (!resized.is_empty()).then(|| Lives { removed, resized, ..most.clone() })
+    let in_half: Vec<(&Matrix, u64)> = matrices.iter().filter_map(|it| Some((it, whole(it)?))).collect();
+    // A bias is the same in all layers.
+    let bias = in_half.iter().take(LOOKED_AT).find_map(|(matrix, whole)| bias(device, matrix, *whole, matrices))?;
+    let longest =
+        |(matrix, _): &(&Matrix, u64)| matrix.blocks.iter().copied().max_by_key(|&index| blocks[index as usize].freed);
+    let copies: HashSet<u32> = in_half.iter().filter_map(longest).collect();
+    let removed = most.removed.iter().copied().filter(|index| !copies.contains(index)).collect();
+    let mut resized: Vec<(u32, u64)> = copies.into_iter().map(|index| (index, bias / 2)).collect();
+    resized.sort_unstable();
+    Some(Lives { removed, resized, ..most.clone() })
 }
 
-/// Bytes of a bias that is added to the scores of all layers: it is there from before the first of these matrices to behind the last
-/// one, and its size divides that of the matrix. Backward does not free it, as it would an activation.
-fn bias(device: &Device<'_>, matrix: &Matrix, matrices: &[Matrix]) -> Option<u64> {
+/// Bytes of a bias that is added to the scores of several layers: it is there when a matrix is made, and when another one is, and its
+/// size divides that of the matrix. Backward does not free it, as it would an activation.
+fn bias(device: &Device<'_>, matrix: &Matrix, whole: u64, matrices: &[Matrix]) -> Option<u64> {
     let (blocks, phases) = (&device.history().allocations, device.phases());
     let born = |matrix: &Matrix| matrix.blocks.iter().map(|&index| blocks[index as usize].born).min().unwrap_or(0);
     let own = born(matrix);
-    let others = matrices.iter().map(born).filter(|&other| other != own);
-    // The nearest matrix before or behind shows that it is not of one layer alone.
-    let near: Vec<Instant> = others.collect();
-    let is_shared = |block: &Allocation| near.iter().any(|&other| block.allocated_at(other));
+    let others: Vec<Instant> = matrices.iter().map(born).filter(|&other| other != own).take(LOOKED_AT).collect();
+    let is_shared = |block: &Allocation| others.iter().any(|&other| block.allocated_at(other));
     let is_bias = |&(index, block): &(usize, &Allocation)| {
         block.allocated_at(own)
             && block.requested >= SMALLEST_BIAS
-            && block.requested < matrix.sizes[0]
-            && matrix.sizes[0].is_multiple_of(block.requested)
+            && block.requested < whole
+            && whole.is_multiple_of(block.requested)
             && (block.freed == NEVER || phases.at(block.freed) != Phase::Backward)
             && is_shared(block)
             && matches!(
