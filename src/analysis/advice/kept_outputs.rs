@@ -80,7 +80,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         let made = born_in(device, call.start, call.end);
         made.filter(|&(index, made)| made.freed > end && is_other(index)).collect()
     };
-    let is_of_line = |made: &Allocation| made.freed != NEVER && let_go_by(device, made) == line;
+    let is_of_line = |made: &Allocation| made.size >= least && made.freed != NEVER && let_go_by(device, made) == line;
     let of_line = trained.iter().flat_map(|(call, _)| others(call)).filter(|(_, made)| is_of_line(made));
     let of_object: HashSet<StackId> = of_line.map(|(index, _)| stack(index)).collect();
     let mut most = lives.clone();

@@ -12,7 +12,6 @@ mod expressions;
 mod foreach_temporaries;
 mod fp32_logits;
 mod frozen;
-mod functions_without_backward;
 mod gradients_anew;
 mod grads_kept;
 mod grads_zeroed;
@@ -266,10 +265,9 @@ impl Plays {
 }
 
 /// Finders, the most telling first: those that look at the calls of models, then all others.
-const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 10] = [
+const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 9] = [
     kept_over_steps::find,
     without_backward::find,
-    functions_without_backward::find,
     grads_kept::find,
     grads_zeroed::find,
     graph_pools::find,

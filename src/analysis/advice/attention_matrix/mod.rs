@@ -30,8 +30,6 @@ const GRADIENTS: usize = 8;
 /// in between.
 const BETWEEN: usize = 3;
 
-/// The gradient of a bias is at most so far behind the release of the matrix.
-const BEHIND_RELEASE: usize = 3;
 /// Matrices that are looked at for a bias.
 const LOOKED_AT: usize = 4;
 /// Smaller blocks are no bias of all pairs.
@@ -228,8 +226,8 @@ fn copied_result(device: &Device<'_>, matrix: &Matrix) -> Option<u32> {
     (is_copy && device.phases().at(copy.freed) != Phase::Backward).then_some(product as u32 + 1)
 }
 
-/// Whether a bias that is trained is added to the scores: right behind the release of the matrix, backward allocates a gradient with
-/// the size of a weight that divides that of the matrix.
+/// Whether a bias that is trained is added to the scores: the next that backward allocates behind the release of the matrix is a
+/// gradient whose size divides that of the matrix.
 fn has_trained_bias(device: &Device<'_>, matrix: &Matrix) -> bool {
     let (blocks, categories) = (&device.history().allocations, device.categories());
     let released = matrix.blocks.iter().map(|&index| blocks[index as usize]);
@@ -237,14 +235,12 @@ fn has_trained_bias(device: &Device<'_>, matrix: &Matrix) -> bool {
         return false;
     };
     let behind = blocks.partition_point(|block| block.born < released);
-    let is_gradient = |index: usize| {
-        let requested = blocks[index].requested;
-        requested >= SMALLEST_BIAS
-            && requested < matrix.sizes[1]
-            && matrix.sizes[1].is_multiple_of(requested)
-            && categories.get(index).category == Category::Gradient
-    };
-    (behind..blocks.len().min(behind + BEHIND_RELEASE)).any(is_gradient)
+    blocks.get(behind).is_some_and(|block| {
+        block.requested >= SMALLEST_BIAS
+            && block.requested < matrix.sizes[1]
+            && matrix.sizes[1].is_multiple_of(block.requested)
+            && categories.get(behind).category == Category::Gradient
+    })
 }
 
 /// The least that the change saves where a bias in float32 is added to scores in half precision: the bias of fused attention has the
