@@ -98,7 +98,7 @@ fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     Some(finding(line, evidence, Remedy::Ways(vec![way])))
 }
 
-/// Batches of a list that is on the device from the start.
+/// Batches of a list that is on the device before the first step, or before the first of each epoch.
 fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding> {
     let history = device.history();
     let block = |index: &u32| history.allocations[*index as usize];
@@ -107,23 +107,22 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     let spans = &device.phases().spans;
     let backward: Vec<Instant> =
         spans.iter().filter(|span| span.phase == Phase::Backward).map(|span| span.end).collect();
-    let (first, last) = (*starts.first()?, *backward.last()?);
     // The next tensor with the size of the first one starts a new batch.
     let tensors = 1 + blocks[1..].iter().position(|index| size(index) == size(&blocks[0]))?;
-    let batches: Vec<&[u32]> = blocks.chunks(tensors).collect();
-    let is_alike = |batch: &&[u32]| batch.iter().map(size).eq(batches[0].iter().map(size));
-    let is_kept = |index: &u32| {
-        let made = block(index);
-        made.born <= first && made.freed > last && is_unnamed(device, *index)
-    };
-    if backward.len() < LEAST_AHEAD
-        || batches.len() < LEAST_STORED
-        || !batches.iter().all(is_alike)
-        || !blocks.iter().all(is_kept)
-    {
-        return None;
+    let passes_before = |index: &u32| starts.partition_point(|&start| start < block(index).born);
+    let lists: Vec<&[u32]> = blocks.chunk_by(|a, b| passes_before(a) == passes_before(b)).collect();
+    let mut lives = Lives { doubt: Some("whether each step uses a different one is not recorded"), ..Lives::default() };
+    let mut is_one_each = true;
+    for (place, list) in lists.iter().enumerate() {
+        let begin = list.first().map_or(0, |index| block(index).born);
+        let end = lists.get(place + 1).and_then(|next| next.first()).map_or(NEVER, |index| block(index).born);
+        let within = |instants: &[Instant]| -> Vec<Instant> {
+            instants.iter().copied().filter(|instant| (begin..end).contains(instant)).collect()
+        };
+        let epoch = Epoch { starts: within(&starts), backward: within(&backward) };
+        is_one_each &= epoch.add(device, list, tensors, &mut lives)?;
     }
-    let is_one_each = batches.len() >= backward.len();
+    let batches: Vec<&[u32]> = blocks.chunks(tensors).collect();
     let is_of_model = |index: &u32| {
         let others = (0u32..).zip(&history.allocations).filter(|(_, other)| other.requested == size(index));
         others.into_iter().any(|(other, _)| !is_unnamed(device, other))
@@ -136,13 +135,62 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     if !may_be_data || batches[0].iter().any(is_of_model) {
         return None;
     }
-    let mut lives = Lives { doubt: Some("whether each step uses a different one is not recorded"), ..Lives::default() };
-    if is_one_each {
+    let longest = lists.iter().copied().max_by_key(|list| list.len())?;
+    let bytes = longest.iter().map(|index| block(index).size).fold(0, u64::saturating_add);
+    let count = longest.len() / tensors;
+    let what = if tensors == 1 {
+        format!("{count} tensors of the same size")
+    } else {
+        format!("{count} batches of {tensors} tensors")
+    };
+    let each = if is_one_each { ", at least one for each step," } else { "" };
+    let (when, until) = if lists.len() == 1 {
+        ("before the first step", "are never freed")
+    } else {
+        ("before the first step of an epoch", "stay until the next list is made")
+    };
+    let evidence = format!("{what} are allocated here {when}{each} and {until}: {}", Bytes(bytes));
+    Some(finding(line, evidence, Remedy::Lives(lives)))
+}
+
+/// The passes that use a list of batches.
+struct Epoch {
+    /// Where forward passes begin, and where backward passes end.
+    starts: Vec<Instant>,
+    backward: Vec<Instant>,
+}
+
+impl Epoch {
+    /// Adds what moving one batch at a time changes, and tells whether there is one for each pass. `None` if this is no list of
+    /// batches of so many tensors.
+    fn add(&self, device: &Device<'_>, list: &[u32], tensors: usize, lives: &mut Lives) -> Option<bool> {
+        let block = |index: &u32| device.history().allocations[*index as usize];
+        let size = |index: &u32| block(index).requested;
+        let (first, last) = (*self.starts.first()?, *self.backward.last()?);
+        let batches: Vec<&[u32]> = list.chunks(tensors).collect();
+        let is_alike = |batch: &&[u32]| batch.iter().map(size).eq(batches[0].iter().map(size));
+        let is_kept = |index: &u32| {
+            let made = block(index);
+            made.born <= first && made.freed > last && is_unnamed(device, *index)
+        };
+        if self.backward.len() < LEAST_AHEAD
+            || batches.len() < LEAST_STORED
+            || !batches.iter().all(is_alike)
+            || !list.iter().all(is_kept)
+        {
+            return None;
+        }
+        let is_one_each = batches.len() >= self.backward.len();
+        if !is_one_each {
+            // One at a time, repeatedly.
+            lives.removed.extend(&list[tensors..]);
+            return Some(false);
+        }
         // Each is live from the start to the end of the pass that uses it.
         for (place, batch) in batches.iter().enumerate() {
-            let before = place.checked_sub(1).map_or(Some(0), |before| backward.get(before).copied());
-            let start = before.and_then(|before| starts.iter().copied().find(|&start| start > before));
-            match (start, backward.get(place)) {
+            let before = place.checked_sub(1).map_or(Some(0), |before| self.backward.get(before).copied());
+            let start = before.and_then(|before| self.starts.iter().copied().find(|&start| start > before));
+            match (start, self.backward.get(place)) {
                 (Some(start), Some(&end)) => {
                     lives.made.extend(batch.iter().map(|&index| (index, start.saturating_sub(1))));
                     lives.freed.extend(batch.iter().map(|&index| (index, end)));
@@ -150,20 +198,8 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
                 _ => lives.removed.extend(batch.iter()),
             }
         }
-    } else {
-        // One at a time, repeatedly.
-        lives.removed.extend(&blocks[tensors..]);
+        Some(true)
     }
-    let bytes = blocks.iter().map(|index| block(index).size).fold(0, u64::saturating_add);
-    let what = if tensors == 1 {
-        format!("{} tensors of the same size", batches.len())
-    } else {
-        format!("{} batches of {tensors} tensors", batches.len())
-    };
-    let each = if is_one_each { ", at least one for each step," } else { "" };
-    let evidence =
-        format!("{what} are allocated here before the first step{each} and are never freed: {}", Bytes(bytes));
-    Some(finding(line, evidence, Remedy::Lives(lives)))
 }
 
 /// Whether a block is not known to be part of a model, an optimizer or a cache.

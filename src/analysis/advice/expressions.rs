@@ -69,8 +69,15 @@ fn source(device: &Device<'_>, chain: &Chain) -> Option<u32> {
         };
         (source == copy || is_cast())
             && line(device, index) != Some(chain.line)
-            && goes_behind(device, index, last, chain.line)
+            && lines_around(device, last, chain).any(|at| goes_behind(device, index, last, at))
     })
+}
+
+/// The line of an expression, and those that call its function: a caller may bind the result to the variable of the argument.
+fn lines_around<'d>(device: &'d Device<'_>, last: u32, chain: &Chain) -> impl Iterator<Item = FrameId> + 'd {
+    let frames = device.snapshot().stacks.frame_ids(device.track.stack_of(last as usize)).iter().copied();
+    let from = chain.line;
+    frames.skip_while(move |&frame| frame != from).filter(|&frame| device.sites().is_own(frame))
 }
 
 /// The finding for an expression, which its line computes in each of the chains that are its own.

@@ -7,12 +7,12 @@ use super::stacks::Marked;
 use super::{Finding, Remedy, Story};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
-use crate::facts::training::Category;
+use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
-use crate::play::changes::{Change, Editor, is_plain_loss};
+use crate::play::changes::{Change, Editor, Lives, is_plain_loss};
 use crate::play::program;
-use crate::replay::Metric;
+use crate::replay::{Allocation, Metric};
 
 /// Number of chunks to simulate: more chunks save little more.
 const PIECES: u32 = 8;
@@ -21,8 +21,17 @@ const PIECES: u32 = 8;
 const PART_IF_CAST: u64 = 4;
 const PART_OF_PEAK: u64 = 2;
 
+/// The result of a loss for a token has at most 1/N of the bytes of its logits.
+const PART_OF_LOGITS: u64 = 1000;
+
 /// Losses whose blocks are a large part of the peak.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    let trained = find_trained(device);
+    if trained.is_empty() { scored(device).into_iter().collect() } else { trained }
+}
+
+/// Losses that a backward pass follows.
+fn find_trained(device: &Device<'_>) -> Vec<Finding> {
     let marked = Marked::of(device, |path, name, kind| {
         kind == FrameKind::Torch && path == "torch/nn/functional.py" && matches!(name, "cross_entropy" | "log_softmax")
     });
@@ -75,6 +84,59 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         ],
         remedy: Remedy::Changes(vec![Change::ChunkLoss { pieces: PIECES }]),
     }]
+}
+
+/// Losses without a backward pass, such as those of an evaluation: a layer makes logits in half precision, the user's code casts all
+/// of them and computes their logarithms, and then makes something far smaller of these.
+fn scored(device: &Device<'_>) -> Option<Finding> {
+    let history = device.history();
+    let blocks = &history.allocations;
+    let peak = history.maxima[Metric::Allocated as usize];
+    let role = |index: usize| device.roles().role(device.track.stack_of(index));
+    let is_scored = |first: usize| {
+        let [logits, cast, logarithms, result] = [0, 1, 2, 3].map(|ahead| blocks.get(first + ahead));
+        let (Some(logits), Some(cast), Some(logarithms), Some(result)) = (logits, cast, logarithms, result) else {
+            return false;
+        };
+        let is_forward = |block: &&Allocation| {
+            device.phases().at(block.freed) != Phase::Backward && device.phases().at(block.born) != Phase::Backward
+        };
+        logits.requested.checked_mul(2) == Some(cast.requested)
+            && logarithms.requested == cast.requested
+            && result.requested > 0
+            && result.requested.saturating_mul(PART_OF_LOGITS) <= cast.requested
+            && result.born <= logarithms.freed
+            && role(first) == Role::Module
+            && (1..4).all(|ahead| role(first + ahead) == Role::Plain)
+            && [logits, cast, logarithms].iter().all(is_forward)
+    };
+    let least = u64::try_from(peak.bytes).unwrap_or(0) / PART_IF_CAST;
+    let large = (0..blocks.len()).filter(|&index| blocks[index].size >= least / 5);
+    let all: Vec<usize> = large.filter(|&index| is_scored(index)).collect();
+    let at_peak = |first: usize| {
+        let own = blocks[first..first + 3].iter().filter(|block| block.allocated_at(peak.instant));
+        own.map(|block| block.size).fold(0, u64::saturating_add)
+    };
+    let first = all.iter().copied().max_by_key(|&first| at_peak(first)).filter(|&first| at_peak(first) >= least)?;
+    let split = |index: usize| (index as u32, blocks[index].requested.div_ceil(u64::from(PIECES)));
+    let resized = all.iter().flat_map(|&first| (first..first + 4).map(split)).collect();
+    Some(Finding {
+        story: Story::Fp32Logits,
+        line: device.sites().site_frame(device.track.stack_of(first + 1)),
+        cure: format!("compute logits and loss in {PIECES} chunks of the sequence"),
+        evidence: format!(
+            "the logits of all tokens, {}, are cast to float32 and turned into as many logarithms; {} of these are in use at the \
+             peak",
+            Bytes(blocks[first].size),
+            Bytes(at_peak(first))
+        ),
+        cost: None,
+        code: vec![
+            format!("chunks = zip(hidden.flatten(0, 1).chunk({PIECES}), targets.flatten().chunk({PIECES}))"),
+            "loss = sum(F.cross_entropy(head(h).float(), t, reduction=\"sum\") for h, t in chunks)".to_owned(),
+        ],
+        remedy: Remedy::Lives(Lives { resized, ..Lives::default() }),
+    })
 }
 
 /// The line that casts the logits to float32, and true; else the line of the loss, and false.

@@ -4,13 +4,14 @@
 //! has the same size and is among the first blocks that backward allocates.
 
 use super::model_calls::{ModelCall, ModelCalls, born_in};
-use super::{Finding, Remedy, Story};
+use super::without_backward::is_cached;
+use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::{Lives, is_log_softmax};
-use crate::replay::{Allocation, History, Instant, Metric};
+use crate::replay::{Allocation, History, Instant, Metric, NEVER};
 use std::collections::HashSet;
 
 /// Outputs are worth mentioning from 1/N of the peak on.
@@ -71,14 +72,34 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     if lives.freed.len() < 2 {
         return None;
     }
+    // Other outputs in one object stay with it, of which backward may need some. It needs the keys and values of a cache.
+    let stack = |index: u32| device.track.stack_of(index as usize);
+    let others = |call: &ModelCall| -> Vec<(u32, Allocation)> {
+        let end = call.backward.as_ref().map_or(0, |backward| backward.end);
+        let is_other = |index: u32| !stacks.contains(&stack(index)) && !is_cached(device, stack(index));
+        let made = born_in(device, call.start, call.end);
+        made.filter(|&(index, made)| made.freed > end && is_other(index)).collect()
+    };
+    let is_of_line = |made: &Allocation| made.size >= least && made.freed != NEVER && let_go_by(device, made) == line;
+    let of_line = trained.iter().flat_map(|(call, _)| others(call)).filter(|(_, made)| is_of_line(made));
+    let of_object: HashSet<StackId> = of_line.map(|(index, _)| stack(index)).collect();
+    let mut most = lives.clone();
+    for &(call, backward) in &trained {
+        let all = others(call).into_iter().filter(|&(index, _)| of_object.contains(&stack(index)));
+        most.freed.extend(all.map(|(index, _)| (index, backward)));
+    }
+    let cure = "delete the model's output once the loss is computed";
+    let code = vec!["del outputs  # before loss.backward()".to_owned()];
+    let unknown = "the line keeps other outputs, which backward may need";
+    let way = Way { cure: cure.to_owned(), code: code.clone(), least: lives, most, unknown };
     Some(Finding {
         story: Story::KeptOutputs,
         line,
-        cure: "delete the model's output once the loss is computed".to_owned(),
+        cure: cure.to_owned(),
         evidence: format!("{} of output stays alive through backward and the next forward pass", Bytes(bytes)),
         cost: None,
-        code: vec!["del outputs  # before loss.backward()".to_owned()],
-        remedy: Remedy::Lives(lives),
+        code,
+        remedy: Remedy::Ways(vec![way]),
     })
 }
 

@@ -134,7 +134,10 @@ fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
     let before = seeds.first().map(|&seed| block(seed).born.saturating_sub(1));
     for cache in caches {
         let [first, .., last] = cache.copies[..] else { continue };
-        lives.removed.extend(&cache.copies[1..]);
+        // The copy from before the recording has no stack.
+        let older = older(device, cache);
+        lives.removed.extend(&cache.copies[usize::from(older.is_none())..]);
+        let first = older.unwrap_or(first);
         let largest = cache.copies.iter().map(|&copy| block(copy).requested).max().unwrap_or(0);
         lives.resized.push((first, largest));
         lives.freed.push((first, block(last).freed.saturating_sub(1)));
@@ -170,6 +173,18 @@ fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
         ],
         remedy: Remedy::Lives(lives),
     }
+}
+
+/// The copy from before the recording, of which the first recorded one is made.
+fn older(device: &Device<'_>, cache: &Cache) -> Option<u32> {
+    let all = &device.history().allocations;
+    let [first, second, ..] = cache.copies[..] else { return None };
+    let (first, second) = (all[first as usize], all[second as usize]);
+    let size = first.requested.saturating_sub(cache.grows_by);
+    let before = (0..).zip(all).take_while(|(_, block)| block.born == 0);
+    let is_source =
+        |block: &Allocation| size > 0 && block.requested == size && (first.born..=second.born).contains(&block.freed);
+    before.filter(|(_, block)| is_source(block)).map(|(index, _)| index).next()
 }
 
 /// What the first copies were made of, in order: blocks that go where copies go when they were replaced, behind the first copies and

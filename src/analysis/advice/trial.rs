@@ -5,7 +5,7 @@ use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, FrameId};
 use crate::play::changes::{Edited, Editor, Lives};
-use crate::play::{Outcome, Program, Testbed, Trust, play, program};
+use crate::play::{Outcome, Program, Testbed, Trust, play, possible_placements, program};
 use crate::replay::Metric;
 
 /// A saving below this fraction (1/N) of the peak, or of fewer bytes, is not reported.
@@ -15,6 +15,9 @@ const NOTABLE_BYTES: u64 = 8 << 20;
 const SAME: [u64; 2] = [20, 30];
 /// A finding with several cures is simulated with one of them.
 const WAYS: &str = "one of several cures is simulated at a time";
+/// Why a saving is a lower bound: with the change, the most is in use where the recording starts, which no change lowers.
+const FROM_THE_START: &str =
+    "with the change, the peak is where the recording starts; what the change saves before that is not recorded";
 /// Emptying the cache costs time: it is worthwhile only if it saves 1/N of reserved memory.
 const PART_RELEASED: u64 = 8;
 
@@ -91,6 +94,9 @@ pub(super) struct Trial<'d, 'a> {
     editor: Editor<'d, 'a>,
     /// The program and its result under the recorded settings, or why it cannot be simulated.
     testbed: Result<(Testbed, Outcome), &'static str>,
+    /// The same with the driver's placement of segments that gives the recorded peak of reserved memory, where the recording does
+    /// not show the placement and the likeliest gives another peak.
+    placed: Option<(Testbed, Outcome)>,
     /// The most bytes that the program reserves if it starts without free segments; `None` where it starts with none.
     without_cache: Option<u64>,
     /// Steps that are played for the smallest device of each cure.
@@ -110,7 +116,8 @@ impl<'d, 'a> Trial<'d, 'a> {
         });
         let without_cache =
             testbed.as_ref().ok().and_then(|(testbed, _)| reserved_without_cache(testbed, &testbed.program));
-        Self { device, editor: Editor::new(device), testbed, without_cache, budget }
+        let placed = testbed.as_ref().ok().and_then(|(testbed, outcome)| placed(device, testbed, outcome));
+        Self { device, editor: Editor::new(device), testbed, placed, without_cache, budget }
     }
 
     /// A finding with what its cure saves; `None` where its cure saves too little.
@@ -237,12 +244,20 @@ impl<'d, 'a> Trial<'d, 'a> {
     /// What a cure saves; `None` where that is too little to mention.
     pub fn saving(&self, remedy: &Remedy) -> Option<Saving> {
         let (testbed, before) = match &self.testbed {
-            Ok(testbed) => testbed,
+            Ok(testbed) => self.placed.as_ref().unwrap_or(testbed),
             Err(because) => return self.not_played(remedy, (*because).to_owned()),
         };
         let settings = &testbed.settings;
         let changed = |edited: &Edited| {
-            let run = testbed.run_changed(edited, &[], settings, true, self.budget);
+            let mut run = testbed.run_changed(edited, &[], settings, true, self.budget);
+            let is_at_start = |outcome: &Outcome| {
+                let start = || play(&edited.program.up_to(1), &testbed.setup(settings)).max_allocated;
+                !self.device.history().completeness.is_complete() && outcome.max_allocated <= start()
+            };
+            if run.trust == Trust::Predicted && run.outcome.as_ref().is_some_and(is_at_start) {
+                run.trust = Trust::Uncertain;
+                FROM_THE_START.clone_into(&mut run.because);
+            }
             (run, reserved_without_cache(testbed, &edited.program))
         };
         let run = match remedy {
@@ -291,8 +306,8 @@ impl<'d, 'a> Trial<'d, 'a> {
             needs,
             trust: run.trust,
             reserved_trust,
+            at_least: run.because == FROM_THE_START || matches!(remedy, Remedy::Lives(lives) if lives.at_least),
             because: run.because,
-            at_least: matches!(remedy, Remedy::Lives(lives) if lives.at_least),
         })
     }
 
@@ -345,6 +360,17 @@ impl<'d, 'a> Trial<'d, 'a> {
         let because = format!("at most {} of {} allocated; {because}", Bytes(at_most), Bytes(before));
         is_worth_it.then_some(Saving::NotPlayed { because, at_most })
     }
+}
+
+/// A simulation whose peak of reserved memory is the recorded one, where that of the likeliest placement of segments is not.
+fn placed(device: &Device<'_>, testbed: &Testbed, outcome: &Outcome) -> Option<(Testbed, Outcome)> {
+    let recorded = u64::try_from(device.history().maxima[Metric::Reserved as usize].bytes).ok()?;
+    let others = possible_placements(testbed.placement, &testbed.settings).get(1..)?;
+    others.iter().filter(|_| outcome.max_reserved != recorded).find_map(|&placement| {
+        let other = Testbed { placement: Some(placement), ..testbed.clone() };
+        let outcome = play(&other.program, &other.setup(&other.settings));
+        (outcome.max_reserved == recorded).then_some((other, outcome))
+    })
 }
 
 /// The most bytes that a program reserves under the recorded settings if it starts without its free segments; `None` where it

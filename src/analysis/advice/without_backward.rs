@@ -100,7 +100,9 @@ fn stored_at(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
     let before: HashSet<StackId> =
         born_in(device, 0, call.start).map(|(index, _)| device.track.stack_of(index as usize)).collect();
     let is_input = |index: u32| before.contains(&device.track.stack_of(index as usize));
-    let own = behind.filter(|&(index, made)| device.phases().at(made.born) != Phase::Data && !is_input(index));
+    // Without training, what lies between two calls may be made of what the first returns.
+    let is_data = |made: &Allocation| device.phases().at(made.born) == Phase::Data && device.phases().has_training();
+    let own = behind.filter(|(index, made)| !is_data(made) && !is_input(*index));
     let stack =
         own.map(|(index, _)| device.track.stack_of(index as usize)).filter(|&stack| stack != StackId::EMPTY).last()?;
     let inner = || device.sites().site_frame(stack).filter(|&frame| device.sites().is_own(frame));
@@ -155,7 +157,7 @@ fn returned(device: &Device<'_>, call: &ModelCall, calls: &[&ModelCall]) -> Vec<
 }
 
 /// Whether a cache of transformers allocates a block.
-fn is_cached(device: &Device<'_>, stack: StackId) -> bool {
+pub(super) fn is_cached(device: &Device<'_>, stack: StackId) -> bool {
     let snapshot = device.snapshot();
     let text = |id| snapshot.strings.get(id);
     snapshot

@@ -54,8 +54,7 @@ struct Loss {
     /// Steps of forward from the logits on, and of backward up to the end of the node of the layer that makes them.
     forward: Range<usize>,
     backward: Range<usize>,
-    /// The block that the loss keeps for backward, and the step that allocates it.
-    kept: u32,
+    /// The step that allocates the block that the loss keeps for backward.
     made: usize,
     /// The input of the layer, and its gradient.
     input: Option<u32>,
@@ -173,7 +172,6 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     Ok(Loss {
         forward: logits..backward,
         backward: backward..stop,
-        kept: kept.allocation,
         made: last,
         input: input.map(|step| step.allocation),
         gradient: gradient.allocation,
@@ -228,6 +226,10 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
     let Some(&whole) = steps[loss.backward.clone()].iter().find(|step| step.allocation == loss.gradient) else {
         return;
     };
+    // Several functions may read the logits, and each keeps what its backward needs.
+    let frees = steps[loss.backward.clone()].iter().filter(|step| is_free(step.kind));
+    let kept: HashSet<u32> =
+        frees.map(|step| step.allocation).filter(|allocation| of_forward.contains(allocation)).collect();
     let mut emit = Emit { rewrite, patch, pieces, entry: whole.entry };
     for &allocation in of_forward.iter().chain(&of_backward) {
         emit.patch.remove(allocation);
@@ -244,7 +246,7 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
         emit.free_all(start, made);
         emit.free(start, input);
     }
-    // Backward: each piece is recomputed, up to the block that the loss keeps.
+    // Backward: each piece is recomputed, up to the blocks that the loss keeps.
     let start = loss.backward.start;
     emit.entry = steps.get(start).map_or(0, |step| step.entry);
     let mut gradients = Vec::new();
@@ -255,11 +257,11 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
         for step in steps[loss.forward.clone()].iter().filter(|step| of_forward.contains(&step.allocation)) {
             emit.again(start, step, &mut made);
         }
-        let kept = made.remove(&loss.kept);
-        emit.free_all(start, std::mem::take(&mut made));
-        made.extend(kept.map(|kept| (loss.kept, kept)));
+        let (needed, gone) = made.into_iter().partition(|(allocation, _)| kept.contains(allocation));
+        emit.free_all(start, gone);
+        let mut made: HashMap<u32, u32> = needed;
         for step in &steps[loss.backward.clone()] {
-            if of_backward.contains(&step.allocation) || step.allocation == loss.kept {
+            if of_backward.contains(&step.allocation) || kept.contains(&step.allocation) {
                 if step.kind == StepKind::Alloc && loss.weights.contains(&step.allocation) {
                     let weight = emit.whole(start, step);
                     made.insert(step.allocation, weight);

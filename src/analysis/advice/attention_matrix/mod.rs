@@ -6,13 +6,13 @@
 mod by_hand;
 mod named;
 
-use super::{Finding, Remedy, Story};
+use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
-use crate::replay::{Allocation, Metric, NEVER};
+use crate::replay::{Allocation, Instant, Metric, NEVER};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -29,6 +29,11 @@ const GRADIENTS: usize = 8;
 /// So far apart at most are two of these that have the size of the matrix: the gradient of the other factor and a workspace may come
 /// in between.
 const BETWEEN: usize = 3;
+
+/// Matrices that are looked at for a bias.
+const LOOKED_AT: usize = 4;
+/// Smaller blocks are no bias of all pairs.
+const SMALLEST_BIAS: u64 = 64 << 10;
 
 /// One finding for each line that makes such a matrix.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
@@ -131,7 +136,8 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
     let history = device.history();
     let block = |index: u32| history.allocations[index as usize];
     let mut removed: BTreeSet<u32> = matrices.iter().flat_map(|matrix| matrix.blocks.iter().copied()).collect();
-    let backward = of_backward(device, matrices);
+    removed.extend(matrices.iter().flat_map(|matrix| copied_operands(device, matrix)));
+    let backward: HashSet<u32> = of_backward(device, matrices).into_iter().collect();
     removed.extend(&backward);
     let peak = history.maxima[Metric::Allocated as usize].instant;
     let at_peak = removed.iter().map(|&index| block(index)).filter(|block| block.allocated_at(peak));
@@ -142,6 +148,31 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         return None;
     }
     let (cure, code) = words(device, largest.stack);
+    let certain = Lives { removed: removed.iter().copied().collect(), ..Lives::default() };
+    let copies: Vec<u32> = matrices.iter().filter_map(|matrix| copied_result(device, matrix)).collect();
+    let is_trained = matrices.iter().any(|matrix| has_trained_bias(device, matrix));
+    let trained = is_trained.then(|| {
+        let own = certain.removed.iter().copied().filter(|index| !backward.contains(index));
+        Lives { removed: own.collect(), ..Lives::default() }
+    });
+    let is_copied = trained.is_none();
+    let biased = trained.or_else(|| with_copied_bias(device, matrices, &certain));
+    let unknown = match (&biased, copies.is_empty()) {
+        (Some(_), _) if !is_copied => {
+            "backward of fused attention may allocate the gradient of a bias that is trained, as large as the matrix"
+        }
+        (Some(_), _) => "a layer may copy the bias to the dtype of its queries, and keep the copy for backward",
+        (None, false) => "fused attention may return its result in the layout to which the next line copies it",
+        (None, true) => "",
+    };
+    let remedy = if unknown.is_empty() {
+        Remedy::Lives(certain)
+    } else {
+        removed.extend(copies);
+        let most = Lives { removed: removed.into_iter().collect(), ..Lives::default() };
+        let (least, code) = (biased.unwrap_or(certain), vec![code.to_owned()]);
+        Remedy::Ways(vec![Way { cure: cure.to_owned(), code, least, most, unknown }])
+    };
     Some(Finding {
         story: Story::AttentionMatrix,
         line,
@@ -154,8 +185,115 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         ),
         cost: None,
         code: vec![code.to_owned()],
-        remedy: Remedy::Lives(Lives { removed: removed.into_iter().collect(), ..Lives::default() }),
+        remedy,
     })
+}
+
+/// What the two products copy for themselves and free at once, as they do where no backward pass follows: fused attention reads
+/// queries, keys and values where they are.
+fn copied_operands(device: &Device<'_>, matrix: &Matrix) -> Vec<u32> {
+    let blocks = &device.history().allocations;
+    let stack = |index: usize| device.track.stack_of(index);
+    let copies_of = |product: usize| -> Vec<u32> {
+        let Some(next) = blocks.get(product + 1).map(|next| next.born) else { return Vec::new() };
+        let in_front = (product.saturating_sub(2)..product).rev().take_while(|&index| {
+            let copy = blocks[index];
+            stack(index) == stack(product)
+                && copy.born > 0
+                && copy.requested < matrix.sizes[1]
+                && (blocks[product].born..next).contains(&copy.freed)
+        });
+        in_front.map(|index| index as u32).collect()
+    };
+    let (Some(&first), Some(&last)) = (matrix.blocks.iter().min(), matrix.blocks.iter().max()) else {
+        return Vec::new();
+    };
+    let mut copies = copies_of(first as usize);
+    // The values may be copied before the second product.
+    copies.extend((last as usize + 1..last as usize + 3).flat_map(copies_of));
+    copies
+}
+
+/// What is made right behind the second product, as large as that and gone no later: the heads of one token, beside each other. Where
+/// a backward pass follows, it needs only this copy.
+fn copied_result(device: &Device<'_>, matrix: &Matrix) -> Option<u32> {
+    let blocks = &device.history().allocations;
+    let last = *matrix.blocks.iter().max()? as usize;
+    let copies = copied_operands(device, matrix);
+    let product = (last + 1..last + 3).find(|&index| !copies.contains(&(index as u32)))?;
+    let (made, copy) = (blocks.get(product)?, blocks.get(product + 1)?);
+    let is_copy = copy.requested == made.requested && copy.freed <= made.freed && copy.freed != NEVER;
+    (is_copy && device.phases().at(copy.freed) != Phase::Backward).then_some(product as u32 + 1)
+}
+
+/// Whether a bias that is trained is added to the scores: the next that backward allocates behind the release of the matrix is a
+/// gradient whose size divides that of the matrix.
+fn has_trained_bias(device: &Device<'_>, matrix: &Matrix) -> bool {
+    let (blocks, categories) = (&device.history().allocations, device.categories());
+    let released = matrix.blocks.iter().map(|&index| blocks[index as usize]);
+    let Some(released) = released.filter(|block| is_for_backward(device, block)).map(|block| block.freed).max() else {
+        return false;
+    };
+    let behind = blocks.partition_point(|block| block.born < released);
+    blocks.get(behind).is_some_and(|block| {
+        block.requested >= SMALLEST_BIAS
+            && block.requested < matrix.sizes[1]
+            && matrix.sizes[1].is_multiple_of(block.requested)
+            && categories.get(behind).category == Category::Gradient
+    })
+}
+
+/// The least that the change saves where a bias in float32 is added to scores in half precision: the bias of fused attention has the
+/// dtype of the queries. If each layer casts it, the copy lives as long as the matrix did. `None` where no such bias is known.
+fn with_copied_bias(device: &Device<'_>, matrices: &[Matrix], most: &Lives) -> Option<Lives> {
+    let blocks = &device.history().allocations;
+    let requested = |index: u32| blocks[index as usize].requested;
+    let stack = |index: u32| device.track.stack_of(index as usize);
+    // Bytes of a matrix that is computed from scores in half precision, and then at least once more.
+    let whole = |matrix: &Matrix| {
+        let first = matrix.blocks.iter().copied().min()?;
+        let whole = matrix.blocks.iter().map(|&index| requested(index)).max()?;
+        let wholes: Vec<u32> = matrix.blocks.iter().copied().filter(|&index| requested(index) == whole).collect();
+        // Operands that the first product copies have its stack.
+        let before = first.checked_sub(1).filter(|&before| stack(before) != stack(first));
+        let mut halves =
+            matrix.blocks.iter().copied().chain(before).filter(|&index| requested(index).checked_mul(2) == Some(whole));
+        (wholes.len() >= 2 && halves.any(|half| wholes.iter().all(|&whole| half < whole))).then_some(whole)
+    };
+    let in_half: Vec<(&Matrix, u64)> = matrices.iter().filter_map(|it| Some((it, whole(it)?))).collect();
+    // A bias is the same in all layers.
+    let bias = in_half.iter().take(LOOKED_AT).find_map(|(matrix, whole)| bias(device, matrix, *whole, matrices))?;
+    let longest =
+        |(matrix, _): &(&Matrix, u64)| matrix.blocks.iter().copied().max_by_key(|&index| blocks[index as usize].freed);
+    let copies: HashSet<u32> = in_half.iter().filter_map(longest).collect();
+    let removed = most.removed.iter().copied().filter(|index| !copies.contains(index)).collect();
+    let mut resized: Vec<(u32, u64)> = copies.into_iter().map(|index| (index, bias / 2)).collect();
+    resized.sort_unstable();
+    Some(Lives { removed, resized, ..most.clone() })
+}
+
+/// Bytes of a bias that is added to the scores of several layers: it is there when a matrix is made, and when another one is, and its
+/// size divides that of the matrix. Backward does not free it, as it would an activation.
+fn bias(device: &Device<'_>, matrix: &Matrix, whole: u64, matrices: &[Matrix]) -> Option<u64> {
+    let (blocks, phases) = (&device.history().allocations, device.phases());
+    let born = |matrix: &Matrix| matrix.blocks.iter().map(|&index| blocks[index as usize].born).min().unwrap_or(0);
+    let own = born(matrix);
+    let others: Vec<Instant> = matrices.iter().map(born).filter(|&other| other != own).take(LOOKED_AT).collect();
+    let is_shared = |block: &Allocation| others.iter().any(|&other| block.allocated_at(other));
+    let is_bias = |&(index, block): &(usize, &Allocation)| {
+        block.allocated_at(own)
+            && block.requested >= SMALLEST_BIAS
+            && block.requested < whole
+            && whole.is_multiple_of(block.requested)
+            && (block.freed == NEVER || phases.at(block.freed) != Phase::Backward)
+            && is_shared(block)
+            && matches!(
+                device.categories().get(index).category,
+                Category::Activation | Category::Temporary | Category::Unknown
+            )
+    };
+    let all = blocks.iter().enumerate().take_while(|(_, block)| block.born < own);
+    all.filter(is_bias).map(|(_, block)| block.requested).max()
 }
 
 /// What to change, depending on the code that calls softmax.
