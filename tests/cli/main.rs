@@ -24,6 +24,7 @@ mod output;
 mod ranks;
 mod recommended;
 mod rehearse;
+mod shell;
 mod strangers;
 #[path = "../support/mod.rs"]
 mod support;
