@@ -1,5 +1,6 @@
 //! The real binary, as people and scripts use it.
 
+mod advice;
 mod blocks;
 mod check;
 mod commands;

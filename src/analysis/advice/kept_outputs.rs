@@ -31,7 +31,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0) as u64;
     let least = (peak / NOTABLE_PART).max(1);
     let mut lives = Lives::default();
-    let (mut bytes, mut line) = (0, None);
+    let (mut most, mut line) = (0, None);
     let trained: Vec<(&ModelCall, Instant)> =
         of_line.iter().filter_map(|call| Some((*call, call.backward.as_ref()?.start))).collect();
     // A pattern of consecutive steps also holds for the last one.
@@ -43,8 +43,8 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
             let Some(holder) = is_held.then(|| let_go_by(device, &made)).flatten() else { continue };
             if is_loss_input(device, &made, backward, least) {
                 stacks.insert(device.track.stack_of(index as usize));
-                if made.size > bytes {
-                    (bytes, line) = (made.size, Some(holder));
+                if made.size > most {
+                    (most, line) = (made.size, Some(holder));
                 }
             }
         }
@@ -71,11 +71,15 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     if lives.freed.len() < 2 {
         return None;
     }
+    // The step of the peak may have a larger batch than those whose outputs were seen to be released.
+    let sizes = lives.freed.iter().filter_map(|&(index, _)| device.track.allocation(index as usize));
+    let (least, most) = sizes.fold((u64::MAX, 0), |(least, most), made| (made.size.min(least), made.size.max(most)));
+    let up_to = if least < most { "up to " } else { "" };
     Some(Finding {
         story: Story::KeptOutputs,
         line,
         cure: "delete the model's output once the loss is computed".to_owned(),
-        evidence: format!("{} of output stays alive through backward and the next forward pass", Bytes(bytes)),
+        evidence: format!("{up_to}{} of output stays alive through backward and the next forward pass", Bytes(most)),
         cost: None,
         code: vec!["del outputs  # before loss.backward()".to_owned()],
         remedy: Remedy::Lives(lives),

@@ -111,7 +111,10 @@ fn title(device: &DeviceTimeline, unit: Unit) -> String {
     let axis = &device.axis;
     let mut title = unit.name.to_owned();
     if let Some(run) = device.run.as_ref().filter(|_| axis.counts == XAxis::Time) {
-        title += &format!(" from the start of step {}", run.step);
+        title += &match device.peak.annotations.is_empty() {
+            true => format!(" from the start of step {}", run.step),
+            false => " from the start of the step of the peak".to_owned(),
+        };
     }
     let folds: Vec<&Period> = axis.periods.iter().filter(|period| period.shows == Shows::Idle).collect();
     if !folds.is_empty() {
