@@ -208,12 +208,11 @@ fn growth(device: &DeviceTriage, leaks: &LeakReport, finding: &Finding) -> Found
 
 /// What activations hold, and what is the best that checkpointing would do about it.
 fn activations(devices: &Devices<'_>, device: &DeviceTriage, finding: &Finding) -> Result<Found> {
-    let lines = match &device.checkpoint {
-        Some(known) => verdict::savings(known).into_iter().collect(),
-        None => {
-            let options = CheckpointOptions::best_in_brief(vec![device.peak.device]);
-            CheckpointReport::of(devices, &options)?.devices.iter().filter_map(verdict::savings).collect()
-        }
+    let lines = if let Some(known) = &device.checkpoint {
+        verdict::savings(known).into_iter().collect()
+    } else {
+        let options = CheckpointOptions::best_in_brief(vec![device.peak.device]);
+        CheckpointReport::of(devices, &options)?.devices.iter().filter_map(verdict::savings).collect()
     };
     Ok(Found { lines, ..Found::new("activations", false, device).said(finding) })
 }
