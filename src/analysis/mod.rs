@@ -25,4 +25,5 @@ pub mod ranks;
 pub mod scene;
 pub mod simulate;
 pub mod timeline;
+pub(crate) mod tradeoffs;
 pub mod triage;

@@ -1,7 +1,6 @@
 //! Everything a report on a recording shows.
 
 use crate::analysis::advice::Plays;
-use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
 use crate::analysis::leaks::{LeakOptions, LeakReport};
@@ -11,15 +10,8 @@ use crate::analysis::peak::{PeakOptions, PeakReport};
 use crate::analysis::timeline::{TimelineOptions, TimelineReport, peaks_or_failures};
 use crate::analysis::triage::{Finding, TriageOptions, TriageReport};
 use crate::error::Result;
-use crate::facts::device::{Device, Devices};
-use crate::model::{Action, DeviceId};
-use crate::play::SettingsAdvice;
-use crate::replay::Metric;
-
-/// Steps that are played for a line about allocator settings: well below a second.
-const STEPS_OF_SETTINGS: u64 = 8_000_000;
-/// They are played where more than 1/N of what is reserved is never asked for at once.
-const ROOM_OF_SETTINGS: i64 = 25;
+use crate::facts::device::Devices;
+use crate::model::DeviceId;
 
 /// The answers that belong into one report. Unless another instant is requested, each device is looked at where its first
 /// request failed, or at its peak.
@@ -44,10 +36,6 @@ pub struct Overview {
     pub ledgers: Vec<DeviceLedger>,
     /// What survives step after step.
     pub leaks: LeakReport,
-    /// What checkpointing would save on the devices that hold many activations.
-    pub checkpoint: CheckpointReport,
-    /// What other allocator settings would do, of each device for which that is told by a few plays.
-    pub settings: Vec<(DeviceId, SettingsAdvice)>,
 }
 
 impl Overview {
@@ -84,18 +72,10 @@ impl Overview {
         let oom = OomOptions { by, inference, devices, plans: true, explained: Some(IN_FULL), ..OomOptions::default() };
         let peaks = peaks_or_failures(recording, &peak)?;
         let holes = found_on(&triage, |finding| matches!(finding, Finding::Fragmentation { .. }));
-        let activations = found_on(&triage, |finding| matches!(finding, Finding::Activations { .. }));
         let segments = PeakOptions { devices: holes, ..peak };
-        let checkpoint = CheckpointOptions::best_in_brief(activations);
         let timeline = || TimelineReport::around(recording, peaks.clone(), &leaks, options);
-        // An empty list of devices asks for all of them.
-        let checkpoint = || {
-            let is_wanted = !checkpoint.devices.is_empty();
-            if is_wanted { CheckpointReport::of(recording, &checkpoint) } else { Ok(CheckpointReport::default()) }
-        };
-        // The three that take longest.
-        let other_settings = || settings(recording, &wanted);
-        let (settings, (checkpoint, timeline)) = rayon::join(other_settings, || rayon::join(checkpoint, timeline));
+        let other_settings = || TriageReport::settings(recording, of_triage);
+        let (settings, timeline) = rayon::join(other_settings, timeline);
         Ok(Self {
             top: options.peak.top,
             timeline: timeline?,
@@ -108,10 +88,8 @@ impl Overview {
             oom: OomReport::of(recording, &oom)?,
             ledgers: LedgerReport::known(recording, &wanted),
             leaks,
-            checkpoint: checkpoint?,
-            settings: settings?,
             peak: peaks,
-            triage,
+            triage: triage.with_settings(settings?),
         })
     }
 }
@@ -120,20 +98,4 @@ impl Overview {
 fn found_on(triage: &TriageReport, is_such: impl Fn(&Finding) -> bool) -> Vec<DeviceId> {
     let found = triage.devices.iter().filter(|device| device.findings.iter().any(&is_such));
     found.map(|device| device.peak.device).collect()
-}
-
-/// Devices on which other settings are played: those whose requests never came near what was reserved, which is all that
-/// settings can change. What the plays then save is judged by what it is.
-fn leaves_room(device: &Device<'_>) -> bool {
-    let maximum = |metric: Metric| device.history().maxima[metric as usize].bytes;
-    let (reserved, requested) = (maximum(Metric::Reserved), maximum(Metric::Requested));
-    device.track.count_of(Action::Oom) > 0 || reserved.saturating_sub(requested) > reserved / ROOM_OF_SETTINGS
-}
-
-fn settings(recording: &Devices<'_>, devices: &[DeviceId]) -> Result<Vec<(DeviceId, SettingsAdvice)>> {
-    let mut wanted = recording.wanted(devices)?;
-    wanted.retain(|device| leaves_room(device));
-    let steps = STEPS_OF_SETTINGS / wanted.len().max(1) as u64;
-    let advice = |device: &&Device<'_>| Some((device.id(), SettingsAdvice::of(device, steps)?));
-    Ok(wanted.iter().filter_map(advice).collect())
 }

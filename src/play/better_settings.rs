@@ -4,7 +4,7 @@ use super::placement::possible_placements;
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::Trust;
-use crate::play::candidates::advisable;
+use crate::play::candidates::{advisable, simplicity};
 use crate::play::player::{Player, Setup, recorded_settings};
 use crate::play::testbed::{PLAYS_TO_PREPARE, Testbed, program};
 use crate::replay::{Instant, Metric};
@@ -25,6 +25,17 @@ fn is_notable(recorded: u64, reserved: u64) -> bool {
 /// Whether what settings save is worth a change of them, whatever the size of the program: the rule of all commands.
 pub(crate) fn is_notable_part(before: u64, after: u64) -> bool {
     before.saturating_sub(after) > before / NOTABLE_PART
+}
+
+/// The settings to recommend of several that are worth it: among those with the fewest retries, the simplest that reserve
+/// least, or hardly more. The rule of all commands; `figures` are the string, the retries, and the reserved bytes.
+pub(crate) fn recommended<T>(all: impl IntoIterator<Item = T>, figures: impl Fn(&T) -> (&str, u64, u64)) -> Option<T> {
+    let mut all: Vec<T> = all.into_iter().collect();
+    let retries = all.iter().map(|one| figures(one).1).min()?;
+    all.retain(|one| figures(one).1 == retries);
+    let least = all.iter().map(|one| figures(one).2).min()?;
+    all.retain(|one| !is_notable_part(figures(one).2, least));
+    all.into_iter().min_by_key(|one| (simplicity(figures(one).0), figures(one).2))
 }
 
 /// The program of a device, and the settings that help most often, as many as about `steps` steps allow. `None` if the
@@ -124,12 +135,8 @@ impl Testbed {
         is_worth: impl Fn(u64) -> bool + Sync,
     ) -> Option<BetterSettings> {
         let played = |settings| self.played(part, settings).filter(|better| is_worth(better.reserved));
-        let mut better: Vec<BetterSettings> = others.par_iter().filter_map(played).collect();
-        let retries = better.iter().map(|better| better.retries).min()?;
-        better.retain(|better| better.retries == retries);
-        let least = better.iter().map(|better| better.reserved).min()?;
-        // The simplest settings come first.
-        better.into_iter().find(|better| !is_notable(better.reserved, least))
+        let better: Vec<BetterSettings> = others.par_iter().filter_map(played).collect();
+        recommended(better, |better| (&better.alloc_conf, better.retries, better.reserved))
     }
 
     /// The effect of settings, for every placement of segments by the driver; `None` if a request fails.

@@ -25,8 +25,8 @@ mod run;
 mod testbed;
 mod trust;
 
-pub(crate) use better_settings::is_notable_part;
 pub use better_settings::{BetterSettings, SettingsAdvice};
+pub(crate) use better_settings::{is_notable_part, recommended};
 pub(crate) use candidates::advisable;
 pub use capacity::{Capacities, Search};
 pub use generation::{Generation, Reach};

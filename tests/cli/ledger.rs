@@ -283,7 +283,7 @@ fn pinned_memory_is_beside_the_device() {
         [
             "start          end",
             "0 bytes    64.00 MiB  PyTorch's allocator (pinned)",
-            "0 bytes    48.00 MiB    of it in use",
+            "0 bytes    48.00 MiB    of which in use",
         ]
     );
     let csv = memviz(&["ledger", "--format", "csv", &path]).stdout.clone();

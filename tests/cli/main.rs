@@ -1,5 +1,6 @@
 //! The real binary, as people and scripts use it.
 
+mod advice;
 mod blocks;
 mod check;
 mod commands;
@@ -24,6 +25,7 @@ mod output;
 mod ranks;
 mod recommended;
 mod rehearse;
+mod shell;
 mod strangers;
 #[path = "../support/mod.rs"]
 mod support;

@@ -2,6 +2,7 @@
 
 use crate::support::{REQUIRE_CORPUS, assert_none, memviz, names, skipped};
 use rayon::prelude::*;
+use serde_json::Value;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -37,6 +38,10 @@ const ENDS: [&str; 8] = [
 
 /// These show the recording and recommend nothing that the first screen does not.
 const SHOWS: [&str; 5] = ["memviz report", "memviz flame", "memviz view", "memviz blocks", "memviz peak"];
+
+/// A sweep that is recommended says one of these: what to set, or what serves the request that failed.
+const LEADS: [&str; 4] =
+    ["export PYTORCH", "unset PYTORCH", "succeeds on this device with", "all succeed on this device with"];
 
 #[test]
 fn commands_that_are_recommended_answer() {
@@ -112,5 +117,46 @@ fn refused(typed: &str) -> Option<String> {
     }
     let answer = memviz(&words.iter().map(String::as_str).collect::<Vec<&str>>());
     let is_nothing = answer.stdout.contains("would not lower the peak");
-    (answer.code == Some(2) || is_nothing).then(|| format!("{typed}: {:?} {}", answer.code, answer.stderr))
+    // Settings are recommended where some serve what failed, or reserve notably less: the ones that the recommendation names.
+    let is_sweep = words.iter().any(|word| word == "--sweep");
+    let leads_nowhere = is_sweep && !LEADS.iter().any(|leads| answer.stdout.contains(leads));
+    (answer.code == Some(2) || is_nothing || leads_nowhere)
+        .then(|| format!("{typed}: {:?} {} {}", answer.code, answer.stderr, answer.stdout))
+}
+
+/// What the triage, the report and the sweep recommend of allocator settings is the same.
+#[test]
+fn settings_are_recommended_by_one_rule() {
+    let mut files: Vec<String> = FIXTURES
+        .iter()
+        .flat_map(|root| names(root).into_iter().flat_map(move |name| in_folder(&format!("{root}/{name}"))))
+        .collect();
+    files.extend(REAL.iter().filter(|root| Path::new(root).is_dir()).flat_map(|root| in_folder(root)));
+    let told: Vec<Option<String>> = files.par_iter().map(|file| told_of_settings(file)).collect();
+    assert!(told.iter().flatten().any(String::is_empty), "no recording of which settings are recommended");
+    assert_none(&told.into_iter().flatten().filter(|problem| !problem.is_empty()).collect::<Vec<String>>());
+}
+
+/// What is wrong with the settings that are recommended for a file, or nothing; `None` where the triage recommends none.
+fn told_of_settings(file: &str) -> Option<String> {
+    let triage = memviz(&["triage", file, "--format", "json"]);
+    if triage.code != Some(0) {
+        return None;
+    }
+    let triage = triage.json();
+    let devices = triage["devices"].as_array()?;
+    let findings = devices.iter().flat_map(|device| device["findings"].as_array().into_iter().flatten());
+    let settings: Vec<&Value> = findings.filter(|found| found["kind"] == "settings").collect();
+    if settings.is_empty() {
+        return None;
+    }
+    let report = memviz(&["report", file, "--format", "markdown"]).stdout.replace('\\', "");
+    let sweep = memviz(&["simulate", file, "--sweep"]).stdout;
+    let problems = settings.iter().filter_map(|found| {
+        let (text, label) = (found["text"].as_str()?, found["label"].as_str()?);
+        let exported = if label.is_empty() { "unset PYTORCH".to_owned() } else { format!("ALLOC_CONF={label}\n") };
+        let is_told = report.contains(text) && sweep.contains(&exported);
+        (!is_told).then(|| format!("{file}: {text} is not what the report or the sweep says\n{sweep}"))
+    });
+    Some(problems.collect())
 }

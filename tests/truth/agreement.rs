@@ -107,7 +107,7 @@ fn a_report_names_the_best_candidate() {
     for path in recordings(Path::new("fixtures/pairs")) {
         let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
         let overview = recording.overview(&TimelineOptions::default()).unwrap();
-        for device in &overview.checkpoint.devices {
+        for device in overview.triage.devices.iter().filter_map(|device| device.checkpoint.as_ref()) {
             let options = CheckpointOptions::default().devices(vec![device.device]).top(Some(1));
             let all = recording.checkpoint(&options).unwrap();
             let best = |device: &DeviceCheckpoint| {

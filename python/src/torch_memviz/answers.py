@@ -1331,6 +1331,8 @@ FindingKind = Literal[
     "growth",
     # Memory that activation checkpointing could free.
     "activations",
+    # Reserved memory that other allocator settings save; the label is their string.
+    "settings",
 ]
 
 

@@ -68,9 +68,11 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         *way != Way::Model || is_kept_aside(device, &steps, blocks) || is_never_called(device, calls, &steps, blocks)
     });
     let finding = |((way, line), blocks): ((Way, u32), Vec<Block>)| {
+        let all = bytes(&blocks);
         let blocks = if way == Way::Loaded { without_states(device, blocks) } else { blocks };
+        let states = all.saturating_sub(bytes(&blocks));
         let last = *steps.copies(&blocks).last()?;
-        is_like_weights(device, &blocks, last).then(|| finding(way, line, &blocks, bytes(last)))
+        is_like_weights(device, &blocks, last).then(|| finding(way, line, &blocks, bytes(last), states))
     };
     copies.into_iter().filter_map(finding).collect()
 }
@@ -249,7 +251,13 @@ fn without_states(device: &Device<'_>, blocks: Vec<Block>) -> Vec<Block> {
     if states >= bytes(&weights) { blocks } else { weights }
 }
 
-fn finding(way: Way, line: u32, blocks: &[Block], each: u64) -> Finding {
+/// The finding; `states` are bytes that the line also loads, and that the optimizer takes over.
+fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64) -> Finding {
+    let kept = if states > 0 {
+        format!("; another {} allocated here is optimizer state, which the optimizer goes on using", Bytes(states))
+    } else {
+        String::new()
+    };
     let (cure, code) = match way {
         Way::Loaded => (
             "load the state dict on the CPU, and delete it once the model has loaded it",
@@ -270,7 +278,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64) -> Finding {
         line: Some(FrameId(line)),
         cure: cure.to_owned(),
         evidence: format!(
-            "{} allocated here matches the sizes of the weights and stays alive next to them",
+            "{} allocated here matches the sizes of the weights and stays alive next to them{kept}",
             Bytes(each)
         ),
         cost: (way == Way::Model).then(|| "a copy of the weights to the CPU whenever it is updated".to_owned()),

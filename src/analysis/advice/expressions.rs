@@ -100,12 +100,11 @@ fn finding(device: &Device<'_>, named: &Chain, chains: &[Chain]) -> Option<Findi
         });
     }
     let cure = "use in-place operators, if each element of a result depends only on the same element of the input";
-    let in_place =
-        way(cure, "x = x.double().sub_(mean).div_(deviation)  # in place of (x.double() - mean) / deviation", {
-            Lives { doubt: Some(UNKNOWN_OPERATOR), ..in_place }
-        });
+    let in_place = way(cure, "x = x.double().sub_(mean).div_(deviation)  # was (x.double() - mean) / deviation", {
+        Lives { doubt: Some(UNKNOWN_OPERATOR), ..in_place }
+    });
     let uncast = uncast.map(|uncast| {
-        let code = "x = x.sub_(mean).div_(deviation)  # without x.double() and .float()";
+        let code = "x = x.sub_(mean).div_(deviation)  # was ((x.double() - mean) / deviation).float()";
         way("compute in the dtype that the tensor has, in place", code, {
             Lives { doubt: Some(UNKNOWN_DTYPE), ..uncast }
         })

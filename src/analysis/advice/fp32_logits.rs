@@ -10,7 +10,7 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
-use crate::play::changes::{Change, Editor, Lives, is_plain_loss};
+use crate::play::changes::{Change, Editor, Lives, chunked_loss, is_plain_loss};
 use crate::play::program;
 use crate::replay::{Allocation, Metric};
 
@@ -75,13 +75,7 @@ fn find_trained(device: &Device<'_>) -> Vec<Finding> {
             Bytes(bytes)
         ),
         cost: Some("backward recomputes the last layer".to_owned()),
-        code: vec![
-            "def chunk_loss(h, t):".to_owned(),
-            "    return F.cross_entropy(head(h).float(), t, reduction=\"sum\")".to_owned(),
-            format!("chunks = zip(hidden.flatten(0, 1).chunk({PIECES}), targets.flatten().chunk({PIECES}))"),
-            "loss = sum(checkpoint(chunk_loss, h, t, use_reentrant=False) for h, t in chunks) / targets.numel()"
-                .to_owned(),
-        ],
+        code: chunked_loss(PIECES),
         remedy: Remedy::Changes(vec![Change::ChunkLoss { pieces: PIECES }]),
     }]
 }

@@ -32,7 +32,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0) as u64;
     let least = (peak / NOTABLE_PART).max(1);
     let mut lives = Lives::default();
-    let (mut bytes, mut line) = (0, None);
+    let (mut most, mut line) = (0, None);
     let trained: Vec<(&ModelCall, Instant)> =
         of_line.iter().filter_map(|call| Some((*call, call.backward.as_ref()?.start))).collect();
     // A pattern of consecutive steps also holds for the last one.
@@ -44,8 +44,8 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
             let Some(holder) = is_held.then(|| let_go_by(device, &made)).flatten() else { continue };
             if is_loss_input(device, &made, backward, least) {
                 stacks.insert(device.track.stack_of(index as usize));
-                if made.size > bytes {
-                    (bytes, line) = (made.size, Some(holder));
+                if made.size > most {
+                    (most, line) = (made.size, Some(holder));
                 }
             }
         }
@@ -72,6 +72,11 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     if lives.freed.len() < 2 {
         return None;
     }
+    // The step of the peak may have a larger batch than those whose outputs were seen to be released.
+    let sizes = lives.freed.iter().filter_map(|&(index, _)| device.track.allocation(index as usize));
+    let (smallest, largest) =
+        sizes.fold((u64::MAX, 0), |(smallest, largest), made| (made.size.min(smallest), made.size.max(largest)));
+    let up_to = if smallest < largest { "up to " } else { "" };
     // Other outputs in one object stay with it, of which backward may need some. It needs the keys and values of a cache.
     let stack = |index: u32| device.track.stack_of(index as usize);
     let others = |call: &ModelCall| -> Vec<(u32, Allocation)> {
@@ -96,7 +101,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         story: Story::KeptOutputs,
         line,
         cure: cure.to_owned(),
-        evidence: format!("{} of output stays alive through backward and the next forward pass", Bytes(bytes)),
+        evidence: format!("{up_to}{} of output stays alive through backward and the next forward pass", Bytes(largest)),
         cost: None,
         code,
         remedy: Remedy::Ways(vec![way]),

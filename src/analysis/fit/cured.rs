@@ -2,8 +2,7 @@
 
 use crate::analysis::advice::{Advice, Plays, Saving, Together, advice_together};
 use crate::error::Result;
-use crate::facts::device::{Device, Devices};
-use crate::model::Action;
+use crate::facts::device::Devices;
 use crate::play::changes::Change;
 use crate::play::plans::{DevicePlans, Goal, PlanOptions, PlanReport};
 
@@ -66,9 +65,8 @@ impl FitPlans {
 
 fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, [Option<FitTogether>; 2]) {
     let device = recording.all().iter().find(|device| device.id() == plans.device);
-    // A program that fails in its first step cannot be planned for, but a leak that leads there is known.
-    let is_asked = |device: &&Device<'_>| plans.refused.is_none() || device.track.count_of(Action::Oom) > 0;
-    let Some(device) = device.filter(|_| !plans.fits).filter(is_asked) else {
+    // A program that cannot be planned for has its mistakes, too: what their cures save of the recording is known.
+    let Some(device) = device.filter(|_| !plans.fits) else {
         return (Vec::new(), [None, None]);
     };
     let nearest = plans.nearest.as_ref().filter(|_| plans.plans.is_empty() && is_whole(plans));
@@ -76,10 +74,7 @@ fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, [Option
         nearest.map_or_else(Vec::new, |plan| plan.changes.iter().map(|it| it.change.clone()).collect());
     let (advice, mut both) = advice_together(device, Plays::Needs, FIRST, &changes);
     if plans.refused.is_some() {
-        if !advice.first().is_some_and(|first| first.story.piles_up()) {
-            return (Vec::new(), [None, None]);
-        }
-        both = [None, None];
+        both[1] = None;
     }
     let cure = |mut advice: Advice| {
         // What would have followed the failure may need more.

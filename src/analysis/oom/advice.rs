@@ -102,6 +102,22 @@ pub enum Advice {
     },
 }
 
+impl Advice {
+    /// Whether it would have helped, or shows more: the rest was tried, or is often recommended, and changes nothing.
+    pub fn helps(&self) -> bool {
+        match self {
+            Self::ExpandableSegments(replayed) => replayed.fails_at.is_none(),
+            Self::AlreadyExpandable | Self::NoSettings { .. } => false,
+            _ => true,
+        }
+    }
+
+    /// Whether these are settings that would have served the request.
+    pub fn is_of_settings(&self) -> bool {
+        matches!(self, Self::ExpandableSegments(_) | Self::Settings { .. }) && self.helps()
+    }
+}
+
 /// The basis of advice on one failed request.
 pub(super) struct Adviser<'a> {
     pub facts: &'a Facts<'a>,

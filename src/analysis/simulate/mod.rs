@@ -9,7 +9,9 @@ use crate::facts::device::{Device, Devices, ask_each};
 use crate::facts::segments::expandable::conflicts;
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Change, Editor};
-use crate::play::{Difference, Program, Releases, Run, Testbed, candidates, host, is_notable_part, lacks, program};
+use crate::play::{
+    Difference, Program, Releases, Run, Testbed, candidates, host, is_notable_part, lacks, program, recommended,
+};
 use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
 use rayon::prelude::*;
@@ -92,23 +94,24 @@ impl DeviceSimulation {
         self.runs.iter().find(|run| run.is_recorded && !run.changes.is_empty())
     }
 
-    /// The settings that need least, if they are worth a change: they work where the recorded ones fail on the device, or need
+    /// The settings to recommend, by the rule of all commands: they work where the recorded ones fail on the device, or reserve
     /// notably less. Settings with a warning are left out: a release that does not know a setting refuses to start.
     pub fn best(&self) -> Option<&Run> {
         let recorded = self.runs.first()?;
         let works = |run: &Run| run.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
         let is_safe = |run: &&Run| !run.is_recorded && run.changes.is_empty() && run.warnings.is_empty();
-        let others = self.runs.iter().filter(|run| is_safe(run) && run.needs().is_some());
-        if !works(recorded) {
-            return others.filter(|run| works(run)).min_by_key(|run| run.needs());
-        }
-        let best = others.min_by_key(|run| run.needs())?;
-        let reserved = |run: &Run| run.outcome.as_ref().map(|outcome| outcome.max_reserved);
-        let (before, after) = match recorded.needs() {
-            Some(before) => (before, best.needs()?),
-            None => (reserved(recorded)?, reserved(best)?),
+        // Where the driver decides how much is reserved, the most counts.
+        let reserved = |run: &Run| match (run.reserved_range, &run.outcome) {
+            (Some((_, most)), _) => most,
+            (None, Some(outcome)) => outcome.max_reserved,
+            (None, None) => u64::MAX,
         };
-        is_notable_part(before, after).then_some(best)
+        let before = if works(recorded) { reserved(recorded) } else { u64::MAX };
+        let others = self.runs.iter().filter(|run| is_safe(run) && works(run) && run.needs().is_some());
+        let worth_it = others.filter(|run| is_notable_part(before, reserved(run)));
+        recommended(worth_it, |run| {
+            (&run.alloc_conf, run.outcome.as_ref().map_or(u64::MAX, |outcome| outcome.retries), reserved(run))
+        })
     }
 }
 

@@ -3,8 +3,8 @@
 //! Every figure is one that another command gives, too; here they are only chosen. What is worth a line is decided by
 //! bytes: what could not matter to anybody who is out of memory is left out.
 
-use super::advice::{Advice, Plays, advice};
-use super::checkpoint::{CheckpointOptions, CheckpointReport};
+use super::advice::{Advice, Plays, Story, advice};
+use super::checkpoint::DeviceCheckpoint;
 use super::fragmentation::{Stranded, idle};
 use super::leaks::growth::{Rate, Verdict};
 use super::leaks::{DeviceLeaks, LeakOptions, LeakReport};
@@ -12,6 +12,7 @@ use super::ledger::Ledger;
 use super::oom::{Cause, OomOptions, OomReport, leak};
 use super::peak::comparison::Comparison;
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
+use super::tradeoffs;
 use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::facts::grouping::attribution::{Attribution, OTHER, Row};
@@ -20,6 +21,7 @@ use crate::facts::segments::figures::NOTABLE;
 use crate::facts::time::when::When;
 use crate::facts::training::{Category, Evidence, Phase, PhaseSpan};
 use crate::model::{Action, DeviceId, Format};
+use crate::play::SettingsAdvice;
 use crate::play::plans::DevicePlans;
 use crate::replay::{History, Instant, Metric};
 use rayon::prelude::*;
@@ -72,6 +74,10 @@ pub struct DeviceTriage {
     pub findings: Vec<Finding>,
     /// What to change in the program, what saves most first.
     pub advice: Vec<Advice>,
+    /// The best function to checkpoint, where activations are among the findings and it takes an instant to know.
+    pub checkpoint: Option<DeviceCheckpoint>,
+    /// Allocator settings that reserve notably less, where it takes an instant to know and no change of the list sets them.
+    pub settings: Option<SettingsAdvice>,
     /// Why there is nothing to change, where that shows.
     pub nothing: Option<Nothing>,
 }
@@ -190,6 +196,10 @@ pub const SITES: usize = 5;
 const ACTIVATION_PART: u64 = 4;
 /// And so is free memory of a recording without history.
 const FREE_PART: u64 = 4;
+/// Growth is worth a line where so many further steps add 1/N of the peak; a leak, of which nothing goes again, where many more do.
+const LONG_RUN: u64 = 1000;
+const LONGEST_RUN: u64 = 10_000;
+const GROWTH_PART: u64 = 100;
 
 /// What has the size of weights, whatever the inputs are.
 const OF_WEIGHTS: [Category; 5] =
@@ -227,8 +237,27 @@ impl TriageReport {
             recording.wanted(&options.devices)?.iter().for_each(|device| device.prepare_categories());
             Self::without_advice(recording, options, &LeakReport::of(recording, &leaks.rows_alone())?)
         };
-        let (advice, verdict) = rayon::join(advice, verdict);
-        Ok(verdict?.with_advice(advice?))
+        let settings = || Self::settings(recording, options);
+        let (advice, (verdict, settings)) = rayon::join(advice, || rayon::join(verdict, settings));
+        Ok(verdict?.with_settings(settings?).with_advice(advice?))
+    }
+
+    /// Allocator settings that reserve notably less, of each device of which that is asked.
+    pub(crate) fn settings(
+        recording: &Devices<'_>,
+        options: &TriageOptions,
+    ) -> Result<HashMap<DeviceId, SettingsAdvice>> {
+        let wanted = recording.wanted(&options.devices)?;
+        let covered = wanted.par_iter().filter(|device| options.plays.covers(device));
+        Ok(covered.filter_map(|device| Some((device.id(), tradeoffs::settings(device, wanted.len())?))).collect())
+    }
+
+    /// The same with allocator settings.
+    pub(crate) fn with_settings(mut self, mut settings: HashMap<DeviceId, SettingsAdvice>) -> Self {
+        for device in &mut self.devices {
+            device.settings = settings.remove(&device.peak.device);
+        }
+        self
     }
 
     /// All but what to change, given what survives the steps of each device.
@@ -258,9 +287,15 @@ impl TriageReport {
                 failure.cause = Cause::Leak;
                 device.findings.retain(|finding| !matches!(finding, Finding::Fragmentation { .. }));
             }
+            // A change of the list may be one of the settings.
+            if device.advice.iter().any(|advice| advice.story == Story::FragmentationVarlen) {
+                device.settings = None;
+            }
             let nothing = Nothing::of(&device.categories, &device.peak.attribution);
             let is_all = device.advice.is_empty() && device.findings.is_empty();
-            device.nothing = nothing.filter(|nothing| is_all && !(device.failure.is_some() && nothing.is_unknown()));
+            // Another command tells what would have helped, unless the program just needs too much.
+            let leads_on = device.failure.is_some_and(|failure| failure.can_plan || failure.cause != Cause::Capacity);
+            device.nothing = nothing.filter(|nothing| is_all && !(leads_on && nothing.is_unknown()));
         }
         self
     }
@@ -289,16 +324,33 @@ impl DeviceTriage {
         let failure = if failed { Failure::of(recording, device, options)? } else { None };
         let mut findings = Vec::new();
         findings.extend(fragmentation(device, failure.as_ref()));
-        findings.extend(leaks.devices.iter().find(|leaks| leaks.device == device.id()).and_then(growth));
+        let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0).unsigned_abs();
+        let leaks = leaks.devices.iter().find(|leaks| leaks.device == device.id());
+        findings.extend(leaks.and_then(|leaks| growth(leaks, peak)));
         let during = During::of(device, sites.instant);
         // Of a pass that runs out of memory nobody knows what checkpointing would do: what fits tells how to make room.
         let is_unfinished = failed && matches!(during.phase, Some(Phase::Forward | Phase::Backward));
         let activations = Finding::activations(&categories).filter(|_| !is_unfinished);
-        findings.extend(activations.filter(|found| found.is_older() || can_checkpoint(recording, device)));
-        let (advice, nothing) = (Vec::new(), None);
+        let is_played = activations.as_ref().is_some_and(|found| !found.is_older()) && options.plays.covers(device);
+        let checkpoint = is_played.then(|| tradeoffs::checkpoint(recording, device)).flatten();
+        let leads_on = || if is_played { checkpoint.is_some() } else { may_checkpoint(device) };
+        findings.extend(activations.filter(|found| found.is_older() || leads_on()));
+        let (advice, settings, nothing) = (Vec::new(), None, None);
         let ledger = failure.and_then(|_| Ledger::when_failed(recording, device));
         let device_bytes = recording.memory_of(device.id());
-        Ok(Self { peak: sites, categories, failure, ledger, device_bytes, during, findings, advice, nothing })
+        Ok(Self {
+            peak: sites,
+            categories,
+            failure,
+            ledger,
+            device_bytes,
+            during,
+            findings,
+            advice,
+            checkpoint,
+            settings,
+            nothing,
+        })
     }
 }
 
@@ -371,13 +423,18 @@ impl During {
 
 /// Whether checkpointing has an answer: asked where that takes an instant, else told by what the recording holds.
 pub(crate) fn can_checkpoint(recording: &Devices<'_>, device: &Device<'_>) -> bool {
-    if !Plays::Quick.covers(device) {
-        let stacks = &device.snapshot().stacks;
-        let has_lines = device.snapshot().notes.format == Format::CudaSnapshot && stacks.len() > 1;
-        return has_lines && device.phases().has_training();
+    if Plays::Quick.covers(device) {
+        tradeoffs::checkpoint(recording, device).is_some()
+    } else {
+        may_checkpoint(device)
     }
-    let report = CheckpointReport::of(recording, &CheckpointOptions::best_in_brief(vec![device.id()]));
-    report.is_ok_and(|report| report.devices.iter().any(|device| !device.candidates.is_empty()))
+}
+
+/// Whether a recording holds what checkpointing is told by.
+fn may_checkpoint(device: &Device<'_>) -> bool {
+    let stacks = &device.snapshot().stacks;
+    let has_lines = device.snapshot().notes.format == Format::CudaSnapshot && stacks.len() > 1;
+    has_lines && device.phases().has_training()
 }
 
 fn fragmentation(device: &Device<'_>, failure: Option<&Failure>) -> Option<Finding> {
@@ -398,7 +455,7 @@ fn fragmentation(device: &Device<'_>, failure: Option<&Failure>) -> Option<Findi
     stranded.map(Finding::Stranded).or(in_all)
 }
 
-fn growth(device: &DeviceLeaks) -> Option<Finding> {
+fn growth(device: &DeviceLeaks, peak: u64) -> Option<Finding> {
     let finding = |verdict, rate: Rate| {
         let mut rows = device.rows.iter().filter(|row| row.verdict == verdict);
         let places = rows.clone().count();
@@ -410,5 +467,11 @@ fn growth(device: &DeviceLeaks) -> Option<Finding> {
             places,
         })
     };
-    finding(Verdict::Leak, device.leaking).or_else(|| finding(Verdict::Growth, device.growing))
+    // What is nothing in a long run either is not worth a line.
+    let is_worth_it = |rate: Rate, steps: u64| {
+        let bytes = rate.allocated_bytes.max(0).unsigned_abs().max(rate.bytes);
+        bytes.saturating_mul(steps) >= peak / GROWTH_PART
+    };
+    let leak = || finding(Verdict::Leak, device.leaking).filter(|_| is_worth_it(device.leaking, LONGEST_RUN));
+    leak().or_else(|| finding(Verdict::Growth, device.growing).filter(|_| is_worth_it(device.growing, LONG_RUN)))
 }

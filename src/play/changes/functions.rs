@@ -39,3 +39,13 @@ pub enum CodeChange {
     /// The model is a transformers model: `gradient_checkpointing_enable`.
     Transformers,
 }
+
+/// The lines of Python that compute logits and loss in so many chunks of the sequence.
+pub fn chunked_loss(pieces: u32) -> Vec<String> {
+    vec![
+        "def chunk_loss(h, t):".to_owned(),
+        "    return F.cross_entropy(head(h).float(), t, reduction=\"sum\")".to_owned(),
+        format!("chunks = zip(hidden.flatten(0, 1).chunk({pieces}), targets.flatten().chunk({pieces}))"),
+        "loss = sum(checkpoint(chunk_loss, h, t, use_reentrant=False) for h, t in chunks) / targets.numel()".to_owned(),
+    ]
+}

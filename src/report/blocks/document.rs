@@ -81,7 +81,9 @@ fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
     document.fact(format!("{} of {} requested", Bytes(block.bytes), Bytes(block.requested)));
     document.fact(format!("{} ({})", block.category, block.evidence));
     let phase = block.phase.map(|phase| format!(", {phase}")).unwrap_or_default();
-    let step = block.step.map(|step| format!(" of step {step}")).unwrap_or_default();
+    // Annotated steps have names; people begin to count them at 0 or 1.
+    let is_named = block.allocated.as_ref().is_some_and(|moment| !moment.annotations.is_empty());
+    let step = block.step.filter(|_| !is_named).map(|step| format!(" of step {step}")).unwrap_or_default();
     let allocated = block.allocated.as_ref().map_or_else(|| "before the recording".to_owned(), position);
     document.fact(format!("allocated: {allocated}{phase}{step}"));
     let freed = block.freed.as_ref().map_or_else(|| "not while recording".to_owned(), position);

@@ -196,7 +196,9 @@ pub(crate) fn saves(saving: &Saving) -> String {
         Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } => {
             let trust = match (*trust, *reserved_trust) {
                 (Trust::Exact, Trust::Exact) => String::new(),
-                (trust, _) if *at_least => format!(" ({}: {because})", trust.name()),
+                (trust, _) if *at_least || trust == Trust::Uncertain && !because.is_empty() => {
+                    format!(" ({}: {because})", trust.name())
+                }
                 (trust, reserved) if trust == reserved => format!(" ({})", trust.name()),
                 (trust, reserved) => format!(" ({}; reserved {})", trust.name(), reserved.name()),
             };
@@ -211,6 +213,11 @@ pub(crate) fn saves(saving: &Saving) -> String {
         }
         Saving::NotPlayed { because, .. } => format!("savings not simulated: {because}"),
     }
+}
+
+/// What cures the same mistake, and what it saves.
+pub(crate) fn instead(other: &Alternative) -> String {
+    format!("or {}: {}", other.cure, saves(&other.saving))
 }
 
 /// All of it in a sentence.
@@ -237,7 +244,7 @@ impl Document {
             self.detail(5, &advice.evidence);
             self.code(7, &advice.code);
             for other in &advice.alternatives {
-                self.detail(5, format!("or {}: {}", other.cure, saves(&other.saving)));
+                self.detail(5, instead(other));
                 self.code(7, &other.code);
             }
         }

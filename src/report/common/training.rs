@@ -12,7 +12,12 @@ use crate::report::percent;
 pub fn steps(steps: &Steps) -> String {
     let number = count(steps.len(), "step");
     let what = match &steps.source {
-        StepSource::Annotations(name) => format!("{number}, annotated as {name}"),
+        StepSource::Annotations(name) => {
+            // Programs count steps from 0 or from anywhere else.
+            let is_numbered = name.strip_suffix('N').is_some_and(|front| !front.ends_with(char::is_alphanumeric));
+            let from = if is_numbered { " and counted from 1 here" } else { "" };
+            format!("{number}, annotated as {name}{from}")
+        }
         StepSource::Requested(pattern) => format!("{number}, annotations that match {pattern}"),
         StepSource::Inferred { kind: IterationKind::Loop, site } => {
             let site = site.as_ref().map(|site| format!(" at {site}")).unwrap_or_default();

@@ -30,7 +30,7 @@ pub fn category(name: &str) -> &str {
         "gradient" => "gradients",
         "optimizer_state" => "optimizer state",
         "model_state" => "model state",
-        "before_recording" => "before the recording",
+        "before_recording" => "unknown (before the recording)",
         "activation" => "activations",
         "kv_cache" => "KV cache",
         "temporary" => "temporary tensors",

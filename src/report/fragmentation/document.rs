@@ -43,10 +43,9 @@ fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
     };
     let map =
         Next::new("fragmentation", &[source.path], &format!("{at}-o segments.svg"), "every segment and its blocks");
-    // Without a history there is nothing to play, and no more where others were played and none is better.
-    let may_help = device.settings.as_ref().is_none_or(|settings| settings.better.is_some());
-    let is_played = !device.completeness.no_entries && may_help;
-    is_played.then_some(settings).into_iter().chain([map]).collect()
+    // Only where others were played, and one is better.
+    let helps = device.settings.as_ref().is_some_and(|settings| settings.better.is_some());
+    helps.then_some(settings).into_iter().chain([map]).collect()
 }
 
 /// What segments are called that serve the same requests. Where the file has the pools of others, theirs is not recorded.

@@ -15,13 +15,22 @@ pub fn headline(device: &DeviceLeaks) -> String {
     let steps = count(device.step_count(), "step");
     let (leak, growth) = (rate(&device.leaking), rate(&device.growing));
     let leaks = has(device, Verdict::Leak);
+    // What a known mistake piles up is a leak, whether or not steps are there to measure it by.
+    let piles_up = device.cures.iter().find(|cure| cure.story.piles_up());
+    let no_rate = |why: &str| match piles_up.map(|cure| cure.line.as_ref()) {
+        None => format!("cannot detect leaks: {why}"),
+        Some(line) => {
+            let place = line.map_or(String::new(), |line| format!(" at {}", line.label));
+            format!("memory accumulates{place}; the rate per step is unknown: {why}")
+        }
+    };
     match (&device.steps, device.is_judged()) {
-        (Err(_), _) => "cannot detect leaks: no steps found".to_owned(),
-        (_, false) => "cannot detect leaks: too few steps".to_owned(),
+        (Err(_), _) => no_rate("no steps found"),
+        (_, false) => no_rate("too few steps"),
         _ if !device.tells_leaks() && has(device, Verdict::Growth) => {
             format!("growth of {growth} per iteration of a loop; cannot tell whether it is a leak")
         }
-        _ if !device.tells_leaks() => "cannot detect leaks: no steps found".to_owned(),
+        _ if !device.tells_leaks() => no_rate("no steps found"),
         _ if leaks && has(device, Verdict::Growth) => format!("leaks {leak} per step and grows by {growth}"),
         _ if leaks => format!("leaks {leak} per step"),
         _ if has(device, Verdict::Growth) => format!("no leak in {steps}, but growth of {growth} per step"),

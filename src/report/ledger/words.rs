@@ -172,7 +172,7 @@ pub(crate) fn pinned_rows(samples: &[HostSample]) -> [TableRow; 2] {
     };
     [
         row("PyTorch's allocator (pinned)", |sample| sample.reserved_bytes, false),
-        row("  of it in use", |sample| sample.active_bytes, true),
+        row("  of which in use", |sample| sample.active_bytes, true),
     ]
 }
 
@@ -190,16 +190,15 @@ fn rank(holder: &Holder) -> u8 {
 
 /// What is allocated of the bytes that PyTorch's allocator has reserved, and its pools if there are several.
 fn pools(device: &DeviceLedger) -> Vec<TableRow> {
-    let part =
-        |label: String, bytes: Vec<Option<i64>>| TableRow { label: format!("  of it {label}"), bytes, is_part: true };
+    let part = |label: String, bytes: Vec<Option<i64>>| TableRow { label: format!("  {label}"), bytes, is_part: true };
     let allocated = device.samples.iter().map(|ledger| i64::try_from(ledger.allocated_bytes).ok());
-    let mut rows = vec![part("allocated".to_owned(), allocated.collect())];
+    let mut rows = vec![part("of which allocated".to_owned(), allocated.collect())];
     let last = device.samples.len().saturating_sub(1);
     let shares = || device.samples.iter().flat_map(|ledger| &ledger.pools);
     let are_several = shares().any(|share| share.kind.is_some());
     for share in shares().filter(|_| are_several) {
         let bytes = (0..device.samples.len()).map(|at| i64::try_from(share.bytes).ok().filter(|_| at == last));
-        rows.push(part(pool(share), bytes.collect()));
+        rows.push(part(format!("in {}", pool(share)), bytes.collect()));
     }
     rows
 }

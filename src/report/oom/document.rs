@@ -1,8 +1,8 @@
 //! `memviz oom` for people.
 
 use super::words as oom_words;
-use crate::analysis::advice::Advice;
-use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
+use crate::analysis::advice::Advice as Cure;
+use crate::analysis::oom::{Advice, Cause, DeviceOoms, Oom, OomReport};
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::document::Document;
@@ -42,22 +42,24 @@ pub(crate) fn document(source: Source<'_>, report: &OomReport) -> Document {
 /// What to type next, by why the first request failed.
 fn next(source: Source<'_>, report: &OomReport) -> Vec<Next> {
     let Some(first) = report.devices.iter().flat_map(|device| &device.ooms).next() else { return Vec::new() };
-    let settings = || Next::new("simulate", &[source.path], "--sweep", "memory needed under other allocator settings");
+    // Settings are shown where some serve the request: a sweep in which none does leads nowhere.
+    let served = first.advice.iter().any(Advice::is_of_settings);
+    let settings = Next::new("simulate", &[source.path], "--sweep", "memory needed under other allocator settings");
+    let settings = served.then_some(settings);
     let fit = |about: &str| Next::new("fit", &[source.path], "", about);
     let has_plans = report.devices.iter().any(|device| device.plans.is_some());
     let can_plan = report.devices.iter().any(|device| device.can_plan);
-    match first.cause {
-        Cause::Capacity if has_plans => {
-            vec![fit("what would free enough memory, and the Python code for it"), settings()]
-        }
-        Cause::Capacity if can_plan => vec![fit("whether changes to the program make room"), settings()],
-        Cause::Capacity => vec![settings()],
+    let more = match first.cause {
+        Cause::Capacity if has_plans => Some(fit("what would free enough memory, and the Python code for it")),
+        Cause::Capacity if can_plan => Some(fit("whether changes to the program make room")),
         Cause::Fragmentation => {
-            let pins = Next::new("fragmentation", &[source.path], "--at oom", "which lines keep free memory reserved");
-            vec![settings(), pins]
+            Some(Next::new("fragmentation", &[source.path], "--at oom", "which lines keep free memory reserved"))
         }
-        Cause::Leak | Cause::OtherProcess | Cause::Limit | Cause::Unknown => Vec::new(),
-    }
+        Cause::Capacity => None,
+        Cause::Leak | Cause::OtherProcess | Cause::Limit | Cause::Unknown => return Vec::new(),
+    };
+    let (first, second) = if first.cause == Cause::Fragmentation { (settings, more) } else { (more, settings) };
+    first.into_iter().chain(second).collect()
 }
 
 fn ooms(document: &mut Document, device: &DeviceOoms) {
@@ -86,7 +88,7 @@ fn ooms(document: &mut Document, device: &DeviceOoms) {
     }
 }
 
-fn failed(document: &mut Document, oom: &Oom, cures: &[Advice]) {
+fn failed(document: &mut Document, oom: &Oom, cures: &[Cure]) {
     document.fact(format!("cause: {}", oom.cause.name()));
     document.items(oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).text));
     document.cures(cures, true);

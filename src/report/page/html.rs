@@ -1,6 +1,7 @@
 //! The report as a static HTML page.
 
 use super::findings::findings;
+use super::verdict::Remedy;
 use super::{FIRST_SITES, Page, Section, figures, verdict};
 use crate::analysis::peak::DevicePeak;
 use crate::model::bytes::Bytes;
@@ -38,7 +39,7 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     let remedies = verdict::remedies(page);
     if !remedies.is_empty() {
         writeln!(out, "<h2>What to do</h2>")?;
-        list(&remedies, out)?;
+        what_to_do(&remedies, out)?;
     }
     let mut timelines = page.first_pictures();
     let others = timelines.pictures.split_off(timelines.pictures.len().min(1));
@@ -95,6 +96,30 @@ fn narrow(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "<tr><td>{square}</td><td>{label}</td><td class=\"number\">{bytes}</td></tr>")?;
     }
     writeln!(out, "</table>\n</div>")
+}
+
+/// What would help, each with its lines of Python.
+fn what_to_do(remedies: &[Remedy], out: &mut dyn Write) -> io::Result<()> {
+    let code = |lines: &[String], out: &mut dyn Write| {
+        let code = escape_lines(lines);
+        if code.is_empty() { Ok(()) } else { write!(out, "<pre>{code}</pre>") }
+    };
+    writeln!(out, "<ul>")?;
+    for remedy in remedies {
+        write!(out, "<li>{}", escape(&remedy.text))?;
+        code(&remedy.code, out)?;
+        for (text, lines) in &remedy.others {
+            write!(out, "<div>{}</div>", escape(text))?;
+            code(lines, out)?;
+        }
+        writeln!(out, "</li>")?;
+    }
+    writeln!(out, "</ul>")
+}
+
+/// Lines of code that are no markup.
+fn escape_lines(lines: &[String]) -> String {
+    lines.iter().map(|line| escape(line)).collect::<Vec<_>>().join("\n")
 }
 
 fn list(lines: &[String], out: &mut dyn Write) -> io::Result<()> {

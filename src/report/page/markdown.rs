@@ -36,7 +36,14 @@ fn document(page: &Page<'_>) -> Document {
     let remedies = verdict::remedies(page);
     if !remedies.is_empty() {
         document.title("What to do");
-        document.items(remedies);
+        for remedy in remedies {
+            document.items([remedy.text]);
+            document.code(4, remedy.code);
+            for (text, code) in remedy.others {
+                document.detail(4, text);
+                document.code(4, code);
+            }
+        }
     }
     let timeline_of =
         |peak: &DevicePeak| page.overview.timeline.devices.iter().find(|timeline| timeline.peak.device == peak.device);

@@ -23,7 +23,8 @@ pub fn page(page: &Page<'_>) -> Picture {
     let remedies = verdict::remedies(page);
     if !remedies.is_empty() {
         parts.push(picture::caption("What to do"));
-        parts.push(picture::list(&remedies));
+        let lines: Vec<String> = remedies.into_iter().map(|remedy| remedy.text).collect();
+        parts.push(picture::list(&lines));
     }
     let timelines = page.first_pictures();
     parts.push(picture::caption(timelines.caption));

@@ -1,6 +1,7 @@
 //! What a report says first: the verdict, and what can be done about it.
 
 use super::Page;
+use crate::analysis::advice::Advice;
 use crate::analysis::checkpoint::DeviceCheckpoint;
 use crate::analysis::oom::DeviceOoms;
 use crate::analysis::triage::{DeviceTriage, Finding};
@@ -53,35 +54,75 @@ pub fn others(page: &Page<'_>) -> Vec<String> {
     lines
 }
 
-/// What would help, a line each, with what it saves. What helps several devices alike is one line.
-pub fn remedies(page: &Page<'_>) -> Vec<String> {
+/// Something that would help.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remedy {
+    /// What to do, and what it saves.
+    pub text: String,
+    /// The lines of Python that do it; empty where the program decides them, or another command shows them.
+    pub code: Vec<String>,
+    /// What would do in its place, each with its lines of Python.
+    pub others: Vec<(String, Vec<String>)>,
+}
+
+impl From<String> for Remedy {
+    fn from(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+}
+
+impl From<&Advice> for Remedy {
+    fn from(advice: &Advice) -> Self {
+        let others = advice.alternatives.iter().map(|other| (cures::instead(other), other.code.clone()));
+        Self { text: cures::sentence(advice), code: advice.code.clone(), others: others.collect() }
+    }
+}
+
+/// What would help, with what it saves; then, in one line, what was tried and would not. What helps several devices alike is
+/// there once.
+pub fn remedies(page: &Page<'_>) -> Vec<Remedy> {
     let overview = page.overview;
-    let mut remedies: IndexMap<String, Vec<DeviceId>> = IndexMap::new();
+    let mut remedies: IndexMap<String, (Remedy, Vec<DeviceId>)> = IndexMap::new();
     let mut devices: Vec<&DeviceTriage> = overview.triage.devices.iter().collect();
     devices.sort_rows_by_key(|device| first(page).map(|first| first.peak.device) != Some(device.peak.device));
+    let mut without_effect: Vec<String> = Vec::new();
     for device in devices {
         let id = device.peak.device;
         let ooms = overview.oom.devices.iter().find(|ooms| ooms.device == id);
-        let saved = overview.checkpoint.devices.iter().find(|checkpoint| checkpoint.device == id);
-        let cures = device.advice.iter().take(cures::MOST).map(cures::sentence);
-        let found = cures
-            .chain(ooms.into_iter().flat_map(served))
-            .chain(saved.and_then(savings))
-            .chain(growth(device).filter(|_| device.advice.iter().all(|it| !it.story.piles_up())));
-        let settings = overview.settings.iter().find(|(device, _)| *device == id);
-        let found = found.chain(settings.and_then(|(_, advice)| settings_advice(advice)));
-        for remedy in found {
-            let devices = remedies.entry(remedy).or_default();
+        let cures = device.advice.iter().take(cures::MOST).map(Remedy::from);
+        let others = ooms
+            .into_iter()
+            .flat_map(served)
+            .chain(device.checkpoint.as_ref().and_then(savings))
+            .chain(growth(device).filter(|_| device.advice.iter().all(|it| !it.story.piles_up())))
+            .chain(device.settings.as_ref().and_then(settings_advice));
+        for remedy in cures.chain(others.map(Remedy::from)) {
+            let (_, devices) = remedies.entry(remedy.text.clone()).or_insert_with(|| (remedy, Vec::new()));
             if devices.last() != Some(&id) {
                 devices.push(id);
             }
         }
+        for text in ooms.into_iter().flat_map(not_served) {
+            if !without_effect.contains(&text) {
+                without_effect.push(text);
+            }
+        }
     }
     if remedies.is_empty() {
-        return first(page).map_or(Vec::new(), |first| without_remedy(page, first));
+        let reasons = first(page).map_or(Vec::new(), |first| without_remedy(page, first));
+        return reasons.into_iter().map(Remedy::from).chain(no_effect(&without_effect)).collect();
     }
     let all = overview.triage.devices.len();
-    remedies.into_iter().map(|(remedy, devices)| of_devices(&devices, all) + &remedy).collect()
+    let of_devices = |(remedy, devices): (Remedy, Vec<DeviceId>)| Remedy {
+        text: of_devices(&devices, all) + &remedy.text,
+        ..remedy
+    };
+    remedies.into_values().map(of_devices).chain(no_effect(&without_effect)).collect()
+}
+
+/// What was tried, or is often recommended, and does not help: one line.
+fn no_effect(without_effect: &[String]) -> Option<Remedy> {
+    (!without_effect.is_empty()).then(|| Remedy::from(format!("not worth trying: {}", without_effect.join("; "))))
 }
 
 /// Why there is nothing to do, or what would show more.
@@ -118,10 +159,18 @@ fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
 
 /// What would have served the first request that failed, and what would make room for it, played.
 fn served(device: &DeviceOoms) -> Vec<String> {
-    let first = device.ooms.first();
-    let advice = first.into_iter().flat_map(|first| first.advice.iter().map(|advice| oom::advice(first, advice).text));
     let room = device.plans.as_ref().and_then(plan::room);
-    advice.chain(room.map(|room| format!("{room}; memviz fit shows the Python code"))).collect()
+    of_first(device, true).chain(room.map(|room| format!("{room}; memviz fit shows the Python code"))).collect()
+}
+
+/// What would not have served it.
+fn not_served(device: &DeviceOoms) -> impl Iterator<Item = String> + '_ {
+    of_first(device, false)
+}
+
+fn of_first(device: &DeviceOoms, helps: bool) -> impl Iterator<Item = String> + '_ {
+    let all = device.ooms.first().into_iter().flat_map(|first| first.advice.iter().map(move |advice| (first, advice)));
+    all.filter(move |(_, advice)| advice.helps() == helps).map(|(first, advice)| oom::advice(first, advice).text)
 }
 
 /// The best candidate for checkpointing, or why there is none.

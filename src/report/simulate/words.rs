@@ -200,22 +200,23 @@ pub fn holes(run: &Run) -> Option<String> {
     let (first, Some(safe)) = (first?, safe) else {
         let (first, enough) = (mebibytes(first?), mebibytes(enough?));
         return Some(format!(
-            "{}: works at {first}, and always works at {enough} and above; not every size in between was tried",
+            "{}: {first} for the allocator is enough, and so is {enough} or more; not every size in between was tried",
             name(run)
         ));
     };
     if holes.is_empty() {
         return None;
     }
-    let mut text = format!("{}: works from {}", name(run), mebibytes(first));
-    for &(from, to) in holes.iter().take(HOLES_TOLD) {
-        text += &format!(", fails again from {} to just below {}", mebibytes(from), mebibytes(to));
+    let mut text = format!("{}: {} for the allocator or more is enough, except", name(run), mebibytes(first));
+    for (index, &(from, to)) in holes.iter().take(HOLES_TOLD).enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        text += &format!("{comma} from {} to just below {}", mebibytes(from), mebibytes(to));
     }
     let more = holes.len().saturating_sub(HOLES_TOLD);
     if more > 0 {
         text += &format!(" and in {more} more ranges");
     }
-    Some(format!("{text}, and always works from {} up", mebibytes(safe)))
+    Some(format!("{text}; from {} on, every size is", mebibytes(safe)))
 }
 
 /// Bytes in MiB: devices on which a program works and others on which it does not are often a few of them apart.

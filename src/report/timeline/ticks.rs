@@ -111,7 +111,13 @@ fn title(device: &DeviceTimeline, unit: Unit) -> String {
     let axis = &device.axis;
     let mut title = unit.name.to_owned();
     if let Some(run) = device.run.as_ref().filter(|_| axis.counts == XAxis::Time) {
-        title += &format!(" from the start of step {}", run.step);
+        // Annotated steps have names; people begin to count them at 0 or 1.
+        let step = if device.peak.annotations.is_empty() {
+            format!("step {}", run.step)
+        } else {
+            "the step of the peak".to_owned()
+        };
+        title += &format!(" from the start of {step}");
     }
     let folds: Vec<&Period> = axis.periods.iter().filter(|period| period.shows == Shows::Idle).collect();
     if !folds.is_empty() {

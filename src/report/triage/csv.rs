@@ -57,6 +57,10 @@ pub(crate) fn write(report: &TriageReport, out: &mut dyn Write) -> io::Result<()
                 }
             }
         }
+        if let Some((settings, better)) = device.settings.as_ref().and_then(|it| Some((it, it.better.as_ref()?))) {
+            let saved = settings.recorded_reserved.saturating_sub(better.reserved);
+            line("settings", &better.alloc_conf, saved.to_string(), false)?;
+        }
     }
     csv.end()
 }

@@ -85,22 +85,36 @@ fn categories(document: &mut Document, categories: &Attribution) {
     if total == 0 || rows.is_empty() {
         return;
     }
-    let part = |(index, row): (usize, &Row)| {
-        let is_named = index == 0 || index < NAMED && percent(row.bytes, total) >= 1.0;
+    let is_named =
+        |index: usize, row: &Row| index == 0 || percent(row.bytes, total) >= 1.0 && (index < NAMED || is_unknown(row));
+    // Those without a name have one together.
+    let rest = || rows.iter().enumerate().filter(|(index, row)| !is_named(*index, row));
+    let bytes_of_rest = rest().map(|(_, row)| row.bytes).fold(0, u64::saturating_add);
+    let first_of_rest = rest().next().map(|(index, _)| index);
+    let part = |(index, row): (usize, &&Row)| {
+        let is_named = is_named(index, row);
+        let name = is_named.then(|| format!("{} {}", category(&row.label), share(row.bytes, total)));
+        let of_rest = (first_of_rest == Some(index)).then(|| format!("others {}", share(bytes_of_rest, total)));
         Share {
             label: row.label.clone(),
-            name: is_named.then(|| format!("{} {}", category(&row.label), share(row.bytes, total))),
+            if_drawn: name.is_none(),
+            name: name.or(of_rest),
             bytes: row.bytes,
             total,
             fill: match row.category {
+                _ if !is_named => REST,
                 Some(Category::Unknown) => UNKNOWN,
-                _ if is_named => FILLS[index],
-                _ => REST,
+                _ => FILLS.get(index).copied().unwrap_or(REST),
             },
             tone: row.category.filter(|_| is_named).map_or(Tone::Dim, Tone::Hued),
         }
     };
-    document.shares(rows.into_iter().enumerate().map(part).collect());
+    document.shares(rows.iter().enumerate().map(part).collect());
+}
+
+/// Whether it is not known what these bytes are for.
+fn is_unknown(row: &Row) -> bool {
+    row.category == Some(Category::Unknown)
 }
 
 fn sites(document: &mut Document, sites: &Attribution) {
@@ -113,8 +127,11 @@ fn sites(document: &mut Document, sites: &Attribution) {
         table.rows.push(row);
     }
     document.table(table);
-    if sites.rows.iter().any(|row| row.inferred) {
+    let is_starred = |is_shown: fn(&Row) -> bool| sites.rows.iter().any(|row| row.inferred && is_shown(row));
+    if is_starred(|row| row.label != OTHER) {
         document.below(notes::INFERRED_SITE);
+    } else if is_starred(|_| true) {
+        document.aside(|document| document.below(notes::INFERRED_SITE));
     }
 }
 
@@ -122,7 +139,7 @@ fn sites(document: &mut Document, sites: &Attribution) {
 fn commands(device: &DeviceTriage, source: Source<'_>) -> Vec<Next> {
     let path = source.path;
     let findings = words::findings(device).into_iter().take(FINDINGS);
-    let mut lines: Vec<Next> = findings.map(|line| Next::new(line.command, &[path], "", line.text)).collect();
+    let mut lines: Vec<Next> = findings.map(|line| Next::new(line.command, &[path], line.options, line.text)).collect();
     lines.extend(words::compared(device, path));
     // A profile of one instant has no report.
     if source.recording.snapshot.notes.format == Format::DeviceMemoryProfile {

@@ -1,6 +1,7 @@
 //! The JSON of `memviz triage`.
 
 use crate::analysis::triage::{DeviceTriage, Failure, Finding, TriageReport};
+use crate::play::SettingsAdvice;
 use crate::report::Source;
 use crate::report::common::cures::AdviceRow;
 use crate::report::common::json::{AttributionRows, CounterBytes, Head};
@@ -95,6 +96,8 @@ pub enum FindingKind {
     Growth,
     /// Memory that activation checkpointing could free.
     Activations,
+    /// Reserved memory that other allocator settings save; the label is their string.
+    Settings,
 }
 
 pub(crate) fn triage<'a>(source: Source<'a>, report: &TriageReport) -> Head<'a, TriageDevice> {
@@ -105,6 +108,7 @@ pub(crate) fn triage<'a>(source: Source<'a>, report: &TriageReport) -> Head<'a, 
 impl From<&DeviceTriage> for TriageDevice {
     fn from(device: &DeviceTriage) -> Self {
         let peak = &device.peak;
+        let settings = device.settings.as_ref().and_then(FindingRow::of_settings);
         Self {
             device: peak.device,
             verdict: words::verdict(device),
@@ -118,7 +122,7 @@ impl From<&DeviceTriage> for TriageDevice {
             failure: device.failure.as_ref().map(FailedRequest::from),
             categories: (&device.categories).into(),
             sites: (&peak.attribution).into(),
-            findings: device.findings.iter().map(FindingRow::from).collect(),
+            findings: device.findings.iter().map(|found| FindingRow::of(device, found)).chain(settings).collect(),
             advice: device.advice.iter().map(AdviceRow::from).collect(),
             nothing: device.nothing.as_ref().map(words::nothing),
         }
@@ -137,9 +141,9 @@ impl From<&Failure> for FailedRequest {
     }
 }
 
-impl From<&Finding> for FindingRow {
-    fn from(finding: &Finding) -> Self {
-        let words::Line { text, command } = words::finding(finding);
+impl FindingRow {
+    fn of(device: &DeviceTriage, finding: &Finding) -> Self {
+        let words::Line { text, command, .. } = words::found_on(device, finding);
         let (kind, bytes, label) = match finding {
             Finding::Fragmentation { pinned_free, .. } => (FindingKind::Fragmentation, *pinned_free as i64, None),
             Finding::Stranded(stranded) => (FindingKind::Stranded, stranded.free as i64, stranded.first_used.clone()),
@@ -151,5 +155,13 @@ impl From<&Finding> for FindingRow {
             Finding::Activations { bytes, .. } => (FindingKind::Activations, *bytes as i64, None),
         };
         Self { kind, bytes, label, text, command }
+    }
+
+    /// Other allocator settings, with the bytes that they save.
+    fn of_settings(settings: &SettingsAdvice) -> Option<Self> {
+        let words::Line { text, command, .. } = words::settings(settings)?;
+        let better = settings.better.as_ref()?;
+        let bytes = settings.recorded_reserved.saturating_sub(better.reserved) as i64;
+        Some(Self { kind: FindingKind::Settings, bytes, label: Some(better.alloc_conf.clone()), text, command })
     }
 }

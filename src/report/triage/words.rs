@@ -5,12 +5,15 @@ use crate::analysis::oom::Cause;
 use crate::analysis::triage::{DeviceTriage, Failure, Finding, Nothing};
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
+use crate::play::SettingsAdvice;
 use crate::replay::Metric;
+use crate::report::checkpoint::words as checkpointed;
 use crate::report::common::advice::{Advice, advice};
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe, signed};
 use crate::report::common::words::{category, count, share, starred};
 use crate::report::ledger::words as ledger;
+use crate::report::simulate::words as simulate;
 
 /// A finding in words.
 pub(crate) struct Line {
@@ -18,6 +21,14 @@ pub(crate) struct Line {
     pub text: String,
     /// The command that shows more.
     pub command: &'static str,
+    /// Its options.
+    pub options: &'static str,
+}
+
+impl Line {
+    fn new(text: impl Into<String>, command: &'static str) -> Self {
+        Self { text: text.into(), command, options: "" }
+    }
 }
 
 /// The verdict on a device, in a sentence without a full stop.
@@ -56,7 +67,8 @@ fn would_show(device: &DeviceTriage) -> Option<&'static str> {
     };
     let unknown = bytes_of(Category::Unknown);
     let most = unknown.saturating_add(bytes_of(Category::BeforeRecording));
-    let is_most = most > device.categories.total_bytes / 2;
+    // A change that saves some of it tells more of what it is.
+    let is_most = most > device.categories.total_bytes / 2 && device.advice.is_empty();
     (is_most && unknown > 0).then_some(
         "neither stacks nor the order of entries shows what most of the memory is for; ranges named \"forward\", \
          \"backward\" and \"optimizer\" (torch.profiler.record_function) would show it",
@@ -184,11 +196,26 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
 
 /// The findings of a device, the failed request first.
 pub(crate) fn findings(device: &DeviceTriage) -> Vec<Line> {
-    let line = |text: &str, command| Line { text: text.to_owned(), command };
-    let failed = device.failure.iter().map(|_| line("why it failed, and what would have helped", "oom"));
+    let failed = device.failure.iter().map(|_| Line::new("why it failed, and what would have helped", "oom"));
     let can_plan = device.failure.is_some_and(|failure| failure.can_plan);
-    let planned = can_plan.then(|| line("what would make it fit", "fit"));
-    failed.chain(planned).chain(device.findings.iter().map(finding)).collect()
+    let planned = can_plan.then(|| Line::new("what would make it fit", "fit"));
+    let found = device.findings.iter().map(|found| found_on(device, found));
+    failed.chain(planned).chain(found).chain(device.settings.as_ref().and_then(settings)).collect()
+}
+
+/// A finding, with what the best function to checkpoint saves.
+pub(crate) fn found_on(device: &DeviceTriage, found: &Finding) -> Line {
+    let mut line = finding(found);
+    let checkpoint = device.checkpoint.as_ref().filter(|_| matches!(found, Finding::Activations { .. }));
+    if let Some((checkpoint, best)) = checkpoint.and_then(|it| Some((it, it.candidates.first()?))) {
+        line.text += &format!("; with {} checkpointed: {}", safe(&best.label), checkpointed::effect(checkpoint, best));
+    }
+    line
+}
+
+/// What other allocator settings save.
+pub(crate) fn settings(advice: &SettingsAdvice) -> Option<Line> {
+    Some(Line { options: "--sweep", ..Line::new(simulate::settings_advice(advice)?, "simulate") })
 }
 
 /// The command that shows what steps leave behind, where they do and are numbered: after the first, and after the last one
@@ -202,37 +229,35 @@ pub(crate) fn compared(device: &DeviceTriage, path: &str) -> Option<Next> {
 
 pub(crate) fn finding(finding: &Finding) -> Line {
     match finding {
-        Finding::Fragmentation { pinned_free, reserved } => Line {
-            text: format!(
+        Finding::Fragmentation { pinned_free, reserved } => Line::new(
+            format!(
                 "{} of {} reserved is free, but live blocks keep it reserved",
                 Bytes(*pinned_free),
                 Bytes(*reserved)
             ),
-            command: "fragmentation",
-        },
-        Finding::Stranded(stranded) => Line { text: notes::stranded(stranded), command: "fragmentation" },
-        Finding::Free { free, reserved } => Line {
-            text: format!("{} of {} reserved is free", Bytes(*free), Bytes(*reserved)),
-            command: "fragmentation",
-        },
+            "fragmentation",
+        ),
+        Finding::Stranded(stranded) => Line::new(notes::stranded(stranded), "fragmentation"),
+        Finding::Free { free, reserved } => {
+            Line::new(format!("{} of {} reserved is free", Bytes(*free), Bytes(*reserved)), "fragmentation")
+        }
         Finding::Growth { is_leak, label, inferred, bytes_per_step, places } => {
             let what = if *is_leak { "leaks" } else { "grows" };
             let more = if *places > 1 { format!(" and {}", count(places - 1, "more site")) } else { String::new() };
             let place = starred(&safe(label), *inferred);
-            Line { text: format!("{what} {} per step at {place}{more}", signed(*bytes_per_step)), command: "leaks" }
+            Line::new(format!("{what} {} per step at {place}{more}", signed(*bytes_per_step)), "leaks")
         }
-        Finding::Activations { bytes, older, total } if older * 2 > *bytes => Line {
-            text: format!(
+        Finding::Activations { bytes, older, total } if older * 2 > *bytes => Line::new(
+            format!(
                 "activations hold {} ({}), most of them kept by earlier forward passes; torch.no_grad() keeps none if no \
                  backward follows",
                 Bytes(*bytes),
                 share(*bytes, *total)
             ),
-            command: "peak",
-        },
-        Finding::Activations { bytes, total, .. } => Line {
-            text: format!("activations hold {} ({})", Bytes(*bytes), share(*bytes, *total)),
-            command: "checkpoint",
-        },
+            "peak",
+        ),
+        Finding::Activations { bytes, total, .. } => {
+            Line::new(format!("activations hold {} ({})", Bytes(*bytes), share(*bytes, *total)), "checkpoint")
+        }
     }
 }

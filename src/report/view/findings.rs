@@ -132,7 +132,7 @@ impl Found {
 
     /// The same in the words of the triage.
     fn said(self, finding: &Finding) -> Self {
-        let triage::Line { text, command } = triage::finding(finding);
+        let triage::Line { text, command, .. } = triage::finding(finding);
         Self { sentence: text, command, ..self }
     }
 }
@@ -208,7 +208,11 @@ fn growth(device: &DeviceTriage, leaks: &LeakReport, finding: &Finding) -> Found
 
 /// What activations hold, and what is the best that checkpointing would do about it.
 fn activations(devices: &Devices<'_>, device: &DeviceTriage, finding: &Finding) -> Result<Found> {
-    let report = CheckpointReport::of(devices, &CheckpointOptions::best_in_brief(vec![device.peak.device]))?;
-    let lines = report.devices.iter().filter_map(verdict::savings).collect();
+    let lines = if let Some(known) = &device.checkpoint {
+        verdict::savings(known).into_iter().collect()
+    } else {
+        let options = CheckpointOptions::best_in_brief(vec![device.peak.device]);
+        CheckpointReport::of(devices, &options)?.devices.iter().filter_map(verdict::savings).collect()
+    };
     Ok(Found { lines, ..Found::new("activations", false, device).said(finding) })
 }

@@ -107,6 +107,8 @@ pub(crate) struct Share {
     /// Its name in a table; and its name below the bar, if it has one there.
     pub label: String,
     pub name: Option<String>,
+    /// Whether that name only explains the bar: it is left out where the bar has no such part.
+    pub if_drawn: bool,
     /// Its bytes, and those of the whole, which takes the width of the bar.
     pub bytes: u64,
     pub total: u64,

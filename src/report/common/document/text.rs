@@ -138,12 +138,18 @@ impl TextStyle {
     /// Parts of a whole as one bar, with those that have a name below it.
     fn shares(&self, shares: &[Share], out: &mut dyn Write) -> io::Result<()> {
         let length = self.width.unwrap_or(SHARES).min(SHARES);
-        let (mut bar, mut names, mut sum, mut used) = (String::new(), Vec::new(), 0u64, 0);
+        let (mut bar, mut drawn, mut names, mut sum, mut used) = (String::new(), Vec::new(), Vec::new(), 0u64, 0);
         for share in shares {
             sum = sum.saturating_add(share.bytes);
             let end = (percent(sum, share.total) / 100.0 * length as f64).round() as usize;
             bar += &self.toned(&share.fill.repeat(end.saturating_sub(used)), share.tone);
+            if end > used {
+                drawn.push(share.fill);
+            }
             used = used.max(end);
+        }
+        let is_told = |share: &&Share| !share.if_drawn || drawn.contains(&share.fill);
+        for share in shares.iter().filter(is_told) {
             if let Some(name) = &share.name {
                 let painted = format!("{} {}", self.toned(share.fill, share.tone), safe(name));
                 names.push((painted, share.fill.width() + 1 + safe(name).width()));

@@ -30,7 +30,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
     document.title(format!("{}: {}", device_name(device.device), words::headline_with(device, cures, combined)));
     document.facts(words::facts(device));
     document.notes(words::limits(device));
-    first_cures(document, cures, combined);
+    first_cures(document, device, cures, combined);
     let Some(as_it_is) = &device.as_it_is else { return };
     document.gap();
     let mut table = Table::new([
@@ -64,7 +64,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
         let (place, line) = words::code(change);
         document.gap();
         document.fact(format!("{}: {place}", change.change));
-        document.code(4, [line]);
+        document.code(4, line.lines());
     }
     if let Some(export) = device.best().and_then(words::export) {
         document.gap();
@@ -79,7 +79,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
 }
 
 /// The first few cures, each with whether it is enough, and all of them.
-fn first_cures(document: &mut Document, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) {
+fn first_cures(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) {
     if cures.is_empty() {
         return;
     }
@@ -87,9 +87,10 @@ fn first_cures(document: &mut Document, cures: &[FitCure], combined: [Option<&Fi
     document.toned(Tone::Bold, 2, "What to change first");
     for (number, cure) in (1..).zip(cures.iter().take(FIRST)) {
         document.number(number, 4, Tone::Plain, change(&cure.advice));
-        document.detail(7, words::cure(cure));
+        document.detail(7, words::cure(device, cure));
     }
     for together in combined.into_iter().flatten() {
-        document.toned(Tone::Plain, 4, words::together(together));
+        document.toned(Tone::Plain, 4, words::together(device, together));
     }
+    document.legends(words::combined(device, cures));
 }

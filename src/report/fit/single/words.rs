@@ -4,12 +4,12 @@ use crate::analysis::advice::Saving;
 use crate::analysis::fit::{FitCure, FitTogether};
 use crate::model::bytes::Bytes;
 use crate::play::changes::CodeChange;
-use crate::play::changes::{Change, Optimizer};
+use crate::play::changes::{Change, Optimizer, chunked_loss};
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
 use crate::play::{Generation, Reach};
-use crate::report::common::code_change;
 use crate::report::common::notes::{self, duration};
 use crate::report::common::words::{count, kept, ordinal};
+use crate::report::common::{code_change, cures};
 use crate::report::simulate::words as simulate;
 
 /// The separator of the parts of a plan.
@@ -18,7 +18,7 @@ const AND: &str = " + ";
 /// The first line about a device, without its name.
 pub fn headline(device: &DevicePlans) -> String {
     if let Some(reason) = device.refused {
-        return format!("cannot be simulated: {reason}");
+        return format!("cannot plan for it: {reason}");
     }
     let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
     let (needed, there) = (Bytes(needed), room_of(device));
@@ -50,16 +50,27 @@ fn room_of(device: &DevicePlans) -> String {
     }
 }
 
-/// Whether a cure is enough, and how far to trust this.
-pub fn cure(cure: &FitCure) -> String {
+/// Whether a cure is enough, and how far to trust this; where that is unknown because nothing can be planned, what it saves of
+/// the recording.
+pub fn cure(device: &DevicePlans, cure: &FitCure) -> String {
+    if device.refused.is_some() {
+        return cures::effect(&cure.advice);
+    }
     enough(&cure.advice.saving, cure.fits, ["fits with this change alone", "not enough on its own"])
 }
 
-/// Whether several cures are enough together.
-pub fn together(together: &FitTogether) -> String {
+/// Whether several cures are enough together, or what they save.
+pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
     let numbers = together.cures.places.iter().map(|place| (place + 1).to_string());
     let numbers: Vec<String> = numbers.chain(together.cures.changes.iter().map(short)).collect();
     let (last, others) = numbers.split_last().map_or(("", String::new()), |(last, others)| (last, others.join(", ")));
+    if device.refused.is_some() {
+        let saves = cures::saves(&together.cures.saving);
+        return match saves.strip_prefix("saves ") {
+            Some(what) => format!("{others} and {last} together save {what}"),
+            None => format!("{others} and {last} together: {saves}"),
+        };
+    }
     let is_judged = matches!(together.cures.saving, Saving::Played { .. }) && together.fits.is_some();
     let enough = enough(&together.cures.saving, together.fits, ["the program fits", "the program does not fit"]);
     if is_judged {
@@ -67,6 +78,12 @@ pub fn together(together: &FitTogether) -> String {
     } else {
         format!("{others} and {last} together: {enough}")
     }
+}
+
+/// Which changes the cures were tried with, where no plan is enough.
+pub fn combined(device: &DevicePlans, cures: &[FitCure]) -> Option<&'static str> {
+    let is_tried = device.refused.is_none() && device.plans.is_empty() && device.nearest.is_some() && !cures.is_empty();
+    is_tried.then_some("memviz tried the cures alone, together, and together with the plan that comes closest")
 }
 
 fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
@@ -333,11 +350,8 @@ pub fn code(change: &PlannedChange) -> (String, String) {
             "with torch.autograd.graph.save_on_cpu(pin_memory=True): loss = model(batch)".to_owned(),
         ),
         (Change::ChunkLoss { pieces }, _) => (
-            format!(
-                "where logits and loss are computed, for each of {pieces} chunks of the sequence; the total loss is the mean of the chunk losses"
-            ),
-            "torch.utils.checkpoint.checkpoint(head_and_loss, hidden_chunk, label_chunk, use_reentrant=False)"
-                .to_owned(),
+            format!("where logits and loss are computed, now in {pieces} chunks of the sequence"),
+            chunked_loss(*pieces).join("\n"),
         ),
         (Change::Accumulate { passes }, _) => (
             format!("in the loop, with batches {passes} times smaller; the optimizer steps after {passes} of them"),
