@@ -1,4 +1,4 @@
-//! Tables as trees of pages: interior pages refer to pages, leaves hold rows.
+//! Tables as trees of pages: interior pages refer to pages, leaves contain rows.
 
 use super::pages::{HEADER, Pages, Seen, u16_at, u32_at};
 use super::record::varint;
@@ -8,10 +8,10 @@ use std::io::{Read, Seek};
 /// Kinds of pages.
 const INTERIOR: u8 = 0x05;
 const LEAF: u8 = 0x0d;
-/// The most bytes of a row. Rows of Nsight Systems are a few hundred; texts of users may be longer.
+/// The most bytes of a row. Rows of Nsight Systems have a few hundred bytes; texts of users may be longer.
 const LONGEST_ROW: u64 = 64 << 20;
 
-/// Shows the ID and the payload of each row below the page `root` to `each`, in the order of the tree.
+/// Calls `each` with the ID and the payload of each row below the page `root`, in the order of the tree.
 pub(super) fn scan<R: Read + Seek>(
     pages: &mut Pages<R>,
     root: u32,
@@ -58,7 +58,7 @@ pub(super) fn scan<R: Read + Seek>(
     Ok(())
 }
 
-/// Adds the place of a row to an error about its content.
+/// Adds the position of a row to an error about its contents.
 fn located(error: Error, at: u64) -> Error {
     match error {
         Error::Malformed { at: 0, message } => Error::Malformed { at, message },
@@ -94,7 +94,8 @@ fn payload<R: Read + Seek>(
     Ok(id)
 }
 
-/// How many bytes of a payload are in the cell: all that fit, else as many as leave the other pages full.
+/// How many bytes of a payload are in the cell: all of them if they fit; otherwise as many as fill the other pages
+/// completely.
 fn local(length: usize, usable: usize) -> usize {
     let most = usable - 35;
     if length <= most {
