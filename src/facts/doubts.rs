@@ -95,7 +95,7 @@ pub enum Leaves {
     LowerBound,
     /// It is a lower bound; the upper bound is this many bytes higher.
     UpTo(u64),
-    /// It is an upper bound; the lower bound is this many bytes lower.
+    /// There is only an upper bound, this many bytes above the figure.
     AtMost(u64),
 }
 
