@@ -126,7 +126,7 @@ impl BlocksReport {
     /// Looks blocks up.
     ///
     /// # Errors
-    /// When a device does not exist, has no such block or no such instant, and for IDs on several devices.
+    /// If a device does not exist, has no such block or no such instant, and for IDs on several devices.
     pub fn of(recording: &Devices<'_>, options: &BlocksOptions) -> Result<Self> {
         let wanted = recording.wanted(&options.devices)?;
         if !options.ids.is_empty() && wanted.len() > 1 {

@@ -36,7 +36,7 @@ impl Window {
 /// allocation, such as its category, may be known no more.
 ///
 /// # Errors
-/// When it is no snapshot, ends early or contradicts itself; when a device is missing or has no such instants; and when what
+/// If it is no snapshot, ends early or contradicts itself; when a device is missing or has no such instants; and when what
 /// was there before a window cannot be told from that window.
 pub fn excerpt(devices: &Devices<'_>, windows: &[Window]) -> Result<Snapshot> {
     let whole = devices.snapshot();

@@ -55,7 +55,7 @@ impl Overview {
     /// instant to what is drawn; bands and columns are the timeline's. What the answers have in common is worked out once.
     ///
     /// # Errors
-    /// As [`PeakReport::of`] and [`TimelineReport::of`].
+    /// Like [`PeakReport::of`] and [`TimelineReport::of`].
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
         let PeakOptions { inference, devices, .. } = options.peak.clone();
         let of_triage = TriageOptions { inference, devices, plays: Plays::All };

@@ -119,7 +119,7 @@ impl Search<'_> {
         self.downward(&mut self.budget.clone()).0
     }
 
-    /// As [`Search::period`], as long as the budget lasts.
+    /// Like [`Search::period`], as long as the budget lasts.
     fn look(&self, capacity: u64, left: &mut u64) -> Option<Period> {
         let period = (*left > 0).then(|| self.period(capacity))?;
         *left = left.saturating_sub(period.steps);

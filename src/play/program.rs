@@ -196,7 +196,7 @@ impl Program {
         self.live_bytes_to(self.steps.len(), rules)
     }
 
-    /// As [`Program::live_bytes`], of the first steps.
+    /// Like [`Program::live_bytes`], of the first steps.
     pub(crate) fn live_bytes_to(&self, end: usize, rules: &SizeRules) -> u64 {
         let mut sizes = vec![0; self.allocations];
         let mut live = 0u64;

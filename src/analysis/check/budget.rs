@@ -101,7 +101,7 @@ impl FromStr for Ceiling {
     /// Reads a size, or a percentage of the capacity.
     ///
     /// # Errors
-    /// When the text is neither, or more than 100 percent.
+    /// If the text is neither, or more than 100 percent.
     fn from_str(text: &str) -> Result<Self> {
         if text.ends_with('%') {
             return at_most_all(text).map(Self::OfCapacity);
@@ -113,7 +113,7 @@ impl FromStr for Ceiling {
 /// Reads a percentage of at most 100.
 ///
 /// # Errors
-/// When the text is none, or a share such as `0.3`, which is hardly meant as 0.3%.
+/// If the text is none, or a share such as `0.3`, which is hardly meant as 0.3%.
 pub fn at_most_all(text: &str) -> Result<Percent> {
     let percent: Percent = text.parse()?;
     if text.starts_with("0.") && !text.ends_with('%') {
@@ -143,7 +143,7 @@ impl FromStr for SiteLimit {
     /// Reads `REGEX=SIZE`; the last `=` divides.
     ///
     /// # Errors
-    /// When either half is malformed.
+    /// If either half is malformed.
     fn from_str(text: &str) -> Result<Self> {
         let (pattern, size) = text.rsplit_once('=').filter(|(pattern, _)| !pattern.is_empty()).ok_or_else(|| {
             Error::Request(format!("expected REGEX=SIZE such as attention\\.py=2GiB, found {text:?}"))
@@ -177,7 +177,7 @@ impl FromStr for ResidueLimit {
     /// Reads `A..B=SIZE`; the last `=` divides, and the first `..` between two instants.
     ///
     /// # Errors
-    /// When a part is malformed.
+    /// If a part is malformed.
     fn from_str(text: &str) -> Result<Self> {
         let bad = || Error::Request(format!("expected A..B=SIZE such as step:2:end..step:3:end=1MiB, found {text:?}"));
         let (between, size) = text.rsplit_once('=').ok_or_else(bad)?;

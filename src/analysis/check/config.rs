@@ -33,7 +33,7 @@ pub struct Entry {
 /// need not have entries.
 ///
 /// # Errors
-/// When it is no TOML, has unknown keys or values that are no limits, or an entry that limits nothing.
+/// If it is no TOML, has unknown keys or values that are no limits, or an entry that limits nothing.
 pub fn read(text: &str, capacity: Option<Bytes>) -> Result<Vec<Entry>> {
     let file: File = toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);

@@ -40,7 +40,7 @@ impl EarlierRun {
     /// The measured values of a recording.
     ///
     /// # Errors
-    /// As [`PeakReport::of`].
+    /// Like [`PeakReport::of`].
     pub fn of(recording: &Devices<'_>) -> Result<Self> {
         let peaks = PeakReport::of(recording, &PeakOptions::default())?;
         let device = |device: &Device<'_>| {

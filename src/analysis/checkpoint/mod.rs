@@ -134,7 +134,7 @@ impl CheckpointReport {
     /// Predicts the peak with each repeatedly called function checkpointed.
     ///
     /// # Errors
-    /// When a device is named that the recording does not have.
+    /// If a device is named that the recording does not have.
     pub fn of(recording: &Devices<'_>, options: &CheckpointOptions) -> Result<Self> {
         let wanted = recording.wanted(&options.devices)?;
         Ok(Self { devices: ask_each(&wanted, |device| Ok(DeviceCheckpoint::of(device, options)))?.0 })

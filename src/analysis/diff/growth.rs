@@ -30,7 +30,7 @@ impl FromStr for GrowthLimit {
     /// Reads a size (`64MiB`, `0`) or a percentage (`2.5%`).
     ///
     /// # Errors
-    /// When the text is neither.
+    /// If the text is neither.
     fn from_str(text: &str) -> Result<Self, Error> {
         if text.ends_with('%') {
             text.parse().map(Self::Percent)

@@ -48,7 +48,7 @@ impl DiffInput {
     /// Determines what to compare.
     ///
     /// # Errors
-    /// As [`PeakReport::of`].
+    /// Like [`PeakReport::of`].
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         let snapshot = recording.snapshot();
         let all_rows = PeakOptions { top: None, ..options.clone() };

@@ -125,7 +125,7 @@ impl SamplesReport {
     /// Sums every device's blocks by stack and labels.
     ///
     /// # Errors
-    /// As [`PeakReport::of`].
+    /// Like [`PeakReport::of`].
     pub fn of(recording: &Devices<'_>, options: &SamplesOptions) -> Result<Self> {
         let peak = PeakOptions { by: GroupBy::Stack, top: None, each: None, ..options.peak.clone() };
         // Without stacks, there is one sample, of all memory.

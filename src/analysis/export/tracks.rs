@@ -136,7 +136,7 @@ impl TracksReport {
     /// Follows every device's counters.
     ///
     /// # Errors
-    /// When a device does not exist, the window exists on none, or none has entries.
+    /// If a device does not exist, the window exists on none, or none has entries.
     pub fn of(recording: &Devices<'_>, options: &TracksOptions) -> Result<Self> {
         let wanted = recording.wanted(&options.devices)?;
         let (devices, mut skipped) = ask_each(&wanted, |device| DeviceTracks::of(device, options))?;

@@ -213,7 +213,7 @@ impl FitReport {
     /// Predicts what a program needs at other numbers than it was recorded with.
     ///
     /// # Errors
-    /// When there are not two or three recordings with numbers that differ, or a device is named that they do not have.
+    /// If there are not two or three recordings with numbers that differ, or a device is named that they do not have.
     pub fn of(parameter: &str, inputs: &[FitInput<'_>], options: &FitOptions) -> Result<Self> {
         let inputs = sorted(parameter, inputs)?;
         // The largest is likely to give the order of requests: its devices count.

@@ -25,7 +25,7 @@ impl PredictedOverTime {
     /// [`WhatIf::over_time`](crate::analysis::advice::WhatIf::over_time) has none.
     ///
     /// # Errors
-    /// As [`FitReport::of`](super::FitReport::of).
+    /// Like [`FitReport::of`](super::FitReport::of).
     pub fn of(
         inputs: &[FitInput<'_>],
         (device, metric, value): (DeviceId, Metric, u64),

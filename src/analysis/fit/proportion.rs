@@ -55,7 +55,7 @@ impl FitReport {
     /// The range in which the memory of a program is at other numbers than the one it was recorded with.
     ///
     /// # Errors
-    /// When the number is 0 or too large, or a device is named that the recording does not have.
+    /// If the number is 0 or too large, or a device is named that the recording does not have.
     pub fn of_one(parameter: &str, input: FitInput<'_>, options: &FitOptions) -> Result<Self> {
         if !(1..=LARGEST).contains(&input.value) {
             let found = input.value;

@@ -91,14 +91,14 @@ impl FlameReport {
     /// Builds every device's tree.
     ///
     /// # Errors
-    /// As [`PeakReport::of`]; and when a block can be in several groups of [`FlameOptions::split`], or segments in none.
+    /// Like [`PeakReport::of`]; also if a block can be in several groups of [`FlameOptions::split`], or segments in none.
     pub fn of(recording: &Devices<'_>, options: &FlameOptions) -> Result<Self> {
         let peak = PeakOptions { by: GroupBy::Stack, top: None, ..options.peak.clone() };
         // Without stacks there is one frame: that of all memory.
         Self::around(recording, PeakReport::of_told_or_not(recording, &peak)?, options)
     }
 
-    /// As [`FlameReport::of`], at instants that are known.
+    /// Like [`FlameReport::of`], at instants that are known.
     pub(crate) fn around(recording: &Devices<'_>, report: PeakReport, options: &FlameOptions) -> Result<Self> {
         if let Some(by) = options.split {
             by.require(options.peak.metric)?;

@@ -153,7 +153,7 @@ impl FragmentationReport {
     /// Computes the fragmentation of each device.
     ///
     /// # Errors
-    /// When the recording has no segments or does not show the groups, a device does not exist, or none has the requested instant.
+    /// If the recording has no segments or does not show the groups, a device does not exist, or none has the requested instant.
     pub fn of(recording: &Devices<'_>, options: &FragmentationOptions) -> Result<Self> {
         require_segments(recording.snapshot())?;
         options.by.require_told(recording)?;
@@ -221,7 +221,7 @@ impl DeviceFragmentation {
 /// that: the figures of a [`FragmentationReport`] alone.
 ///
 /// # Errors
-/// As [`FragmentationReport::of`].
+/// Like [`FragmentationReport::of`].
 pub(crate) fn idle(device: &Device<'_>, at: Option<&When>) -> Result<(Figures, Option<Stranded>)> {
     require_segments(device.snapshot())?;
     let instant = instant(device, at)?;

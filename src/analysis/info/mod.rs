@@ -109,7 +109,7 @@ impl InfoReport {
     /// Summarizes a recording. `devices` are those wanted, all when empty.
     ///
     /// # Errors
-    /// When a device is named that the recording does not have.
+    /// If a device is named that the recording does not have.
     pub fn of(recording: &Devices<'_>, devices: &[DeviceId]) -> Result<Self> {
         let devices = recording.wanted(devices)?;
         let snapshot = recording.snapshot();

@@ -217,7 +217,7 @@ impl LeakReport {
     /// Finds the steps of each device and what survives them.
     ///
     /// # Errors
-    /// When a device does not exist, no annotation matches [`LeakOptions::steps`], or blocks cannot be grouped by
+    /// If a device does not exist, no annotation matches [`LeakOptions::steps`], or blocks cannot be grouped by
     /// [`LeakOptions::by`].
     pub fn of(recording: &Devices<'_>, options: &LeakOptions) -> Result<Self> {
         if !options.by.gives_each_stack_one_group() {

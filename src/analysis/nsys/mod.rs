@@ -185,7 +185,7 @@ impl NsysReport {
     /// Memory by process and place, and what a recording of the same run has of it.
     ///
     /// # Errors
-    /// When a device is asked for that the profile does not have.
+    /// If a device is asked for that the profile does not have.
     pub fn of(profile: &NsysProfile, recording: Option<&Devices<'_>>, options: &NsysOptions) -> Result<Self> {
         let matches = recording.map(|recording| Matches::of(profile, recording));
         let mut groups: IndexMap<(Process, Place), Vec<usize>> = IndexMap::new();

@@ -196,7 +196,7 @@ impl OomReport {
     /// Explains every failed request.
     ///
     /// # Errors
-    /// When a device does not exist, or the recording does not show the groups.
+    /// If a device does not exist, or the recording does not show the groups.
     pub fn of(recording: &Devices<'_>, options: &OomOptions) -> Result<Self> {
         options.by.require_told(recording)?;
         let wanted = recording.wanted(&options.devices)?;

@@ -27,7 +27,7 @@ impl PeakReport {
     /// Finds each device's peak and attributes it.
     ///
     /// # Errors
-    /// When a device does not exist, no device has the requested instant, or the counter or the recording
+    /// If a device does not exist, no device has the requested instant, or the counter or the recording
     /// cannot be grouped as asked.
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         options.by.require_told(recording)?;

@@ -53,7 +53,7 @@ impl RankSummary {
 /// another.
 ///
 /// # Errors
-/// When a device is requested that the recording does not have.
+/// If a device is requested that the recording does not have.
 pub fn summarize(
     path: &str,
     number: RankNumber,

@@ -74,7 +74,7 @@ impl<'a> Scene<'a> {
     /// The highest instant of a counter in each column.
     ///
     /// # Errors
-    /// When the part has no columns, too many of them, or no extent.
+    /// If the part has no columns, too many of them, or no extent.
     pub fn columns(&self, metric: Metric, part: &Part) -> Result<Columns> {
         part.check(&self.clock)?;
         Ok(Columns::of(&self.device, &self.clock, &self.pyramid, metric, part))
@@ -83,7 +83,7 @@ impl<'a> Scene<'a> {
     /// The instants of each column.
     ///
     /// # Errors
-    /// As [`Scene::columns`].
+    /// Like [`Scene::columns`].
     pub fn instants(&self, part: &Part) -> Result<Vec<Column>> {
         part.check(&self.clock)?;
         Ok(Column::all(&self.clock, part).collect())
@@ -92,7 +92,7 @@ impl<'a> Scene<'a> {
     /// A counter at each of some instants.
     ///
     /// # Errors
-    /// When the recording has no such instant.
+    /// If the recording has no such instant.
     pub fn values(&self, metric: Metric, instants: &[Instant]) -> Result<Vec<i64>> {
         let value = |&instant: &Instant| {
             self.require_instant(instant)?;
@@ -104,7 +104,7 @@ impl<'a> Scene<'a> {
     /// What holds the memory in each column: the `top` groups that hold most over the part, and the others as one.
     ///
     /// # Errors
-    /// As [`Scene::columns`]; when groups overlap, or the counter or the recording cannot be grouped like this.
+    /// Like [`Scene::columns`]; also if groups overlap, or the counter or the recording cannot be grouped like this.
     pub fn bands(&mut self, metric: Metric, by: GroupBy, part: &Part, top: usize) -> Result<BandedColumns> {
         let columns = self.columns(metric, part)?;
         let grouped = self.grouped(metric, by)?;
@@ -116,7 +116,7 @@ impl<'a> Scene<'a> {
     /// take most room, and the others as one band on top.
     ///
     /// # Errors
-    /// As [`Scene::bands`].
+    /// Like [`Scene::bands`].
     pub fn shapes(&mut self, metric: Metric, by: GroupBy, part: &Part, most: usize) -> Result<Shapes> {
         let columns = self.columns(metric, part)?;
         let grouped = self.grouped(metric, by)?;
@@ -128,7 +128,7 @@ impl<'a> Scene<'a> {
     /// as those of [`Scene::search`] do.
     ///
     /// # Errors
-    /// As [`Scene::columns`]; and for [`Metric::Reserved`], which has no blocks.
+    /// Like [`Scene::columns`]; and for [`Metric::Reserved`], which has no blocks.
     pub fn held(&mut self, metric: Metric, part: &Part, allocations: &[u32]) -> Result<Vec<u64>> {
         require_blocks(metric)?;
         let columns = self.columns(metric, part)?;
@@ -144,7 +144,7 @@ impl<'a> Scene<'a> {
     /// What was there, was allocated and was freed from one instant to another, and so what became more and what less.
     ///
     /// # Errors
-    /// When the recording has no such instant, the second one is before the first, or the counter cannot be grouped like this.
+    /// If the recording has no such instant, the second one is before the first, or the counter cannot be grouped like this.
     pub fn difference(
         &self,
         metric: Metric,
@@ -169,7 +169,7 @@ impl<'a> Scene<'a> {
     /// What was there, was allocated and was freed from one instant to another, as one sum.
     ///
     /// # Errors
-    /// When the recording has no such instant, or the second one is before the first.
+    /// If the recording has no such instant, or the second one is before the first.
     pub fn flow(&self, metric: Metric, (from, to): (Instant, Instant)) -> Result<Flow> {
         self.require_range(from, to)?;
         Ok(Flow::of(&self.device, metric, (from, to)))
@@ -201,7 +201,7 @@ impl<'a> Scene<'a> {
     /// That the device has an instant.
     ///
     /// # Errors
-    /// When it has not.
+    /// If it has not.
     pub fn require_instant(&self, instant: Instant) -> Result<()> {
         let last = self.device.track.entries();
         if instant <= last {
@@ -214,7 +214,7 @@ impl<'a> Scene<'a> {
     /// That the device has both instants of a range, in their order.
     ///
     /// # Errors
-    /// When it has not.
+    /// If it has not.
     pub fn require_range(&self, from: Instant, to: Instant) -> Result<()> {
         self.require_instant(from)?;
         self.require_instant(to)?;

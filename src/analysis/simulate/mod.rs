@@ -126,7 +126,7 @@ impl SimulateReport {
     /// Plays the programs of the devices.
     ///
     /// # Errors
-    /// When a device is named that the recording does not have.
+    /// If a device is named that the recording does not have.
     pub fn of(recording: &Devices<'_>, options: &SimulateOptions) -> Result<Self> {
         let wanted = recording.wanted(&options.devices)?;
         let devices = ask_each(&wanted, |device| Ok(DeviceSimulation::of(device, options)))?.0;

@@ -119,7 +119,7 @@ impl TimelineReport {
     /// Samples every device.
     ///
     /// # Errors
-    /// As [`PeakReport::of`]; and when groups overlap, which cannot be stacked.
+    /// Like [`PeakReport::of`]; also if groups overlap, which cannot be stacked.
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
         let all_rows = PeakOptions { top: None, ..options.peak.clone() };
         let wanted = recording.wanted(&options.peak.devices)?;
@@ -130,7 +130,7 @@ impl TimelineReport {
         Self::around(recording, peaks_or_failures(recording, &all_rows)?, &leaks?, options)
     }
 
-    /// As [`TimelineReport::of`], around instants that are known, and with leaks that are.
+    /// Like [`TimelineReport::of`], around instants that are known, and with leaks that are.
     pub(crate) fn around(
         recording: &Devices<'_>,
         peaks: PeakReport,

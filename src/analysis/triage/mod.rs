@@ -218,7 +218,7 @@ impl TriageReport {
     /// Looks at each device.
     ///
     /// # Errors
-    /// When a device does not exist.
+    /// If a device does not exist.
     pub fn of(recording: &Devices<'_>, options: &TriageOptions) -> Result<Self> {
         let advice = || Self::advice(recording, options);
         let leaks =

@@ -137,7 +137,7 @@ impl Export {
         Ok(Reply::new(move |_, out| folded::write(&report, out)).warning(skipped))
     }
 
-    /// The table is written to memory, since it is made from the recording, which is gone when a reply is written.
+    /// The table is written to memory first, since the recording is no longer available when a reply is written.
     fn table(&self, recording: &Recording, table: TableName) -> crate::Result<Reply> {
         let mut bytes = Vec::new();
         self.write_table(recording, table, &mut bytes)?;
@@ -150,7 +150,7 @@ impl Export {
         Ok(writer.end()?)
     }
 
-    /// The folder that all tables are to be written to: one that exists, or a name with a separator at its end.
+    /// The folder for all tables: an existing one, or a name that ends with a separator.
     fn folder(&self) -> Result<Option<&Path>, Failure> {
         let Some(output) = self.common.output.as_deref() else { return Ok(None) };
         if !output.is_dir() && !output.to_string_lossy().ends_with(std::path::is_separator) {
@@ -197,7 +197,7 @@ impl Export {
         Ok(if contradicts { Outcome::CheckFailed } else { Outcome::Done })
     }
 
-    /// Refuses what means nothing in a format.
+    /// Refuses options that have no meaning for a format.
     fn require_meaning(&self, format: ExportFormat, samples: &SamplesOptions) -> Result<(), Failure> {
         let (is_parquet, is_firefox) = (format == ExportFormat::Parquet, format == ExportFormat::Firefox);
         let has_instant = !is_parquet && !is_firefox;

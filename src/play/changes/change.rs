@@ -86,7 +86,7 @@ impl Change {
     /// `SITE` or `SITE:every=N`.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// If that is not what it is, in words.
     pub fn checkpoint(text: &str) -> Result<Self, String> {
         let (site, every) = match text.rsplit_once(":every=") {
             Some((site, every)) => (site, every.parse().ok().filter(|&every| every > 0)),
@@ -110,7 +110,7 @@ impl Change {
     /// `RANKS` or `RANKS:keep-gradients`.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// If that is not what it is, in words.
     pub fn shard_optimizer(text: &str) -> Result<Self, String> {
         let (number, keeps_gradients) = match text.strip_suffix(":keep-gradients") {
             Some(number) => (number, true),
@@ -122,7 +122,7 @@ impl Change {
     /// `RANKS`.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// If that is not what it is, in words.
     pub fn shard_gradients(text: &str) -> Result<Self, String> {
         Ok(Self::ShardGradients { ranks: ranks(text)? })
     }
@@ -130,7 +130,7 @@ impl Change {
     /// `RANKS`.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// If that is not what it is, in words.
     pub fn shard_parameters(text: &str) -> Result<Self, String> {
         Ok(Self::ShardParameters { ranks: ranks(text)? })
     }
@@ -138,7 +138,7 @@ impl Change {
     /// A number of pieces.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// If that is not what it is, in words.
     pub fn chunk_loss(text: &str) -> Result<Self, String> {
         Ok(Self::ChunkLoss { pieces: number(text, "chunks", MOST_PIECES)? })
     }
@@ -146,7 +146,7 @@ impl Change {
     /// A number of passes.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// If that is not what it is, in words.
     pub fn accumulate(text: &str) -> Result<Self, String> {
         Ok(Self::Accumulate { passes: number(text, "passes", MOST_PIECES)? })
     }
@@ -154,7 +154,7 @@ impl Change {
     /// `optimizer` or `activations`.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// If that is not what it is, in words.
     pub fn offload(text: &str) -> Result<Self, String> {
         match text {
             "optimizer" => Ok(Self::OffloadOptimizer),

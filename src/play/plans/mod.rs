@@ -163,7 +163,7 @@ impl PlanReport {
     /// Searches for plans that make the programs fit a device.
     ///
     /// # Errors
-    /// When a device is named that the recording does not have, or neither a capacity is given nor one is recorded.
+    /// If a device is named that the recording does not have, or neither a capacity is given nor one is recorded.
     pub fn of(recording: &Devices<'_>, options: &PlanOptions) -> Result<Self> {
         let mut wanted = recording.wanted(&options.devices)?;
         wanted.retain(|device| device.id() > HOST_DEVICE);
@@ -176,7 +176,7 @@ impl DevicePlans {
     /// Searches for plans that make the program of one device fit.
     ///
     /// # Errors
-    /// When neither a capacity is given nor one is recorded.
+    /// If neither a capacity is given nor one is recorded.
     pub fn of(device: &Device<'_>, options: &PlanOptions) -> Result<Self> {
         Self::within(device, options, STEPS)
     }

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 /// Writes a line for each budget. `in_repository` turns a recorded path into one of the repository, if it is there.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(
     inputs: &[CheckedInput],
     in_repository: &dyn Fn(&str) -> Option<String>,

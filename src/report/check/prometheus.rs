@@ -8,7 +8,7 @@ use std::io::{self, Write};
 /// Writes a gauge for each budget on each device: whether it is exceeded, its limit and what was measured.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
     let mut gauges = Gauges(out);
     let name = "check_verdict";

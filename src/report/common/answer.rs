@@ -26,7 +26,7 @@ pub trait Answer {
     /// Writes text for people.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     fn text(&self, about: Self::About<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
         self.document(about).text(style, out)
     }
@@ -34,7 +34,7 @@ pub trait Answer {
     /// Writes GitHub-flavoured Markdown.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     fn markdown(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()> {
         self.document(about).markdown(out)
     }
@@ -42,7 +42,7 @@ pub trait Answer {
     /// Writes JSON: an object and a newline, or an object on each line.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     fn json(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()>;
 }
 
@@ -51,7 +51,7 @@ pub trait Rows: Answer {
     /// Writes RFC 4180 with a header line, bytes as integers.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     fn csv(&self, out: &mut dyn Write) -> io::Result<()>;
 }
 
@@ -87,7 +87,7 @@ impl AnswerFormat {
     /// Writes an answer in this format.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn write<A: Rows>(
         self,
         answer: &A,

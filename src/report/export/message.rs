@@ -75,7 +75,7 @@ impl Message {
     /// Writes the message, and starts an empty one.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub(super) fn write(&mut self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(&self.0)?;
         self.0.clear();

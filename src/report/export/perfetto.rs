@@ -67,7 +67,7 @@ const LANES: usize = 32;
 /// Writes a trace of all devices. Heap profiles show `samples`: what is held at the instant of each device, and what was allocated.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(
     source: Source<'_>,
     report: &TracksReport,
@@ -247,7 +247,7 @@ impl Trace<'_> {
         self.packet.write(self.out)
     }
 
-    /// As [`Trace::event`], of an event with a name.
+    /// Like [`Trace::event`], of an event with a name.
     fn named(
         &mut self,
         (time_us, track, kind): (i64, u64, u64),

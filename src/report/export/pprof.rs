@@ -37,7 +37,7 @@ const HELD: [(&str, &str); 2] = [("inuse_objects", "count"), ("inuse_space", "by
 /// Writes a profile of all devices, compressed with gzip.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) -> io::Result<()> {
     let mut out = GzEncoder::new(out, Compression::fast());
     let has_history = report.devices.iter().any(DeviceSamples::has_history);

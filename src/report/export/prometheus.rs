@@ -11,7 +11,7 @@ use std::io::{self, Write};
 /// Writes gauges of all devices, each with the file and the device as labels.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) -> io::Result<()> {
     let mut text = Text { file: file_names(&[source.path]).first().copied().unwrap_or_default(), out: Gauges(out) };
     text.counters(report, "max", "Highest value of a counter while recording.", |device| {

@@ -54,7 +54,7 @@ struct Profile {
 /// Writes two profiles for each device: what is held, and what was allocated.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) -> io::Result<()> {
     let mut places = IndexSet::<&Place, RandomState>::default();
     let mut profiles = Vec::new();

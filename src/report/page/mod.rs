@@ -75,7 +75,7 @@ impl Page<'_> {
     /// Writes it in a format.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn write(&self, format: PageFormat, out: &mut dyn Write) -> io::Result<()> {
         match format {
             PageFormat::Svg => self.svg(out),
@@ -88,7 +88,7 @@ impl Page<'_> {
     /// Writes one picture with everything.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn svg(&self, out: &mut dyn Write) -> io::Result<()> {
         svg::page(self).write(out)
     }
@@ -96,7 +96,7 @@ impl Page<'_> {
     /// Writes GitHub-flavoured Markdown that can be pasted into an issue: tables, and full stacks to unfold.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         markdown::write(self, out)
     }
@@ -104,7 +104,7 @@ impl Page<'_> {
     /// Writes a static page without scripts and references: the same pictures and tables.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn html(&self, out: &mut dyn Write) -> io::Result<()> {
         html::write(self, out)
     }

@@ -34,7 +34,7 @@ pub struct Carried<'a> {
 /// Writes a page with a recording, or an empty one, which recordings are dropped on.
 ///
 /// # Errors
-/// When reading the recording or writing fails.
+/// If reading the recording or writing fails.
 pub fn write(carried: Option<Carried<'_>>, out: &mut dyn Write) -> io::Result<()> {
     let missing = || io::Error::other("the page has no place for the engine and a recording");
     let (head, rest) = PAGE.split_once(ENGINE_PLACE).ok_or_else(missing)?;

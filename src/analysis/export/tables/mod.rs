@@ -93,7 +93,7 @@ impl TableName {
     /// Makes the table, a part for each device, so that only one of them is in memory. All parts have the same columns.
     ///
     /// # Errors
-    /// When a device does not exist, there is none, or `each` fails.
+    /// If a device does not exist, there is none, or `each` fails.
     pub fn of<E>(
         self,
         recording: &Devices<'_>,

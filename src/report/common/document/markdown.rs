@@ -15,7 +15,7 @@ impl Document {
     /// Writes GitHub-flavoured Markdown.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "## {}", self.title)?;
         let mut writer = Writer { out, indent: None };

@@ -17,7 +17,7 @@ impl Document {
     /// Writes text for people.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn text(&self, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
         style.blocks(&self.blocks, out)
     }

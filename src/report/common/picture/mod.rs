@@ -49,7 +49,7 @@ impl Picture {
     /// Writes the picture as an SVG file.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let height = shape::px(self.height);
         let ground = Rectangle::new().set("width", WIDTH).set("height", height.as_str());

@@ -17,7 +17,7 @@ const MONO: [&str; 6] = ["DejaVu Sans Mono", "Noto Sans Mono", "Liberation Mono"
 /// Draws a picture.
 ///
 /// # Errors
-/// When writing fails, or the system has no fonts.
+/// If writing fails, or the system has no fonts.
 pub(super) fn write(picture: &Picture, out: &mut dyn Write) -> io::Result<()> {
     let mut svg = Vec::new();
     picture.write(&mut svg)?;

@@ -49,7 +49,7 @@ impl<W: Write> Writer<W> {
     /// Begins a file.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn new(out: W) -> io::Result<Self> {
         let mut writer = Self { out, position: 0, rows: 0, schema: Vec::new(), groups: Vec::new() };
         writer.put(MAGIC)?;
@@ -64,7 +64,7 @@ impl<W: Write> Writer<W> {
     /// Adds a part.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn part(&mut self, table: &Table) -> io::Result<()> {
         if self.schema.is_empty() {
             self.schema = schema(&table.columns);
@@ -151,7 +151,7 @@ impl<W: Write> Writer<W> {
     /// Ends the file.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn end(mut self) -> io::Result<()> {
         let mut footer = Struct::default();
         let (schema, groups) = (std::mem::take(&mut self.schema), std::mem::take(&mut self.groups));
