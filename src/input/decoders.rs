@@ -120,7 +120,7 @@ fn with_unzipped<T>(mut reader: impl Read, limits: Limits, take: impl FnOnce(&mu
     let mut archive = zip::ZipArchive::new(Cursor::new(&bytes[..])).map_err(broken)?;
     let index = only_file(&mut archive)?;
     if !ends || !is_tiled(&mut archive).map_err(broken)? {
-        let message = "expected a zip archive in which every byte belongs to its one file, found other bytes";
+        let message = "expected a zip archive in which every byte belongs to its only file, found other bytes";
         return Err(Error::NotASnapshot(message.to_owned()));
     }
     if !agrees_with_directory(&mut archive, &bytes).map_err(broken)? {

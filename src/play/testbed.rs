@@ -206,7 +206,7 @@ impl Testbed {
         run.assumptions.clone_from(&edited.assumptions);
         if run.trust == Trust::Exact {
             run.trust = Trust::Predicted;
-            "what the changes do is assumed".clone_into(&mut run.because);
+            "the effect of the changes is assumed".clone_into(&mut run.because);
         }
         let order = run.outcome.as_ref().and_then(|outcome| self.depends_on_order(edited, outcome, settings));
         let doubts: Vec<String> = edited.doubts.iter().cloned().chain(order).collect();

@@ -102,7 +102,7 @@ fn what_is_beside_the_database_is_said() {
     fs::copy(TRAINING, &path).unwrap();
     fs::write(folder.path().join("run.sqlite-wal"), "frames").unwrap();
     let run = memviz(&["nsys", &path.display().to_string()]);
-    assert!(run.stdout.contains("*-wal beside it has changes that are not in the database yet"), "{}", run.stdout);
+    assert!(run.stdout.contains("*-wal next to it has changes that are not in the database yet"), "{}", run.stdout);
 }
 
 #[test]

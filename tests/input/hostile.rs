@@ -90,7 +90,7 @@ const EXPECTED: &[(&str, Outcome)] = &[
     ("memo-index-4-billion.pickle", Refused(Malformed, "byte 14: expected a value in memo slot 4294967295")),
     ("memo-put-4-billion.pickle", Refused(Malformed, "byte 12: expected a memo slot below 12, found 4294967294")),
     ("nested-lists-1m.pickle.gz", Refused(Limit, "bytes of objects")),
-    ("not-a-snapshot-list-of-ints.pickle", Refused(NotASnapshot, "the pickle holds a list")),
+    ("not-a-snapshot-list-of-ints.pickle", Refused(NotASnapshot, "the pickle contains a list")),
     ("not-a-snapshot-model.pickle", Refused(NotASnapshot, "\"segments\" and \"device_traces\"")),
     ("os-system-inside-snapshot.pickle", Analyzed(Sample { unknown_keys: &[("snapshot.plugin", 1)], ..SAMPLE })),
     ("os-system.pickle", Refused(NotASnapshot, "an object that only code could build")),

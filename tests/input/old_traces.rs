@@ -124,5 +124,5 @@ fn devices_of_other_kinds_are_called_what_they_are() {
     }
     assert!(!notes(&json!([event(1)])).1.contains("CUDA devices"));
     let (devices, notes) = notes(&json!([event(1), event(12)]));
-    assert!(devices == 1 && notes.contains("memory of XPU devices, beside that of CUDA devices (1x)"), "{notes}");
+    assert!(devices == 1 && notes.contains("memory of XPU devices, in addition to CUDA devices (1x)"), "{notes}");
 }

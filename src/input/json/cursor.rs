@@ -149,7 +149,7 @@ impl<'a> Cursor<'a> {
                     depth += 1;
                     at += 1;
                     if depth > MAX_DEPTH {
-                        let message = format!("objects and arrays lie more than {MAX_DEPTH} deep");
+                        let message = format!("objects and arrays are nested more than {MAX_DEPTH} deep");
                         return Err(Stop::Limit(Box::new((at, message))));
                     }
                 }

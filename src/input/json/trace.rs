@@ -285,7 +285,7 @@ impl TraceReader {
             let known = *self.profile.notes.device_type.get_or_insert(device_type);
             if known != device_type {
                 self.profile.notes.memory_left_out += 1;
-                self.leave_out(&format!("memory of {}, beside that of {}", device_type.name(), known.name()));
+                self.leave_out(&format!("memory of {}, in addition to {}", device_type.name(), known.name()));
                 return Ok(());
             }
             match DeviceId::try_from(device_id) {

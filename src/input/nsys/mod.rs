@@ -43,7 +43,7 @@ pub fn read(path: &Path) -> Result<NsysProfile> {
         name.push(end);
         if Path::new(&name).metadata().is_ok_and(|beside| beside.len() > 0) {
             let note =
-                format!("the file *{end} beside it has {what}: memviz reads only the database, so rows may be missing");
+                format!("the file *{end} next to it has {what}: memviz reads only the database, so rows may be missing");
             profile.notes.push(note);
         }
     }
@@ -119,7 +119,7 @@ fn events<R: Read + Seek>(database: &mut Database<R>, profile: &mut NsysProfile)
         };
         let size = |bytes: i64| {
             u64::try_from(bytes).map_err(|_| {
-                Error::NotASnapshot(format!("{EVENTS}, row {row}: expected bytes of 0 or more, found {bytes}"))
+                Error::NotASnapshot(format!("{EVENTS}, row {row}: expected 0 bytes or more, found {bytes}"))
             })
         };
         let operation = needed(7)?;

@@ -76,7 +76,7 @@ impl Assembler {
             }
             other => {
                 let found = other.describe();
-                let message = format!("the pickle holds {found}; torch.cuda.memory._dump_snapshot writes a snapshot");
+                let message = format!("the pickle contains {found}; torch.cuda.memory._dump_snapshot writes a snapshot");
                 return Err(Error::NotASnapshot(message));
             }
         };
@@ -142,7 +142,7 @@ impl Assembler {
         };
         match found.filter(|rehearsal| rehearsal.version == Rehearsal::VERSION) {
             Some(rehearsal) => self.snapshot.notes.rehearsal = Some(rehearsal),
-            None => self.malformed(Rehearsal::KEY, "what this version knows of rehearsals", value),
+            None => self.malformed(Rehearsal::KEY, "a rehearsal with keys that this version knows", value),
         }
     }
 

@@ -74,11 +74,11 @@ fn payload<R: Read + Seek>(
     cell: &[u8],
     row: &mut Vec<u8>,
 ) -> Result<i64> {
-    let cut = || Error::malformed(0, "the row ends behind its page");
+    let cut = || Error::malformed(0, "the row extends past the end of its page");
     let (length, rest) = varint(cell).ok_or_else(cut)?;
     let (id, rest) = varint(rest).ok_or_else(cut)?;
     let length = u64::try_from(length).ok().filter(|&length| length <= pages.bytes().min(LONGEST_ROW));
-    let length = length.ok_or_else(|| Error::malformed(0, "expected a row that the file has room for"))? as usize;
+    let length = length.ok_or_else(|| Error::malformed(0, "expected a row that fits in the file"))? as usize;
     let local = local(length, pages.usable);
     row.clear();
     row.extend_from_slice(rest.get(..local).ok_or_else(cut)?);

@@ -78,7 +78,7 @@ impl Trained {
         if unclear.saturating_mul(100) > (peak.bytes.max(0) as u64).saturating_mul(MOST_UNCLEAR) {
             return Err(format!(
                 "{} at the peak may be parameters, gradients or optimizer state: start recording before the model is created \
-                 to tell them apart",
+                 to distinguish them",
                 Bytes(unclear)
             ));
         }
@@ -93,8 +93,8 @@ impl Trained {
     pub fn too_many(&self) -> String {
         match self.at_once {
             1..=MOST_STATES if self.at_once < self.per_parameter => format!(
-                "the recorded optimizer allocates its {} states of each parameter again in every step: such a step \
-                 cannot be simulated",
+                "the recorded optimizer allocates its {} states of each parameter anew in every step, which memviz \
+                 cannot simulate",
                 self.at_once
             ),
             _ => format!(

@@ -159,7 +159,7 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
         ),
         NoCandidates::NoTrainingStep => {
             "no backward pass follows a forward pass in the kept history, and no forward pass keeps memory for one, as under \
-             torch.no_grad(): activation checkpointing would free nothing"
+             torch.no_grad(), so activation checkpointing would free nothing"
                 .to_owned()
         }
         NoCandidates::Unfinished => {

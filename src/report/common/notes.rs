@@ -557,7 +557,7 @@ pub fn inferred(by: GroupBy) -> &'static str {
     match by {
         GroupBy::Category => "* inferred from stacks, phases, lifetimes and sizes",
         GroupBy::Phase => "* inferred from stacks and the order of entries",
-        GroupBy::ModulePath => "* inferred: numbers are the order of calls",
+        GroupBy::ModulePath => "* inferred: calls are numbered in their order",
         _ => "* inferred: backward has no Python frames; --no-infer turns this off",
     }
 }

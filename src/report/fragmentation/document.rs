@@ -232,7 +232,7 @@ fn over_time(document: &mut Document, rows: &[OverTimeRow]) {
     document.gap();
     document.table(table);
     if rows.iter().any(|row| row.figures.reserved > 0) {
-        let hint = "--format csv has every figure for plotting; --points sets how many rows";
+        let hint = "--format csv prints every figure, for plotting; --points sets the number of rows";
         document.screen(|document| document.toned(Tone::Dim, 0, hint));
     }
 }

@@ -202,7 +202,7 @@ fn missing(report: &RanksReport) -> Option<String> {
 /// Why requests with one signature failed.
 pub fn failure(failure: &SameFailure) -> String {
     let FailureSignature { cause, requester, holder, size_class_bytes, .. } = &failure.signature;
-    let holder = if holder.is_empty() { String::new() } else { format!("; {holder} held most") };
+    let holder = if holder.is_empty() { String::new() } else { format!("; {holder} held the most") };
     format!("{}: {requester} requested at most {}{holder}", cause.replace('_', " "), Bytes(*size_class_bytes))
 }
 

@@ -152,7 +152,7 @@ fn what_was_not_understood_is_not_passed_and_named() {
         (overflowed(json!([true])), "expected a boolean for \"trace_alloc_overflowed\""),
         (overflowed(json!(true)), "ring buffer dropped entries"),
         (rehearsed(by_value), "some sizes depend on values on the device, which were 0 (train.py:7 y = x[x > 0])"),
-        (rehearsed("{\"version\": 2}"), "expected what this version knows of rehearsals for \"rehearsal\""),
+        (rehearsed("{\"version\": 2}"), "expected a rehearsal with keys that this version knows for \"rehearsal\""),
         (twice, "more data follows the recording"),
         (pickle(&without(&whole, "/allocator_settings")), "allocator settings are missing"),
         (changed("/allocator_settings/max_split_size", json!("200")), "expected an integer for \"max_split_size\""),
