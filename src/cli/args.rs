@@ -18,7 +18,11 @@ pub const COMMON: &str = "Common options";
 
 pub fn parse_regex(text: &str) -> Result<Regex, String> {
     // The library shows the expression on several lines; its last line says what is wrong.
-    Regex::new(text).map_err(|error| error.to_string().lines().last().unwrap_or_default().trim().to_owned())
+    Regex::new(text).map_err(|error| {
+        let error = error.to_string();
+        let what = error.lines().last().unwrap_or_default().trim();
+        format!("expected a regular expression: {}", what.trim_start_matches("error: "))
+    })
 }
 
 /// The value of an option that accepts only some groups.

@@ -85,7 +85,7 @@ enum Tree {
     Tuple(Vec<Tree>),
     /// In the order of the file.
     Dict(Vec<(Tree, Tree)>),
-    /// The machine's value for an object that only code could build: its name.
+    /// The machine's value for an object that only running code can build: its name.
     Opaque(String),
 }
 

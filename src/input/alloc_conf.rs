@@ -20,6 +20,9 @@ pub struct BadSetting {
 impl std::fmt::Display for BadSetting {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { key, expected, found } = self;
+        if key == found {
+            return write!(formatter, "expected {expected} in the allocator's settings, found {found:?}");
+        }
         write!(formatter, "expected {expected} for {key:?} in the allocator's settings, found {found:?}")
     }
 }

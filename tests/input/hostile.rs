@@ -93,7 +93,7 @@ const EXPECTED: &[(&str, Outcome)] = &[
     ("not-a-snapshot-list-of-ints.pickle", Refused(NotASnapshot, "the pickle contains a list")),
     ("not-a-snapshot-model.pickle", Refused(NotASnapshot, "\"segments\" and \"device_traces\"")),
     ("os-system-inside-snapshot.pickle", Analyzed(Sample { unknown_keys: &[("snapshot.plugin", 1)], ..SAMPLE })),
-    ("os-system.pickle", Refused(NotASnapshot, "an object that only code could build")),
+    ("os-system.pickle", Refused(NotASnapshot, "an object that only running code can build")),
     (
         "overlapping-alloc-small-pool.pickle",
         Analyzed(Sample { entries: 18, peak_entry: 12, anomalies: &[("overlapping_alloc", 1)], ..SAMPLE }),

@@ -27,7 +27,7 @@ pub enum Value {
     Set(u32),
     Dict(u32),
     Tuple(u32),
-    /// Something that only code could build: a class, an instance, a persistent ID or an extension object. It is a
+    /// Something that only running code can build: a class, an instance, a persistent ID or an extension object. It is a
     /// placeholder, and no code runs. The text says what it was.
     Opaque(StrId),
     /// A dictionary recognized as a trace entry: a row of the entry columns.
@@ -165,7 +165,7 @@ impl Value {
             Self::Set(_) => "a set",
             Self::Dict(_) => "a dictionary",
             Self::Tuple(_) => "a tuple",
-            Self::Opaque(_) => "an object that only code could build",
+            Self::Opaque(_) => "an object that only running code can build",
             Self::Entry(_) => "a trace entry",
             Self::Frame(_) => "a stack frame",
             Self::Stack(_) => "a list of frames",
