@@ -110,7 +110,7 @@ pub struct Block {
     pub evidence: &'static str,
     /// Whether the site or the category is inferred.
     pub inferred: bool,
-    /// The phase in which it was allocated, where it is known.
+    /// The phase in which it was allocated, if it is known.
     pub phase: Option<&'static str>,
     /// The step in which it was allocated, counted from 1.
     pub step: Option<u64>,

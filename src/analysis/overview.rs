@@ -16,13 +16,13 @@ use crate::model::{Action, DeviceId};
 use crate::play::SettingsAdvice;
 use crate::replay::Metric;
 
-/// Steps that are played for a line about allocator settings: well below a second.
+/// Steps that are simulated for a line about allocator settings: well below a second.
 const STEPS_OF_SETTINGS: u64 = 8_000_000;
-/// They are played where more than 1/N of what is reserved is never asked for at once.
+/// They are simulated if more than 1/N of reserved memory is never requested at once.
 const ROOM_OF_SETTINGS: i64 = 25;
 
-/// The answers that belong into one report. Unless another instant is requested, each device is looked at where its first
-/// request failed, or at its peak.
+/// The answers for one report. Unless another instant is requested, each device is shown at its first failed request, or at
+/// its peak.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Overview {
@@ -30,29 +30,29 @@ pub struct Overview {
     pub top: Option<usize>,
     /// The verdict.
     pub triage: TriageReport,
-    /// The instant that is looked at and what holds the memory there; all rows.
+    /// The selected instant and what holds the memory there; all rows.
     pub peak: PeakReport,
     /// Live memory over time.
     pub timeline: TimelineReport,
     /// Live bytes by stack at that instant.
     pub flame: FlameReport,
-    /// Segments of the devices on which holes matter, where they matter most.
+    /// Segments of the devices on which free memory matters, at the instants where it matters most.
     pub segments: SegmentMapReport,
     /// Failed requests.
     pub oom: OomReport,
-    /// Who uses each device, where that was sampled, or a trace tells how much memory a device with a failed request has.
+    /// What uses each device, if that was sampled, or a trace shows how much memory a device with a failed request has.
     pub ledgers: Vec<DeviceLedger>,
     /// What survives step after step.
     pub leaks: LeakReport,
     /// What checkpointing would save on the devices that hold many activations.
     pub checkpoint: CheckpointReport,
-    /// What other allocator settings would do, of each device for which that is told by a few plays.
+    /// The effect of other allocator settings, for each device for which a few simulations show it.
     pub settings: Vec<(DeviceId, SettingsAdvice)>,
 }
 
 impl Overview {
-    /// Answers all questions. Of `options`, the devices and whether to infer matter to all of them, the window and the
-    /// instant to what is drawn; bands and columns are the timeline's. What the answers have in common is worked out once.
+    /// Answers all questions. In `options`, the devices and the inference option apply to all of them, the window and the
+    /// instant to the pictures; bands and columns are those of the timeline. Facts that the answers share are computed once.
     ///
     /// # Errors
     /// Like [`PeakReport::of`] and [`TimelineReport::of`].
@@ -87,7 +87,7 @@ impl Overview {
         let segments = PeakOptions { devices: holes, ..peak };
         let checkpoint = CheckpointOptions::best_in_brief(activations);
         let timeline = || TimelineReport::around(recording, peaks.clone(), &leaks, options);
-        // An empty list of devices asks for all of them.
+        // An empty list of devices means all of them.
         let checkpoint = || {
             let is_wanted = !checkpoint.devices.is_empty();
             if is_wanted { CheckpointReport::of(recording, &checkpoint) } else { Ok(CheckpointReport::default()) }
@@ -121,8 +121,8 @@ fn found_on(triage: &TriageReport, is_such: impl Fn(&Finding) -> bool) -> Vec<De
     found.map(|device| device.peak.device).collect()
 }
 
-/// Devices on which other settings are played: those whose requests never came near what was reserved, which is all that
-/// settings can change. What the plays then save is judged by what it is.
+/// Devices for which other settings are simulated: those whose requests never came near the reserved memory, which is all
+/// that settings can change. The savings are then judged by their size.
 fn leaves_room(device: &Device<'_>) -> bool {
     let maximum = |metric: Metric| device.history().maxima[metric as usize].bytes;
     let (reserved, requested) = (maximum(Metric::Reserved), maximum(Metric::Requested));

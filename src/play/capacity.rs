@@ -36,7 +36,7 @@ struct Period {
     steps: u64,
 }
 
-/// 1/N of the budget is kept for the search upward.
+/// 1/N of the budget is left for the search upward.
 const UPWARD_PART: u64 = 4;
 
 /// The capacity of an unlimited device.

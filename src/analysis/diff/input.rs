@@ -31,9 +31,9 @@ pub struct DiffInput {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DiffInputDevice {
-    /// The instant looked at, and what holds the memory there; all rows.
+    /// The selected instant, and what holds the memory there; all rows.
     pub peak: DevicePeak,
-    /// How the segments are used at that instant, where the file has segments.
+    /// How the segments are used at that instant, if the file has segments.
     pub figures: Option<Figures>,
     /// Which bound the metric's value at the instant is, if it is not exact.
     pub bound: Option<Bound>,
@@ -41,7 +41,7 @@ pub struct DiffInputDevice {
     pub doubt: Option<Doubt>,
 }
 
-/// Label of the bytes by which rows and counter differ, which they do only where a recording contradicts itself.
+/// Label of the bytes by which rows and counter differ, which happens only if a recording contradicts itself.
 pub const CONTRADICTORY: &str = "(contradictory)";
 
 impl DiffInput {
@@ -64,7 +64,7 @@ impl DiffInput {
             let completeness = &peak.completeness;
             let at_dump = figures.is_some() && peak.instant == peak.entries && !completeness.truncated;
             let is_known = !asks_for_peak && at_dump && !completeness.no_free_requested;
-            // Memory may have been higher before or after the kept history.
+            // Memory may have been higher before or after the recorded history.
             let partly = completeness.truncated || (asks_for_peak && peak.is_early(peak.metric));
             let bound = completeness.bound(peak.metric).or_else(|| partly.then_some(Bound::Lower));
             let bound = bound.filter(|_| !is_known);

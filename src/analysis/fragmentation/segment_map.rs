@@ -39,8 +39,8 @@ pub struct DeviceSegmentMap {
     pub failed: Option<u64>,
     /// Whether the instant was chosen because more is inactive there than at any other.
     pub is_most_inactive: bool,
-    /// The row of [`DeviceSegmentMap::peak`] that a block counts in, by the allocation's index. Blocks that do not count
-    /// for the metric have none.
+    /// The row of [`DeviceSegmentMap::peak`] for each block, by the allocation's index. Blocks that do not count for the
+    /// metric have no row.
     pub rows: HashMap<usize, usize>,
 }
 
@@ -56,8 +56,8 @@ impl SegmentMapReport {
         Self::around(recording, PeakReport::of(recording, &all_rows)?, options)
     }
 
-    /// As [`SegmentMapReport::of`]; where no instant is requested, at each device's first failed request, or else where most
-    /// is inactive.
+    /// Like [`SegmentMapReport::of`]; if no instant is requested, at each device's first failed request, or else at the
+    /// instant with the most inactive memory.
     ///
     /// # Errors
     /// Like [`SegmentMapReport::of`].
@@ -116,7 +116,7 @@ impl SegmentMapReport {
 /// Whether a recording has segments at all.
 ///
 /// # Errors
-/// If it has none, as profiler traces and memory timelines.
+/// If it has none, like profiler traces and memory timelines.
 pub fn require_segments(snapshot: &Snapshot) -> Result<()> {
     let format = snapshot.notes.format;
     if format.has_segments() {

@@ -1,9 +1,8 @@
-//! A device as it looks from any distance: curves, bands and blocks of any part of its history, as many columns as there
-//! are pixels.
+//! A device at any zoom: curves, bands and blocks of any part of its history, with as many columns as there are pixels.
 //!
-//! A program draws again with every turn of the wheel, so what a part costs depends on that part, and on all of the history
-//! only where all of it is requested. What is shown stays exact: each column represents the instant at which memory is
-//! highest within it, so that no peak is lost.
+//! A program draws again with every scroll event, so the cost depends only on the requested part, and on the whole history
+//! only if all of it is requested. The result stays exact: each column represents the instant at which memory is highest
+//! within it, so no peak is lost.
 
 mod bands;
 mod blocks;
@@ -34,8 +33,7 @@ use lives::Lives;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A device that is looked at again and again. What a question needs of the whole history is made when it is first asked,
-/// and kept.
+/// A device that is drawn repeatedly. Data about the whole history is computed when it is first needed, and stored.
 #[derive(Clone, Debug)]
 pub struct Scene<'a> {
     device: Device<'a>,
@@ -63,9 +61,9 @@ impl<'a> Scene<'a> {
         &self.device
     }
 
-    /// Where each instant is on an axis, from 0 to the last one, never falling: microseconds since the first entry of the
-    /// recording, or the instant itself. Where the clock of a recording steps back, it stands still here. The state before
-    /// the first entry is where that entry is.
+    /// The position of each instant on an axis, from 0 to the last one, never decreasing: microseconds since the first entry
+    /// of the recording, or the instant itself. If the clock of a recording steps back, the position stays the same. The
+    /// state before the first entry is at the position of that entry.
     pub fn positions(&self, axis: XAxis) -> Vec<f64> {
         let last = self.device.track.entries();
         (0..=last).map(|instant| self.clock.position(axis, instant)).collect()
@@ -124,11 +122,11 @@ impl<'a> Scene<'a> {
         Ok(Shapes::of(&lives, &grouped, columns, most))
     }
 
-    /// What some allocations hold in each column, of the counter that is highest there. Their indexes come in rising order,
-    /// as those of [`Scene::search`] do.
+    /// What some allocations hold in each column, at the instant at which the counter is highest. Their indexes must be in
+    /// ascending order, like those of [`Scene::search`].
     ///
     /// # Errors
-    /// Like [`Scene::columns`]; and for [`Metric::Reserved`], which has no blocks.
+    /// Like [`Scene::columns`]; also for [`Metric::Reserved`], which has no blocks.
     pub fn held(&mut self, metric: Metric, part: &Part, allocations: &[u32]) -> Result<Vec<u64>> {
         require_blocks(metric)?;
         let columns = self.columns(metric, part)?;
@@ -175,7 +173,7 @@ impl<'a> Scene<'a> {
         Ok(Flow::of(&self.device, metric, (from, to)))
     }
 
-    /// Indexes of the allocations that a filter lets through, in order, as `--include` would have them.
+    /// Indexes of the allocations that pass a filter, in order, as with `--include`.
     pub fn search(&self, filter: &Filter) -> Vec<u32> {
         let device = &self.device;
         let grouper = Grouper::new(device, device.deep_sites(), filter, GroupBy::Site).inferring(
@@ -192,7 +190,7 @@ impl<'a> Scene<'a> {
         all.filter(passes).map(|index| index as u32).collect()
     }
 
-    /// The entries that a filter lets through, in order.
+    /// The entries that pass a filter, in order.
     pub fn events(&self, filter: &EventFilter) -> Vec<u32> {
         let found = filter.frames.as_ref().map(|frames| self.search(frames)).unwrap_or_default();
         events::events(&self.device, filter, &found)
