@@ -42,8 +42,9 @@ pub fn read(path: &Path) -> Result<NsysProfile> {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
         if Path::new(&name).metadata().is_ok_and(|beside| beside.len() > 0) {
-            let note =
-                format!("the file *{end} next to it has {what}: memviz reads only the database, so rows may be missing");
+            let note = format!(
+                "the file *{end} next to it has {what}: memviz reads only the database, so rows may be missing"
+            );
             profile.notes.push(note);
         }
     }

@@ -76,7 +76,8 @@ impl Assembler {
             }
             other => {
                 let found = other.describe();
-                let message = format!("the pickle contains {found}; torch.cuda.memory._dump_snapshot writes a snapshot");
+                let message =
+                    format!("the pickle contains {found}; torch.cuda.memory._dump_snapshot writes a snapshot");
                 return Err(Error::NotASnapshot(message));
             }
         };

@@ -89,7 +89,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others
         }
     };
     format!(
-        "the rank that holds the most of {ranks}: {} of {} of trained parameters, assigned whole, largest first, as by \
+        "the rank that holds the most of {ranks}: {} of {} of trained parameters, each assigned to one rank, the largest first, as in \
          ZeroRedundancyOptimizer; {gradients}",
         Bytes(share.bytes),
         Bytes(trained.bytes()),

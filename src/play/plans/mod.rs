@@ -39,7 +39,7 @@ const PLAYS_OF_A_LINE: u64 = 20;
 const STEPS_OF_NEEDS: u64 = 4_000_000;
 
 /// Why there is no prediction for a recording that starts late.
-const LATE: &str = "the recording starts with more live memory than the device has, and what that memory is for is unknown; start \
+const LATE: &str = "the recording starts with more live memory than the device has, and its category is unknown; start \
                     recording before the model is built";
 
 /// Why there is no prediction for a recording that kept a single entry.

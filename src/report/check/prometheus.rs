@@ -5,7 +5,7 @@ use crate::analysis::check::{Amount, Check, CheckVerdict};
 use crate::report::common::gauges::Gauges;
 use std::io::{self, Write};
 
-/// Writes a gauge for each budget on each device: whether it is exceeded, its limit and what was measured.
+/// Writes a gauge for each budget on each device: whether it is exceeded, its limit and the measured value.
 ///
 /// # Errors
 /// If writing fails.

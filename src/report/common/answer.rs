@@ -7,9 +7,9 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// An answer, in the formats that every command writes. One that lacks a format does not compile; formats that only some
-/// answers have are traits or functions beside it: [`Rows`], pictures (`peak` has none, [`crate::report::diff::draw`] makes one), and
-/// what [`crate::report::check`] writes for tools.
+/// An answer, in the formats that every command writes. If one is missing, memviz does not compile. Formats that only some
+/// answers have are separate traits or functions: [`Rows`], pictures (`peak` has none, [`crate::report::diff::draw`] draws
+/// one), and the formats of [`crate::report::check`] for tools.
 pub trait Answer {
     /// The command that gives it.
     const COMMAND: &'static str;
@@ -55,7 +55,7 @@ pub trait Rows: Answer {
     fn csv(&self, out: &mut dyn Write) -> io::Result<()>;
 }
 
-/// The table of an answer, where it comes behind the answer itself.
+/// The table of an answer, if it follows the answer itself.
 #[derive(Serialize)]
 struct Table<'a> {
     csv: Cow<'a, str>,

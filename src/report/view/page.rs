@@ -1,4 +1,4 @@
-//! The page itself: one file with everything in it, which needs no network and runs where it is.
+//! The page itself: one file that contains everything, and needs no network.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::io::{self, Write};
 const PAGE: &str = include_str!("../../../viewer/dist/view.html");
 /// The engine: this library as WebAssembly, compressed with gzip, which every browser undoes.
 const ENGINE: &[u8] = include_bytes!("../../../viewer/dist/engine.wasm.gz");
-/// What stands in the page for the engine, and for a recording.
+/// The placeholders in the page for the engine and for a recording.
 const ENGINE_PLACE: &str = r#"<script type="application/octet-stream;base64" id="engine"></script>"#;
 const RECORDING_PLACE: &str = r#"<script type="application/octet-stream;base64" id="recording" data-name=""></script>"#;
 /// Three bytes become four, so whole groups of this many need no padding in between.
@@ -21,7 +21,7 @@ pub struct Carried<'a> {
     pub name: &'a str,
     /// How to read it: see [`super::Reading::to_json`].
     pub options: &'a str,
-    /// The samples of the whole device that lie beside it, as they are; nothing where there are none.
+    /// The samples of the whole device next to it, unchanged; empty if there are none.
     pub samples: &'a str,
     /// What is shown first, as the page has it in links to itself; nothing for all.
     pub show: &'a str,

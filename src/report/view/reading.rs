@@ -17,7 +17,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// As [`Reading::to_json`] has written it; nothing asks for nothing.
+    /// Parses the output of [`Reading::to_json`]; an empty text means the defaults.
     ///
     /// # Errors
     /// If it is something else.

@@ -27,7 +27,7 @@ struct Tried {
     warnings: Vec<String>,
 }
 
-/// A peak as recorded, and with what is tried.
+/// A peak as recorded, and with the tried changes.
 #[derive(Serialize)]
 struct Peaks {
     before: u64,
@@ -40,7 +40,7 @@ impl From<&Lowered> for Peaks {
     }
 }
 
-/// The peaks with what is tried; `null` where cures alone save too little, or are not simulated.
+/// The peaks with the tried changes; `null` if fixes alone save too little, or are not simulated.
 ///
 /// # Errors
 /// Like [`WhatIf::run`].

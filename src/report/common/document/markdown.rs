@@ -83,7 +83,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A block of its own.
+    /// A separate block.
     fn apart(&mut self, text: &str) -> io::Result<()> {
         self.indent = None;
         writeln!(self.out, "\n{text}")
@@ -96,7 +96,7 @@ impl Writer<'_> {
         writeln!(self.out, "{mark}{text}")
     }
 
-    /// A line of the item above, or a block of its own if there is none.
+    /// A line of the item above, or a separate block if there is none.
     fn inside(&mut self, text: &str) -> io::Result<()> {
         match self.indent {
             Some(indent) => writeln!(self.out, "{}{text}", " ".repeat(indent)),

@@ -13,8 +13,8 @@
 //! | screen, aside | shown; omitted | omitted; shown |
 //! | advice, commands | if the style asks for advice | omitted, unless they are part of the answer |
 //!
-//! Strings come from the recording, so each renderer escapes them. An empty line in text is a block of its own
-//! ([`Document::gap`]); Markdown separates blocks by itself.
+//! Strings come from the recording, so each renderer escapes them. An empty line in text is a separate block
+//! ([`Document::gap`]); Markdown separates blocks automatically.
 
 mod markdown;
 mod shared;
@@ -107,7 +107,7 @@ pub(crate) struct Share {
     /// Its name in a table; and its name below the bar, if it has one there.
     pub label: String,
     pub name: Option<String>,
-    /// Its bytes, and those of the whole, which takes the width of the bar.
+    /// Its bytes, and those of the whole, which is the full width of the bar.
     pub bytes: u64,
     pub total: u64,
     /// The character that fills its part of the bar.

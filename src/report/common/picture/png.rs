@@ -6,11 +6,11 @@ use resvg::usvg::fontdb::{Database, FaceInfo};
 use resvg::usvg::{Options, Tree};
 use std::io::{self, Write};
 
-/// Pixels of the image for one of the picture: dense screens show twice as many.
+/// Pixels of the image for one of the picture: high-density screens show twice as many.
 const SCALE: f32 = 2.0;
 /// Sides longer than this are left at one pixel for one, which bounds what an image takes.
 const LONG: f32 = 8_000.0;
-/// Fonts that look well, the first one found; what a system has instead else.
+/// Fonts that look good; the first one found is used, otherwise the system's default.
 const SANS: [&str; 6] = ["DejaVu Sans", "Noto Sans", "Liberation Sans", "Segoe UI", "Helvetica", "Arial"];
 const MONO: [&str; 6] = ["DejaVu Sans Mono", "Noto Sans Mono", "Liberation Mono", "Consolas", "Menlo", "Courier New"];
 
