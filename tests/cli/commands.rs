@@ -291,7 +291,7 @@ fn a_closed_pipe_ends_quietly() {
     closed_pipe(&["--help"], 0);
 }
 
-/// Reads so many bytes of the answer and hangs up.
+/// Reads this many bytes of the answer and closes the pipe.
 #[track_caller]
 fn closed_pipe(args: &[&str], take: usize) {
     let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -441,7 +441,7 @@ fn every_group_of_pins_and_failures_sums_up_in_every_format() {
             memviz(&["oom", "--by", by, "--format", format, &small]).expect(0);
         }
     }
-    // What is filtered out keeps its share.
+    // Filtered memory keeps its share.
     let run = ["fragmentation", "--at", "oom", "--exclude", "cases.py:280", "--format", "json", &path];
     let device = &memviz(&run).json()["devices"][0];
     let rows = device["pinning"].as_array().unwrap();
@@ -486,7 +486,7 @@ fn the_same_failure_has_the_same_signature() {
     // Other requests, by other lines.
     let others = ["oom_forward", "oom_capped", "oom_caught"].map(|name| signature(name, &[])["id"].to_string());
     assert!(!others.contains(&first["id"].to_string()), "{others:?}");
-    // Rows that are not sites, or not all, do not tell who holds most.
+    // Rows that are not sites, or not all sites, do not show which site holds the most.
     for args in [&["--by", "stack"] as &[&str], &["--exclude", "minigpt"]] {
         assert!(signature("oom", args).is_null());
     }
@@ -508,7 +508,7 @@ fn a_recording_without_ooms_says_so() {
 fn every_group_and_metric_can_be_asked_for_in_every_format() {
     let path = fixture("pinned_t215");
     for by in GROUPS {
-        // What it does not tell is refused, instead of making one row of all memory.
+        // Groups that the recording does not show are refused, instead of making one row of all memory.
         if by == "annotation" {
             memviz(&["peak", "--by", by, &path])
                 .expect_error("expected ranges of record_function to group by annotation");
@@ -798,7 +798,7 @@ fn checkpoint_says_the_same_in_every_format() {
         }
     }
     assert_eq!(lines.next(), None);
-    // People get the best in full, and as many as they ask for.
+    // People get the best in full, and as many as they request.
     for format in ["text", "markdown"] {
         let run = |top: &str| memviz(&["checkpoint", "--format", format, "--top", top, &path]).stdout;
         let (one, all) = (run("1"), run("100"));
@@ -834,7 +834,7 @@ fn checkpoint_draws_before_and_after() {
     memviz(&["checkpoint", "-o", shown, &fixture("gpt_train")]).expect_error("--force");
 }
 
-/// A recording that tells nothing about checkpointing is no failure.
+/// A recording without candidates for checkpointing is not a failure.
 #[test]
 fn checkpoint_without_a_training_step_says_why() {
     for (name, part) in [
@@ -923,7 +923,7 @@ fn sum(rows: &[Value], key: &str) -> i64 {
     rows.iter().map(|row| row[key].as_i64().unwrap()).sum()
 }
 
-/// Writes a file and says where.
+/// Writes a file and returns its path.
 fn put(folder: &TempDir, name: &str, bytes: &[u8]) -> String {
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
@@ -936,7 +936,7 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// An archive of files and, where the name ends in a slash, folders.
+/// An archive of files and, for names that end with a slash, folders.
 fn zipped(files: &[(&str, &[u8])], method: zip::CompressionMethod) -> Vec<u8> {
     let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
     let options = zip::write::SimpleFileOptions::default().compression_method(method);

@@ -145,7 +145,7 @@ fn a_recording_that_finishes_completes_one_that_ran_out_of_memory() {
         let json = answer("json").json();
         assert_eq!(json["inputs"].as_array().unwrap().len(), 2);
         let device = &json["devices"][0];
-        // The device of the recording that failed has 816 MiB, of which CUDA kept 470 MiB there: no figure is taken away.
+        // The device of the failed recording has 816 MiB, of which CUDA used 470 MiB there: no assumption is subtracted.
         assert!(device["context_bytes"].is_null());
         let search = &device["search"];
         assert_eq!(search["fits"], false);

@@ -20,7 +20,7 @@ fn samples() -> Value {
     serde_json::from_slice(&fs::read(SAMPLES).unwrap()).unwrap()
 }
 
-/// A folder with the recording, and these samples beside it.
+/// A folder with the recording, and these samples next to it.
 fn folder(samples: &str) -> (TempDir, String) {
     let folder = TempDir::new().unwrap();
     let recording = folder.path().join("snapshot.pickle.gz");
@@ -39,7 +39,7 @@ fn device(samples: &Value) -> Value {
     device
 }
 
-/// Rows add up to what is in use, and pools to PyTorch's row, at each sample.
+/// Rows add up to the memory in use, and pools to PyTorch's row, at each sample.
 fn rows_sum(device: &Value) {
     for sample in device["samples"].as_array().unwrap() {
         let rows = sample["rows"].as_array().unwrap();
@@ -163,7 +163,7 @@ fn fit_knows_the_device_and_what_others_held() {
     let device = &fit["devices"][0];
     assert_eq!(device["context_bytes"].as_u64(), Some((96 + 450 + 3072 + 100) * MIB), "{device}");
     assert_eq!(device["capacity_bytes"].as_u64(), Some((24576 - 96 - 450 - 3072 - 100) * MIB), "{device}");
-    // What is asked for counts.
+    // The option takes precedence.
     let fit = memviz(&["fit", "--capacity", "900MiB", "--context", "0", "--format", "json", RECORDING]).json();
     assert_eq!(fit["devices"][0]["capacity_bytes"].as_u64(), Some(900 * MIB));
 }
@@ -258,7 +258,7 @@ fn samples_that_cannot_be_read_leave_the_rank() {
     run.expect(2);
 }
 
-/// Pinned host memory has rows of its own, which are no part of the device.
+/// Pinned host memory has separate rows, which are not part of the device.
 #[test]
 fn pinned_memory_is_beside_the_device() {
     let mut samples = samples();
@@ -296,18 +296,18 @@ fn what_is_missing_or_wrong_is_one_line() {
     memviz(&["ledger", &fixture("oom")])
         .expect_error("found a failed request without --capacity: add --capacity with the memory of the device");
     memviz(&["ledger", "--capacity", "8GiB", &fixture("tiny")]).expect_error("found neither");
-    // Less than what was reserved and free.
+    // Less than the reserved and free memory.
     memviz(&["ledger", "--capacity", "7GiB", &fixture("oom")])
         .expect_error("more reserved and free memory than the device has");
     let (_folder, path) = folder("{");
     let run = memviz(&["ledger", &path]);
     assert!(run.stderr.contains("snapshot.device.json: expected device samples of torch_memviz"), "{}", run.stderr);
     run.expect(2);
-    // It is no reason for other commands to answer nothing.
+    // Other commands still answer.
     let peak = memviz(&["peak", &path]);
     assert!(peak.stderr.contains("snapshot.device.json"), "{}", peak.stderr);
     assert!(peak.stdout.contains("peak allocated"), "{}", peak.stdout);
-    // Nor is a folder, or a pipe that nobody writes to.
+    // Neither is a folder, or a pipe without a writer.
     fs::remove_file(path.replace("pickle.gz", "device.json")).unwrap();
     fs::create_dir(path.replace("pickle.gz", "device.json")).unwrap();
     let peak = memviz(&["peak", &path]);
@@ -315,7 +315,7 @@ fn what_is_missing_or_wrong_is_one_line() {
     peak.expect(0);
 }
 
-/// A folder with a recording that ran out of memory, and a profiler trace under this name. The trace names a GPU of 80 GiB.
+/// A folder with a recording that ran out of memory, and a profiler trace with this name. The trace names a GPU with 80 GiB.
 fn beside_trace(name: &str) -> (TempDir, String) {
     let folder = TempDir::new().unwrap();
     let recording = folder.path().join("run.pickle.gz");

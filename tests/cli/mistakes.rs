@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 const TRACE: &str = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
 
-/// Files that are no recordings: name, contents, and what the line about them must say.
+/// Files that are not recordings: name, contents, and what the error must say.
 fn files() -> Vec<(&'static str, Vec<u8>, [&'static str; 2])> {
     let dump = "torch.cuda.memory._dump_snapshot";
     let archive = || {

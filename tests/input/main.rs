@@ -1,5 +1,5 @@
-//! Reading: what was written is read, in every form that people have files in; what is broken, means harm or is no recording
-//! at all is refused.
+//! Reading: recordings are read in every form that people have files in; broken and malicious files, and files that are not
+//! recordings, are refused.
 
 mod bounds;
 mod containers;

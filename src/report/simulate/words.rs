@@ -126,8 +126,8 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
     }
     if releases.uncertain > 0 {
         parts.push(match releases.uncertain {
-            1 => "1 of these may be a call to empty_cache (it has no stack)".to_owned(),
-            more => format!("{more} of these may be calls to empty_cache (they have no stack)"),
+            1 => "1 of which may be a call to empty_cache (it has no stack)".to_owned(),
+            more => format!("{more} of which may be calls to empty_cache (they have no stack)"),
         });
     }
     (!parts.is_empty()).then(|| format!("recorded: {}", parts.join(", ")))

@@ -74,7 +74,7 @@ fn summaries_that_are_none_are_refused_in_one_line() {
     let run = memviz_reading(&["ranks", "-"], only.as_bytes());
     run.expect(2);
     assert_eq!(run.stderr, "memviz: <stdin>: line 1: expected schema_version 1, found 7\n");
-    // Answers of other commands are named as what they are.
+    // Answers of other commands are recognized.
     let peak = memviz(&["peak", "--format", "json", &fixture("tiny")]).stdout;
     let run = memviz_reading(&["ranks", "-"], peak.as_bytes());
     run.expect(2);
