@@ -25,7 +25,7 @@ const PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "fi
 const WITHOUT_PAGE: [&str; 5] = ["completions", "help", "man", "record", "schema"];
 
 #[test]
-fn console_blocks_show_what_comes_out() {
+fn console_blocks_show_the_output() {
     let mut failures = Vec::new();
     let mut count = 0;
     for page in pages() {
@@ -75,7 +75,7 @@ fn run(block: &str) -> String {
 
 /// The first example is an excerpt: each of its lines is one of the answer, in order.
 #[test]
-fn excerpts_are_of_what_comes_out() {
+fn excerpts_match_the_output() {
     let text = read_text("README.md");
     let mut excerpts = 0;
     for block in blocks(&text, |language| language == "text") {

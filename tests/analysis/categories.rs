@@ -124,7 +124,7 @@ fn no_category_contradicts_the_owners() {
 
 /// Recordings next to the corpus: predictions with their truth, and single-file models as people record them.
 #[test]
-fn no_category_contradicts_the_owners_beside_the_corpus() {
+fn no_category_contradicts_the_owners_next_to_the_corpus() {
     if corpus().is_none() {
         return;
     }
@@ -146,7 +146,7 @@ fn no_category_contradicts_the_owners_beside_the_corpus() {
 /// One step after two warm-up steps. Moments that are allocated anew can be distinguished from parameters; if everything
 /// changes in place, nothing can.
 #[test]
-fn one_late_step_tells_parameters_from_states() {
+fn one_late_step_distinguishes_parameters_from_states() {
     if corpus().is_none() {
         return;
     }

@@ -55,7 +55,7 @@ fn stacks_for_people_leave_plumbing_out() {
 }
 
 #[test]
-fn a_librarys_lines_stand_for_the_line_that_runs_its_model() {
+fn a_librarys_lines_replace_the_line_that_runs_its_model() {
     let path = fixture(LIBRARY);
     let attribution = json(&["peak", &path]);
     assert_eq!(attribution["library_below"], serde_json::json!([LINE]));

@@ -374,7 +374,7 @@ fn many(steps: usize) -> (Snapshot, Vec<History>) {
 }
 
 #[test]
-fn many_ranges_are_told_up_to_a_limit_and_the_rest_is_counted() {
+fn many_ranges_are_listed_up_to_a_limit_and_the_rest_is_counted() {
     let most = memviz::analysis::peak::each::MAX_RANGES;
     let (snapshot, histories) = many(most + most / 2);
     let options = PeakOptions::default().each(Some(each(Each::Annotation(None), 1)));

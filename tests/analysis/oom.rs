@@ -91,7 +91,7 @@ fn check(root: &str) -> Vec<String> {
 
 /// Each batch leaves its graph behind, until free memory is fragmented.
 #[test]
-fn a_leak_is_told_before_what_the_allocator_lacked() {
+fn a_leak_is_shown_before_what_the_allocator_lacked() {
     let recording = open("fixtures/stories/retained_graph_llama_flawed/snapshot.pickle.gz");
     let cause = |options: &OomOptions| recording.oom(options).unwrap().devices[0].ooms[0].cause;
     assert_eq!(cause(&OomOptions::default()), Cause::Fragmentation);
@@ -150,7 +150,7 @@ fn caught_ooms_are_explained_one_by_one() {
 
 /// A limit for the process is not a lack of memory, and the file does not contain it.
 #[test]
-fn a_limit_is_no_lack_of_capacity() {
+fn a_limit_is_not_a_lack_of_capacity() {
     let oom = only_oom("oom_capped");
     assert_eq!(oom.cause, Cause::Unknown);
     assert!(oom.advice.is_empty(), "{:?}", oom.advice);

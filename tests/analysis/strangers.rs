@@ -63,7 +63,7 @@ fn memory_is_what_programs_made_it_for() {
 
 /// Activations without a stack have many sizes, too, and are not a model.
 #[test]
-fn what_nothing_tells_of_stays_unknown() {
+fn blocks_without_evidence_stay_unknown() {
     for name in ["Muduard-dump_snapshot.pickle.gz", "ZijianDu-c005a2_memory.pickle.gz"] {
         let Some(path) = stranger(name) else { continue };
         assert!(percent_of(&categories(&path), "unknown") > 95, "{name}");
@@ -71,7 +71,7 @@ fn what_nothing_tells_of_stays_unknown() {
 }
 
 #[test]
-fn free_memory_is_said_where_there_is_no_history() {
+fn free_memory_is_shown_without_a_history() {
     let Some(path) = stranger("kkaitlyn111-memory_snapshot.pickle.gz") else { return };
     let report = open(&path).triage(&TriageOptions::default()).unwrap();
     let found = format!("{:?}", report.devices[report.first].findings);

@@ -124,7 +124,7 @@ fn the_rest_of_the_rows_is_one_row() {
 }
 
 #[test]
-fn inferred_rows_are_marked_unless_told_not_to() {
+fn inferred_rows_are_marked_unless_turned_off() {
     let (base, new) = (fixture("gpt_train"), fixture("no_history"));
     let label = "backward of minigpt.py:82 forward";
     let inferring = diff(&base, &new, &[]);
@@ -211,7 +211,7 @@ fn devices_of_one_file_only_are_said() {
 
 /// Ranks of one node dump what their own device holds.
 #[test]
-fn single_devices_are_compared_whatever_their_numbers() {
+fn single_devices_are_compared_regardless_of_their_numbers() {
     let Some(corpus) = corpus() else { return };
     let ranks = format!("{corpus}/ranks8");
     let files: Vec<String> = names(&ranks).into_iter().filter(|name| name.contains("pickle")).collect();
@@ -342,7 +342,7 @@ fn growth_beyond_the_limit_is_1() {
 }
 
 #[test]
-fn growth_that_cannot_be_told_is_2() {
+fn unknown_growth_exits_with_2() {
     let good = fixture("gpt_train");
     let cut = format!("{MALFORMED}/truncated-in-device-traces.pickle");
     for (base, new, limit, reason) in [

@@ -286,7 +286,7 @@ fn what_does_not_fit_is_refused() {
 
 /// memviz recognizes its own exported files and does not read them as recordings.
 #[test]
-fn a_profile_is_no_recording() {
+fn a_profile_is_not_a_recording() {
     let folder = TempDir::new().unwrap();
     let file = export(&folder, "a.pb.gz", &[&fixture("tiny")]);
     memviz(&["peak", &file]).expect_error("a profile of pprof, but not of device memory");

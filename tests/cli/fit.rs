@@ -112,7 +112,7 @@ fn a_single_recording_is_made_to_fit() {
 }
 
 #[test]
-fn a_gpu_stands_for_its_memory_and_answers_name_the_context() {
+fn a_gpu_means_its_memory_and_answers_name_the_context() {
     let context = 500 << 20;
     for args in [&["fit", BATCH_4, BATCH_8] as &[&str], &["fit", BATCH_8], &["simulate", BATCH_8]] {
         let answer = |format| memviz(&[args, &["--gpu", "T4", "--format", format]].concat());

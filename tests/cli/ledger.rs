@@ -83,7 +83,7 @@ fn who_has_the_memory_is_what_was_made() {
 }
 
 #[test]
-fn in_a_container_nobody_is_named() {
+fn in_a_container_no_process_is_named() {
     let mut samples = samples();
     samples["pid"] = json!(7);
     let device = device(&samples);
@@ -143,7 +143,7 @@ fn contradictions_are_shown_and_said() {
 }
 
 #[test]
-fn a_failed_request_tells_what_was_free() {
+fn a_failed_request_shows_what_was_free() {
     let answer = memviz(&["ledger", "--capacity", "8GiB", "--format", "json", &fixture("oom")]).json();
     let device = &answer["devices"][0];
     rows_sum(device);
@@ -260,7 +260,7 @@ fn samples_that_cannot_be_read_leave_the_rank() {
 
 /// Pinned host memory has separate rows, which are not part of the device.
 #[test]
-fn pinned_memory_is_beside_the_device() {
+fn pinned_memory_is_not_part_of_the_device() {
     let mut samples = samples();
     samples["host"] = json!([
         {"at": "start", "reserved_bytes": 0, "active_bytes": 0},
@@ -325,7 +325,7 @@ fn beside_trace(name: &str) -> (TempDir, String) {
 }
 
 #[test]
-fn a_trace_of_the_run_tells_the_memory_of_the_device() {
+fn a_trace_of_the_run_shows_the_memory_of_the_device() {
     const MEMORY: u64 = 85_899_345_920;
     for name in ["run.trace.json.gz", "run.pt.trace.json.gz", "run.json.gz", "profile.trace.json.gz"] {
         let (_folder, path) = beside_trace(name);
@@ -350,7 +350,7 @@ fn a_trace_of_the_run_tells_the_memory_of_the_device() {
 }
 
 #[test]
-fn a_trace_that_may_be_of_another_run_tells_nothing() {
+fn a_trace_that_may_be_of_another_run_is_not_used() {
     let (folder, path) = beside_trace("other.json.gz");
     let unknown = || memviz(&["triage", "--format", "json", &path]).json()["devices"][0]["device_bytes"].is_null();
     assert!(unknown(), "nothing says that it is a trace of this run");

@@ -43,7 +43,7 @@ fn files() -> Vec<(&'static str, Vec<u8>, [&'static str; 2])> {
 }
 
 #[test]
-fn files_that_are_no_recordings_are_named_with_what_to_do() {
+fn errors_say_what_other_files_are_and_what_to_do() {
     let folder = TempDir::new().unwrap();
     for (name, contents, parts) in files() {
         let path = folder.path().join(name).into_os_string().into_string().unwrap();

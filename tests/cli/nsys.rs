@@ -96,7 +96,7 @@ fn without_times_there_is_a_reason_and_no_peak() {
 }
 
 #[test]
-fn what_is_beside_the_database_is_said() {
+fn files_next_to_the_database_are_reported() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("run.sqlite");
     fs::copy(TRAINING, &path).unwrap();

@@ -37,7 +37,7 @@ fn names_decide_the_format() {
 }
 
 #[test]
-fn a_table_comes_behind_its_answer() {
+fn a_table_follows_its_answer() {
     for arguments in [
         vec!["peak", &fixture("gpt_train"), "--each", "phase"],
         vec!["simulate", &fixture("oom")],

@@ -99,7 +99,7 @@ fn a_forward_pass_takes_as_long_as_its_phase() {
 }
 
 #[test]
-fn what_is_kept_behind_the_peak_is_no_inference() {
+fn memory_kept_after_the_peak_is_not_inference() {
     let Some(path) = stranger("HugePandaCoder-1e496a_my_snapshot.pickle.gz") else { return };
     let checkpoint = text("checkpoint", &path);
     assert!(checkpoint.contains("the 2.80 GiB of activations kept for one at the end are not live at the peak"));
@@ -134,7 +134,7 @@ fn without_a_history_there_is_one_column() {
 }
 
 #[test]
-fn pools_of_freed_segments_are_told_from_others() {
+fn pools_of_freed_segments_are_distinguished_from_others() {
     let Some(path) = stranger("MercuryB1-cuda_memory_snapshot.pickle.gz") else { return };
     let answer = text("fragmentation", &path);
     let rows: Vec<&str> = answer.lines().filter(|line| line.contains("large pool, stream 0")).collect();

@@ -149,7 +149,7 @@ fn a_part_is_all_that_a_page_carries() {
 }
 
 #[test]
-fn a_part_of_what_is_no_snapshot_is_shown_first() {
+fn a_part_of_a_file_that_is_not_a_snapshot_is_shown_first() {
     let trace = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
     let page = memviz(&["view", trace, "--from", "entry:4", "--to", "entry:9"]).expect(0).stdout.clone();
     let (attributes, content) = carried(&page);

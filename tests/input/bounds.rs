@@ -239,7 +239,7 @@ fn links_that_lead_in_circles_are_not_followed_by_globs() {
 }
 
 #[test]
-fn names_are_no_commands_formulas_or_mentions() {
+fn names_are_not_commands_formulas_or_mentions() {
     let name = |name: &str| pickle(&[live(&vec![json!([frame(name, 3, "f")]); 3])], &[]);
     let command = name("::stop-commands::x ##[error]y ##VsO[task.setvariable variable=a]z.py");
     for args in [

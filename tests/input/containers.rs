@@ -89,7 +89,7 @@ fn every_byte_of_an_archive_belongs_to_its_one_file() {
 }
 
 #[test]
-fn what_fills_up_a_file_is_no_part_of_it() {
+fn padding_is_not_part_of_a_file() {
     let skippable = [&[0x5a, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3][..], &zstd(&pickle())].concat();
     let padded = [&gzip(&pickle())[..], &[0; 700]].concat();
     for bytes in [&skippable, &padded] {

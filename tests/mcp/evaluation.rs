@@ -288,7 +288,7 @@ fn thirty_questions_are_answered() {
 
 /// The same for stories that only some machines have: 17 programs that were not used to write memviz.
 #[test]
-fn every_story_of_the_corpus_is_told() {
+fn every_story_of_the_corpus_is_found() {
     let folder = "../shared/stories";
     if !Path::new(CORPUS).exists() && !Path::new(folder).exists() {
         println!("skipped: {folder} is not there");

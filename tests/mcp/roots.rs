@@ -31,7 +31,7 @@ impl Place {
 }
 
 #[test]
-fn what_lies_outside_is_refused() {
+fn files_outside_are_refused() {
     let place = Place::new();
     let mut client = place.client();
     let (secret, mine) = (place.path("secret.pickle.gz"), place.path("allowed/mine.pickle.gz"));

@@ -362,7 +362,7 @@ fn what_is_left_over_is_never_the_largest() {
 
 /// Parameters, gradients and optimizer states are below memory that changes.
 #[test]
-fn what_stays_lies_below() {
+fn memory_that_stays_is_below() {
     let recording = support::open(&fixture("gpt_train"));
     let report = recording.timeline(&timeline_options(&recording, XAxis::Time)).unwrap();
     let from_the_bottom = report.devices[0].bands.iter().rev().map(|band| band.category.unwrap().name());

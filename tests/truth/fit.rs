@@ -187,14 +187,14 @@ fn only_what_was_recorded_is_exact() {
 }
 
 #[test]
-fn a_recording_that_ran_out_of_memory_is_no_base() {
+fn a_recording_that_ran_out_of_memory_is_not_a_base() {
     let paths = [(4, format!("{FIXTURE}4/snapshot.pickle.gz")), (8, format!("{FIXTURES}/oom/snapshot.pickle.gz"))];
     assert_eq!(predict(&paths, &FitOptions::default()).refused, Some(Refusal::OutOfMemory(8)));
 }
 
 /// Rings with a single entry contain nothing that distinguishes two programs.
 #[test]
-fn recordings_without_a_request_are_no_base() {
+fn recordings_without_a_request_are_not_a_base() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("snapshot.pickle");
     let whole = open(&format!("{FIXTURE}4/snapshot.pickle.gz"));

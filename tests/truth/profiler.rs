@@ -379,7 +379,7 @@ fn what_the_trace_does_not_show_is_an_anomaly() {
 }
 
 #[test]
-fn forward_threads_are_told_apart_or_refused() {
+fn forward_threads_are_distinguished_or_refused() {
     let forward = |tid, ts, number, file: &str| {
         let python = span("python_function", &format!("{file}.py(3): forward"), tid, ts, 2.0, "");
         let operator = span(
@@ -443,7 +443,7 @@ fn modules_of_torchscript_are_around_operators() {
 }
 
 #[test]
-fn keys_come_in_any_order_and_what_nobody_needs_is_skipped() {
+fn keys_come_in_any_order_and_unneeded_ones_are_skipped() {
     let event = r#"{"args": {"Addr": -1, "Deep": [[[{"a": "]}\""}]]], "Device Type": 1, "Total Allocated": 64,
         "Device Id": 3, "Bytes": 7, "Bytes": 64, "Total Reserved": 128}, "ts": 5.25, "tid": 1, "pid": 7,
         "name": "\u005bmemory]x", "name": "[memory]", "s": "t", "ph": "i", "cat": "cpu_instant_event"}"#;

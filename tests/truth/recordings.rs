@@ -136,7 +136,7 @@ fn the_binary_says_the_same() {
 
 #[cfg(feature = "cli")]
 #[test]
-fn a_recording_of_nothing_is_no_error() {
+fn an_empty_recording_is_not_an_error() {
     for name in ["empty", "empty_t201", "empty_t215", "empty_t231"] {
         let path = fixture(name);
         let text = support::memviz(&["peak", &path]);

@@ -26,7 +26,7 @@ proptest! {
 
     /// Up to PyTorch 2.4, private pools did not grow in place, yet their blocks were split as if they did.
     #[test]
-    fn plain_private_pools_beside_expandable_segments_are_exact(
+    fn regular_private_pools_next_to_expandable_segments_are_exact(
         program in programs(Just(Expandable::OutsidePrivatePools), false),
     ) {
         let recording = program.run();

@@ -67,7 +67,7 @@ fn reproduces(root: &str) {
 }
 
 #[test]
-fn recorded_settings_played_are_what_was_recorded() {
+fn replay_with_recorded_settings_matches_the_recording() {
     reproduces(FIXTURES);
     reproduces(WHATIF);
 }
@@ -255,7 +255,7 @@ proptest! {
     /// A program of another model of the allocator, written as a snapshot and read back: the simulation of its requests gives
     /// the same maxima and the same driver calls.
     #[test]
-    fn programs_played_again_are_the_same(program in programs(plain_or_expandable(), false)) {
+    fn programs_simulated_again_are_the_same(program in programs(plain_or_expandable(), false)) {
         let mut program = program;
         // The other model does not give single large blocks back before all others.
         program.config.max_split_size = None;

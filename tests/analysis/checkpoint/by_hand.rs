@@ -89,7 +89,7 @@ fn steps_of_different_length_are_looked_at_together() {
 }
 
 #[test]
-fn a_function_called_once_is_no_candidate() {
+fn a_function_called_once_is_not_a_candidate() {
     let mut program = Program::new();
     step(&mut program, 1);
     let device = checkpoint(&program.dump());

@@ -39,7 +39,7 @@ fn gpt_train_is_predicted_within_a_percent_in_every_version() {
 
 /// The measured peak belongs to this fixture, too.
 #[test]
-fn what_is_checkpointed_already_is_told_from_what_is_left() {
+fn checkpointed_calls_are_distinguished_from_others() {
     let every = device(&fixture("gpt_train_ckpt"));
     assert_eq!(every.peak_bytes, GPT[0].1);
     assert_eq!(every.none, Some(NoCandidates::NothingSaves));
@@ -200,7 +200,7 @@ fn a_peak_in_the_optimizer_names_what_forward_holds() {
 
 /// Generating text calls the same blocks again and again, and keeps nothing for a backward pass.
 #[test]
-fn generation_is_no_training() {
+fn generation_is_not_training() {
     let Some(corpus) = support::corpus() else { return };
     let path = names(&format!("{corpus}/generate_kv")).into_iter().find(|name| name.starts_with("snapshot")).unwrap();
     let device = device(&format!("{corpus}/generate_kv/{path}"));

@@ -24,7 +24,7 @@ fn only(mut report: LeakReport) -> DeviceLeaks {
 /// `leak` keeps 20 losses with their graphs. The size of a graph follows from the model: 4 layers of width 256, batches of 4
 /// times 256 tokens, 8000 words, four bytes per number.
 #[test]
-fn leak_is_what_the_graphs_hold() {
+fn leak_equals_the_memory_of_the_graphs() {
     let tokens = 4 * 256;
     let hidden = tokens * 256 * 4;
     let scores = 4 * 4 * 256 * 256 * 4;

@@ -63,7 +63,7 @@ fn run(program: &mut Program, functions: &[Function], index: usize, around: &[(S
 
 proptest! {
     #[test]
-    fn nested_calls_without_a_loop_are_no_steps(functions in functions(), trains in any::<bool>()) {
+    fn nested_calls_without_a_loop_are_not_steps(functions in functions(), trains in any::<bool>()) {
         // Given a program that calls functions and modules from separate lines, and perhaps runs backward once,
         let mut program = Program::new();
         let main = ("/home/user/model.py".to_owned(), "main".to_owned(), 1000);

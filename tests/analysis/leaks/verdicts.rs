@@ -104,7 +104,7 @@ fn a_leak_in_every_third_step_is_one() {
 }
 
 #[test]
-fn a_leak_shows_beside_larger_blocks_of_its_own_line() {
+fn a_leak_is_found_next_to_larger_blocks_of_its_line() {
     // The line also allocates what differs from step to step and outlives it by one.
     let mut last: Option<Held> = None;
     let recording = train(STEPS, |program, step| {
@@ -405,7 +405,7 @@ fn a_loop_of_anything_leaks_nothing() {
 }
 
 #[test]
-fn a_loop_over_tensors_is_no_step() {
+fn a_loop_over_tensors_is_not_a_step() {
     let mut program = Program::new();
     for _ in 0..200 {
         program.alloc(KEPT, MIB);
@@ -430,7 +430,7 @@ fn a_first_round_may_take_longer() {
 }
 
 #[test]
-fn layers_of_a_single_step_are_no_steps() {
+fn layers_of_a_single_step_are_not_steps() {
     let mut program = Program::new();
     for _ in 0..8 {
         program.work(1);
@@ -499,7 +499,7 @@ fn a_range_around_all_steps_is_none() {
 
 /// PyTorch's own annotations of its compiler, data loaders and operators, and names that people give to parts of a step.
 #[test]
-fn ranges_of_anything_else_are_no_steps() {
+fn other_ranges_are_not_steps() {
     for name in [
         "CachingAutotuner.benchmark_all_configs (dynamo_timed)",
         "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
@@ -608,7 +608,7 @@ fn steps_without_an_end_are_left_out() {
 // ------------------------------------------------------------------ groups, capacity
 
 #[test]
-fn rows_stand_for_what_is_asked() {
+fn rows_represent_what_is_requested() {
     let recording = train(STEPS, |program, _| {
         program.alloc(KEPT, MIB);
         program.alloc(KEPT + 1, 2 * MIB);
@@ -647,7 +647,7 @@ fn the_stack_is_that_of_what_leaks() {
 }
 
 #[test]
-fn a_cache_is_no_larger_than_what_it_holds() {
+fn a_cache_is_as_large_as_its_blocks() {
     // The same line allocates something that the next step frees.
     let mut gradient: Option<Held> = None;
     let recording = train(STEPS, |program, step| {

@@ -39,7 +39,7 @@ fn a_recording_and_an_earlier_answer_are_the_same_baseline() {
 
 /// Nobody knows which of two figures counts.
 #[test]
-fn an_answer_that_says_something_twice_is_no_baseline() {
+fn an_answer_with_duplicates_is_not_a_baseline() {
     let folder = Folder::new();
     let path = fixture("tiny");
     let said = check(&[&path, "--max-peak", "1GiB", "--format", "json"]).stdout;

@@ -143,7 +143,7 @@ fn what_steps_leave_behind_without_a_stack_may_be_a_leak() {
 
 /// An entry of `memviz.toml` without a name is called like its input.
 #[test]
-fn a_path_stands_once_in_a_line() {
+fn a_path_occurs_once_in_a_line() {
     let folder = Folder::new();
     folder.write("steps.pickle", pickle(&leaking()));
     folder.write("memviz.toml", "[[budget]]\ninput = \"steps.pickle\"\nmax-residue = [\"oom..end=1MiB\"]\n");

@@ -239,7 +239,7 @@ fn with_entries(whole: &Recording, kept: &dyn Fn(usize) -> bool) -> Recording {
 
 /// Settings that are not known, or that say two things, leave every size open.
 #[test]
-fn settings_that_nobody_understands_are_not_exact() {
+fn unknown_settings_are_not_exact() {
     let whole = whole();
     let with = |key: &str, value: Value| {
         let mut changed = whole.clone();
@@ -274,7 +274,7 @@ fn settings_that_nobody_understands_are_not_exact() {
 
 /// Python keeps the last of several values of a key. Which one was intended is unknown.
 #[test]
-fn a_key_that_stands_twice_is_not_known() {
+fn a_duplicate_key_is_unknown() {
     let bytes = pickle(&whole());
     // The root's dictionary is filled last: one more item, an empty list of traces, in front of STOP.
     let [body, b"."] = [&bytes[..bytes.len() - 1], &bytes[bytes.len() - 1..]] else { panic!("STOP is last") };
@@ -375,7 +375,7 @@ fn recordings_that_contradict_themselves_have_not_grown_nor_kept_still() {
 
 #[cfg(unix)]
 #[test]
-fn what_a_glob_matches_and_nobody_can_read_is_not_passed() {
+fn unreadable_files_of_a_glob_do_not_pass() {
     let folder = Folder::new();
     fs::copy(fixture("tiny"), folder.path("rank0.gz")).unwrap();
     folder.write("memviz.toml", "[[budget]]\ninput = \"*.gz\"\nmax-peak = \"1GiB\"\n");

@@ -186,7 +186,7 @@ fn each_device_is_judged_on_its_own() {
 }
 
 #[test]
-fn every_budget_is_evaluated_whatever_becomes_of_others() {
+fn every_budget_is_evaluated_independently_of_others() {
     let (gpt, ring) = (fixture("gpt_train"), fixture("ring"));
     let flags = ["--max-peak", "1GiB", "--max-reserved", "10GiB", "--max-leak", "0", "--max-fragmentation", "100%"];
     for (path, code, expected) in

@@ -31,7 +31,7 @@ const CODE: [u32; 6] = [1, 2, 3, 5, 8, 13];
 const OTHER_CODE: [u32; 6] = [4, 6, 7, 9, 10, 13];
 
 #[test]
-fn recordings_of_different_programs_are_no_ranks() {
+fn recordings_of_different_programs_are_not_ranks() {
     let (gpt, resnet) = (fixture("gpt_train"), fixture("resnet_train"));
     let (again, unet) = (fixture("gpt_train_t215"), fixture("unet"));
     let paths = [gpt.as_str(), &resnet, &again, &unet];
@@ -66,7 +66,7 @@ fn recordings_of_different_programs_are_no_ranks() {
 }
 
 #[test]
-fn dumps_of_one_process_are_no_ranks() {
+fn dumps_of_one_process_are_not_ranks() {
     let Some(corpus) = support::corpus() else { return };
     let run = memviz(&["ranks", &format!("{corpus}/leak_series"), "--format", "json"]);
     let found = lines(run.expect(0));
@@ -97,7 +97,7 @@ fn ranks_of_one_run_stay_ranks() {
 }
 
 #[test]
-fn runs_one_after_the_other_are_no_ranks() {
+fn consecutive_runs_are_not_ranks() {
     let apart = [
         recorded(0, "a_0", (10, 20), &CODE),
         recorded(1, "a_1", (500, 510), &CODE),
