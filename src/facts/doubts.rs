@@ -23,9 +23,9 @@ pub enum Doubt {
     Overflowed,
     /// The ring buffer is full, and the file does not show whether it dropped entries.
     RingFull,
-    /// Blocks or segments from before the first recorded entry have stacks, so earlier entries are lost.
+    /// Blocks or segments from before the first kept entry have stacks, so earlier entries are lost.
     LostBeginning,
-    /// Memory was in use before the first recorded entry: recording started late, or a ring buffer dropped earlier entries.
+    /// Memory was in use before the first kept entry: recording started late, or a ring buffer dropped earlier entries.
     LateStart,
     /// The file was cut off.
     CutOff,
@@ -302,7 +302,7 @@ fn of_reserved(track: Track<'_>) -> Option<(Doubt, Leaves)> {
     lacks_segments(track).then_some((Doubt::SegmentsNotRecorded, Leaves::LowerBound))
 }
 
-/// Whether a block from before the first recorded entry is in no segment known to have existed then, so that the end of that
+/// Whether a block from before the first kept entry is in no segment known to have existed then, so that the end of that
 /// segment was not recorded (`skip_actions`).
 fn lacks_segments(track: Track<'_>) -> bool {
     let Track { snapshot, history } = track;

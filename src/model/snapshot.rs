@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// The recorded history of one device: a range of rows of [`Snapshot::entries`], oldest first.
+/// The kept history of one device: a range of rows of [`Snapshot::entries`], oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceTrace {
     /// Device the rows belong to.

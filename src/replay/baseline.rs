@@ -1,4 +1,4 @@
-//! Memory that was allocated and reserved before the first recorded entry.
+//! Memory that was allocated and reserved before the first kept entry.
 
 use super::allocation::Allocation;
 use super::counters::Counters;

@@ -1,4 +1,4 @@
-//! What was there before the first recorded entry.
+//! What was there before the first kept entry.
 //!
 //! A recording that starts late, or whose ring buffer dropped its start, still contains evidence: a block that is freed in
 //! the trace but not allocated in it existed before, and so did one that is active at the end without an allocation in the

@@ -65,7 +65,7 @@ pub struct BaselineOrigin {
 pub struct Completeness {
     /// The recording has no entries for this device: only the final state is known.
     pub no_entries: bool,
-    /// Something was reserved or allocated before the first recorded entry.
+    /// Something was reserved or allocated before the first kept entry.
     pub has_baseline: bool,
     /// The file was cut off inside this device's trace: the final state belongs to a later time.
     pub truncated: bool,
@@ -150,7 +150,7 @@ impl Completeness {
         }
     }
 
-    /// Which bound the counters before the first recorded entry are, if they are not exact.
+    /// Which bound the counters before the first kept entry are, if they are not exact.
     pub fn baseline_bound(&self) -> Option<Bound> {
         let uncertain = self.baseline_uncertain_bytes > 0
             || self.unrecorded_frees
@@ -162,7 +162,7 @@ impl Completeness {
     }
 }
 
-/// One device's allocator from the first recorded entry to the last.
+/// One device's allocator from the first kept entry to the last.
 #[derive(Clone, Debug)]
 pub struct History {
     /// Device: -1 for pinned host memory, -2 for CPU memory.

@@ -69,7 +69,7 @@ pub struct RankSummary {
     /// Which of `baseline_bytes` and `maxima` are not exact.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub bounds: IndexMap<String, Bound>,
-    /// Allocated before the first recorded entry.
+    /// Allocated before the first kept entry.
     pub baseline_bytes: i64,
     /// Each metric's maximum.
     pub maxima: Counters,

@@ -21,7 +21,7 @@ fn percent_of(attribution: &Attribution, label: &str) -> u64 {
 
 /// Files, and the least percent of the peak that categories must hold.
 const HELD: [(&str, &[(&str, u64)]); 14] = [
-    // Older than the recorded history, with stacks.
+    // Older than the kept history, with stacks.
     (
         "notHanmin-memory_snapshot_forward.pickle.gz",
         &[("optimizer_state", 36), ("gradient", 18), ("parameter", 18), ("activation", 26)],

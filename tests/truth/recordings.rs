@@ -24,7 +24,7 @@ enum Known {
     Late,
     /// Maxima and end are exact. The baseline is less than PyTorch's: some of it was freed without an entry.
     LateWithUnrecordedFrees,
-    /// Maxima and end are exact. The baseline is that of the first recorded entry, which PyTorch did not count.
+    /// Maxima and end are exact. The baseline is that of the first kept entry, which PyTorch did not count.
     LostBeginning,
     /// Only the end is known; it is all there is to say about the maxima, too.
     OnlyEnd,

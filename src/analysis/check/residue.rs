@@ -39,7 +39,7 @@ pub(super) fn of(
         _ if completeness.no_entries => Some(Doubt::NoHistory),
         _ if completeness.truncated => Some(Doubt::CutOff),
         _ if completeness.sampled => Some(Doubt::Sampled),
-        // The start, the peak and the steps refer to the recorded history.
+        // The start, the peak and the steps refer to the kept history.
         Some((doubt, _)) if depends_on_start => Some(doubt),
         _ if depends_on_start && !accepts_late_start => doubts::late_start(device.track),
         _ => None,

@@ -9,7 +9,7 @@ use crate::replay::{History, Instant, Metric, NEVER, Track};
 pub(super) struct Highest {
     /// Bytes allocated there.
     pub bytes: i64,
-    /// The instant of the recorded history at which it is reached.
+    /// The instant of the kept history at which it is reached.
     pub instant: Instant,
 }
 

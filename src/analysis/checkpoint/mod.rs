@@ -116,7 +116,7 @@ pub struct DeviceCheckpoint {
     pub curves: Option<DeviceOverlay>,
     /// The cheapest calls with which allocated memory meets the requested limit.
     pub fit: Option<DevicePlans>,
-    /// Counters before the first recorded entry.
+    /// Counters before the first kept entry.
     pub baseline: Counters,
     /// What the recording lacks.
     pub completeness: Completeness,

@@ -15,7 +15,7 @@ pub enum NoCandidates {
     /// A profiler trace: its frames have the line at which a function starts, not the current line, so calls cannot be
     /// distinguished.
     NoLines,
-    /// The recorded history has neither a forward nor a backward pass.
+    /// The kept history has neither a forward nor a backward pass.
     NoForward,
     /// No forward is followed by a backward, and none keeps what one would need.
     NoTrainingStep,

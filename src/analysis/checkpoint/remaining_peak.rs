@@ -18,7 +18,7 @@ const ROWS: usize = 5;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RemainingPeak {
-    /// Where it is in the recorded history.
+    /// Where it is in the kept history.
     pub moment: Moment,
     /// The phase.
     pub phase: Phase,

@@ -64,7 +64,7 @@ impl DiffInput {
             let completeness = &peak.completeness;
             let at_dump = figures.is_some() && peak.instant == peak.entries && !completeness.truncated;
             let is_known = !asks_for_peak && at_dump && !completeness.no_free_requested;
-            // Memory may have been higher before or after the recorded history.
+            // Memory may have been higher before or after the kept history.
             let partly = completeness.truncated || (asks_for_peak && peak.is_early(peak.metric));
             let bound = completeness.bound(peak.metric).or_else(|| partly.then_some(Bound::Lower));
             let bound = bound.filter(|_| !is_known);

@@ -65,7 +65,7 @@ pub struct DeviceTracks {
     pub blocks: Vec<BlockSlice>,
     /// The requests in the window that failed.
     pub failures: Vec<FailedRequest>,
-    /// Counters before the first recorded entry.
+    /// Counters before the first kept entry.
     pub baseline: Counters,
     /// What the recording lacks.
     pub completeness: Completeness,

@@ -131,7 +131,7 @@ pub struct DeviceFragmentation {
     pub counters: Counters,
     /// Number and bytes of active blocks that are in no segment or overlap: the recording contradicts itself.
     pub stray: (u64, u64),
-    /// Counters before the first recorded entry.
+    /// Counters before the first kept entry.
     pub baseline: Counters,
     /// What the recording lacks.
     pub completeness: Completeness,

@@ -27,7 +27,7 @@ pub struct DeviceInfo {
     pub segments: usize,
     /// Number of blocks at dump time, free ones included.
     pub blocks: usize,
-    /// Counters before the first recorded entry.
+    /// Counters before the first kept entry.
     pub baseline: Counters,
     /// Each counter's maximum.
     pub maxima: [Maximum; 4],

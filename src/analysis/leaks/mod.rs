@@ -161,7 +161,7 @@ pub struct DeviceLeaks {
     pub projection: Option<Projection>,
     /// Changes to the program, if requested.
     pub cures: Vec<Advice>,
-    /// Counters before the first recorded entry.
+    /// Counters before the first kept entry.
     pub baseline: Counters,
     /// What the recording lacks.
     pub completeness: Completeness,

@@ -170,7 +170,7 @@ pub struct DeviceOoms {
     pub can_plan: bool,
     /// Who used the device when a request failed, if it was sampled then.
     pub ledger: Option<Ledger>,
-    /// Counters before the first recorded entry.
+    /// Counters before the first kept entry.
     pub baseline: Counters,
     /// Allocator settings without the effect that they seem to have; shown if a request failed.
     pub warnings: Vec<SettingsWarning>,

@@ -61,7 +61,7 @@ setters!(PeakOptions {
 pub struct DevicePeak {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,
-    /// Counters before the first recorded entry.
+    /// Counters before the first kept entry.
     pub baseline: Counters,
     /// First and last instant of the selected part of the history, if it is not the whole.
     pub window: Option<(Instant, Instant)>,

@@ -63,7 +63,7 @@ impl MemoryKind {
 pub enum Figure {
     /// The maximum of a metric.
     Maximum(Metric),
-    /// Allocated before the first recorded entry.
+    /// Allocated before the first kept entry.
     Baseline,
     /// Reserved and not active, at the peak of the selected metric.
     Inactive,

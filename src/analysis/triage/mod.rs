@@ -177,7 +177,7 @@ pub enum Finding {
     Activations {
         /// Bytes of activations.
         bytes: u64,
-        /// Of these, the bytes that forward allocated before the recorded history and that are still live.
+        /// Of these, the bytes that forward allocated before the kept history and that are still live.
         older: u64,
         /// Total bytes.
         total: u64,
@@ -200,7 +200,7 @@ const OF_WEIGHTS: [Category; 5] =
 const WEIGHTS_PART: (u64, u64) = (4, 5);
 
 impl Finding {
-    /// Whether these are activations most of which were allocated before the recorded history, for which checkpointing is not
+    /// Whether these are activations most of which were allocated before the kept history, for which checkpointing is not
     /// the question.
     pub(crate) fn is_older(&self) -> bool {
         matches!(self, Self::Activations { bytes, older, .. } if *older > bytes / 2)

@@ -1,6 +1,6 @@
 //! Labels of groups that do not represent code.
 
-/// Label of blocks from before the first recorded entry whose stack is not in the file.
+/// Label of blocks from before the first kept entry whose stack is not in the file.
 pub const BASELINE: &str = "(before the recording)";
 /// Label of the same blocks if nothing was recorded at all.
 pub const NOT_RECORDED: &str = "(not recorded)";

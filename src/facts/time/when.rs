@@ -14,7 +14,7 @@ pub enum When {
     Peak,
     /// The first failed request.
     Oom,
-    /// Before the first recorded entry.
+    /// Before the first kept entry.
     Start,
     /// After the last entry.
     End,

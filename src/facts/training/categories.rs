@@ -163,7 +163,7 @@ struct Judge<'a> {
     /// The instant of the last allocation of each stack.
     last_born: Vec<u32>,
     workspaces: Workspaces,
-    /// Lines of optimizers that allocated states before the recorded history.
+    /// Lines of optimizers that allocated states before the kept history.
     states: States,
     /// Whether any stack is part of a backward pass or an optimizer.
     trains: bool,
@@ -417,7 +417,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The category, from its stack, of a block that is older than the recorded history.
+    /// The category, from its stack, of a block that is older than the kept history.
     fn older(&self, block: &Block) -> Decided {
         let freed = block.allocation.freed;
         let begins_in = self.periods.get(0).filter(|first| !first.outlived_by(freed)).map(|first| first.phase);

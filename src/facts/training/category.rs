@@ -22,7 +22,7 @@ pub enum Category {
     ModelState,
     /// From before the recording, without other evidence.
     BeforeRecording,
-    /// Allocated by forward and still live when backward starts, or when the recorded history starts; also what a
+    /// Allocated by forward and still live when backward starts, or when the kept history starts; also what a
     /// recomputation allocates for backward.
     Activation,
     /// Keys and values that a model without backward keeps from one forward to the next.
@@ -153,11 +153,11 @@ pub enum Evidence {
     Named,
     /// Parameters gathered from all ranks.
     Gathered,
-    /// Allocated in a module's forward before the recorded history, and still live when it starts.
+    /// Allocated in a module's forward before the kept history, and still live when it starts.
     HeldSinceForward,
-    /// Allocated before the recorded history by an optimizer's line that allocated several live blocks.
+    /// Allocated before the kept history by an optimizer's line that allocated several live blocks.
     HeldByOptimizer,
-    /// Allocated before the recorded history by the constructor of a class with a `forward`.
+    /// Allocated before the kept history by the constructor of a class with a `forward`.
     HeldSinceConstructor,
     /// No stack, or the engine's stack: at most as many blocks of this size as parameters, whose stacks are known.
     OlderMirrors,
@@ -169,7 +169,7 @@ pub enum Evidence {
     LayerSizes,
     /// No history: there are four equal sets of sizes.
     EqualSets,
-    /// Older than the recorded history, and its stack does not show its use.
+    /// Older than the kept history, and its stack does not show its use.
     Older,
     /// Its stack is inside `torch.distributed` or NCCL.
     CommunicationStack,

@@ -19,7 +19,7 @@ pub(crate) enum ModulePaths {
     Called {
         /// Every call, by its start, outer calls before inner calls.
         calls: Vec<ModuleCall>,
-        /// For blocks that are older than the recorded history, by stack: which of several calls allocated them is unknown.
+        /// For blocks that are older than the kept history, by stack: which of several calls allocated them is unknown.
         older: HashMap<StackId, String>,
     },
 }

@@ -19,7 +19,7 @@ use serde::Serialize;
 pub struct CheckpointDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
-    /// Allocated before the first recorded entry.
+    /// Allocated before the first kept entry.
     pub baseline_bytes: i64,
     /// Whether this device's history is complete.
     pub complete_history: bool,
@@ -161,7 +161,7 @@ pub struct CheckpointPlan {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CheckpointLimit {
-    /// Where it is in the recorded history.
+    /// Where it is in the kept history.
     #[serde(flatten)]
     pub at: PhasedInstant,
     /// Whether a call runs again there.

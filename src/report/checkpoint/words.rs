@@ -23,7 +23,7 @@ const MUCH_PERCENT: f64 = 5.0;
 
 /// The answer in a few words.
 pub fn headline(device: &DeviceCheckpoint) -> String {
-    // If the recorded history starts at its maximum, or nothing was recorded, that instant is an ordinary state.
+    // If the kept history starts at its maximum, or nothing was recorded, that instant is an ordinary state.
     let is_known = !device.completeness.no_entries && (device.peak.instant > 0 || !device.completeness.has_baseline);
     if device.peak_bytes == 0 {
         return format!("{}: nothing was allocated", notes::device_name(device.device));

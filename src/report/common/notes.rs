@@ -141,7 +141,7 @@ pub fn headline(device: &DevicePeak) -> String {
     if device.is_empty() {
         return format!("{}: nothing was allocated", device_name(device.device));
     }
-    // If the recorded history starts at its maximum, or nothing was recorded, that instant is an ordinary state.
+    // If the kept history starts at its maximum, or nothing was recorded, that instant is an ordinary state.
     let is_known = !device.completeness.no_entries && !device.is_early(metric);
     let is_peak = is_known && device.maxima[metric as usize].instant == device.instant;
     let peak = if is_peak { "peak " } else { "" };
@@ -255,7 +255,7 @@ pub fn ooms(device: &DeviceOoms) -> Vec<String> {
     lines
 }
 
-/// A line for a maximum at the very start of the recorded history: memory was highest then or earlier.
+/// A line for a maximum at the very start of the kept history: memory was highest then or earlier.
 fn early_peak(device: &DevicePeak) -> Option<String> {
     (device.is_early(device.metric) && !device.completeness.no_entries).then(|| {
         format!(

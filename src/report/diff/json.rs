@@ -118,7 +118,7 @@ impl From<&Lives> for BlockLives {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DiffSide {
-    /// Allocated before the first recorded entry.
+    /// Allocated before the first kept entry.
     pub baseline_bytes: i64,
     /// Whether the history is complete.
     pub complete_history: bool,

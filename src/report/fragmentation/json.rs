@@ -24,7 +24,7 @@ use serde::Serialize;
 pub struct FragmentationDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
-    /// Allocated before the first recorded entry.
+    /// Allocated before the first kept entry.
     pub baseline_bytes: i64,
     /// Whether this device's history is complete.
     pub complete_history: bool,

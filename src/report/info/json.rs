@@ -84,9 +84,9 @@ pub struct InfoDevice {
     pub phases: Vec<PhaseRow>,
     /// Contradictions.
     pub anomalies: AnomalyCounts,
-    /// Allocated before the first recorded entry.
+    /// Allocated before the first kept entry.
     pub baseline_bytes: i64,
-    /// Counters before the first recorded entry.
+    /// Counters before the first kept entry.
     pub baseline: CounterBytes,
     /// Each counter's own maximum.
     pub maxima: CounterBytes,

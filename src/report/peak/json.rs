@@ -18,7 +18,7 @@ use serde::Serialize;
 pub struct PeakDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
-    /// Allocated before the first recorded entry.
+    /// Allocated before the first kept entry.
     pub baseline_bytes: i64,
     /// The selected counter.
     pub metric: &'static str,
