@@ -33,7 +33,7 @@ const SPARSE: u64 = 4;
 /// - The number after `rank` (`rank5`, `rank_5`, `rank-5`), in the file's name, or else in the name of its folder.
 /// - The six-digit number before `_step_`, as torchtitan writes it (`000005_step_10.pickle`).
 /// - If other names have numbers that distinguish them, the last one in the name (`mem.5.pickle`). Times, steps and process
-/// IDs do not count, and neither does one of several coordinates (`TP-1-DP-0`).
+///   IDs do not count, and neither does one of several coordinates (`TP-1-DP-0`).
 /// - Otherwise, the position in the list.
 pub fn rank_numbers(paths: &[&str]) -> Vec<RankNumber> {
     let named: Vec<Option<u64>> =
