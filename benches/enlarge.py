@@ -18,7 +18,7 @@ import gzip
 import pickle
 import random
 
-# Where the allocator hands out memory: far apart for each device.
+# Where the allocator places memory: far apart for each device.
 DEVICE_SPAN = 1 << 44
 
 

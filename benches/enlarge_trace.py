@@ -57,7 +57,7 @@ def main():
         key, value = number.group(1)[1:-3], number.group(2)
         at = number.end()
         if key == "Addr":
-            # The event's own number stands in the same object, before or behind.
+            # The event's own number is in the same object, before or after it.
             object_end = body.index("}", at)
             object_start = body.rindex("{", 0, at)
             index = int(re.search(r'"Ev Idx": (\d+)', body[object_start:object_end]).group(1))

@@ -1,5 +1,5 @@
-//! Replay, attribution and plays: entries per second from a snapshot to its histories, its peak, and the same requests
-//! played on a model of the allocator.
+//! Replay, attribution and simulation: entries per second from a snapshot to its histories, its peak, and a simulation of the
+//! same requests.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use memviz::Recording;

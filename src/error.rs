@@ -64,10 +64,10 @@ pub enum Error {
     Limit {
         /// Offset in the decompressed input.
         at: u64,
-        /// Which limit, and what was requested.
+        /// Which limit, and the requested value.
         message: String,
     },
-    /// A request that the recording cannot answer, for instance an entry past the end.
+    /// A request that the recording cannot answer, such as an entry past the end.
     #[error("{0}")]
     Request(String),
 }

@@ -1,8 +1,8 @@
 //! Exact analysis of PyTorch GPU memory recordings.
 //!
-//! `torch.cuda.memory._dump_snapshot` writes what the caching allocator did. memviz reads that file without executing
-//! it, replays the allocator, and answers with numbers equal to `torch.cuda.memory_stats()` to the byte. Files that
-//! `torch.profiler` exports (`export_chrome_trace` with `profile_memory=True`, `export_memory_timeline`) become the
+//! `torch.cuda.memory._dump_snapshot` writes what the caching allocator did. memviz reads that file without executing it,
+//! replays the allocator, and answers with numbers equal to `torch.cuda.memory_stats()` to the byte. Files that
+//! `torch.profiler` exports (`export_chrome_trace` with `profile_memory=True`, `export_memory_timeline`) are converted to the
 //! same model, so every analysis works on them.
 //!
 //! # Where to start
@@ -31,33 +31,34 @@
 //! # }
 //! ```
 //!
-//! | question | ask | answer |
+//! | question | method | answer |
 //! |---|---|---|
-//! | What is there to know at first sight? | [`Recording::triage`] | [`analysis::triage::TriageReport`] |
+//! | What is most important, and what should be looked at next? | [`Recording::triage`] | [`analysis::triage::TriageReport`] |
 //! | What is in the file? | [`Recording::info`] | [`analysis::info::InfoReport`] |
-//! | When is most memory held, and by which lines of code? | [`Recording::peak`] | [`analysis::peak::PeakReport`] |
-//! | How does memory move over time? | [`Recording::timeline`] | [`analysis::timeline::TimelineReport`] |
-//! | Which stacks hold it? | [`Recording::flame`] | [`analysis::flame::FlameReport`] |
-//! | How much of what is reserved is of no use, and why? | [`Recording::fragmentation`] | [`analysis::fragmentation::FragmentationReport`] |
+//! | When does memory peak, and which lines of code hold it? | [`Recording::peak`] | [`analysis::peak::PeakReport`] |
+//! | How does memory change over time? | [`Recording::timeline`] | [`analysis::timeline::TimelineReport`] |
+//! | Which stacks hold memory? | [`Recording::flame`] | [`analysis::flame::FlameReport`] |
+//! | How much reserved memory is inactive, and why? | [`Recording::fragmentation`] | [`analysis::fragmentation::FragmentationReport`] |
 //! | Why did a request fail? | [`Recording::oom`] | [`analysis::oom::OomReport`] |
 //! | What grows from step to step? | [`Recording::leaks`] | [`analysis::leaks::LeakReport`] |
-//! | Who else uses the device? | [`Recording::ledger`] | [`analysis::ledger::LedgerReport`] |
-//! | Who allocated on the device, according to Nsight Systems? | `input::nsys::read` | `analysis::nsys::NsysReport` |
-//! | What would checkpointing of activations save? | [`Recording::checkpoint`] | [`analysis::checkpoint::CheckpointReport`] |
-//! | What does another batch size need, and which is the largest that fits? | [`analysis::fit::FitReport::of`] | [`analysis::fit::FitReport`] |
-//! | Does a run keep its budget? | [`Recording::check`] | [`analysis::check::CheckReport`] |
-//! | What is different between two runs? | [`Recording::diff_input`] of each | [`analysis::diff::DiffReport`] |
+//! | What else uses the device? | [`Recording::ledger`] | [`analysis::ledger::LedgerReport`] |
+//! | Which libraries allocated on the device, according to Nsight Systems? | `input::nsys::read` | `analysis::nsys::NsysReport` |
+//! | What would activation checkpointing save? | [`Recording::checkpoint`] | [`analysis::checkpoint::CheckpointReport`] |
+//! | What does another batch size need, and what is the largest that fits? | [`analysis::fit::FitReport::of`] | [`analysis::fit::FitReport`] |
+//! | Does a run stay within its budget? | [`Recording::check`] | [`analysis::check::CheckReport`] |
+//! | What differs between two runs? | [`Recording::diff_input`] of each | [`analysis::diff::DiffReport`] |
 //! | Which rank differs from the others? | [`ranks::RankInputs::summarize`] | [`analysis::ranks::RanksReport`] |
 //!
-//! Bytes are exact integers, or marked as a bound, or not there. Errors are one type, [`Error`], of one line each. The
+//! Bytes are exact integers, marked as a bound, or missing. All errors have the type [`Error`], and are one line each. The
 //! library neither prints nor exits, and no thread outlives a call.
 //!
-//! # Rooms
+//! # Modules
 //!
-//! Data flows one way, a module per stage, each reading only the ones before it: [`input`] fills [`model`], [`replay`]
-//! turns it into histories by the rules of the [`allocator`], [`facts`] reads from these what several questions need,
-//! [`play`] plays what would happen under other conditions, [`analysis`] turns both into answers, `report` into text, JSON,
-//! CSV, Markdown and pictures. [`wire`] has the JSON that is read again. [`Recording`] ties all but the last together.
+//! Data flows one way, with a module per stage; each stage uses only the ones before it: [`input`] fills [`model`],
+//! [`replay`] converts it into histories by the rules of the [`allocator`], [`facts`] derives what several questions need,
+//! [`play`] simulates other conditions, [`analysis`] converts both into answers, and `report` writes them as text, JSON, CSV,
+//! Markdown and pictures. [`wire`] contains the JSON formats that memviz also reads. [`Recording`] combines all of these
+//! except the last two.
 //!
 //! # Features
 //!
@@ -74,7 +75,7 @@
 //! | `nsys` (default) | profiles of Nsight Systems: `input::nsys`, `analysis::nsys` |
 //! | `mcp` | `memviz mcp`, in the binary; with `cli` |
 //!
-//! With `default-features = false` there are the reader of plain files, the replay and every analysis.
+//! With `default-features = false`, the library contains the reader of uncompressed files, the replay and every analysis.
 
 #[macro_use]
 mod options;
@@ -100,7 +101,7 @@ pub mod cli;
 pub use error::{Error, Result};
 pub use recording::Recording;
 
-/// Compiles the program of the book's page about the library.
+/// Compiles the program in the book's page about the library.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/src/library.md")]
 struct Page;

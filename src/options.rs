@@ -1,7 +1,7 @@
-//! Setters of options, so that a program changes some and leaves the others as they are, whichever come with later versions:
+//! Setters of options, so that a program changes some and leaves the others at their defaults, including options added later:
 //! `PeakOptions::default().by(GroupBy::Stack).top(Some(5))`.
 
-/// Adds a setter for each field that is named.
+/// Adds a setter for each named field.
 macro_rules! setters {
     ($options:ident { $($field:ident: $type:ty),+ $(,)? }) => {
         impl $options {

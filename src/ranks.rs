@@ -1,8 +1,8 @@
 //! Summarizes many recordings in parallel.
 //!
-//! Each thread reads a file, reduces it to its summary and releases it before it takes the next one, so there are never
-//! more recordings in memory than threads. With any number of threads, summaries arrive in the order of the inputs,
-//! each as soon as all before it are done.
+//! Each thread reads a file, reduces it to its summary and releases it before it takes the next one, so there are never more
+//! recordings in memory than threads. With any number of threads, summaries arrive in the order of the inputs, each as soon
+//! as it and all before it are done.
 
 use crate::Recording;
 use crate::analysis::ranks::{RankNumber, SummaryOptions, rank_numbers, summarize};
@@ -176,8 +176,8 @@ struct Work<'a> {
 impl Work<'_> {
     /// Processes inputs until none is left.
     fn run(&self, done: &Sender<(usize, Vec<RankLine>)>) {
-        // Analyses run on rayon. In a pool of only this thread, they neither wait for analyses of other files nor start
-        // them.
+        // Analyses run on rayon. In a pool that consists only of this thread, they neither wait for analyses of other files
+        // nor start them.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
         let _pool = if self.read.on_one_thread { pool.build().ok() } else { None };
         while !self.stop.load(Ordering::Relaxed) {

@@ -54,15 +54,15 @@ impl Recording {
     /// Like [`Recording::open`], from a stream.
     ///
     /// # Errors
-    /// As [`Recording::open`].
+    /// Like [`Recording::open`].
     pub fn read(stream: impl Read + Send + 'static, options: &ReadOptions) -> Result<Self> {
         Self::unpacked(Unpacked::new(stream, options)?, options)
     }
 
-    /// Like [`Recording::open`], from an input whose first bytes were read.
+    /// Like [`Recording::open`], from an input whose first bytes were already read.
     ///
     /// # Errors
-    /// As [`Recording::open`].
+    /// Like [`Recording::open`].
     pub fn unpacked(input: Unpacked, options: &ReadOptions) -> Result<Self> {
         let input = input.read(options, HeadStart::default())?;
         let (snapshot, histories) = match input.contents {
@@ -79,7 +79,7 @@ impl Recording {
         Ok(Self { snapshot, histories, compression: input.compression, bytes: input.bytes, device_file: None })
     }
 
-    /// Its devices. What several answers share is computed once for all answers from the returned value.
+    /// Its devices. Facts that several answers share are computed once for all answers from the returned value.
     pub fn devices(&self) -> Devices<'_> {
         Devices::of(&self.snapshot, &self.histories).with_device_file(self.device_file.as_ref())
     }
@@ -102,7 +102,7 @@ impl Recording {
     /// The verdict, and what to look at next.
     ///
     /// # Errors
-    /// As [`TriageReport::of`].
+    /// Like [`TriageReport::of`].
     pub fn triage(&self, options: &TriageOptions) -> Result<TriageReport> {
         TriageReport::of(&self.devices(), options)
     }
@@ -110,7 +110,7 @@ impl Recording {
     /// The peak of each device and what holds it.
     ///
     /// # Errors
-    /// As [`PeakReport::of`].
+    /// Like [`PeakReport::of`].
     pub fn peak(&self, options: &PeakOptions) -> Result<PeakReport> {
         PeakReport::of(&self.devices(), options)
     }
@@ -118,7 +118,7 @@ impl Recording {
     /// Live memory over time.
     ///
     /// # Errors
-    /// As [`TimelineReport::of`].
+    /// Like [`TimelineReport::of`].
     pub fn timeline(&self, options: &TimelineOptions) -> Result<TimelineReport> {
         self.require_history("timeline")?;
         TimelineReport::of(&self.devices(), options)
@@ -127,7 +127,7 @@ impl Recording {
     /// Live bytes by stack, as a tree.
     ///
     /// # Errors
-    /// As [`FlameReport::of`].
+    /// Like [`FlameReport::of`].
     pub fn flame(&self, options: &FlameOptions) -> Result<FlameReport> {
         FlameReport::of(&self.devices(), options)
     }
@@ -135,7 +135,7 @@ impl Recording {
     /// Bytes and blocks by stack and labels: held at an instant, and allocated over the history.
     ///
     /// # Errors
-    /// As [`SamplesReport::of`].
+    /// Like [`SamplesReport::of`].
     pub fn samples(&self, options: &SamplesOptions) -> Result<SamplesReport> {
         SamplesReport::of(&self.devices(), options)
     }
@@ -143,7 +143,7 @@ impl Recording {
     /// The counters over time, with annotations, steps, phases and failed requests.
     ///
     /// # Errors
-    /// As [`TracksReport::of`].
+    /// Like [`TracksReport::of`].
     pub fn tracks(&self, options: &TracksOptions) -> Result<TracksReport> {
         self.require_history("export as a trace")?;
         TracksReport::of(&self.devices(), options)
@@ -152,7 +152,7 @@ impl Recording {
     /// Every allocation and free, with addresses and stacks.
     ///
     /// # Errors
-    /// As [`LivesReport::of`].
+    /// Like [`LivesReport::of`].
     pub fn lives(&self, options: &LivesOptions) -> Result<LivesReport> {
         self.require_history("export of all allocations")?;
         LivesReport::of(&self.devices(), options)
@@ -162,7 +162,7 @@ impl Recording {
     /// request, or else where the most memory is inactive.
     ///
     /// # Errors
-    /// As [`SegmentMapReport::of`].
+    /// Like [`SegmentMapReport::of`].
     pub fn segment_map(&self, options: &PeakOptions) -> Result<SegmentMapReport> {
         SegmentMapReport::where_it_matters(&self.devices(), options)
     }
@@ -170,7 +170,7 @@ impl Recording {
     /// Everything that a report shows.
     ///
     /// # Errors
-    /// As [`Overview::of`].
+    /// Like [`Overview::of`].
     pub fn overview(&self, options: &TimelineOptions) -> Result<Overview> {
         self.require_history("report")?;
         Overview::of(&self.devices(), options)
@@ -179,7 +179,7 @@ impl Recording {
     /// How much reserved memory is inactive, and which blocks keep it reserved.
     ///
     /// # Errors
-    /// As [`FragmentationReport::of`].
+    /// Like [`FragmentationReport::of`].
     pub fn fragmentation(&self, options: &FragmentationOptions) -> Result<FragmentationReport> {
         self.require_history("fragmentation")?;
         FragmentationReport::of(&self.devices(), options)
@@ -188,7 +188,7 @@ impl Recording {
     /// Every request that failed, and why.
     ///
     /// # Errors
-    /// As [`OomReport::of`].
+    /// Like [`OomReport::of`].
     pub fn oom(&self, options: &OomOptions) -> Result<OomReport> {
         self.require_history("oom")?;
         OomReport::of(&self.devices(), options)
@@ -197,7 +197,7 @@ impl Recording {
     /// The memory that survives step after step on each device.
     ///
     /// # Errors
-    /// As [`LeakReport::of`].
+    /// Like [`LeakReport::of`].
     pub fn leaks(&self, options: &LeakOptions) -> Result<LeakReport> {
         self.require_history("leaks")?;
         LeakReport::of(&self.devices(), options)
@@ -206,7 +206,7 @@ impl Recording {
     /// Single blocks of each device.
     ///
     /// # Errors
-    /// As [`BlocksReport::of`].
+    /// Like [`BlocksReport::of`].
     pub fn blocks(&self, options: &BlocksOptions) -> Result<BlocksReport> {
         BlocksReport::of(&self.devices(), options)
     }
@@ -214,7 +214,7 @@ impl Recording {
     /// The memory in use on whole devices, by PyTorch and by others.
     ///
     /// # Errors
-    /// As [`LedgerReport::of`].
+    /// Like [`LedgerReport::of`].
     pub fn ledger(&self, options: &LedgerOptions) -> Result<LedgerReport> {
         LedgerReport::of(&self.devices(), options)
     }
@@ -222,7 +222,7 @@ impl Recording {
     /// What activation checkpointing would save on each device.
     ///
     /// # Errors
-    /// As [`CheckpointReport::of`].
+    /// Like [`CheckpointReport::of`].
     pub fn checkpoint(&self, options: &CheckpointOptions) -> Result<CheckpointReport> {
         self.require_history("checkpoint")?;
         CheckpointReport::of(&self.devices(), options)
@@ -231,7 +231,7 @@ impl Recording {
     /// What each device would need under other allocator settings, and on another device.
     ///
     /// # Errors
-    /// As [`SimulateReport::of`].
+    /// Like [`SimulateReport::of`].
     pub fn simulate(&self, options: &SimulateOptions) -> Result<SimulateReport> {
         self.require_history("simulate")?;
         SimulateReport::of(&self.devices(), options)
@@ -240,7 +240,7 @@ impl Recording {
     /// Changes that make the program fit a device.
     ///
     /// # Errors
-    /// As [`PlanReport::of`].
+    /// Like [`PlanReport::of`].
     pub fn plan(&self, options: &PlanOptions) -> Result<PlanReport> {
         PlanReport::of(&self.devices(), options)
     }
@@ -253,7 +253,7 @@ impl Recording {
     /// The data of this recording that a comparison with another one needs.
     ///
     /// # Errors
-    /// As [`PeakReport::of`].
+    /// Like [`PeakReport::of`].
     pub fn diff_input(&self, options: &PeakOptions) -> Result<DiffInput> {
         DiffInput::of(&self.devices(), options)
     }
@@ -261,7 +261,7 @@ impl Recording {
     /// The contents of the file, for `devices`, or for all devices if empty.
     ///
     /// # Errors
-    /// As [`InfoReport::of`].
+    /// Like [`InfoReport::of`].
     pub fn info(&self, devices: &[DeviceId]) -> Result<InfoReport> {
         InfoReport::of(&self.devices(), devices)
     }

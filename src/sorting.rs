@@ -1,8 +1,8 @@
 //! One sort for the lists that answers show.
 //!
-//! The standard library compiles its stable sort again for each type and key, 8 KB each time, and there are about a
-//! hundred such sorts. Code that sorts millions of entries or allocations uses it; everything else sorts indices here,
-//! and then moves the elements.
+//! The standard library compiles its stable sort for each type and key, 8 KB each time, and there are about a hundred such
+//! sorts. Code that sorts millions of entries or allocations uses it; everything else sorts indices here, and then moves the
+//! elements.
 
 use std::cmp::Ordering;
 

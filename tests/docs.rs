@@ -1,9 +1,8 @@
-//! README and book are true: every console block is run and compared, options that are named exist, and links lead
-//! somewhere.
+//! README and book are correct: every console block is run and compared, named options exist, and links lead somewhere.
 //!
-//! A console block holds command lines behind `$ `, each with all that it prints, errors included. They run in a shell, in a
-//! folder of their own that has the fixtures and nothing else. `MEMVIZ_BLESS=1 cargo test --test docs` writes the blocks
-//! anew; look at the difference before committing it.
+//! A console block contains command lines after `$ `, each followed by its complete output, including errors. They run in a
+//! shell, in a separate folder that contains only the fixtures. `MEMVIZ_BLESS=1 cargo test --test docs` rewrites the blocks;
+//! read the difference before committing it.
 #![cfg(all(feature = "cli", unix))]
 
 mod support;
@@ -20,13 +19,13 @@ use support::{BLESS, assert_none, is_blessing, memviz, names, read_text};
 
 /// The pages of the book.
 const BOOK: &str = "docs/src";
-/// Pages beside those.
+/// Further pages.
 const PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "fixtures/README.md"];
 /// Commands that a page of the book is not worth: they say it all themselves.
 const WITHOUT_PAGE: [&str; 5] = ["completions", "help", "man", "record", "schema"];
 
 #[test]
-fn console_blocks_show_what_comes_out() {
+fn console_blocks_show_the_output() {
     let mut failures = Vec::new();
     let mut count = 0;
     for page in pages() {
@@ -34,7 +33,7 @@ fn console_blocks_show_what_comes_out() {
         let blocks = blocks(&text, |language| language == "console");
         let found: Vec<String> = blocks.par_iter().map(|range| run(&text[range.clone()])).collect();
         count += blocks.len();
-        // From the last one on, so that the places of those before stay what they are.
+        // From the last one on, so that the positions of those before stay valid.
         for (range, found) in blocks.into_iter().zip(found).rev() {
             if is_blessing() {
                 is_new |= text[range.clone()] != found;
@@ -54,7 +53,7 @@ fn console_blocks_show_what_comes_out() {
     assert!(failures.is_empty(), "{} blocks show something else; {hint}\n\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Runs the commands of a block; gives the block with what they print.
+/// Runs the commands of a block; returns the block with their output.
 fn run(block: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let fixtures = Path::new("fixtures").canonicalize().unwrap();
@@ -76,7 +75,7 @@ fn run(block: &str) -> String {
 
 /// The first example is an excerpt: each of its lines is one of the answer, in order.
 #[test]
-fn excerpts_are_of_what_comes_out() {
+fn excerpts_match_the_output() {
     let text = read_text("README.md");
     let mut excerpts = 0;
     for block in blocks(&text, |language| language == "text") {
@@ -93,7 +92,7 @@ fn excerpts_are_of_what_comes_out() {
     assert_eq!(excerpts, 1);
 }
 
-/// Options in blocks for the shell, which are not run because they name files that nobody has.
+/// Options in shell blocks, which are not run because they name files that do not exist here.
 #[test]
 fn options_that_pages_name_exist() {
     let mut help: BTreeMap<String, String> = BTreeMap::new();
@@ -134,7 +133,7 @@ fn links_lead_somewhere() {
             }
             let (file, heading) = dest_url.split_once('#').unwrap_or((&dest_url, ""));
             let target = if file.is_empty() { PathBuf::from(&page) } else { folder.join(file) };
-            // A book takes along what lies beside its pages, and nothing else.
+            // A book includes the files next to its pages, and nothing else.
             let leaves = page.starts_with(BOOK) && normal(&target).is_none_or(|target| !target.starts_with(BOOK));
             if leaves || !target.exists() {
                 problems.push(format!("{page}: {dest_url}"));
@@ -162,7 +161,7 @@ fn the_book_is_complete() {
         pages().into_iter().filter(missing).map(|page| format!("{BOOK}/SUMMARY.md does not list {page}")).collect();
     let help = memviz(&["help"]).stdout;
     let commands = help.split("explains:\n").nth(1).unwrap().split("\n\n").next().unwrap();
-    // The name of its group stands before the first command of each.
+    // The name of its group is before the first command of each.
     let commands = commands.lines().filter_map(|line| line.get(11..)?.split(' ').next());
     for command in commands.filter(|command| !command.is_empty() && !WITHOUT_PAGE.contains(command)) {
         let page = format!("{BOOK}/commands/{command}.md");
@@ -237,7 +236,7 @@ fn slug(heading: &str) -> String {
     kept.map(|next| if next == ' ' { '-' } else { next }).collect()
 }
 
-/// A path without `.` and `..`; `None` where it leaves the package.
+/// A path without `.` and `..`; `None` if it leaves the package.
 fn normal(path: &Path) -> Option<PathBuf> {
     let mut normal = PathBuf::new();
     for part in path.components() {

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use targets::{bytes, commands, entries, looks, mutation, pairs, plays, texts};
 
-/// Files of a target; there are at least so many.
+/// Files of a target; there are at least this many.
 fn files(target: &str, least: usize) -> Vec<Vec<u8>> {
     let folder = Path::new("fuzz/corpus").join(target);
     let mut paths: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -406,7 +406,7 @@ const RANKS8: &str = "fixtures/snapshots/ranks8";
 
 /// Where the pictures of README and book are.
 const PICTURES: &str = "docs/src/pictures";
-/// Pictures, made by the commands that stand beside them: file, fixture, arguments.
+/// Pictures, drawn by the commands next to them: file, fixture, arguments.
 const DRAWN: &[(&str, &str, &[&str])] = &[
     ("timeline.svg", "gpt_train", &["timeline", "-o", "-"]),
     ("flamegraph.svg", "gpt_train", &["flamegraph", "-o", "-"]),
@@ -417,7 +417,7 @@ const DRAWN: &[(&str, &str, &[&str])] = &[
     ("ranks.svg", "fixtures/snapshots/ranks8/*.gz", &["ranks", "--format", "svg"]),
 ];
 
-/// Golden file, exit code, format, recordings. Budgets that are kept, exceeded, and cannot be judged.
+/// Golden file, exit code, format, recordings. Budgets that are met, exceeded, and cannot be judged.
 const CHECKS: &[(&str, i32, &str, &[&str])] = &[
     ("gpt_train.check.txt", 1, "text", &["gpt_train"]),
     ("gpt_train.check.json", 1, "json", &["gpt_train"]),
@@ -652,13 +652,13 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
     match question {
         Question::Peak(by) => {
             let options = PeakOptions::default().by(by).top(Some(TOP));
-            // What a recording does not tell is refused.
+            // Groups that a recording does not show are refused.
             let Ok(report) = recording.peak(&options) else { return Vec::new() };
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Each(each, top) => {
             let each = Some(EachOptions::new(each.parse().unwrap()).top(top));
-            // Where there are no such ranges, there is nothing to render.
+            // If there are no such ranges, there is nothing to render.
             let Ok(report) = recording.peak(&PeakOptions::default().each(each)) else { return Vec::new() };
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
@@ -722,7 +722,7 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
 
 /// What is different from the golden file, unless the file is to be written.
 fn compare(path: &str, found: &str) -> Option<String> {
-    // A file with raw escape sequences cannot be looked at.
+    // A file with raw escape sequences cannot be viewed.
     let found = found.replace('\u{1b}', "\\e");
     if is_blessing() {
         fs::write(path, found).unwrap();

@@ -1,7 +1,7 @@
 //! Where the driver puts segments.
 //!
-//! Of free blocks of one size the allocator takes the one with the lowest address, so addresses decide which of them is
-//! used, and with it what can be given back later. Drivers do not say how they choose addresses.
+//! Among free blocks of the same size, the allocator takes the one with the lowest address. So addresses determine which
+//! block is used, and what can be released later. Drivers do not document how they choose addresses.
 
 use super::limits::ADDRESS_SPACE;
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ pub enum Placement {
     /// The lowest free range that is large enough.
     #[default]
     LowestFree,
-    /// Above everything that was ever there: addresses ascend in the order of requests.
+    /// Above all previous addresses: addresses ascend in the order of requests.
     Ascending,
-    /// Below everything that was ever there.
+    /// Below all previous addresses.
     Descending,
 }
 
@@ -25,23 +25,23 @@ pub enum Placement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Addresses {
     placement: Placement,
-    /// Nothing from here on is taken.
+    /// Addresses from here on are unused.
     top: u64,
-    /// Nothing below is taken.
+    /// Addresses below are unused.
     bottom: u64,
-    /// Ranges between the two that are free: start and end.
+    /// Free ranges between the two: start and end.
     gaps: BTreeMap<u64, u64>,
 }
 
 impl Addresses {
-    /// An empty address space from `base` on.
+    /// An empty address space that starts at `base`.
     pub(super) fn new(placement: Placement, base: u64) -> Self {
         let base = base.checked_next_multiple_of(ALIGNMENT).unwrap_or(0);
         let base = if placement == Placement::Descending { base.max(ADDRESS_SPACE) } else { base };
         Self { placement, top: base, bottom: base, gaps: BTreeMap::new() }
     }
 
-    /// Takes a range of `size` bytes, at `wanted` where that is free; `None` where there is none.
+    /// Takes a range of `size` bytes, at `wanted` if that is free; `None` if there is none.
     pub(super) fn take(&mut self, size: u64, wanted: Option<u64>) -> Option<u64> {
         if let Some(start) = wanted
             && self.occupy(start, size)
@@ -60,7 +60,7 @@ impl Addresses {
         self.occupy(start, size).then_some(start)
     }
 
-    /// Marks a range as taken; false, and no change, where it is not free or goes beyond the last address.
+    /// Marks a range as used. Returns false, and changes nothing, if it is not free or extends past the last address.
     pub(super) fn occupy(&mut self, start: u64, size: u64) -> bool {
         let Some(end) = start.checked_add(size).and_then(|end| end.checked_next_multiple_of(ALIGNMENT)) else {
             return false;
@@ -85,7 +85,7 @@ impl Addresses {
         true
     }
 
-    /// Gives a range back that was taken.
+    /// Frees a range that was used.
     pub(super) fn give_back(&mut self, start: u64, size: u64) {
         let end = start.saturating_add(size).checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX);
         let start = start / ALIGNMENT * ALIGNMENT;

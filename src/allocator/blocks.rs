@@ -1,4 +1,4 @@
-//! Blocks, and the pools that hold the free ones.
+//! Blocks, and the pools of free blocks.
 
 use crate::model::PoolId;
 use std::collections::BTreeMap;
@@ -7,60 +7,61 @@ use std::ops::RangeInclusive;
 /// No block, or no range.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A block that was handed out. Once its free has completed, it refers to nothing, whatever is at its address then.
+/// A block that was allocated. Once its free has completed, the ID refers to nothing, even if another block is at its
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockId {
     pub(super) index: u32,
-    /// [`Block::serial`] of the block that is meant.
+    /// [`Block::serial`] of the block.
     pub(super) serial: u32,
 }
 
-/// A pool of one allocator: what belongs to one stream, one private pool, and small or large blocks. Blocks of different
-/// ones never meet.
+/// A pool of one allocator: the blocks of one stream, one private pool, and one size class (small or large). Blocks of
+/// different pools never mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolIndex(pub(super) u32);
 
-/// What a block is.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Free,
     Allocated,
-    /// Freed by the program, in use by another stream.
+    /// Freed by the program, but still in use by another stream.
     Pending,
     /// Address space of an expandable segment without memory behind it.
     Unmapped,
-    /// A slot that no block uses.
+    /// An unused slot.
     Gone,
 }
 
-/// A piece of a segment, or of the range of an expandable one. Neighbors are linked; no two free ones touch.
+/// A part of a segment, or of the range of an expandable segment. Neighbors are linked; two neighbors are never both free.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub addr: u64,
     pub size: u64,
-    /// What its last owner requested, in bytes.
+    /// The size of the last request that it served, in bytes.
     pub requested: u64,
     /// Neighbors within the segment.
     pub previous: u32,
     pub next: u32,
     pub pool: u32,
-    /// Index of the expandable range it is in, [`NONE`] in a plain segment.
+    /// Index of the expandable range that contains it; [`NONE`] in a regular segment.
     pub range: u32,
-    /// Searches in its pool when it became free.
+    /// The pool's number of searches when it became free.
     pub free_since: u32,
-    /// Number of the request that it was handed out for last.
+    /// Serial number of the last request that it served.
     pub serial: u32,
     pub state: State,
 }
 
 impl Block {
-    /// Address space or memory that nobody uses, in no list yet.
+    /// Address space or memory that is unused and not in any list yet.
     pub fn new(addr: u64, size: u64, pool: u32, range: u32) -> Self {
         let (previous, next) = (NONE, NONE);
         Self { addr, size, requested: 0, previous, next, pool, range, free_since: 0, serial: 0, state: State::Gone }
     }
 
-    /// Whether it is a whole plain segment.
+    /// Whether it is a whole regular segment.
     pub fn is_whole_segment(&self) -> bool {
         self.previous == NONE && self.next == NONE && self.range == NONE
     }
@@ -74,23 +75,23 @@ pub(super) struct Pool {
     pub is_small: bool,
     /// Whether the private pool is no longer needed, so that its memory may be released.
     pub is_released: bool,
-    /// Whether its segments are plain ones whatever the settings say.
+    /// Whether its segments are regular ones regardless of the settings.
     pub is_plain: bool,
-    /// The pool with which it shares the count of searches: PyTorch has one for all streams.
+    /// The pool whose search counter it shares: PyTorch has one counter for all streams.
     pub counts_in: u32,
-    /// Searches for a free block while ages count.
+    /// Number of searches for a free block while garbage collection counts ages.
     pub searches: u32,
-    /// Free blocks by size and address: the order in which the allocator looks at them.
+    /// Free blocks by size and address: the order in which the allocator searches them.
     pub free: BTreeMap<(u64, u64), u32>,
     /// Unmapped blocks by address.
     pub unmapped: BTreeMap<u64, u32>,
 }
 
-/// The id of the pool that is nobody's own.
+/// The ID of the default pool.
 pub(super) const DEFAULT_POOL: PoolId = (0, 0);
 
-/// What a pool is, in the order in which what is cached in pools is given back: default before private ones, large before
-/// small, and by stream. Those of graphs that are no longer needed release small blocks first.
+/// The key of a pool, in the order in which cached blocks are released: default before private pools, large before small,
+/// then by stream. Pools of graphs that are no longer needed release small blocks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PoolKey {
     pub is_private: bool,
@@ -113,7 +114,7 @@ impl PoolKey {
 }
 
 impl Pool {
-    /// Whether what is cached in it may be given back to the driver.
+    /// Whether its cached blocks may be released to the driver.
     pub fn may_release(&self) -> bool {
         !self.is_private || self.is_released
     }

@@ -1,6 +1,6 @@
-//! Segments that grow in place.
+//! Expandable segments.
 //!
-//! A pool and stream have one range of addresses, larger than the device, into which pages are mapped as they are needed.
+//! Each pool and stream has one range of addresses, larger than the device. Pages are mapped into it as they are needed.
 
 use super::blocks::{Block, State};
 use super::model::{Allocator, Range, Request, driver_bytes};
@@ -13,7 +13,7 @@ impl Allocator {
         self.rules.page_size(if is_small { SegmentType::Small } else { SegmentType::Large })
     }
 
-    /// `try_allocate_expandable_block`: maps pages until a free block is large enough. Those mapped in vain stay mapped.
+    /// `try_allocate_expandable_block`: maps pages until a free block is large enough. If that fails, the pages stay mapped.
     pub(super) fn grow_in_place(&mut self, request: &Request) -> Option<u32> {
         let mut found = self.find_room(request)?;
         if self.blocks[found as usize].state == State::Unmapped {
@@ -30,8 +30,8 @@ impl Allocator {
         }
     }
 
-    /// `find_expandable_block`: the lowest run of unmapped and free blocks with enough room, which starts with the free
-    /// block before the unmapped one if there is one; else a new range.
+    /// `find_expandable_block`: the lowest run of unmapped and free blocks with enough room, including the free block before
+    /// the unmapped one if there is one; otherwise a new range.
     fn find_room(&mut self, request: &Request) -> Option<u32> {
         let is_available = |block: &Block| matches!(block.state, State::Free | State::Unmapped);
         for &unmapped in self.pools[request.pool.0 as usize].unmapped.values() {
@@ -50,7 +50,7 @@ impl Allocator {
         }
         let page = self.page_of(request.pool.0);
         let size = self.limits.range.max(request.bytes).checked_next_multiple_of(page)?;
-        // Where a known range ends is not known; ranges do not overlap all the same.
+        // The end of a known range is unknown, but ranges do not overlap.
         let addr = match request.address {
             Some(known) => known,
             None => self.addresses.take(size, None)?,
@@ -58,7 +58,7 @@ impl Allocator {
         Some(self.add_range(request.pool.0, addr, size))
     }
 
-    /// A range of addresses without memory; its only block.
+    /// A range of addresses without memory: its only block.
     pub(super) fn add_range(&mut self, pool: u32, addr: u64, size: u64) -> u32 {
         let range = self.ranges.len() as u32;
         self.ranges.push(Range { addr, size });
@@ -67,8 +67,8 @@ impl Allocator {
         index
     }
 
-    /// `map_block`: puts whole pages behind the first bytes of an unmapped block. The free block that they are part of then;
-    /// `None` where the driver does not have them.
+    /// `map_block`: maps whole pages for the first bytes of an unmapped block. Returns the free block that then contains
+    /// them; `None` if the driver does not have the memory.
     fn map(&mut self, index: u32, bytes: u64) -> Option<u32> {
         let Block { addr, size, pool, .. } = self.blocks[index as usize];
         let mapped = bytes.checked_next_multiple_of(self.page_of(pool))?.min(size);
@@ -81,7 +81,7 @@ impl Allocator {
         Some(index)
     }
 
-    /// Removes an unmapped block from its pool's list, and enters the part after its first bytes as another block.
+    /// Removes an unmapped block from its pool's list, and adds the part after its first bytes as another block.
     pub(super) fn cut_unmapped(&mut self, index: u32, bytes: u64) {
         let block = self.blocks[index as usize];
         self.pools[block.pool as usize].unmapped.remove(&block.addr);

@@ -1,4 +1,4 @@
-//! What must hold of the model after every request, on random programs under random settings.
+//! Invariants of the model after every request, tested on random programs with random settings.
 
 use super::blocks::{BlockId, NONE, State};
 use super::model::{Allocator, Request};
@@ -58,7 +58,7 @@ fn private(number: u64) -> Option<PoolId> {
     (number > 0).then_some((0, number))
 }
 
-/// All that must hold of an allocator, whatever it has served.
+/// Checks all invariants of an allocator.
 fn check(allocator: &Allocator) -> Result<(), TestCaseError> {
     let blocks = || (0u32..).zip(&allocator.blocks).filter(|(_, block)| block.state != State::Gone);
     let (mut allocated, mut active, mut requested, mut reserved) = (0, 0, 0, 0);

@@ -1,12 +1,12 @@
 //! What the device and the settings allow the allocator to reserve.
 //!
-//! A play of the same requests comes out otherwise under another limit only where a comparison with the limit does. Each
-//! limit therefore keeps the highest value that it has let pass and the lowest that it has held up: between the two the
-//! whole play is the same.
+//! Two simulations of the same requests under different limits differ only if a comparison with the limit differs. So each
+//! limit records the highest value that was within it and the lowest value that exceeded it: for every limit between the two,
+//! the simulation is the same.
 
 use crate::model::AllocatorSettings;
 
-/// Values that a limit is compared with, and the limit itself.
+/// A limit, and the values that were compared with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {
     limit: u64,
@@ -15,7 +15,7 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    /// A limit that nothing was compared with yet.
+    /// A limit without comparisons yet.
     pub fn new(limit: u64) -> Self {
         Self { limit, passed: 0, held: u64::MAX }
     }
@@ -37,12 +37,12 @@ impl Threshold {
         fits
     }
 
-    /// The highest value that was within the limit; 0 where none was.
+    /// The highest value that was within the limit; 0 if there was none.
     pub fn passed(&self) -> u64 {
         self.passed
     }
 
-    /// The lowest value that was above the limit. `None` where none was: then any higher limit is as good.
+    /// The lowest value that exceeded the limit. `None` if there was none: then a higher limit changes nothing.
     pub fn held(&self) -> Option<u64> {
         (self.held < u64::MAX).then_some(self.held)
     }
@@ -51,29 +51,29 @@ impl Threshold {
 /// What the allocator may reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that the driver has for the allocator.
+    /// Bytes of the device that the allocator can use.
     pub capacity: Threshold,
-    /// Bytes that the process may reserve, where a memory fraction is set.
+    /// Bytes that the process may reserve, if a memory fraction is set.
     pub allowed: Option<Threshold>,
-    /// Reserved bytes above which cached segments are collected before a new one is made
-    /// (`garbage_collection_threshold`). PyTorch does so only where a memory fraction is set.
+    /// Reserved bytes above which cached segments are collected before a new one is created (`garbage_collection_threshold`).
+    /// PyTorch does this only if a memory fraction is set.
     pub collected: Option<Threshold>,
-    /// Whether a request that exceeds [`Limits::allowed`] fails at once (`throw_on_cudamalloc_oom`), without giving
-    /// cached memory back first.
+    /// Whether a request that exceeds [`Limits::allowed`] fails at once (`throw_on_cudamalloc_oom`), without releasing cached
+    /// memory first.
     pub fails_at_once: bool,
-    /// Bytes of address space that an expandable segment reserves: PyTorch takes 9/8 of the device.
+    /// Bytes of address space that an expandable segment reserves: PyTorch uses 9/8 of the device.
     pub range: u64,
 }
 
-/// No program uses as many addresses; it bounds sums for hostile files.
+/// More addresses than any program uses. This bounds sums for malicious files.
 pub(super) const ADDRESS_SPACE: u64 = 1 << 62;
 
-/// Address space of an expandable segment where the size of the device is not known: more than any device has, and a
-/// multiple of every usual page.
+/// Address space of an expandable segment if the size of the device is unknown: larger than any device, and a multiple of
+/// every usual page size.
 const UNKNOWN_RANGE: u64 = 15 << 40;
 
 impl Default for Limits {
-    /// None at all.
+    /// No limits.
     fn default() -> Self {
         Self {
             capacity: Threshold::new(ADDRESS_SPACE),
@@ -86,13 +86,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether nothing limits what may be reserved.
+    /// Whether reserved memory is unlimited.
     pub fn is_endless(&self) -> bool {
         self.capacity.limit() >= ADDRESS_SPACE && self.allowed.is_none() && self.collected.is_none()
     }
 
-    /// What settings allow on a device with `capacity` bytes for the allocator and `total` bytes in all, as far as known.
-    /// A memory fraction means nothing where the latter is not.
+    /// The limits under settings on a device with `capacity` bytes for the allocator and `total` bytes in total, as far as
+    /// known. If the total is unknown, a memory fraction has no effect.
     pub fn of(settings: &AllocatorSettings, capacity: Option<u64>, total: Option<u64>) -> Self {
         let mut limits = capacity.map_or_else(Self::default, Self::device);
         let Some(total) = total else { return limits };
@@ -107,7 +107,7 @@ impl Limits {
         limits
     }
 
-    /// A device with this many bytes for the allocator.
+    /// The limits of a device with this many bytes for the allocator.
     pub fn device(capacity: u64) -> Self {
         Self { capacity: Threshold::new(capacity.min(ADDRESS_SPACE)), ..Self::default() }
     }

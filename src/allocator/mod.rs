@@ -1,8 +1,9 @@
 //! PyTorch's caching allocator: its rules, and a model of it that serves requests.
 //!
-//! [`SizeRules`] says how requests become blocks and blocks become segments; [`crate::replay`] rebuilds histories by
-//! it. [`Allocator`] plays requests: it decides where blocks go, what is asked of the driver and what is given back, for
-//! plain and expandable segments, small and large pools, streams, private pools, and every setting that changes memory.
+//! [`SizeRules`] defines how requests become blocks and blocks become segments; [`crate::replay`] reconstructs histories with
+//! it. [`Allocator`] simulates requests: it decides where blocks are placed, what is requested from the driver and what is
+//! released, for regular and expandable segments, small and large pools, streams, private pools, and every setting that
+//! affects memory.
 
 mod addresses;
 mod blocks;

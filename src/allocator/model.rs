@@ -1,4 +1,4 @@
-//! A caching allocator that decides for itself where blocks go.
+//! A caching allocator that decides by itself where blocks are placed.
 
 use super::addresses::{Addresses, Placement};
 use super::blocks::{Block, BlockId, DEFAULT_POOL, NONE, Pool, PoolIndex, PoolKey, State};
@@ -7,22 +7,22 @@ use super::rules::{MIN_BLOCK, SMALL_SIZE, SizeRules};
 use crate::model::{Action, PoolId, SegmentType};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A request, as `DeviceCachingAllocator::malloc` gets it.
+/// A request, as `DeviceCachingAllocator::malloc` receives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Where it is served from: see [`Allocator::pool`].
+    /// The pool that serves it: see [`Allocator::pool`].
     pub pool: PoolIndex,
     /// Bytes, rounded by [`SizeRules::round`].
     pub bytes: u64,
-    /// Bytes before that.
+    /// Bytes before rounding.
     pub requested: u64,
-    /// Whether a graph is being captured: then nothing cached may be given back for it.
+    /// Whether a graph is being captured: cached memory may then not be released for the request.
     pub is_capturing: bool,
-    /// Address at which the driver places the next segment, if that is known and free.
+    /// The address at which the driver places the next segment, if it is known and free.
     pub address: Option<u64>,
 }
 
-/// What the allocator asked of the driver, or gave back.
+/// What the allocator requested from the driver, or released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentEvent {
     /// [`Action::SegmentAlloc`], [`Action::SegmentFree`], [`Action::SegmentMap`] or [`Action::SegmentUnmap`].
@@ -44,18 +44,19 @@ pub struct Stats {
     pub requested: u64,
     /// `reserved_bytes.all.current`.
     pub reserved: u64,
-    /// `reserved_bytes.all.peak`: a request that fails may reserve memory before, and give it back.
+    /// `reserved_bytes.all.peak`: a failing request may reserve memory first and release it again.
     pub reserved_peak: u64,
-    /// `num_alloc_retries`: requests that were tried again after everything cached was given back.
+    /// `num_alloc_retries`: requests that were retried after all cached memory was released.
     pub retries: u64,
-    /// `num_device_alloc`: calls of `cudaMalloc`, and ranges mapped.
+    /// `num_device_alloc`: calls to `cudaMalloc`, and ranges mapped.
     pub device_allocs: u64,
-    /// `num_device_free`: calls of `cudaFree`, and ranges unmapped.
+    /// `num_device_free`: calls to `cudaFree`, and ranges unmapped.
     pub device_frees: u64,
 }
 
 impl Stats {
-    /// Whether nothing was asked of the driver or given back between these counters and others of the same allocator.
+    /// Whether nothing was requested from the driver or released between these counters and other counters of the same
+    /// allocator.
     pub(crate) fn has_same_segments(&self, other: &Self) -> bool {
         (self.device_allocs, self.device_frees) == (other.device_allocs, other.device_frees)
     }
@@ -70,28 +71,29 @@ pub(super) struct Range {
 
 /// The caching allocator of one device: `DeviceCachingAllocator` of PyTorch, without the memory.
 ///
-/// Blocks are rows of one table and neighbors name each other by index, so that a request allocates nothing on the heap
-/// but the nodes of its pool's order. The invariants, checked by `invariants`: blocks of a segment are linked in address order
-/// and tile it; no two neighbors are both free, or both unmapped; exactly the free blocks are in their pool's order, and
-/// exactly the unmapped ones in its list of those; the counters are the sums over blocks.
+/// Blocks are rows of one table, and neighbors refer to each other by index, so the only heap allocations of a request are
+/// the nodes of its pool's ordered set. The invariants, which `invariants` checks: the blocks of a segment are linked in
+/// address order and cover it without gaps; two neighbors are never both free or both unmapped; the pool's ordered set
+/// contains exactly the free blocks, and its list of unmapped blocks exactly the unmapped ones; the counters are the sums
+/// over blocks.
 #[derive(Clone, Debug)]
 pub struct Allocator {
     pub(super) rules: SizeRules,
     pub(super) limits: Limits,
     pub(super) blocks: Vec<Block>,
-    /// Slots of blocks that are gone.
+    /// Slots of the table that are unused.
     unused: Vec<u32>,
     pub(super) pools: Vec<Pool>,
-    /// Every pool by its key, which is the order in which what is cached is given back. A recording may have any number of
-    /// streams and pools, so that none is looked for one by one.
+    /// Every pool by its key, in the order in which cached blocks are released. A recording may have any number of streams
+    /// and pools, so no lookup scans them one by one.
     pub(super) release_order: BTreeMap<PoolKey, u32>,
     pub(super) ranges: Vec<Range>,
     pub(super) addresses: Addresses,
-    /// Blocks whose free is pending. Any number of them complete in any order.
+    /// Blocks whose free is pending. Their number and the order in which they complete are arbitrary.
     pub(super) pending: BTreeSet<u32>,
-    /// Requests served.
+    /// Number of requests served.
     served: u32,
-    /// Bytes that the driver has given: reserved bytes, rounded up to what it hands out.
+    /// Bytes obtained from the driver: reserved bytes, rounded up to the driver's granularity.
     pub(super) used: u64,
     pub(super) stats: Stats,
     pub(super) events: Vec<SegmentEvent>,
@@ -117,7 +119,7 @@ impl Allocator {
         }
     }
 
-    /// The limits, with what was compared with them so far.
+    /// The limits, with the comparisons so far.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -128,18 +130,18 @@ impl Allocator {
         &self.stats
     }
 
-    /// What was asked of the driver and given back since this was last asked, in order.
+    /// What was requested from the driver and released since the last call, in order.
     pub fn drain_events(&mut self) -> impl Iterator<Item = SegmentEvent> + '_ {
         self.events.drain(..)
     }
 
-    /// Whether there is anything for [`Allocator::drain_events`].
+    /// Whether [`Allocator::drain_events`] has anything to return.
     #[inline]
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// The pool of requests on a stream, in the default or a private pool, for small or large blocks.
+    /// The pool for requests on a stream, in the default pool or a private pool, for small or large blocks.
     pub fn pool(&mut self, stream: u64, private: Option<PoolId>, segment_type: SegmentType) -> PoolIndex {
         let private = private.unwrap_or(DEFAULT_POOL);
         let is_small = segment_type == SegmentType::Small;
@@ -171,15 +173,15 @@ impl Allocator {
         }
     }
 
-    /// Says that new segments of a private pool are plain ones although `expandable_segments` is set: as up to PyTorch
-    /// 2.4, and in pools that have an allocator of their own.
+    /// Makes new segments of a private pool regular although `expandable_segments` is set, as PyTorch does up to 2.4 and in
+    /// pools with their own allocator.
     pub fn keep_plain(&mut self, private: PoolId) {
         for (_, &pool) in self.release_order.range(PoolKey::all_of(private)) {
             self.pools[pool as usize].is_plain = true;
         }
     }
 
-    /// Serves a request; `None` where PyTorch raises `OutOfMemoryError`.
+    /// Serves a request; `None` if PyTorch would raise `OutOfMemoryError`.
     #[inline]
     pub fn alloc(&mut self, request: Request) -> Option<BlockId> {
         let found = match self.best_fit(request.pool.0, request.bytes) {
@@ -199,8 +201,8 @@ impl Allocator {
         }
     }
 
-    /// Takes a block back: its free is requested, if it was not yet, and completes. Nothing happens where that was so
-    /// already.
+    /// Frees a block: requests the free, if it was not requested yet, and completes it. Does nothing if it was already
+    /// completed.
     #[inline]
     pub fn free(&mut self, id: BlockId) {
         let block = self.blocks[id.index as usize];
@@ -213,23 +215,23 @@ impl Allocator {
         self.complete_free(id.index);
     }
 
-    /// Bytes of a block in use.
+    /// Bytes of an active block.
     pub fn size(&self, id: BlockId) -> u64 {
         self.blocks[id.index as usize].size
     }
 
-    /// First address of a block in use.
+    /// First address of an active block.
     pub fn address(&self, id: BlockId) -> u64 {
         self.blocks[id.index as usize].addr
     }
 
-    /// Gives everything cached back to the driver: `torch.cuda.empty_cache()`.
+    /// Releases all cached memory to the driver: `torch.cuda.empty_cache()`.
     pub fn empty_cache(&mut self) {
         self.release_cached();
     }
 
-    /// `get_free_block`: the smallest free block that is large enough. `max_split_size` may forbid its use; no other one is
-    /// looked at then.
+    /// `get_free_block`: the smallest free block that is large enough. If `max_split_size` forbids its use, no other block is
+    /// considered.
     fn best_fit(&mut self, pool: u32, bytes: u64) -> Option<u32> {
         if self.limits.collected.is_some() {
             let counts_in = self.pools[pool as usize].counts_in;
@@ -239,7 +241,7 @@ impl Allocator {
         let (_, &first) = fits.next()?;
         let mut found = first;
         if self.blocks[found as usize].range != NONE {
-            // What is behind the free block and can be mapped counts as a part of it.
+            // The unmapped memory after the free block counts as a part of it.
             for (_, &next) in fits {
                 if self.blocks[found as usize].range == NONE || self.size_with_room(next) >= self.size_with_room(found)
                 {
@@ -251,14 +253,14 @@ impl Allocator {
         (!self.rules.keeps_back(bytes, self.blocks[found as usize].size)).then_some(found)
     }
 
-    /// Bytes of a free block and of the unmapped one behind it.
+    /// Bytes of a free block and of the unmapped block after it.
     fn size_with_room(&self, index: u32) -> u64 {
         let block = &self.blocks[index as usize];
         let room = self.blocks.get(block.next as usize).filter(|next| next.state == State::Unmapped);
         block.size + room.map_or(0, |next| next.size)
     }
 
-    /// A free block of at least this many bytes that the driver had to supply: `malloc` after its search has failed.
+    /// A free block of at least this many bytes, obtained from the driver: `malloc` after its search has failed.
     fn grow_or_retry(&mut self, request: &Request) -> Option<u32> {
         self.collect_garbage();
         if let Some(found) = self.grow(request) {
@@ -280,8 +282,8 @@ impl Allocator {
         self.grow(request)
     }
 
-    /// Whether the process may reserve a segment for the request. For expandable segments, too, it is one of the size that
-    /// a plain one would have.
+    /// Whether the process may reserve a segment for the request. For expandable segments, the size of a regular segment is
+    /// compared, too.
     fn is_allowed(&mut self, request: &Request) -> bool {
         let segment = self.rules.driver_request(request.bytes, false);
         let reserved = self.stats.reserved.saturating_add(segment);
@@ -307,7 +309,7 @@ impl Allocator {
         Some(index)
     }
 
-    /// Cuts a block off a free one (`alloc_found_block`), or takes it whole where `should_split` says no.
+    /// Splits a block off a free one (`alloc_found_block`), or takes the whole block if `should_split` is false.
     fn take(&mut self, index: u32, request: &Request) -> BlockId {
         let bytes = request.bytes;
         let Block { addr, size, next, pool, range, .. } = self.blocks[index as usize];
@@ -327,7 +329,7 @@ impl Allocator {
         self.hand_out(index, request.requested)
     }
 
-    /// Counts a block as in use.
+    /// Counts a block as allocated.
     pub(super) fn hand_out(&mut self, index: u32, requested: u64) -> BlockId {
         self.served = self.served.wrapping_add(1);
         let block = &mut self.blocks[index as usize];
@@ -338,7 +340,7 @@ impl Allocator {
         BlockId { index, serial: self.served }
     }
 
-    /// Puts a block between two others.
+    /// Links a block between two others.
     pub(super) fn link(&mut self, index: u32, previous: u32, next: u32) {
         let block = &mut self.blocks[index as usize];
         (block.previous, block.next) = (previous, next);
@@ -350,7 +352,7 @@ impl Allocator {
         }
     }
 
-    /// A block that is in use but no longer allocated becomes free.
+    /// Makes a block free that is active but no longer allocated.
     pub(super) fn complete_free(&mut self, index: u32) {
         let block = &self.blocks[index as usize];
         self.stats.active -= block.size;
@@ -358,7 +360,7 @@ impl Allocator {
         self.add_free(index);
     }
 
-    /// Counts memory that the driver has given.
+    /// Counts memory obtained from the driver.
     pub(super) fn count_reserved(&mut self, action: Action, addr: u64, size: u64) {
         self.used += driver_bytes(size);
         self.stats.reserved += size;
@@ -367,7 +369,7 @@ impl Allocator {
         self.events.push(SegmentEvent { action, addr, size });
     }
 
-    /// Counts memory that was given back.
+    /// Counts memory that was released.
     pub(super) fn count_returned(&mut self, action: Action, addr: u64, size: u64) {
         self.used -= driver_bytes(size);
         self.stats.reserved -= size;
@@ -375,14 +377,14 @@ impl Allocator {
         self.events.push(SegmentEvent { action, addr, size });
     }
 
-    /// Makes a block free, together with its free neighbors.
+    /// Frees a block and merges it with its free neighbors.
     pub(super) fn add_free(&mut self, index: u32) {
         self.blocks[index as usize].state = State::Free;
         self.merge(index, State::Free);
         self.enlist(index);
     }
 
-    /// Merges the neighbors that are in a state into a block, which is not in its pool's lists.
+    /// Merges the neighbors in this state into a block that is not in its pool's lists.
     pub(super) fn merge(&mut self, index: u32, state: State) {
         let mut block = self.blocks[index as usize];
         for neighbor in [block.previous, block.next] {
@@ -406,7 +408,7 @@ impl Allocator {
         self.link(index, block.previous, block.next);
     }
 
-    /// Enters a block into its pool's order of free ones.
+    /// Adds a block to its pool's free blocks.
     pub(super) fn enlist(&mut self, index: u32) {
         let Block { addr, size, pool, .. } = self.blocks[index as usize];
         let counts_in = self.pools[pool as usize].counts_in;
@@ -416,7 +418,7 @@ impl Allocator {
         self.pools[pool as usize].free.insert((size, addr), index);
     }
 
-    /// A row for a block.
+    /// Adds a block to the table.
     pub(super) fn add(&mut self, block: Block) -> u32 {
         let index = self.unused.pop().unwrap_or(self.blocks.len() as u32);
         match self.blocks.get_mut(index as usize) {
@@ -426,19 +428,19 @@ impl Allocator {
         index
     }
 
-    /// Gives up the row of a block.
+    /// Frees the slot of a block.
     pub(super) fn drop_slot(&mut self, index: u32) {
         self.blocks[index as usize].state = State::Gone;
         self.unused.push(index);
     }
 
-    /// Whether a rounded request is served from the small pool.
+    /// Whether the small pool serves a rounded request.
     pub fn segment_type(bytes: u64) -> SegmentType {
         if bytes <= SMALL_SIZE { SegmentType::Small } else { SegmentType::Large }
     }
 }
 
-/// Bytes that the driver takes for a segment: it hands out whole 2 MiB.
+/// Bytes that the driver uses for a segment: it allocates in units of 2 MiB.
 pub(super) fn driver_bytes(size: u64) -> u64 {
     size.checked_next_multiple_of(2 << 20).unwrap_or(u64::MAX)
 }

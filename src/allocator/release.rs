@@ -1,12 +1,12 @@
-//! What the allocator gives back to the driver, and when.
+//! What the allocator releases to the driver, and when.
 
 use super::blocks::{Block, NONE, State};
 use super::model::{Allocator, Request};
 use crate::model::Action;
 
 impl Allocator {
-    /// `garbage_collect_cached_blocks`: gives back whole segments of the default large pool that were free for long, until
-    /// no more than the threshold is reserved. Those at least as old as the average go first.
+    /// `garbage_collect_cached_blocks`: releases whole segments of the default large pool that were free for long, until
+    /// reserved memory is within the threshold. Segments of average age or older are released first.
     pub(super) fn collect_garbage(&mut self) {
         let Some(mut threshold) = self.limits.collected else { return };
         if !threshold.fits(self.stats.reserved) {
@@ -42,9 +42,9 @@ impl Allocator {
         found
     }
 
-    /// `release_available_cached_blocks`: where blocks from `max_split_size` on are kept whole, gives back one that is large
-    /// enough for the request, or several from the largest down. Whether that is enough for it. What is in expandable
-    /// segments stays, as do parts of plain ones, which no settings that PyTorch takes leave that large.
+    /// `release_available_cached_blocks`: if blocks of `max_split_size` and more are not split, releases one that is large
+    /// enough for the request, or several, the largest first. Returns whether that is enough. Blocks in expandable segments
+    /// stay, and so do parts of regular segments, which are never that large under settings that PyTorch accepts.
     pub(super) fn release_oversize(&mut self, request: &Request) -> bool {
         let Some(oversize) = self.rules.max_split_size() else { return false };
         let wanted = request.bytes.max(oversize);
@@ -71,7 +71,7 @@ impl Allocator {
         released >= wanted
     }
 
-    /// `release_cached_blocks`: waits for every pending free, then gives back all that is wholly free.
+    /// `release_cached_blocks`: waits for every pending free, then releases all segments that are completely free.
     pub(super) fn release_cached(&mut self) {
         for index in std::mem::take(&mut self.pending) {
             self.complete_free(index);
@@ -96,7 +96,7 @@ impl Allocator {
         }
     }
 
-    /// Gives a whole free segment back (`release_block`).
+    /// Releases a whole free segment (`release_block`).
     fn give_back(&mut self, index: u32) {
         let Block { addr, size, pool, .. } = self.blocks[index as usize];
         self.pools[pool as usize].free.remove(&(size, addr));
@@ -105,8 +105,8 @@ impl Allocator {
         self.count_returned(Action::SegmentFree, addr, size);
     }
 
-    /// Unmaps the whole pages within a free block of an expandable segment (`unmap_block`); a segment without any memory
-    /// left is given up.
+    /// Unmaps the whole pages within a free block of an expandable segment (`unmap_block`); a segment without mapped memory
+    /// is removed.
     fn unmap(&mut self, index: u32) {
         let block = self.blocks[index as usize];
         let page = self.page_of(block.pool);

@@ -1,10 +1,10 @@
-//! An allocator that starts from segments that are there already.
+//! An allocator that starts from existing segments.
 
 use super::blocks::{Block, BlockId, NONE, PoolIndex};
 use super::model::{Allocator, driver_bytes};
 use crate::model::BlockState;
 
-/// A segment that is there before the first request: plain, or a mapped part of an expandable one.
+/// A segment that exists before the first request: a regular one, or a mapped part of an expandable one.
 #[derive(Clone, Copy, Debug)]
 pub struct Restored {
     /// The pool it belongs to.
@@ -18,8 +18,8 @@ pub struct Restored {
 }
 
 impl Allocator {
-    /// Enters a segment and its blocks, which tile it: bytes, requested bytes, and state. Segments come in address order.
-    /// `entered` gets the number of each block that is in use, counted within `blocks`, with its handle.
+    /// Adds a segment and its blocks, which cover it without gaps: bytes, requested bytes, and state. Segments must be in
+    /// address order. `entered` receives the index within `blocks` of each active block, and its ID.
     pub fn restore(
         &mut self,
         segment: &Restored,
@@ -64,8 +64,8 @@ impl Allocator {
         }
     }
 
-    /// Takes the pages of a segment out of the unmapped part of its range, which begins with the first segment of its
-    /// pool. The block that represents them.
+    /// Takes the pages of a segment from the unmapped part of its range, which starts at the first segment of its pool.
+    /// Returns the block for them.
     fn restore_pages(&mut self, segment: &Restored) -> u32 {
         let pool = segment.pool.0;
         let page = self.page_of(pool);

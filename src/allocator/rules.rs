@@ -1,29 +1,29 @@
-//! From what a caller requested to the block the allocator hands out.
+//! From a requested size to the block that the allocator returns.
 //!
-//! Trace entries record requested sizes, the counters count blocks, so the rules between the two are mirrored here:
-//! `round_size`, `get_allocation_size`'s pools and `should_split` of PyTorch's `CUDACachingAllocator`.
+//! Trace entries record requested sizes, while the counters count blocks, so the rules between the two are reproduced here:
+//! `round_size`, the pools of `get_allocation_size`, and `should_split` of PyTorch's `CUDACachingAllocator`.
 
 use crate::model::{AllocatorSettings, SegmentType};
 
 /// Sizes are multiples of this many bytes (`kMinBlockSize`).
 pub const MIN_BLOCK: u64 = 512;
-/// Requests of up to this many rounded bytes come from the small pool (`kSmallSize`). In the large pool a remainder
-/// of up to this size is not split off.
+/// Requests of up to this many rounded bytes come from the small pool (`kSmallSize`). In the large pool, a remainder of up to
+/// this size is not split off.
 pub const SMALL_SIZE: u64 = 1 << 20;
-/// Segments of the small pool have this many bytes, and its expandable segments grow by pages of it (`kSmallBuffer`).
+/// Size of segments of the small pool, and of the pages by which its expandable segments grow (`kSmallBuffer`).
 pub const SMALL_BUFFER: u64 = 2 << 20;
-/// Segments for requests of the large pool below 10 MiB have this many bytes, and its expandable segments grow by pages
-/// of it (`kLargeBuffer`), unless `large_segment_size_mb` says otherwise.
+/// Size of segments for requests of the large pool below 10 MiB, and of the pages by which its expandable segments grow
+/// (`kLargeBuffer`), unless `large_segment_size_mb` sets another.
 const LARGE_BUFFER: u64 = 20 << 20;
-/// Requests from here on get a segment of their own size (`kMinLargeAlloc`).
+/// Requests of this size or more get their own segment (`kMinLargeAlloc`).
 const MIN_LARGE_ALLOC: u64 = 10 << 20;
-/// Rounded up to a multiple of this many bytes (`kRoundLarge`).
+/// Segments for them are rounded up to a multiple of this many bytes (`kRoundLarge`).
 const ROUND_LARGE: u64 = 2 << 20;
 
 /// The allocator's rules under the settings of one recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeRules {
-    /// Blocks of at least this size are handed out whole.
+    /// Blocks of at least this size are never split.
     max_split_size: u64,
     /// `roundup_power2_divisions` by bucket.
     divisions: [u64; 16],
@@ -31,8 +31,8 @@ pub struct SizeRules {
     large_segment: u64,
     /// A block that exceeds a request at or above `max_split_size` by this many bytes is not used for it.
     non_split_rounding: u64,
-    /// Whether `expandable_segments` is set. The allocator asks the setting, not the segment, when it decides whether
-    /// to split: private pools keep plain segments, yet their blocks are split as in expandable ones.
+    /// Whether `expandable_segments` is set. The allocator decides by the setting, not by the segment, whether to split:
+    /// private pools keep regular segments, but their blocks are split as in expandable ones.
     expandable: bool,
     /// Pinned host memory: sizes are recorded as rounded, and every segment is one block.
     host: bool,
@@ -76,7 +76,7 @@ impl SizeRules {
         Self { host: true, ..Self::default() }
     }
 
-    /// A request's size rounded as `round_size` does, in bytes.
+    /// The size of a request, rounded as by `round_size`, in bytes.
     #[inline]
     pub fn round(&self, requested: u64) -> u64 {
         if self.host {
@@ -98,8 +98,8 @@ impl SizeRules {
         rounded > SMALL_SIZE && !self.host
     }
 
-    /// Size of the block that a request of `rounded` bytes gets out of a free range of `free` bytes in the large pool:
-    /// the whole range where `should_split` says no.
+    /// Size of the block that a request of `rounded` bytes gets from a free range of `free` bytes in the large pool: the
+    /// whole range if `should_split` is false.
     #[inline]
     pub fn large_block(&self, rounded: u64, free: u64) -> u64 {
         if !self.expandable && (rounded >= self.max_split_size || free - rounded <= SMALL_SIZE) {
@@ -109,14 +109,14 @@ impl SizeRules {
         }
     }
 
-    /// Whether a trace replayed under `other` gives the same blocks as under these rules, when under these some block
-    /// kept a remainder that was too small to be split off (`kept_remainder`), or none did.
+    /// Whether a replay under `other` gives the same blocks as under these rules. `kept_remainder` says whether under these
+    /// rules some block kept a remainder that was too small to be split off.
     pub(crate) fn make_the_same_blocks(&self, other: &Self, kept_remainder: bool) -> bool {
         (self.host, self.max_split_size, self.divisions) == (other.host, other.max_split_size, other.divisions)
             && (self.expandable == other.expandable || !kept_remainder)
     }
 
-    /// `max_split_size` in bytes, where blocks are kept whole from some size on.
+    /// `max_split_size` in bytes, if it is set.
     pub fn max_split_size(&self) -> Option<u64> {
         (self.max_split_size < u64::MAX).then_some(self.max_split_size)
     }
@@ -126,18 +126,18 @@ impl SizeRules {
         self.expandable
     }
 
-    /// Whether every remainder is split off, also in plain segments.
+    /// Whether every remainder is split off, even in regular segments.
     pub fn splits_always(&self) -> bool {
         self.expandable
     }
 
-    /// Whether blocks of this rounded size take their free range whole, however large it is.
+    /// Whether blocks of this rounded size take their whole free range, however large it is.
     pub fn never_splits(&self, rounded: u64) -> bool {
         rounded >= self.max_split_size
     }
 
-    /// Whether a free block of `free` bytes is kept from a request of `rounded` bytes although it is large enough:
-    /// blocks from `max_split_size` on serve only requests from there on, and those only blocks near their size
+    /// Whether a free block of `free` bytes is not used for a request of `rounded` bytes although it is large enough: blocks
+    /// of `max_split_size` and more serve only requests of that size or more, and only if the sizes are close
     /// (`get_free_block`).
     pub fn keeps_back(&self, rounded: u64, free: u64) -> bool {
         if self.never_splits(rounded) {
@@ -147,7 +147,7 @@ impl SizeRules {
         }
     }
 
-    /// Bytes of the page by which expandable segments of a pool grow and shrink.
+    /// Bytes of the pages by which expandable segments of a pool grow and shrink.
     pub fn page_size(&self, segment_type: SegmentType) -> u64 {
         match segment_type {
             SegmentType::Small => SMALL_BUFFER,
@@ -155,8 +155,8 @@ impl SizeRules {
         }
     }
 
-    /// Bytes that the driver must supply in one piece when no free block serves a request of `rounded` bytes: the size of
-    /// a new segment (`get_allocation_size`), or whole pages where segments are expandable.
+    /// Bytes that the driver must supply in one piece if no free block serves a request of `rounded` bytes: the size of a new
+    /// segment (`get_allocation_size`), or whole pages for expandable segments.
     pub fn driver_request(&self, rounded: u64, expandable: bool) -> u64 {
         let step = if rounded <= SMALL_SIZE {
             SMALL_BUFFER

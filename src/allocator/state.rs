@@ -1,22 +1,22 @@
-//! The state of an allocator, to detect that what follows must repeat what came before.
+//! The state of an allocator, to detect that the same requests repeat with the same result.
 
 use super::addresses::Addresses;
 use super::blocks::{BlockId, NONE, State};
 use super::model::{Allocator, Stats};
 
-/// What decides how an allocator serves all requests to come. Two that stand alike serve the same requests with the
-/// same blocks.
+/// Everything that determines how an allocator serves future requests. Two allocators with equal states serve the same
+/// requests with the same blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct AllocatorState {
     blocks: Vec<StateBlock>,
     addresses: Addresses,
     released: Vec<bool>,
-    /// Rows of the blocks in use, in address order.
+    /// Rows of the active blocks, in address order.
     in_use: Vec<u32>,
     stats: Stats,
 }
 
-/// A block, without where the allocator keeps it.
+/// A block, without its position in the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StateBlock {
     addr: u64,
@@ -28,19 +28,19 @@ struct StateBlock {
     range: Option<u64>,
     is_first: bool,
     is_last: bool,
-    /// Searches since it became free, where that matters.
+    /// Searches since it became free, if that matters.
     age: u32,
 }
 
 impl PartialEq for AllocatorState {
-    /// Whether both serve what is to come alike; what was counted so far has no part in that.
+    /// Whether both serve future requests in the same way; counters do not matter for that.
     fn eq(&self, other: &Self) -> bool {
         self.blocks == other.blocks && self.addresses == other.addresses && self.released == other.released
     }
 }
 
 impl AllocatorState {
-    /// Rows of the blocks in use, in address order: [`BlockId::row`].
+    /// Rows of the active blocks, in address order: [`BlockId::row`].
     pub fn in_use(&self) -> &[u32] {
         &self.in_use
     }
@@ -50,21 +50,21 @@ impl AllocatorState {
         self.blocks.len()
     }
 
-    /// The counters then.
+    /// The counters at that time.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 }
 
 impl BlockId {
-    /// The row of the block in its allocator's table, which other blocks have after it.
+    /// The row of the block in its allocator's table. Other blocks may use the row later.
     pub(crate) fn row(self) -> u32 {
         self.index
     }
 }
 
 impl Allocator {
-    /// How it stands.
+    /// The current state.
     pub(crate) fn state(&self) -> AllocatorState {
         let rows = (0u32..).zip(&self.blocks).filter(|(_, block)| block.state != State::Gone);
         let mut rows: Vec<u32> = rows.map(|(row, _)| row).collect();
@@ -98,7 +98,7 @@ impl Allocator {
         }
     }
 
-    /// Counts what was counted since it stood somewhere this many times more.
+    /// Adds what was counted since `since`, this many times more.
     pub(crate) fn count_again(&mut self, since: &Stats, times: u64) {
         let stats = &mut self.stats;
         stats.retries += (stats.retries - since.retries) * times;

@@ -1,29 +1,29 @@
-//! Settings that do not do what people set them for.
+//! Settings that do not have the effect that people expect.
 
 use crate::model::AllocatorSettings;
 
-/// Why settings are not what they seem.
+/// Why settings do not have the expected effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingsWarning {
     /// `expandable_segments` together with `max_split_size_mb`: free ranges merge until they exceed the latter, and then
-    /// serve nothing smaller, so that reserved memory grows from step to step.
+    /// serve no smaller requests, so reserved memory grows from step to step.
     ExpandableAndMaxSplit,
-    /// `garbage_collection_threshold` without a memory fraction in the settings: nothing is collected, unless the program
-    /// sets one.
+    /// `garbage_collection_threshold` without a memory fraction in the settings: nothing is collected unless the program sets
+    /// one.
     CollectionWithoutFraction,
-    /// `throw_on_cudamalloc_oom` without a memory fraction in the settings: nothing is refused early.
+    /// `throw_on_cudamalloc_oom` without a memory fraction in the settings: no request fails early.
     ThrowWithoutFraction,
-    /// `max_non_split_rounding_mb` without `max_split_size_mb`: nothing is that large.
+    /// `max_non_split_rounding_mb` without `max_split_size_mb`: it has no effect.
     RoundingWithoutMaxSplit,
-    /// The string sets it, but what PyTorch said of its settings is otherwise: the platform or the release does not follow
-    /// it, or the program set it anew.
+    /// The string sets it, but the settings that PyTorch recorded differ: the platform or the release does not support it, or
+    /// the program changed it.
     NotInForce(&'static str),
-    /// A setting that older releases refuse, and the first that knows it.
+    /// A setting that older releases refuse, and the first release that accepts it.
     SinceRelease(&'static str, &'static str),
 }
 
 impl SettingsWarning {
-    /// What is to be said of settings that a program ran with.
+    /// Warnings about settings that a program ran with.
     pub fn of_recorded(settings: &AllocatorSettings) -> Vec<Self> {
         let has_fraction = settings.memory_fraction.is_some_and(|fraction| fraction < 1.0);
         let has_max_split = settings.max_split_size.is_some();
@@ -46,7 +46,7 @@ impl SettingsWarning {
         found
     }
 
-    /// What is to be said of settings that somebody may want to run with.
+    /// Warnings about settings that a user may want to run with.
     pub fn of_proposed(settings: &AllocatorSettings) -> Vec<Self> {
         let mut found = Self::of_recorded(&AllocatorSettings { recorded: false, ..settings.clone() });
         let since = [
@@ -65,8 +65,8 @@ impl SettingsWarning {
     }
 }
 
-/// Settings that the string names and that are not what the recording holds beside it. It holds the three that are asked
-/// here since PyTorch 2.3.
+/// Settings that the string names and that differ from those that the recording contains separately. Recordings contain the
+/// three settings compared here since PyTorch 2.3.
 fn not_in_force(settings: &AllocatorSettings) -> impl Iterator<Item = &'static str> + use<> {
     let value = |key: &str| {
         let mut pairs = settings.alloc_conf.split(',').filter_map(|pair| pair.split_once(':'));

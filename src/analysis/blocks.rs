@@ -110,7 +110,7 @@ pub struct Block {
     pub evidence: &'static str,
     /// Whether the site or the category is inferred.
     pub inferred: bool,
-    /// The phase in which it was allocated, where it is known.
+    /// The phase in which it was allocated, if it is known.
     pub phase: Option<&'static str>,
     /// The step in which it was allocated, counted from 1.
     pub step: Option<u64>,
@@ -126,7 +126,7 @@ impl BlocksReport {
     /// Looks blocks up.
     ///
     /// # Errors
-    /// When a device does not exist, has no such block or no such instant, and for IDs on several devices.
+    /// If a device does not exist, has no such block or no such instant, and for IDs on several devices.
     pub fn of(recording: &Devices<'_>, options: &BlocksOptions) -> Result<Self> {
         let wanted = recording.wanted(&options.devices)?;
         if !options.ids.is_empty() && wanted.len() > 1 {

@@ -1,8 +1,8 @@
-//! A part of a recording as a recording of its own: some devices, each from one instant to another.
+//! A part of a recording as a separate recording: some devices, each from one instant to another.
 //!
-//! It holds the entries between them and the segments as they were at the later one, which is what PyTorch would have
-//! dumped then had its ring buffer begun at the earlier one. So it is replayed like any recording that starts late: what was there
-//! before follows from how it ends. Whether that is the truth is known here, where all of the recording is, and anything else is
+//! It contains the entries between the instants and the segments at the later one: what PyTorch would have dumped then if its
+//! ring buffer had started at the earlier one. So it is replayed like any recording that starts late: the earlier state is
+//! inferred from its end. Whether the inference is correct is known here, with the whole recording; if it is not, the part is
 //! refused.
 
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use crate::replay::{Counters, History, Instant, Metric, Track, replay};
 pub struct Window {
     /// The device.
     pub device: DeviceId,
-    /// The instant that it begins with.
+    /// The instant at which it starts.
     pub from: Instant,
     /// The instant that it ends with.
     pub to: Instant,
@@ -30,14 +30,14 @@ impl Window {
     }
 }
 
-/// The recording of these windows and nothing else. Instant 0 of a device is its window's first one.
+/// The recording of these windows only. Instant 0 of a device is the first instant of its window.
 ///
-/// Counters are those of the whole recording at each instant, and so are segments at the end. What is told from the past of an
-/// allocation, such as its category, may be known no more.
+/// Counters are those of the whole recording at each instant, and so are segments at the end. Facts that depend on the past
+/// of an allocation, such as its category, may be lost.
 ///
 /// # Errors
-/// When it is no snapshot, ends early or contradicts itself; when a device is missing or has no such instants; and when what
-/// was there before a window cannot be told from that window.
+/// If it is not a snapshot, ends early or contradicts itself; if a device is missing or has no such instants; or if the
+/// memory from before a window cannot be reconstructed from that window.
 pub fn excerpt(devices: &Devices<'_>, windows: &[Window]) -> Result<Snapshot> {
     let whole = devices.snapshot();
     let format = whole.notes.format;
@@ -119,7 +119,7 @@ fn missing(Window { device, from, to }: &Window) -> Error {
     Error::Request(format!("device {device} has no instants {from} to {to}"))
 }
 
-/// How many entries a ring buffer holds, so that of a device whose buffer was full, and may have lost entries, the same is said.
+/// The capacity of a ring buffer for which a device with a full buffer, which may have lost entries, still counts as full.
 fn ring_capacity(devices: &Devices<'_>, traces: &[DeviceTrace]) -> Option<u64> {
     let was_full = |device| devices.get(device).is_some_and(|device| device.history().completeness.ring_full);
     let full = traces.iter().filter(|trace| was_full(trace.device) && !trace.rows.is_empty());
@@ -180,7 +180,7 @@ fn block(track: Track<'_>, piece: &Piece) -> Block {
     Block { requested_size: allocation.requested, stack: track.stack_of(index), forward, ..free }
 }
 
-/// That a window by itself replays to what it is in the whole recording.
+/// Checks that a window on its own replays to the same state as in the whole recording.
 fn compare(window: &Window, whole: Track<'_>, part: Track<'_>) -> Result<()> {
     let mut expected: Vec<Counters> = Vec::with_capacity((window.to - window.from) as usize + 1);
     expected.push(whole.counters_at(window.from));

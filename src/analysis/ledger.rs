@@ -1,8 +1,8 @@
-//! Who uses the memory of a device: PyTorch's allocator by pool, NCCL, the CUDA context, other processes, and the rest.
+//! What uses the memory of a device: PyTorch's allocator by pool, NCCL, the CUDA context, other processes, and the rest.
 //!
-//! The rows of a ledger add up to the bytes in use, which the driver reports (`torch.cuda.mem_get_info`). PyTorch's allocator and
-//! NCCL report their own bytes, and the driver those of each process; the rest of the recorded process is its context, kernels
-//! and libraries. What remains is unexplained, and negative where these figures contradict each other.
+//! The rows of a ledger add up to the bytes in use, which the driver reports (`torch.cuda.mem_get_info`). PyTorch's allocator
+//! and NCCL report their own bytes, and the driver those of each process; the rest of the recorded process is its context,
+//! kernels and libraries. The remainder is unexplained, and negative if these figures contradict each other.
 
 use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices};
@@ -70,7 +70,7 @@ pub struct Ledger {
     pub rows: Vec<LedgerRow>,
     /// What PyTorch's allocator has reserved, by pool; empty if unknown. Adds up to its row.
     pub pools: Vec<PoolShare>,
-    /// Bytes that PyTorch's allocator has handed out, of those that it has reserved.
+    /// Bytes allocated from PyTorch's allocator, of those that it has reserved.
     pub allocated_bytes: u64,
     /// All counters of PyTorch's allocator by their names in `torch.cuda.memory_stats`; empty if the samples do not have them.
     pub memory_stats: BTreeMap<String, i64>,
@@ -82,7 +82,7 @@ pub struct Ledger {
 pub struct LedgerRow {
     /// Who.
     pub holder: Holder,
-    /// Bytes. Negative where figures contradict each other.
+    /// Bytes. Negative if figures contradict each other.
     pub bytes: i64,
 }
 
@@ -158,9 +158,9 @@ pub enum LedgerDoubt {
     UnknownBytes(usize),
     /// `nvidia-smi` lists the processes, in whole MiB.
     Rounded,
-    /// This many bytes were in use when recording started; the samples do not say by what.
+    /// This many bytes were in use when recording started; the samples do not show by what.
     UsedAtStart(u64),
-    /// The recording and PyTorch's counter disagree about what was reserved when the recording was written.
+    /// The recording and PyTorch's counter disagree about the memory reserved when the recording was written.
     ReservedDiffers {
         /// Bytes of the segments in the recording.
         segments: u64,

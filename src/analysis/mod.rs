@@ -1,7 +1,7 @@
-//! Facts and plays to answers: pure functions, no printing.
+//! From facts and simulations to answers: pure functions, no printing.
 //!
-//! In: the [`crate::facts::device::Devices`] of a recording, and [`crate::play`] for what would happen under other conditions.
-//! Out: result types that `report` renders. There is a folder for each question.
+//! In: the [`crate::facts::device::Devices`] of a recording, and [`crate::play`] for what would happen under other
+//! conditions. Out: result types that `report` renders. There is a folder for each question.
 
 pub mod advice;
 pub mod blocks;

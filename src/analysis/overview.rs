@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::facts::device::Devices;
 use crate::model::DeviceId;
 
-/// The answers that belong into one report. Unless another instant is requested, each device is looked at where its first
-/// request failed, or at its peak.
+/// The answers for one report. Unless another instant is requested, each device is shown at its first failed request, or at
+/// its peak.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Overview {
@@ -22,28 +22,28 @@ pub struct Overview {
     pub top: Option<usize>,
     /// The verdict.
     pub triage: TriageReport,
-    /// The instant that is looked at and what holds the memory there; all rows.
+    /// The selected instant and what holds the memory there; all rows.
     pub peak: PeakReport,
     /// Live memory over time.
     pub timeline: TimelineReport,
     /// Live bytes by stack at that instant.
     pub flame: FlameReport,
-    /// Segments of the devices on which holes matter, where they matter most.
+    /// Segments of the devices on which free memory matters, at the instants where it matters most.
     pub segments: SegmentMapReport,
     /// Failed requests.
     pub oom: OomReport,
-    /// Who uses each device, where that was sampled, or a trace tells how much memory a device with a failed request has.
+    /// What uses each device, if that was sampled, or a trace shows how much memory a device with a failed request has.
     pub ledgers: Vec<DeviceLedger>,
     /// What survives step after step.
     pub leaks: LeakReport,
 }
 
 impl Overview {
-    /// Answers all questions. Of `options`, the devices and whether to infer matter to all of them, the window and the
-    /// instant to what is drawn; bands and columns are the timeline's. What the answers have in common is worked out once.
+    /// Answers all questions. In `options`, the devices and the inference option apply to all of them, the window and the
+    /// instant to the pictures; bands and columns are those of the timeline. Facts that the answers share are computed once.
     ///
     /// # Errors
-    /// As [`PeakReport::of`] and [`TimelineReport::of`].
+    /// Like [`PeakReport::of`] and [`TimelineReport::of`].
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
         let PeakOptions { inference, devices, .. } = options.peak.clone();
         let of_triage = TriageOptions { inference, devices, plays: Plays::All };

@@ -1,4 +1,4 @@
-//! What commands have in common of what can be typed.
+//! Arguments that several commands have in common.
 
 use crate::cli::limits;
 use crate::cli::outcome::Failure;
@@ -17,11 +17,15 @@ use std::path::{Path, PathBuf};
 pub const COMMON: &str = "Common options";
 
 pub fn parse_regex(text: &str) -> Result<Regex, String> {
-    // The library draws the expression on several lines; its last one says what is wrong.
-    Regex::new(text).map_err(|error| error.to_string().lines().last().unwrap_or_default().trim().to_owned())
+    // The library shows the expression on several lines; its last line says what is wrong.
+    Regex::new(text).map_err(|error| {
+        let error = error.to_string();
+        let what = error.lines().last().unwrap_or_default().trim();
+        format!("expected a regular expression: {}", what.trim_start_matches("error: "))
+    })
 }
 
-/// The value of a flag that takes some groups and no others.
+/// The value of an option that accepts only some groups.
 pub fn one_of(groups: &'static [GroupBy]) -> impl TypedValueParser<Value = GroupBy> {
     PossibleValuesParser::new(groups.iter().filter_map(ValueEnum::to_possible_value))
         .try_map(|name| GroupBy::from_str(&name, false))
@@ -45,7 +49,7 @@ pub struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// The filter that they ask for.
+    /// The filter for these options.
     pub fn compile(&self) -> Result<Filter, Failure> {
         Filter::new(&self.include, &self.exclude).map_err(|error| Failure::Message(error.to_string()))
     }
@@ -61,13 +65,13 @@ pub struct FrameArgs {
 }
 
 impl FrameArgs {
-    /// Whether stacks are to be shortened for this reader.
+    /// Whether stacks are shortened for this reader.
     pub fn fold(&self, for_people: bool) -> bool {
         for_people && !self.all_frames
     }
 }
 
-/// What may be said without being recorded.
+/// Whether to infer what is not recorded.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Stacks")]
 pub struct InferArgs {
@@ -106,7 +110,7 @@ pub struct CommonArgs {
     shared: SharedArgs,
 }
 
-/// What goes for one input goes for the command.
+/// The arguments of one input include those of the command.
 impl std::ops::Deref for CommonArgs {
     type Target = SharedArgs;
 
@@ -115,7 +119,7 @@ impl std::ops::Deref for CommonArgs {
     }
 }
 
-/// What all commands have in common.
+/// Arguments that all commands have in common.
 #[derive(Debug, Args)]
 #[command(next_help_heading = COMMON)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -179,24 +183,24 @@ fn parse_device(text: &str) -> Result<DeviceArg, String> {
 }
 
 impl SharedArgs {
-    /// The expressions for code that is the user's own, as they were typed.
+    /// The expressions for the user's own code, as typed.
     #[cfg(feature = "view")]
     pub fn own(&self) -> Vec<String> {
         self.own.iter().map(|own| own.as_str().to_owned()).collect()
     }
 
-    /// How answers that compare recordings are to be given.
+    /// How to present answers that compare recordings.
     pub fn view(&self) -> View {
         let own = self.own.iter().filter(|own| !own.as_str().is_empty()).cloned().collect();
         View { own, metadata_key: self.metadata_key.clone(), ..View::default() }
     }
 
-    /// How answers about one recording are to be given.
+    /// How to present answers about one recording.
     pub fn view_of_one(&self) -> View {
         View { library_lines: self.own.is_empty(), ..self.view() }
     }
 
-    /// How inputs are to be read.
+    /// How to read inputs.
     pub fn read_options(&self, view: View) -> ReadOptions {
         let limits = Limits { memory: self.max_memory.0, ..Limits::default() };
         ReadOptions { limits, allow_truncated: self.allow_truncated, view, ..ReadOptions::default() }
@@ -213,7 +217,7 @@ impl SharedArgs {
 }
 
 impl CommonArgs {
-    /// The input as it was typed.
+    /// The input as typed.
     pub fn path(&self) -> String {
         Self::shown(&self.input)
     }

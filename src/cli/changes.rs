@@ -49,7 +49,7 @@ pub struct ChangeArgs {
 }
 
 impl ChangeArgs {
-    /// All that were typed, in the order in which they take effect.
+    /// All changes that were typed, in the order in which they take effect.
     pub fn changes(&self) -> Vec<Change> {
         let single = [
             &self.optimizer,

@@ -1,6 +1,7 @@
 //! The lines of source code that a recording names, read from files on this machine.
 //!
-//! They are shown on a terminal, or with `--source`: an answer in a file may be passed on, and must not carry the code with it.
+//! They are shown on a terminal, or with `--source`: a file with an answer may be passed on, and must not contain source
+//! code.
 
 use super::args::{COMMON, SharedArgs};
 use crate::analysis::advice::Advice;
@@ -41,7 +42,7 @@ impl SourceArgs {
 
 /// The file in a folder whose path shares the longest end with `path`.
 fn below(folder: &Path, path: &Path) -> Option<PathBuf> {
-    // Recordings of Windows have paths that are one component elsewhere.
+    // Recordings from Windows have paths that are a single component on other systems.
     let path = path.to_string_lossy().replace('\\', "/");
     let parts: Vec<Component<'_>> = Path::new(&path).components().collect();
     let is_plain = |part: &&Component<'_>| matches!(part, Component::Normal(_));

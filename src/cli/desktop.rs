@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What opens files: it looks at their kind and runs nothing that is in them.
+/// The program that opens files: it decides by their type and runs nothing in them.
 #[cfg(target_os = "macos")]
 const OPENER: &str = "open";
 #[cfg(windows)]
@@ -16,17 +16,17 @@ const OPENER: &str = "explorer";
 #[cfg(not(any(target_os = "macos", windows)))]
 const OPENER: &str = "xdg-open";
 
-/// How often to look whether it is done, and how long to wait in between. Some openers last as long as the program that they
-/// start.
+/// How often to check whether it has ended, and how long to wait in between. Some openers run as long as the program that
+/// they start.
 const LOOKS: usize = 20;
 const BETWEEN: Duration = Duration::from_millis(100);
 
 /// Opens a file.
 ///
 /// # Errors
-/// When there is no opener, or it says within two seconds that it could not.
+/// If there is no opener, or it reports within two seconds that it failed.
 pub fn open(path: &Path) -> io::Result<()> {
-    // From the root on, so that no name is taken for an option.
+    // An absolute path cannot be mistaken for an option.
     start(OPENER, &[std::path::absolute(path)?.into_os_string()])
 }
 
@@ -36,12 +36,12 @@ pub(super) fn start(program: &str, arguments: &[OsString]) -> io::Result<()> {
     opener.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let failed =
         |what: &dyn std::fmt::Display| io::Error::other(format!("written, but {program} did not open it: {what}"));
-    // What it starts has nothing to do with the limits of this process.
+    // The limits of this process do not apply to programs that it starts.
     limits::lift();
     let mut child = opener.spawn().map_err(|error| failed(&error))?;
     for _ in 0..LOOKS {
         match child.try_wait()? {
-            // The one of Windows ends with 1 whatever it did.
+            // The opener of Windows always ends with 1.
             Some(status) if status.success() || cfg!(windows) => return Ok(()),
             Some(status) => return Err(failed(&status)),
             None => sleep(BETWEEN),

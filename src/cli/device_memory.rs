@@ -1,4 +1,4 @@
-//! What can be typed about the memory of a device.
+//! Options for the memory of a device.
 
 use crate::error::Error;
 use crate::input;
@@ -8,7 +8,7 @@ use crate::model::gpu::{Gpu, Threads};
 use clap::Args;
 use std::path::Path;
 
-/// The group of both ways to name a device's memory.
+/// The group of the two options for a device's memory.
 pub const TOTAL: &str = "total";
 
 /// How much memory a device has.
@@ -24,17 +24,17 @@ pub struct DeviceMemoryArgs {
     gpu: Option<NamedGpu>,
 }
 
-/// A GPU of the table, or of a trace.
+/// A GPU in the table, or in a trace.
 #[derive(Clone, Copy, Debug)]
 struct NamedGpu {
-    /// Its name in the table; `None` for that of a trace.
+    /// Its name in the table; `None` for a GPU in a trace.
     name: Option<&'static str>,
     memory: u64,
     threads: Option<Threads>,
 }
 
 impl NamedGpu {
-    /// The GPU of a name. Where a file has that name, the one that this trace was recorded on.
+    /// The GPU with a name. If a file has that name, the GPU on which this trace was recorded.
     fn parse(text: &str) -> Result<Self, Error> {
         let path = Path::new(text);
         if !path.is_file() {
@@ -64,7 +64,7 @@ impl DeviceMemoryArgs {
         self.capacity.map(|capacity| capacity.0).or(self.gpu.map(|gpu| gpu.memory))
     }
 
-    /// Whether another device is requested than the one that a recording was rehearsed as.
+    /// Whether the requested device differs from the one that was rehearsed.
     pub fn is_elsewhere(&self, rehearsal: &Rehearsal) -> bool {
         match (self.gpu.and_then(|gpu| gpu.name), self.capacity) {
             (Some(name), _) => !Gpu::named(&rehearsal.gpu).is_ok_and(|gpu| gpu.name == name),
@@ -73,7 +73,7 @@ impl DeviceMemoryArgs {
         }
     }
 
-    /// What the device runs at once, if it was named.
+    /// How many threads the device runs at once, if it was named.
     pub fn threads(&self) -> Option<Threads> {
         self.gpu.and_then(|gpu| gpu.threads)
     }

@@ -1,9 +1,8 @@
-//! Files that are written whole or not at all.
+//! Files that are written completely or not at all.
 //!
-//! What is written goes to a temporary file in the same directory first, which then takes the name. Whoever reads the file
-//! meanwhile finds the old one or the new one, and a run that ends early leaves the old one. Since the name is given to
-//! another file, nothing is ever written into what was there before, such as an input that has the same file under a
-//! second name.
+//! Output goes to a temporary file in the same directory first, which is then renamed. A program that reads the file
+//! meanwhile finds the old or the new one, and a run that ends early leaves the old one. Since the name is given to another
+//! file, existing files are never written to, such as an input that is the same file under a second name.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File, OpenOptions};
@@ -11,10 +10,10 @@ use std::hash::BuildHasher;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Names tried for a temporary file. They are 64 random bits each: one that is taken is left from a run that was killed.
+/// Number of names tried for a temporary file. They have 64 random bits each: an existing one is left from a killed run.
 const ATTEMPTS: usize = 16;
 
-/// A file that is written, and does not have its name yet. Dropped without one, it is removed.
+/// A file that was written but does not have its final name yet. It is removed if it is dropped without one.
 #[derive(Debug)]
 pub struct Staged {
     temporary: PathBuf,
@@ -22,10 +21,10 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Writes a file that is to be called `path`, or, where that is a link to a file, is to take the place of that one.
+    /// Writes a file that will be named `path`, or, if that is a link to a file, will replace that file.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Self> {
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if target.is_dir() {
@@ -40,27 +39,27 @@ impl Staged {
         let mut out = BufWriter::new(file);
         write(&mut out)?;
         out.flush()?;
-        // The name must not get to the disk before what it is the name of.
+        // The name must not reach the disk before the contents.
         out.get_ref().sync_all()?;
         Ok(staged)
     }
 
-    /// Gives it its name, whatever had it before.
+    /// Gives it its final name, replacing any existing file.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn replace(self) -> io::Result<()> {
         fs::rename(&self.temporary, &self.target)
     }
 
-    /// Gives it its name, unless something has it already.
+    /// Gives it its final name, unless a file has it already.
     ///
     /// # Errors
-    /// When something has it ([`io::ErrorKind::AlreadyExists`]), or the system refuses.
+    /// If a file has the name ([`io::ErrorKind::AlreadyExists`]), or the system refuses.
     pub fn create(self) -> io::Result<()> {
         match fs::hard_link(&self.temporary, &self.target) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-            // Not every file system has second names.
+            // Some file systems do not have hard links.
             Err(_) if self.target.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
             Err(_) => fs::rename(&self.temporary, &self.target),
             Ok(()) => Ok(()),
@@ -75,8 +74,8 @@ impl Drop for Staged {
     }
 }
 
-/// Writes a file of this name that only this user can read, in a new folder among the system's temporary files, and gives its
-/// path.
+/// Writes a file with this name that only this user can read, in a new folder among the system's temporary files, and returns
+/// its path.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -98,7 +97,7 @@ fn create_private(folder: &Path) -> io::Result<()> {
     return fs::create_dir(folder);
 }
 
-/// Gives all files their names, or none: when one cannot have its name, those before it get back what they had.
+/// Gives all files their final names, or none: if one fails, the names before it refer to their old files again.
 ///
 /// # Errors
 /// The file that could not be replaced, and why.
@@ -117,7 +116,7 @@ pub fn replace_all(files: Vec<Staged>) -> Result<(), (PathBuf, io::Error)> {
         });
         if let Err(error) = done {
             for (target, old) in replaced {
-                // What is wrong is said by the error; this is the best that is left to do.
+                // The error reports the problem; nothing better can be done here.
                 let _ = match old {
                     Some(old) => fs::rename(old, target),
                     None => fs::remove_file(target),
@@ -132,7 +131,7 @@ pub fn replace_all(files: Vec<Staged>) -> Result<(), (PathBuf, io::Error)> {
     Ok(())
 }
 
-/// A second name for a file, or a copy where the file system has none.
+/// A hard link to a file, or a copy if the file system has none.
 fn second_name(path: &Path) -> io::Result<PathBuf> {
     let linked = temporary_beside(path, |second| match fs::hard_link(path, second) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => fs::copy(path, second).map(|_| ()),
@@ -141,10 +140,10 @@ fn second_name(path: &Path) -> io::Result<PathBuf> {
     linked.map(|(second, ())| second)
 }
 
-/// Makes something of a name beside `path` that nobody can foresee, and that is not taken.
+/// Creates something with an unpredictable, unused name next to `path`.
 fn temporary_beside<T>(path: &Path, mut make: impl FnMut(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
-    // Names have a length limit of their own; the beginning is enough to see what the file is for.
+    // The length of names is limited; the start is enough to see what the file is for.
     let name: String = name.chars().take(40).collect();
     let mut result = Err(io::ErrorKind::AlreadyExists.into());
     for attempt in 0..ATTEMPTS {
@@ -161,7 +160,7 @@ fn temporary_beside<T>(path: &Path, mut make: impl FnMut(&Path) -> io::Result<T>
 /// Reads a text file of at most `longest` bytes.
 ///
 /// # Errors
-/// When it cannot be read, is longer, or is no UTF-8.
+/// If it cannot be read, is longer, or is not UTF-8.
 pub fn read_text(path: &Path, longest: u64) -> io::Result<String> {
     use std::io::Read;
     let mut bytes = Vec::new();
@@ -176,7 +175,7 @@ pub fn read_text(path: &Path, longest: u64) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    /// A folder of this test, removed at its end.
+    /// A folder for this test, removed at its end.
     struct Folder(PathBuf);
 
     impl Folder {

@@ -1,4 +1,4 @@
-//! Which format an answer is written in: the one requested, or the one that the output file's name represents.
+//! The format of an answer: the requested one, or the one for the output file's extension.
 
 use crate::cli::outcome::Failure;
 use crate::report::page::PageFormat;
@@ -7,23 +7,23 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use std::path::Path;
 
-/// A format that a command has.
+/// A format of a command.
 pub trait Format: ValueEnum + PartialEq {
-    /// What is written where nothing says otherwise; `None` where something has to.
+    /// The default format; `None` if one must be named.
     const USUAL: Option<Self>;
 
-    /// Whether `--format` asks for it, too: a command with one format has no such flag.
+    /// Whether there is `--format`: a command with one format does not have it.
     const HAS_FLAG: bool = true;
 
-    /// Ends of the names of files in this format, in lower case, the usual one first.
+    /// Extensions of files in this format, in lower case, the usual one first.
     fn extensions(&self) -> &'static [&'static str];
 
-    /// Why a terminal does not show it, where that is so.
+    /// Why a terminal cannot show it; `None` if it can.
     fn not_for_terminals(&self) -> Option<&'static str> {
         self.picture().map(|_| "a terminal does not show pictures")
     }
 
-    /// The picture that it is, which no terminal shows.
+    /// The kind of picture, which no terminal can show.
     fn picture(&self) -> Option<PictureFormat> {
         None
     }
@@ -46,7 +46,7 @@ const PROMETHEUS: &[&str] = &["prom"];
 const PARQUET: &[&str] = &["parquet"];
 #[cfg(feature = "firefox")]
 const FIREFOX: &[&str] = &["firefox.json"];
-/// Ends that represent a format of some command: a file of this name holds nothing else.
+/// Extensions of all commands' formats: a file with such a name contains nothing else.
 const KNOWN: &[&[&str]] =
     &[TEXT, JSON, CSV, MARKDOWN, SVG, PNG, HTML, FOLDED, XML, PPROF, PERFETTO, PROMETHEUS, PARQUET];
 
@@ -112,7 +112,7 @@ impl Format for RowsOrPicture {
 }
 
 impl RowsOrPicture {
-    /// Whether it is for people, who want the largest rows, rather than for machines, which want all.
+    /// Whether it is for people, who want the largest rows, rather than for other programs, which want all.
     pub fn is_for_people(self) -> bool {
         match self {
             Self::Rows(format) => format.is_for_people(),
@@ -351,10 +351,10 @@ impl Format for RanksFormat {
     }
 }
 
-/// The requested format, or the one that the name of the file represents; the usual one where neither says.
+/// The requested format, or the one for the file's name; the default if neither is given.
 ///
 /// # Errors
-/// When they contradict each other, or nothing fits.
+/// If they contradict each other, or no format fits.
 pub fn resolve<F: Format>(asked: Option<F>, output: Option<&Path>) -> Result<F, Failure> {
     let Some(path) = output.filter(|path| path.extension().is_some()) else {
         return asked.or(F::USUAL).ok_or_else(|| expected::<F>("no output file"));
@@ -363,7 +363,7 @@ pub fn resolve<F: Format>(asked: Option<F>, output: Option<&Path>) -> Result<F, 
         let fitting = F::value_variants().iter().find(|format| is_named(*format, path));
         return fitting.cloned().ok_or_else(|| expected::<F>(&shown(output)));
     };
-    // A name that represents nothing contradicts nothing.
+    // A name without a known extension contradicts nothing.
     if is_named(&asked, path) || !KNOWN.iter().any(|ends| ends_in(path, ends)) {
         return Ok(asked);
     }
@@ -375,12 +375,12 @@ pub fn resolve<F: Format>(asked: Option<F>, output: Option<&Path>) -> Result<F, 
     )))
 }
 
-/// Whether the name of a file says that it holds this format.
+/// Whether the name of a file has an extension of this format.
 pub fn is_named<F: Format>(format: &F, path: &Path) -> bool {
     ends_in(path, format.extensions())
 }
 
-/// Whether the name of a file has one of these ends. Some have a dot in them.
+/// Whether the name of a file ends in one of these extensions. Some contain a dot.
 fn ends_in(path: &Path, ends: &[&str]) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let stem = |end: &&str| name.strip_suffix(*end)?.strip_suffix('.').filter(|stem| !stem.is_empty());
@@ -391,7 +391,7 @@ fn shown(output: Option<&Path>) -> String {
     output.map_or_else(String::new, |path| path.display().to_string())
 }
 
-/// That nothing fits, with what does.
+/// The error that lists the possible formats.
 fn expected<F: Format>(found: &str) -> Failure {
     let mut ends: Vec<String> = Vec::new();
     let is_built = |format: &&F| format.picture().is_none_or(PictureFormat::is_built);

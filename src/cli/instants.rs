@@ -1,4 +1,4 @@
-//! `FILE@WHEN`: an input, and the instant of it that is meant.
+//! `FILE@WHEN`: an input and an instant.
 
 use super::outcome::Failure;
 use crate::facts::time::when::When;
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 pub struct AtInstant {
     /// The file.
     pub file: PathBuf,
-    /// The instant behind it, if there is one.
+    /// The instant after the @, if there is one.
     pub at: Option<When>,
 }
 
 impl AtInstant {
-    /// Takes apart what was typed. A file whose own name has an `@` in it is a file.
+    /// Parses what was typed. A file whose own name contains an `@` is a file.
     ///
     /// # Errors
-    /// When what stands behind the name of a file is no instant.
+    /// If the part after the name of a file is not an instant.
     pub fn of(typed: &Path) -> Result<Self, Failure> {
         let whole = Self { file: typed.to_owned(), at: None };
         let Some(text) = typed.to_str().filter(|_| !typed.exists()) else { return Ok(whole) };
@@ -36,7 +36,7 @@ impl AtInstant {
         }
     }
 
-    /// Whether both are of one file.
+    /// Whether both refer to the same file.
     pub fn is_same_file(&self, other: &Self) -> bool {
         let [one, another] = [self, other].map(|side| side.file.canonicalize());
         self.file == other.file || one.is_ok_and(|one| another.is_ok_and(|another| one == another))

@@ -1,27 +1,27 @@
-//! What a run may cost at most, in memory and in processor time: no file of a stranger takes a machine down.
+//! Limits on the memory and CPU time of a run, so that no file can exhaust a machine.
 //!
-//! Reading keeps to [`crate::input::Limits`], which names what is too much. Behind that stands the system, which knows what
-//! all of the process has: memory in use, memory that it refuses, and time that it says is spent, end the run with exit code 2.
+//! Reading checks [`crate::input::Limits`], and names what exceeds a limit. In addition, the system measures the whole
+//! process: if too much memory is in use, if memory is refused, or if the time is used up, the run ends with exit code 2.
 
 use super::outcome::Outcome;
 use crate::model::bytes::Bytes;
 
-/// Memory of a run, unless `--max-memory` says otherwise.
+/// Memory limit of a run, unless `--max-memory` sets another.
 pub const MEMORY: &str = "4GiB";
-/// The least that may be requested: threads and tables take some before anything is read.
+/// The lowest limit: threads and tables need some memory before anything is read.
 const LEAST_MEMORY: u64 = 64 << 20;
 
 /// Reads the value of `--max-memory`.
 ///
 /// # Errors
-/// When it is no size, or too little for any file.
+/// If it is not a size, or too low for any file.
 pub fn parse_memory(text: &str) -> Result<Bytes, String> {
     let bytes = Bytes::of_device(text).map_err(|error| error.to_string())?;
     let is_enough = bytes.0 >= LEAST_MEMORY;
     is_enough.then_some(bytes).ok_or_else(|| format!("expected at least {}, found {bytes}", Bytes(LEAST_MEMORY)))
 }
 
-/// What a run may cost.
+/// Limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes.
@@ -41,7 +41,7 @@ mod system {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::Duration;
 
-    /// Processor time that any run has, in seconds: enough for 20 MB. Each second more takes this many bytes of input.
+    /// CPU time of any run, in seconds: enough for 20 MB. Each further second is for this many bytes of input.
     const BASE_SECONDS: u64 = 10;
     const BYTES_PER_SECOND: u64 = 2_000_000;
 
@@ -50,19 +50,19 @@ mod system {
     static IS_WORK_LIMITED: AtomicBool = AtomicBool::new(false);
     static MEMORY_LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
-    /// How often to look.
+    /// How often to check.
     const INTERVAL: Duration = Duration::from_millis(10);
 
     impl Limits {
-        /// Has the system keep to them from here on. A limit that the process already has and that is lower stays.
+        /// Enforces the limits from here on. A lower limit that the process already has stays.
         pub fn enforce(self) {
-            // What aborts has said why on one line: memory was refused. A core dump would help nobody.
+            // The reason for an abort was already printed on one line: memory was refused. A core dump would not help.
             let _ = signal_hook::flag::register_conditional_shutdown(
                 SIGABRT,
                 Outcome::Failed as i32,
                 Arc::new(AtomicBool::new(true)),
             );
-            // What is requested is touched bit by bit, so that the watch, which counts what is touched, mostly comes first.
+            // Allocated memory is touched gradually, so the watch, which counts touched memory, usually acts first.
             lower(Resource::Data, self.memory.saturating_add(self.memory / 2));
             MEMORY_LIMIT.store(self.memory, Ordering::Relaxed);
             if watch().is_ok() && self.work {
@@ -72,7 +72,7 @@ mod system {
         }
     }
 
-    /// Allows the work that an input of this many bytes takes.
+    /// Adds the CPU time for an input of this many bytes.
     pub fn grant(bytes: u64) {
         let granted = GRANTED.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if IS_WORK_LIMITED.load(Ordering::Relaxed) {
@@ -85,7 +85,7 @@ mod system {
         BASE_SECONDS.max(granted / BYTES_PER_SECOND)
     }
 
-    /// Lifts all limits: for other programs, and for what runs until somebody ends it.
+    /// Removes all limits, for other programs and for servers.
     pub fn lift() {
         IS_WORK_LIMITED.store(false, Ordering::Relaxed);
         MEMORY_LIMIT.store(u64::MAX, Ordering::Relaxed);
@@ -94,7 +94,7 @@ mod system {
         }
     }
 
-    /// Looks, on a thread of its own, whether the system says that the time is spent, and how much memory is in use.
+    /// Checks on a separate thread whether the time is used up, and how much memory is in use.
     fn watch() -> std::io::Result<()> {
         let mut signals = Signals::new([SIGXCPU])?;
         std::thread::Builder::new().spawn(move || {
@@ -136,7 +136,7 @@ mod system {
         }
     }
 
-    /// Sets the limit that can be lifted again. Where the system has none such, there is none.
+    /// Sets the soft limit, which can be raised again. Does nothing if the system does not have the limit.
     fn set(resource: Resource, limit: u64) {
         let maximum = getrlimit(resource).maximum;
         let current = maximum.map_or(limit, |maximum| maximum.min(limit));
@@ -147,22 +147,22 @@ mod system {
 #[cfg(unix)]
 pub use system::{grant, lift};
 
-/// Systems without such limits: reading keeps to its own.
+/// Systems without such limits: only the limits of reading apply.
 #[cfg(not(unix))]
 mod system {
     use super::Limits;
 
     impl Limits {
-        /// Nothing keeps to them.
+        /// Does nothing.
         pub fn enforce(self) {
             let _ = (self.memory, self.work);
         }
     }
 
-    /// Nothing is limited.
+    /// Does nothing.
     pub fn grant(_: u64) {}
 
-    /// Nothing is limited.
+    /// Does nothing.
     pub fn lift() {}
 }
 

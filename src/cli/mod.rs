@@ -1,7 +1,7 @@
-//! Arguments to options to stages to output.
+//! From arguments to options to stages to output.
 //!
-//! In: the process's arguments and streams. Out: an exit code. Everything a person typed is turned into plain library
-//! options here; nothing past this module sees clap.
+//! In: the process's arguments and streams. Out: an exit code. Arguments are converted to plain library options here; code
+//! outside this module does not use clap.
 
 mod args;
 #[cfg(feature = "view")]
@@ -33,7 +33,7 @@ use outcome::{Failure, complain};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The command that `arguments` ask for. What they say that it may cost holds from before the first of them is looked at.
+/// The command in `arguments`. Limits in them apply before any argument is used.
 fn parse(arguments: Vec<OsString>, enforce: fn(Limits)) -> Result<Box<dyn Run>, clap::Error> {
     let matches = command_line().try_get_matches_from(with_metadata_key(arguments))?;
     let asked = matches.subcommand().map(|(_, matches)| matches);
@@ -51,7 +51,7 @@ fn parse(arguments: Vec<OsString>, enforce: fn(Limits)) -> Result<Box<dyn Run>, 
     asked.unwrap_or_else(|| Err(command_line().error(ErrorKind::MissingSubcommand, "expected a command, found none")))
 }
 
-/// What was typed, with a group's key as a flag of its own: `--by metadata:KEY` is `--by metadata --metadata-key KEY`.
+/// Expands the key of a group: `--by metadata:KEY` becomes `--by metadata --metadata-key KEY`.
 fn with_metadata_key(arguments: Vec<OsString>) -> Vec<OsString> {
     let mut expects_group = false;
     let mut expanded = Vec::with_capacity(arguments.len());
@@ -71,9 +71,9 @@ fn with_metadata_key(arguments: Vec<OsString>) -> Vec<OsString> {
     expanded
 }
 
-/// What was typed, with the command that a file in its place represents: `memviz FILE` asks for a triage, `memviz FILE --open`
-/// for the page, and several files, a folder of them or a pattern for their ranks. The name of a command is that command, and a word that is neither is
-/// left for clap to wonder about.
+/// Adds the command if a file takes its place: `memviz FILE` means triage, `memviz FILE --open` the page, and several files,
+/// a folder of them or a pattern mean ranks. The name of a command always means that command, and clap reports any other
+/// word.
 fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let Some(first) = arguments.get(1) else { return arguments };
     let name = first.to_string_lossy();
@@ -82,7 +82,7 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if is_option || !looks_like_a_file || COMMANDS.iter().any(|entry| entry.name == name) {
         return arguments;
     }
-    // A folder of code is no recording.
+    // A folder of code is not a recording.
     let is_file = |pair: &&[OsString]| {
         !pair[1].to_string_lossy().starts_with('-') && pair[0] != "--source" && Path::new(&pair[1]).exists()
     };
@@ -98,7 +98,7 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// Whether an answer is to be opened that is written nowhere: then it is the page.
+/// Whether an answer without an output file is to be opened: then it is the page.
 fn is_to_open(arguments: &[OsString]) -> bool {
     let is_output = |text: &str| text == "--output" || text.starts_with("--output=") || text.starts_with("-o");
     let texts = || arguments.iter().filter_map(|argument| argument.to_str());
@@ -110,7 +110,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
     run_within(arguments, Limits::enforce)
 }
 
-/// The same in a process that has limits of its own, and may run any number of commands: neither memory nor time is limited.
+/// The same in a process that has its own limits and may run any number of commands: neither memory nor time is limited.
 pub fn run_unlimited(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
     run_within(arguments, |_| ())
 }
@@ -132,14 +132,14 @@ fn run_within(arguments: impl IntoIterator<Item = OsString>, enforce: fn(Limits)
     }
 }
 
-/// Says why there is nothing to run: on one line, unless it is help that was requested, or that there is no command.
+/// Reports why there is no command to run: on one line, except for requested help and a missing command.
 fn refuse(error: &clap::Error, command: Option<&OsString>) -> Outcome {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // Help and version are no errors, and clap prints them to standard output.
+        // Help and version are not errors; clap prints them to standard output.
         let _ = error.print();
         return if error.use_stderr() { Outcome::Failed } else { Outcome::Done };
     }
-    // What follows the first empty line are hints, and a reminder of the usage.
+    // Hints and a reminder of the usage follow the first empty line.
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim);
     let message: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
@@ -161,8 +161,8 @@ fn refuse(error: &clap::Error, command: Option<&OsString>) -> Outcome {
     Outcome::Failed
 }
 
-/// The flag of a command that an unknown one is in another order of letters. Clap's measure of likeness finds no `--top` in
-/// `--tpo`.
+/// The option of a command with the same letters as an unknown one, in another order. Clap's similarity measure does not find
+/// `--top` for `--tpo`.
 fn with_swapped_letters(error: &clap::Error, command: Option<&OsString>) -> Option<String> {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return None };
     let sorted = |flag: &str| {
@@ -180,7 +180,7 @@ fn with_swapped_letters(error: &clap::Error, command: Option<&OsString>) -> Opti
 mod tests {
     use super::*;
 
-    /// Help that does not work is worse than none.
+    /// Examples in help must work.
     #[test]
     fn every_example_of_the_help_can_be_typed() {
         let mut found = 0;

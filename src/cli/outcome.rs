@@ -21,12 +21,12 @@ impl From<Outcome> for ExitCode {
     }
 }
 
-/// Why a command failed, with the file concerned in front.
+/// Why a command failed; the message starts with the file concerned.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// A one-line message.
     Message(String),
-    /// The reader of the output went away: no failure at all.
+    /// The reader of the output closed it, which is not a failure.
     ClosedPipe,
 }
 
@@ -45,8 +45,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Writes one line to standard error. Messages can quote names from a file, which must not reach a terminal as they are.
+/// Writes one line to standard error. Messages can quote names from a file, which must be escaped for a terminal.
 pub(crate) fn complain(message: &str) {
-    // When standard error is closed, nobody can be told.
+    // If standard error is closed, nothing can be reported.
     let _ = writeln!(io::stderr(), "memviz: {}", safe(message));
 }

@@ -1,4 +1,4 @@
-//! Where answers go and what they look like there.
+//! The destinations of answers, and their style.
 
 use super::args::{Color, SharedArgs};
 use super::desktop;
@@ -10,7 +10,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
-/// What text looks like where it goes.
+/// The style of text for its destination.
 pub fn style(args: &SharedArgs) -> TextStyle {
     let to_terminal = args.output.is_none() && io::stdout().is_terminal();
     let color = match args.color {
@@ -21,17 +21,17 @@ pub fn style(args: &SharedArgs) -> TextStyle {
     TextStyle { width: to_terminal.then(terminal_width).flatten(), color, advice: !args.quiet }
 }
 
-/// Columns of the terminal: `COLUMNS` if set, else what the terminal says.
+/// Columns of the terminal: `COLUMNS` if set, otherwise as the terminal reports.
 fn terminal_width() -> Option<usize> {
     let variable =
         std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|&columns| columns > 0);
     variable.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
 }
 
-/// The format that an answer is to be written in, by what was requested and where it goes: see [`format::resolve`].
+/// The format of an answer, from the options and the destination: see [`format::resolve`].
 ///
 /// # Errors
-/// When they contradict each other, or nobody could see the answer there: before any work is done for it.
+/// If they contradict each other, or the destination cannot show the answer: this is checked before any work is done.
 pub fn format<F: Format>(args: &SharedArgs, asked: Option<F>) -> Result<F, Failure> {
     let file = target(args).filter(|path| !is_stream(path));
     let format = format::resolve(asked, file)?;
@@ -45,7 +45,7 @@ pub fn format<F: Format>(args: &SharedArgs, asked: Option<F>) -> Result<F, Failu
     {
         return Err(Failure::Message(format!("expected -o FILE: {reason}")));
     }
-    // A name that says something else may make the desktop run what is in the file.
+    // The desktop might run a file with another extension.
     if args.open && !file.is_some_and(|path| format::is_named(&format, path)) {
         let end = format.extensions().first().copied().unwrap_or_default();
         return Err(Failure::Message(format!("--open needs -o with a file name ending in .{end}")));
@@ -53,9 +53,8 @@ pub fn format<F: Format>(args: &SharedArgs, asked: Option<F>) -> Result<F, Failu
     Ok(format)
 }
 
-/// Writes an answer to the file or to standard output, and says how large the file is, if that is wanted. That the reader
-/// of a pipe is gone is no failure, and changes nothing of what the process ends with: a verdict does not depend on who
-/// reads the text.
+/// Writes an answer to the file or to standard output, and reports the size of a file, unless quiet. If the reader of a pipe
+/// has closed it, that is not a failure and does not change the exit code: a verdict does not depend on who reads the text.
 pub fn write(args: &SharedArgs, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let Some(path) = target(args) else {
         let mut out = BufWriter::new(io::stdout().lock());
@@ -65,7 +64,7 @@ pub fn write(args: &SharedArgs, render: impl FnOnce(&mut dyn Write) -> io::Resul
     write_file(args, path, render)
 }
 
-/// The same for a file that is named otherwise.
+/// The same for a file with another name.
 pub fn write_file(
     args: &SharedArgs,
     path: &Path,
@@ -84,7 +83,7 @@ pub fn write_file(
     })?;
     if !args.quiet {
         let bytes = path.metadata().map_err(about)?.len();
-        // When standard error is closed, nobody can be told.
+        // If standard error is closed, nothing can be reported.
         let _ = writeln!(io::stderr(), "wrote {}, {}", safe(&path.display().to_string()), size(bytes));
     }
     if args.open { desktop::open(path).map_err(about) } else { Ok(()) }
@@ -99,8 +98,8 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Removes the answer of an earlier run that this one is to replace, so that nobody takes it for the answer of this one,
-/// whatever becomes of it. For use after [`check_target`].
+/// Removes the answer of an earlier run that this run replaces, so that it cannot be mistaken for the new answer if this run
+/// fails. To be called after [`check_target`].
 pub fn forget_old(args: &SharedArgs) -> Result<(), Failure> {
     let Some(path) = target(args).filter(|path| args.force && path.is_file()) else { return Ok(()) };
     fs::remove_file(path).map_err(|error| Failure::Message(format!("{}: {error}", path.display())))
@@ -111,12 +110,12 @@ fn target(args: &SharedArgs) -> Option<&Path> {
     args.output.as_deref().filter(|path| path.as_os_str() != "-")
 }
 
-/// Whether a path is something to write into, such as a pipe or a terminal, rather than a file to replace.
+/// Whether a path is a stream, such as a pipe or a terminal, rather than a file to replace.
 fn is_stream(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
-/// Nobody is left to tell that nobody reads.
+/// Ignores the error of a closed pipe.
 fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -124,14 +123,14 @@ fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Refuses a bad target before any work is done for it: a file that exists, or an input itself.
+/// Refuses a bad target before any work is done: a file that exists, or an input.
 pub fn check_target(args: &SharedArgs, inputs: &[impl AsRef<Path>]) -> Result<(), Failure> {
     let Some(path) = target(args) else { return Ok(()) };
     let same = |input: &Path| matches!((path.canonicalize(), input.canonicalize()), (Ok(a), Ok(b)) if a == b);
     if !is_stream(path) && inputs.iter().any(|input| same(input.as_ref())) {
         return Err(Failure::Message(format!("{} is the input file, which memviz never overwrites", path.display())));
     }
-    // A link that leads nowhere is something, too.
+    // A broken link exists, too.
     let is_there = path.symlink_metadata().is_ok();
     if is_there && !args.force && !is_stream(path) { Err(exists(path)) } else { Ok(()) }
 }

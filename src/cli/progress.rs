@@ -15,14 +15,14 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Shows how much of a file was read, until dropped.
 pub struct Progress {
-    /// Bytes read so far of each input; to be counted up by its reader.
+    /// Bytes read so far of each input; its reader adds to this.
     pub bytes: Vec<Arc<AtomicU64>>,
     thread: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Progress {
-    /// Watches the reading of `total` bytes (0 when unknown) in this many inputs. Nothing is shown when `quiet` or when
-    /// standard error is no terminal.
+    /// Shows the progress of reading `total` bytes (0 if unknown) in this many inputs. Nothing is shown if `quiet`, or if
+    /// standard error is not a terminal.
     pub fn start(total: u64, inputs: usize, quiet: bool) -> Self {
         let bytes: Vec<Arc<AtomicU64>> = (0..inputs).map(|_| Arc::default()).collect();
         if quiet || !io::stderr().is_terminal() {

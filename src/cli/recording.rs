@@ -1,4 +1,4 @@
-//! One recording to its answer: what commands about a single input have in common.
+//! From one recording to its answer: code that commands with a single input share.
 
 use super::args::{CommonArgs, SharedArgs};
 use super::limits;
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// What a command has worked out, and how to write it.
+/// A computed answer, and how to write it.
 pub struct Reply {
     warnings: Vec<String>,
     write: WriteReply,
@@ -24,7 +24,7 @@ pub struct Reply {
 type WriteReply = Box<dyn FnOnce(Source<'_>, &mut dyn Write) -> io::Result<()>>;
 
 impl Reply {
-    /// A reply that is written like this.
+    /// A reply with a function that writes it.
     pub fn new(write: impl FnOnce(Source<'_>, &mut dyn Write) -> io::Result<()> + 'static) -> Self {
         Self { warnings: Vec::new(), write: Box::new(write) }
     }
@@ -37,13 +37,13 @@ impl Reply {
         Self::new(move |source, out| format.write(&answer, source, style, out))
     }
 
-    /// The same, with lines for standard error, unless these are not wanted.
+    /// The same, with lines for standard error, unless quiet.
     pub fn warning(self, warnings: Vec<String>) -> Self {
         Self { warnings, ..self }
     }
 }
 
-/// Reads the input, lets `reply` work, writes what it worked out, and settles the outcome.
+/// Reads the input, computes the reply, writes it, and determines the outcome.
 pub fn with_recording(
     args: &CommonArgs,
     reply: impl FnOnce(&Recording) -> crate::Result<Reply>,
@@ -76,19 +76,18 @@ pub fn with_folded(
     Ok(Outcome::Done)
 }
 
-/// Sets the number of threads that was requested, by flag or by `RAYON_NUM_THREADS`, up to [`MAX_THREADS`]: nothing but
-/// the time depends on it.
+/// Sets the number of threads from the option or from `RAYON_NUM_THREADS`, up to [`MAX_THREADS`]: it affects only the time.
 pub fn use_threads(args: &SharedArgs) {
     let variable = || std::env::var("RAYON_NUM_THREADS").ok()?.parse().ok();
     let Some(threads) = args.threads.map(usize::from).or_else(variable).filter(|&threads| threads > 0) else { return };
     let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads);
-    // Fails when the system gives no more threads, and then there is always this one.
+    // This fails if the system has no more threads; the current thread is then used.
     if pool(threads.min(MAX_THREADS)).build_global().is_err() {
         let _ = pool(1).use_current_thread().build_global();
     }
 }
 
-/// Device samples beside the recording. If that file cannot be read, memviz warns and still answers.
+/// Device samples next to the recording. If that file cannot be read, memviz warns and still answers.
 fn device_file(path: &Path, quiet: bool) -> Option<DeviceFile> {
     device_file::beside(path).unwrap_or_else(|error| {
         if !quiet {
@@ -103,7 +102,7 @@ fn read(args: &CommonArgs, view: View) -> crate::Result<Recording> {
     open(&args.input, args, view, progress.bytes.first())
 }
 
-/// Bytes of an input; 0 for standard input, and where that is not known.
+/// Bytes of an input; 0 for standard input, or if unknown.
 pub fn size_of_file(path: &Path) -> u64 {
     if path.as_os_str() == "-" { 0 } else { std::fs::metadata(path).map_or(0, |metadata| metadata.len()) }
 }
@@ -114,8 +113,8 @@ pub fn read_quietly(path: &Path, allow_truncated: bool) -> crate::Result<Recordi
     Recording::open(path, &ReadOptions { allow_truncated, ..ReadOptions::default() })
 }
 
-/// Reads an input (`-` is standard input) and counts its bytes. With it comes what is beside it about the whole device: samples, or
-/// the head of the profiler trace of the same run.
+/// Reads an input (`-` is standard input) and counts its bytes. Also reads data about the whole device from files next to it:
+/// samples, or the head of the profiler trace of the same run.
 pub fn open(path: &Path, args: &SharedArgs, view: View, bytes: Option<&Arc<AtomicU64>>) -> crate::Result<Recording> {
     let options = ReadOptions { progress: bytes.cloned(), ..args.read_options(view) };
     limits::grant(size_of_file(path));

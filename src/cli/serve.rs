@@ -1,7 +1,7 @@
-//! One page at an address of this machine that nobody can guess.
+//! Serves one page at an address of this machine that nobody can guess.
 //!
-//! The address begins with 127.0.0.1, so no other machine reaches it, and its path is random, so no other user of this one
-//! and no page of another site does: whoever asks for anything else learns nothing.
+//! The address starts with 127.0.0.1, so no other machine can reach it, and its path is random, so neither other users of
+//! this machine nor pages of other sites can: requests for any other path get no information.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -11,16 +11,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The longest request, with its headers.
+/// The longest request in bytes, including headers.
 const LONGEST: u64 = 64 << 10;
-/// Connections answered at a time; more than these are closed at once.
+/// The most connections at a time; further ones are closed at once.
 const MOST: usize = 32;
-/// How long a request may take as a whole, and how long a reader may take nothing. Browsers open connections that they may
-/// never use.
+/// How long a request may take, and how long a reader may be inactive. Browsers open connections that they may never use.
 const PATIENCE: Duration = Duration::from_secs(2);
 const READERS_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where one page is given out.
+/// A server for one page.
 pub struct Server {
     listener: TcpListener,
     port: u16,
@@ -29,14 +28,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes a port, or any that is free for 0.
+    /// Binds to a port, or to any free port for 0.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// If the port is not available.
     pub fn bind(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let port = listener.local_addr()?.port();
-        // Keyed by the system's random numbers, of which nothing else tells.
+        // From the system's random numbers, which are used for nothing else.
         let [a, b] = [0, 1].map(|half: u8| RandomState::new().hash_one(half));
         Ok(Self { listener, port, path: format!("/{a:016x}{b:016x}/"), patience: PATIENCE })
     }
@@ -51,9 +50,9 @@ impl Server {
         format!("http://127.0.0.1:{}{}", self.port, self.path)
     }
 
-    /// Gives the page to whoever asks for it until the process ends.
+    /// Sends the page to each valid request until the process ends.
     pub fn run(&self, page: &[u8]) {
-        // Each connection holds one more.
+        // Each connection has a reference to it, so they can be counted.
         let connections = Arc::new(());
         thread::scope(|scope| {
             for stream in self.listener.incoming().flatten() {
@@ -62,11 +61,11 @@ impl Server {
                 }
                 let connection = Arc::clone(&connections);
                 let answer = move || {
-                    // Whoever goes away is nobody to tell.
+                    // If the client disconnects, there is nobody to report it to.
                     let _ = self.answer(&stream, page);
                     drop(connection);
                 };
-                // Without a thread the connection is closed, as it is when there are too many.
+                // Without a thread, the connection is closed, like when there are too many.
                 let _ = thread::Builder::new().spawn_scoped(scope, answer);
             }
         });
@@ -92,8 +91,8 @@ impl Server {
     }
 }
 
-/// The first line of a request. The headers are read, too, since what is left unread when a connection is closed may cost
-/// the answer.
+/// The first line of a request. The headers are read, too, since closing a connection with unread data may discard the
+/// answer.
 fn request_line(stream: &TcpStream, patience: Duration) -> io::Result<String> {
     let until = Until { stream, end: Instant::now() + patience };
     let mut lines = BufReader::new(until.take(LONGEST)).lines();
@@ -106,7 +105,7 @@ fn request_line(stream: &TcpStream, patience: Duration) -> io::Result<String> {
     Ok(first)
 }
 
-/// What arrives up to some time, however slowly it comes.
+/// Data that arrives before a deadline, however slowly.
 struct Until<'s> {
     stream: &'s TcpStream,
     end: Instant,

@@ -1,4 +1,4 @@
-//! The devices of a recording, with the facts that analyzes need. Each fact is computed once, on first use.
+//! The devices of a recording, with the facts that analyses need. Each fact is computed once, on first use.
 
 use super::code::sites::Sites;
 use super::time::annotations::Annotations;
@@ -14,8 +14,8 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// All devices of a recording. They share the facts that several analyzes need, so a report with all analyzes computes
-/// each fact once.
+/// All devices of a recording. They share the facts that several analyses need, so a report with all analyses computes each
+/// fact once.
 #[derive(Clone, Debug)]
 pub struct Devices<'a> {
     all: Vec<Device<'a>>,
@@ -23,7 +23,7 @@ pub struct Devices<'a> {
     device_file: Option<&'a DeviceFile>,
 }
 
-/// One device: its track, and the facts that follow from it.
+/// One device: its track, and the facts derived from it.
 #[derive(Clone, Debug)]
 pub struct Device<'a> {
     /// The entries of the device and their history.
@@ -32,8 +32,8 @@ pub struct Device<'a> {
     own: Arc<Own>,
 }
 
-/// Facts that all devices of a recording share. If several threads ask at once, one of them computes and the others
-/// wait. So nothing in here may start work on other threads.
+/// Facts that all devices of a recording share. If several threads request one at once, one of them computes it and the
+/// others wait. So computing these facts must not start work on other threads.
 #[derive(Debug)]
 struct InCommon<'a> {
     snapshot: &'a Snapshot,
@@ -57,7 +57,7 @@ struct Own {
 }
 
 impl<'a> Devices<'a> {
-    /// The devices of these histories. Computes nothing yet.
+    /// The devices of these histories. This computes nothing yet.
     pub fn of(snapshot: &'a Snapshot, histories: &'a [History]) -> Self {
         let shared = Arc::new(InCommon {
             snapshot,
@@ -73,18 +73,18 @@ impl<'a> Devices<'a> {
         Self { all: histories.iter().map(device).collect(), shared, device_file: None }
     }
 
-    /// The same with the program's samples of whole devices.
+    /// The same, with the program's samples of whole devices.
     #[must_use]
     pub fn with_device_file(self, device_file: Option<&'a DeviceFile>) -> Self {
         Self { device_file, ..self }
     }
 
-    /// The program's samples of whole devices, if read.
+    /// The program's samples of whole devices, if they were read.
     pub fn device_file(&self) -> Option<&'a DeviceFile> {
         self.device_file
     }
 
-    /// Bytes of a device, if its samples or the device properties of a trace tell.
+    /// Total bytes of a device, if its samples or the device properties of a trace contain them.
     pub fn memory_of(&self, device: DeviceId) -> Option<u64> {
         let sampled = self.device_file.and_then(|file| file.devices.iter().find(|known| known.device == device));
         let sampled = sampled.and_then(|known| known.samples.last()).map(|sample| sample.total_bytes);
@@ -108,7 +108,7 @@ impl<'a> Devices<'a> {
         self.shared.sites()
     }
 
-    /// What each stack says about the part of a training step that runs it.
+    /// What each stack shows about its part of a training step.
     pub fn roles(&self) -> &Roles {
         self.shared.roles()
     }
@@ -126,7 +126,7 @@ impl<'a> Devices<'a> {
     /// The selected devices; if none is named, all that have data, host memory last.
     ///
     /// # Errors
-    /// When one is named that the recording does not have.
+    /// If the recording does not have a named device.
     pub fn wanted(&self, devices: &[DeviceId]) -> Result<Vec<&Device<'a>>> {
         if devices.is_empty() {
             let (host, gpus): (Vec<_>, Vec<_>) = self.all.iter().partition(|device| device.id() <= HOST_DEVICE);
@@ -145,7 +145,7 @@ impl<'a> Devices<'a> {
 }
 
 impl<'a> Device<'a> {
-    /// Its number: -1 for pinned host memory, -2 for memory of the CPU.
+    /// Its number: -1 for pinned host memory, -2 for CPU memory.
     pub fn id(&self) -> DeviceId {
         self.track.device()
     }
@@ -155,7 +155,7 @@ impl<'a> Device<'a> {
         self.track.snapshot
     }
 
-    /// The history that its entries replay to.
+    /// The history of its entries.
     pub fn history(&self) -> &'a History {
         self.track.history
     }
@@ -165,19 +165,19 @@ impl<'a> Device<'a> {
         self.shared.annotations()
     }
 
-    /// Labels of frames and stacks, at lines of the user's own code. Analyses that compare recordings or steps always
-    /// use these labels.
+    /// Labels of frames and stacks, with lines of the user's own code as sites. Analyses that compare recordings or steps
+    /// always use these labels.
     pub fn sites(&self) -> &Sites<'a> {
         self.shared.sites()
     }
 
-    /// The same for analyzes of this recording alone, in which sites may be lines of a library, as
-    /// [`crate::model::View::library_lines`] asks.
+    /// The same for analyses of this recording alone, in which sites may be lines of a library: see
+    /// [`crate::model::View::library_lines`].
     pub fn deep_sites(&self) -> &Sites<'a> {
         self.shared.deep_sites()
     }
 
-    /// What each stack says about the part of a training step that runs it.
+    /// What each stack shows about its part of a training step.
     pub fn roles(&self) -> &Roles {
         self.shared.roles()
     }
@@ -190,7 +190,7 @@ impl<'a> Device<'a> {
     /// The steps of the program, or why there are none.
     ///
     /// # Errors
-    /// When the recording does not show them.
+    /// If the recording does not show them.
     pub fn steps(&self) -> std::result::Result<&Steps, NoSteps> {
         let steps = || self.shared.step_rule().steps(self.track, self.sites(), self.roles(), self.phases());
         self.own.steps.get_or_init(steps).as_ref().map_err(|why| *why)
@@ -199,7 +199,7 @@ impl<'a> Device<'a> {
     /// Resolves an instant that the user named.
     ///
     /// # Errors
-    /// When the device's trace has no such entry, time, step, annotation or oom.
+    /// If the device's trace has no such entry, time, step, annotation or oom.
     pub fn instant(&self, when: &When, metric: Metric, purpose: Purpose) -> Result<Instant> {
         let step_ends = || match self.steps() {
             Ok(steps) if steps.are_steps() => Ok(steps.ends.clone()),
@@ -264,7 +264,7 @@ impl<'a> InCommon<'a> {
 /// The answer for each device, in order, and the errors of devices without one.
 ///
 /// # Errors
-/// The first one, when there is an error for every device.
+/// The first one, if there is an error for every device.
 pub(crate) fn ask_each<'a, D: Send>(
     devices: &[&Device<'a>],
     answer: impl Fn(&Device<'a>) -> Result<D> + Sync,

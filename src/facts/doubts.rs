@@ -1,7 +1,7 @@
-//! Why a figure is not exact: every note of a recording, and its effect on the figure.
+//! Why a figure is not exact: all notes about a recording, and their effect on the figure.
 //!
-//! A figure is exact only if nothing contradicts it. The code destructures all fields of the facts, so that a new field
-//! does not compile before somebody has decided what it means here.
+//! A figure is exact only if nothing contradicts it. The code destructures all fields of the facts, so a new field does not
+//! compile until its effect is decided here.
 
 use crate::model::rehearsal::{Rehearsal, ValueReads};
 use crate::model::{Format, Snapshot, SourceNotes, StackId, StrId};
@@ -13,7 +13,7 @@ use crate::replay::{Completeness, History, Metric, SegmentSpan, Track};
 pub enum Doubt {
     /// Nothing was allocated on any device, or recording was off: the file does not show which.
     NothingRecorded,
-    /// The device has no data; these devices have.
+    /// The device has no data; these devices have data.
     NoSuchDevice(Vec<i32>),
     /// The device has this many anomalies.
     Contradicts(u64),
@@ -23,21 +23,21 @@ pub enum Doubt {
     Overflowed,
     /// The ring buffer is full, and the file does not show whether it dropped entries.
     RingFull,
-    /// Blocks or segments from before the first kept entry have stacks, so entries from then are lost.
+    /// Blocks or segments from before the first kept entry have stacks, so earlier entries are lost.
     LostBeginning,
-    /// Memory was in use before the first kept entry: recording began late, or a ring buffer lost the beginning.
+    /// Memory was in use before the first kept entry: recording started late, or a ring buffer dropped earlier entries.
     LateStart,
     /// The file was cut off.
     CutOff,
     /// The trace has no running totals.
     NoTotals,
-    /// The file has memory at some instants only.
+    /// The file shows memory only at some instants.
     Sampled,
     /// PyTorch 2.0 does not record frees of blocks from before the recording.
     UnrecordedFrees,
     /// `free_requested` was not recorded.
     NoFreeRequested,
-    /// Blocks from before the recording whose sizes left no evidence take up to this many bytes more.
+    /// Blocks from before the recording take up to this many bytes more: the recording does not show their exact sizes.
     UncertainSizes(u64),
     /// Memory timelines do not record reserved memory.
     NoReserved,
@@ -47,12 +47,12 @@ pub enum Doubt {
     UnknownStacks(u64),
     /// There are only this many steps.
     TooFewSteps(usize),
-    /// This many bytes that steps leave behind have no stack, so that it is unknown whether they are part of a leak.
+    /// This many bytes that steps leave behind have no stack, so it is unknown whether they are part of a leak.
     UnknownLeaks(u64),
-    /// This many bytes that steps leave behind have the stack of blocks whose entries are lost, so that it is unknown in how many steps
-    /// there are more.
+    /// This many bytes that steps leave behind have the stack of blocks whose entries are lost, so it is unknown in how many
+    /// steps there are more.
     LostLeaks(u64),
-    /// There are this many steps, and none of them holds an entry.
+    /// There are this many steps, and none of them contains an entry.
     EmptySteps(usize),
     /// The analysis that measures the figure refused, with this reason.
     Refused(String),
@@ -60,42 +60,42 @@ pub enum Doubt {
     UnknownAction(String),
     /// There is a key that this version does not know.
     UnknownKey(String),
-    /// A value is missing, or of another type than PyTorch writes: where, and what was expected.
+    /// A value is missing, or has another type than PyTorch writes: where, and what was expected.
     Malformed(String),
     /// Allocator settings are missing from a file of a release that writes them.
     NoSettings,
-    /// This many events about memory were left out.
+    /// This many memory events were left out.
     MemoryLeftOut(u64),
     /// More data follows the recording in the same file.
     Followed,
     /// Recorded without stacks, so it is unknown whether a ring buffer dropped entries.
     NoStacks,
-    /// Some segments occur in no entry.
+    /// Some segments are not in any entry.
     SegmentsNotRecorded,
-    /// The ranges around an event of a trace are too uncertain to charge it to a line, or frames are there in part.
+    /// The ranges around an event of a trace are too uncertain to attribute it to a line, or frames are incomplete.
     LooseSites,
     /// No stack of the device names a file.
     NoLines,
     /// The baseline has no such device.
     NotInBaseline,
-    /// The baseline has the device, the recording has not.
+    /// The baseline has the device, but the recording does not.
     OnlyInBaseline,
     /// The baseline's own figure is not exact.
     BaselineNotExact,
-    /// Rehearsed, and sizes came from values of the device, which were 0: the first line that did.
+    /// Rehearsed, and sizes depended on values on the device, which were 0: the first line that read such a value.
     SizesFromValues(String),
 }
 
 /// The effect of a doubt on a replayed figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
-    /// Nothing is known: data that was not understood may raise or lower it.
+    /// The figure is unknown: data that memviz did not understand may increase or decrease it.
     Nothing,
     /// It is a lower bound: the true value may be higher.
     LowerBound,
     /// It is a lower bound; the upper bound is this many bytes higher.
     UpTo(u64),
-    /// An upper bound, this many bytes above it.
+    /// There is only an upper bound, this many bytes above the figure.
     AtMost(u64),
 }
 
@@ -132,15 +132,15 @@ pub fn of_device(track: Track<'_>) -> Option<(Doubt, Leaves)> {
     }
 }
 
-/// How the unknown keys of stack frames begin. They are the only ones that leave nothing open: bytes do not depend on frames,
-/// and a frame is its file, line and name, whatever else it has. A key of an entry, a block, a segment or the whole file may
-/// tell of memory, or change what the keys beside it mean.
+/// The prefix of unknown keys of stack frames. They are the only unknown keys without an effect: bytes do not depend on
+/// frames, and a frame is defined by its file, line and name. A key of an entry, a block, a segment or the whole file may
+/// concern memory, or change the meaning of other keys.
 const FRAME: &str = "frame.";
 
 /// The doubt about every figure of every device of a file, if any.
 pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
     let SourceNotes {
-        // Facts, which leave nothing open.
+        // Facts without an effect.
         format: _,
         bytes: _,
         device_memory: _,
@@ -149,19 +149,19 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         rank: _,
         device_type: _,
         device_names: _,
-        // Before PyTorch 2.3 there are none; what else 2.0 leaves out is said device by device.
+        // PyTorch before 2.3 writes none; other gaps of 2.0 are reported for each device.
         has_times: _,
         // Included in `truncated_at`.
         segments_truncated: _,
-        // Of interest where memory is charged to somebody: see `of_sites`.
+        // Relevant only for attribution: see `of_sites`.
         coarse_times: _,
         left_out: _,
         no_addresses: _,
-        // Comes as `Completeness::no_entries`.
+        // Reported as `Completeness::no_entries`.
         segments_only: _,
-        // Comes as `Completeness::no_totals`.
+        // Reported as `Completeness::no_totals`.
         no_totals: _,
-        // Come as `Completeness::overflowed` and `Completeness::ring_full`.
+        // Reported as `Completeness::overflowed` and `Completeness::ring_full`.
         trace_overflowed: _,
         ring_capacity: _,
         // Labels: see `of_sites`.
@@ -193,8 +193,8 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
     Some((doubt, Leaves::Nothing))
 }
 
-/// The doubt about bytes that are charged to sites, if any: an event is at the border of two lines, or the spans around
-/// it are missing.
+/// The doubt about bytes attributed to sites, if any: an event is at the boundary of two lines, or the spans around it are
+/// missing.
 pub fn of_sites(snapshot: &Snapshot) -> Option<Doubt> {
     let notes = &snapshot.notes;
     let is_loose = notes.coarse_times || notes.no_addresses || !notes.left_out.is_empty();
@@ -219,18 +219,17 @@ pub fn names_file(snapshot: &Snapshot, stack: StackId) -> bool {
     snapshot.stacks.frames(stack).any(|frame| frame.filename != StrId::EMPTY)
 }
 
-/// Whether settings are missing that the release which wrote the file would have written. Early ones write none;
-/// `compile_context` came later, and each entry has it then. Settings stand behind the entries, so that a file that was
-/// cut off lacks them, too, which is said as such.
+/// Whether settings are missing that the release which wrote the file would have written. Early releases write none;
+/// `compile_context` was added later, and then every entry has it. Settings come after the entries, so a file that was cut
+/// off lacks them, too; that is reported separately.
 fn settings_are_missing(snapshot: &Snapshot) -> bool {
     let is_later = || snapshot.contexts.iter().any(|context| context.compile_context != StrId::EMPTY);
     let expected = snapshot.notes.format == Format::CudaSnapshot && snapshot.notes.truncated_at.is_none();
     expected && !snapshot.settings.recorded && is_later()
 }
 
-/// The doubt about maxima since the start of a program, if any: memory was in use or reserved before the first kept
-/// entry. A ring buffer that lost its beginning can look like that without any other trace of it, unless the file says
-/// that it lost nothing.
+/// The doubt about maxima since the start of a program, if any: memory was in use or reserved before the first recorded
+/// entry. A ring buffer that dropped entries can look the same, unless the file says that it dropped none.
 pub fn late_start(track: Track<'_>) -> Option<Doubt> {
     (track.history.completeness.has_baseline && !lost_nothing(track)).then_some(Doubt::LateStart)
 }
@@ -242,16 +241,16 @@ fn lost_nothing(track: Track<'_>) -> bool {
     snapshot.notes.trace_overflowed == Some(false) || snapshot.notes.ring_capacity.is_some_and(has_room)
 }
 
-/// The doubt about entries before the first kept one: they are lost, or it is unknown whether they are. A block or a
-/// segment from before has a stack only if recording was on: a ring buffer (`max_entries`) dropped its entry, or an
-/// earlier recording ended, which forgets all of its entries. A recording that began late has none; but one without any
-/// stacks looks the same.
+/// The doubt about entries before the first recorded one: they are lost, or it is unknown whether they are. A block or
+/// segment from before has a stack only if recording was on then: a ring buffer (`max_entries`) dropped its entry, or an
+/// earlier recording ended, which removes all of its entries. A recording that started late has no such stacks, but neither
+/// does a recording without stacks.
 fn beginning(track: Track<'_>) -> Option<Doubt> {
     let Track { snapshot, history } = track;
     if !snapshot.notes.format.has_segments() || !history.completeness.has_baseline || lost_nothing(track) {
         return None;
     }
-    // What an expandable segment has grown by since has a stack, too.
+    // The later growth of an expandable segment has a stack, too.
     let old_segment = |span: &SegmentSpan| span.made == 0 && !span.expandable && span.stack != StackId::EMPTY;
     if history.baseline.iter().any(|origin| origin.stack != StackId::EMPTY) || history.segments.iter().any(old_segment)
     {
@@ -260,7 +259,7 @@ fn beginning(track: Track<'_>) -> Option<Doubt> {
     if history.baseline.is_empty() {
         return None;
     }
-    // PyTorch 2.0 has no such choice.
+    // PyTorch 2.0 does not have this option.
     let stacks = track.stacks();
     let has_stacks = stacks.iter().any(|&stack| stack != StackId::EMPTY);
     (!has_stacks && !snapshot.is_of_2_0()).then_some(Doubt::NoStacks)
@@ -268,18 +267,18 @@ fn beginning(track: Track<'_>) -> Option<Doubt> {
 
 fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
     let Completeness {
-        // Said of every figure: see `of_device`.
+        // Reported for every figure: see `of_device`.
         no_entries: _,
         truncated: _,
         overflowed: _,
         ring_full: _,
         no_totals: _,
-        // The peak is that since then: see `late_start`.
+        // The peak is the peak since then: see `late_start`.
         has_baseline: _,
-        // Requested and active bytes are limited by nothing.
+        // There are no limits on requested and active bytes.
         blocks_only: _,
         no_reserved: _,
-        // Of the baseline, and only that of the peak matters.
+        // This concerns the baseline; only its effect on the peak matters.
         baseline_uncertain_bytes: _,
         sampled,
         unrecorded_frees,
@@ -303,8 +302,8 @@ fn of_reserved(track: Track<'_>) -> Option<(Doubt, Leaves)> {
     lacks_segments(track).then_some((Doubt::SegmentsNotRecorded, Leaves::LowerBound))
 }
 
-/// Whether a block from before the first kept entry is in no segment that is known to have been there then, so that
-/// the end of that segment was not recorded (`skip_actions`).
+/// Whether a block from before the first kept entry is in no segment known to have existed then, so that the end of that
+/// segment was not recorded (`skip_actions`).
 fn lacks_segments(track: Track<'_>) -> bool {
     let Track { snapshot, history } = track;
     if !snapshot.notes.format.has_segments() || history.completeness.unrecorded_frees {
@@ -313,7 +312,7 @@ fn lacks_segments(track: Track<'_>) -> bool {
     let mut spans: Vec<(u64, u64, bool)> =
         history.segments.iter().filter(|span| span.born == 0).map(|it| (it.addr, it.end(), it.expandable)).collect();
     spans.sort_unstable();
-    // Neighboring ranges of expandable segments are one; a block never is in two segments.
+    // Adjacent ranges of expandable segments are merged; a block is never in two segments.
     let mut known: Vec<(u64, u64, bool)> = Vec::new();
     for (start, end, expandable) in spans {
         match known.last_mut() {
@@ -353,7 +352,7 @@ mod tests {
         }
     }
 
-    /// The doubt that a changed file leaves about a changed device.
+    /// The doubt about a device after changes to the file's notes and the device's history.
     fn doubt(file: impl Fn(&mut SourceNotes), device: impl Fn(&mut History)) -> Option<Doubt> {
         let (mut snapshot, mut history) = (Snapshot::default(), history());
         file(&mut snapshot.notes);

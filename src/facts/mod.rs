@@ -1,8 +1,8 @@
 //! Facts about a recording that several analyses need: pure functions of its histories.
 //!
-//! In: a [`crate::replay::Track`]. Out: facts, none of which belongs to one question alone. [`code`] reads stacks, [`time`] names
+//! In: a [`crate::replay::Track`]. Out: facts that do not belong to one question alone. [`code`] reads stacks, [`time`] names
 //! instants, [`training`] finds phases, steps, calls and categories; [`device`] computes each of these once per device;
-//! [`grouping`] attributes bytes to rows, [`segments`] lays out segments, [`doubts`] lists what keeps a figure from being exact.
+//! [`grouping`] attributes bytes to rows, [`segments`] lays out segments, [`doubts`] lists why a figure is not exact.
 
 pub mod code;
 pub mod device;

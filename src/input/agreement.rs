@@ -1,7 +1,7 @@
-//! The machine against another pickle implementation, and against damaged files.
+//! Compares the pickle machine with another implementation, and tests it on damaged files.
 //!
-//! Random objects are written by serde-pickle and must come out of the machine as they went in. Damaged snapshots may be
-//! refused or read as something else, but nothing may panic.
+//! serde-pickle writes random objects, and the machine must read them back unchanged. Damaged snapshots may be refused or
+//! read as something else, but nothing may panic.
 
 use super::pickle::decoded::DecodedPickle;
 use super::pickle::findings::Rows;
@@ -46,12 +46,12 @@ proptest! {
     }
 }
 
-/// Instructions that take from the stack, look at it or open a container.
+/// Instructions that pop from the stack, read it, or open a container.
 const OPCODES: &[u8] = b"(((}}]])0122abdeghjlopqrstuNKMRQ.\x81\x85\x86\x87\x88\x8c\x8f\x90\x91\x92\x93\x94\x97\x98";
 
 #[test]
 fn long_lists_come_out_as_they_went_in() {
-    // Writers append a thousand items at once.
+    // Writers append in batches of a thousand items.
     let list = Other::List((0..2500).map(Other::I64).collect());
     let dict = Other::Dict((0..2500).map(|key| (HashableValue::I64(key), Other::I64(-key))).collect());
     for object in [list, dict] {
@@ -71,7 +71,7 @@ fn snapshots_cut_off_anywhere_are_survived() {
     assert!(read(whole, false).is_ok());
 }
 
-/// An object as plain data, equal when its parts are.
+/// An object as plain data; two are equal if their parts are.
 #[derive(Clone, Debug, PartialEq)]
 enum Tree {
     None,
@@ -83,14 +83,14 @@ enum Tree {
     Bytes(Vec<u8>),
     List(Vec<Tree>),
     Tuple(Vec<Tree>),
-    /// In file order.
+    /// In the order of the file.
     Dict(Vec<(Tree, Tree)>),
-    /// What the machine makes of things that only code could build: their names.
+    /// The machine's value for an object that only running code can build: its name.
     Opaque(String),
 }
 
 impl Tree {
-    /// What the machine should make of an object. Sets, and bytes in protocol 2, are written as calls.
+    /// The expected result for an object. Sets, and bytes in protocol 2, are written as calls.
     fn expected(object: &Other, protocol: u8) -> Self {
         let builtins = if protocol == 2 { "__builtin__" } else { "builtins" };
         let all = |items: &[Other]| items.iter().map(|item| Self::expected(item, protocol)).collect();
@@ -120,7 +120,7 @@ impl Tree {
         }
     }
 
-    /// What the machine makes of a pickle.
+    /// The machine's result for a pickle.
     fn decoded(bytes: &[u8]) -> Self {
         let options = DecodeOptions { limits: Limits::default(), recognize: false, allow_truncated: false };
         let decoded = decode(bytes, options, Rows::default()).expect("serde-pickle's output can be decoded");
@@ -197,8 +197,7 @@ fn keys() -> impl Strategy<Value = HashableValue> {
     leaf.prop_recursive(2, 6, 3, |inner| vec(inner, 0..4).prop_map(HashableValue::Tuple))
 }
 
-/// Integers of one to sixteen bytes. serde-pickle does not export the type of the longer ones, but its reader makes
-/// them.
+/// Integers of one to sixteen bytes. serde-pickle does not export its type for the longer ones, but its reader creates them.
 fn integers() -> impl Strategy<Value = Other> {
     (any::<i128>(), 0..128u32).prop_map(|(value, shift)| {
         let bytes = [&[0x80, 2, 0x8a, 16][..], &(value >> shift).to_le_bytes(), b"."].concat();
@@ -218,7 +217,7 @@ fn lookalikes() -> impl Strategy<Value = Other> {
     vec(prop::sample::select(vec![frame, entry]), 0..4).prop_map(Other::List)
 }
 
-/// Something that happens to a file on the way. Places count modulo the file's length.
+/// Damage to a file. Positions are modulo the file's length.
 #[derive(Clone, Debug)]
 enum Damage {
     Flip { place: usize, bit: u8 },
@@ -274,7 +273,7 @@ fn read(bytes: Vec<u8>, allow_truncated: bool) -> Result<Input> {
     read_stream(Cursor::new(bytes), &ReadOptions { allow_truncated, ..ReadOptions::default() })
 }
 
-/// Whether reading ended as it should. A panic of the second thread ends as an error of this kind.
+/// Whether reading ended correctly. A panic of the second thread would be an error of this kind.
 fn survives(result: &Result<Input>) -> bool {
     !matches!(result, Err(Error::Request(_)))
 }

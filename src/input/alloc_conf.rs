@@ -1,16 +1,17 @@
-//! `PYTORCH_CUDA_ALLOC_CONF`: a whole string, or the settings that a snapshot holds in that string alone.
+//! Parses `PYTORCH_CUDA_ALLOC_CONF`: a whole string, or the settings that a snapshot contains only in that string.
 //!
-//! The string is `key:value` pairs between commas; a value may be a list in brackets, with commas of its own, and white
-//! space means nothing. PyTorch refuses what it does not understand, so a value that is none is a file's mistake.
+//! The string consists of `key:value` pairs, separated by commas. A value may be a list in brackets, which may contain
+//! commas. White space is ignored. PyTorch refuses what it does not understand, so an invalid value means that the file is
+//! damaged.
 
 use crate::model::AllocatorSettings;
 
-/// A value that its setting does not take.
+/// An invalid value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSetting {
     /// The setting.
     pub key: String,
-    /// What it takes.
+    /// The values that it accepts.
     pub expected: &'static str,
     /// What was found, shortened.
     pub found: String,
@@ -19,24 +20,27 @@ pub struct BadSetting {
 impl std::fmt::Display for BadSetting {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { key, expected, found } = self;
+        if key == found {
+            return write!(formatter, "expected {expected} in the allocator's settings, found {found:?}");
+        }
         write!(formatter, "expected {expected} for {key:?} in the allocator's settings, found {found:?}")
     }
 }
 
-/// How `roundup_power2_divisions:[256:2,>:4]` is read: from which size on the last pair counts.
+/// How the last pair of `roundup_power2_divisions:[256:2,>:4]` is read: from which size on it applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rest {
-    /// From twice the last size named, as newer releases of PyTorch do.
+    /// From twice the last named size, as in newer releases of PyTorch.
     #[default]
     AfterLast,
-    /// From the last size named, whose own pair then counts for nothing, as older releases do.
+    /// From the last named size, whose own pair then has no effect, as in older releases.
     FromLast,
 }
 
-/// The settings that `text` alone gives, as PyTorch starts with them.
+/// The settings that `text` gives without a snapshot, as PyTorch starts with them.
 ///
 /// # Errors
-/// When PyTorch would refuse them: the first key that it does not know, or whose value it does not take.
+/// If PyTorch would refuse them: the first unknown key or invalid value.
 pub fn parse(text: &str, rest: Rest) -> Result<AllocatorSettings, BadSetting> {
     let mut settings = AllocatorSettings { alloc_conf: text.trim().to_owned(), ..AllocatorSettings::default() };
     let text: String = text.chars().filter(|char| !char.is_whitespace()).collect();
@@ -55,15 +59,15 @@ pub fn parse(text: &str, rest: Rest) -> Result<AllocatorSettings, BadSetting> {
     Ok(settings)
 }
 
-/// How the recording's own string was read, as far as its dictionary of divisions tells.
+/// How the recording's own string was read, as far as its dictionary of divisions shows.
 pub fn rest_of(settings: &AllocatorSettings) -> Rest {
     let divisions = |rest| parse(&settings.alloc_conf, rest).map(|parsed| parsed.roundup_power2_divisions);
     let older = divisions(Rest::FromLast).is_ok_and(|divisions| divisions == settings.roundup_power2_divisions);
     if older && divisions(Rest::AfterLast) != divisions(Rest::FromLast) { Rest::FromLast } else { Rest::AfterLast }
 }
 
-/// Enters what `text` says into `settings` that a snapshot does not hold elsewhere; what was expected instead of each key
-/// and value that PyTorch would refuse, and that it is PyTorch's own allocator.
+/// Reads from `text` into `settings` what a snapshot does not contain elsewhere. Returns a message for each key and value
+/// that PyTorch would refuse, and for another allocator than PyTorch's own.
 pub fn read(text: &str, settings: &mut AllocatorSettings) -> Vec<String> {
     let text: String = text.chars().filter(|char| !char.is_whitespace()).collect();
     let mut problems = Vec::new();
@@ -87,9 +91,9 @@ pub fn read(text: &str, settings: &mut AllocatorSettings) -> Vec<String> {
     problems
 }
 
-/// A message for each key whose value in the text differs from the separate settings in the snapshot; a key that the text does
-/// not name may have been set before. `expandable_segments` is not compared: if the platform does not support it, PyTorch turns
-/// it off by itself.
+/// A message for each key whose value in the text differs from the separate settings in the snapshot; keys that the text does
+/// not name may have been set before. `expandable_segments` is not compared: if the platform does not support it, PyTorch
+/// turns it off by itself.
 pub fn contradictions(settings: &AllocatorSettings) -> Vec<String> {
     let text: String = settings.alloc_conf.chars().filter(|char| !char.is_whitespace()).collect();
     let names = |wanted: &str| split(&text).any(|pair| pair.split_once(':').is_some_and(|(key, _)| key == wanted));
@@ -115,12 +119,12 @@ fn bad(key: &str, expected: &'static str, found: &str) -> BadSetting {
     BadSetting { key: short(key), expected, found: short(found) }
 }
 
-/// Enters a setting that is in the string alone; false where the key is none of those.
+/// Reads a setting that only the string contains. Returns false if the key is not one of those.
 fn enter_string_only(key: &str, value: &str, settings: &mut AllocatorSettings) -> Result<bool, BadSetting> {
     let refuse = |expected| bad(key, expected, value);
     let truth = || flag(value).ok_or(refuse("True or False"));
     match key {
-        // A segment serves requests of less than 10 MiB.
+        // A segment serves requests below 10 MiB.
         "large_segment_size_mb" => {
             settings.large_segment_size = mebibytes(value).filter(|&bytes| bytes > 10 << 20);
             settings.large_segment_size.ok_or(refuse("a whole number above 10"))?;
@@ -153,8 +157,8 @@ fn enter_string_only(key: &str, value: &str, settings: &mut AllocatorSettings) -
     Ok(true)
 }
 
-/// Enters a setting that snapshots hold in a place of its own, or that changes no memory; false where the key is none of
-/// those.
+/// Reads a setting that snapshots also contain separately, or that does not affect memory. Returns false if the key is not
+/// one of those.
 fn enter_recorded(key: &str, value: &str, rest: Rest, settings: &mut AllocatorSettings) -> Result<bool, BadSetting> {
     let refuse = |expected| bad(key, expected, value);
     match key {
@@ -187,11 +191,11 @@ fn enter_recorded(key: &str, value: &str, rest: Rest, settings: &mut AllocatorSe
     Ok(true)
 }
 
-/// Sizes that have divisions of their own: 1 MiB, 2 MiB, 4 MiB...
+/// Number of sizes with their own divisions: 1 MiB, 2 MiB, 4 MiB...
 const INTERVALS: usize = 16;
 
-/// `8`, or `[256:1,512:2,>:4]`: each pair counts for sizes from this many MiB up to twice as many, the first one for all
-/// smaller ones as well.
+/// `8`, or `[256:1,512:2,>:4]`: each pair applies to sizes from this many MiB up to twice as many, and the first pair to all
+/// smaller sizes as well.
 fn divisions(value: &str, rest: Rest) -> Option<[u64; INTERVALS]> {
     let count = |text: &str| text.parse::<u64>().ok().filter(|&count| count == 0 || count.is_power_of_two());
     let Some(list) = value.strip_prefix('[') else { return Some([count(value)?; INTERVALS]) };
@@ -225,7 +229,7 @@ fn flag(value: &str) -> Option<bool> {
 /// Characters of a value that are shown.
 const LONGEST_SHOWN: usize = 32;
 
-/// Keys with their values, in order. Commas inside of brackets separate none.
+/// Keys with their values, in order. Commas inside brackets do not separate them.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0usize;
     text.split(move |char| {

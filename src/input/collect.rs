@@ -1,8 +1,8 @@
-//! Files, directories and globs to a list of files.
+//! From files, directories and globs to a list of files.
 //!
-//! A directory represents the recordings and summaries in it, by their extension, not for those in folders below it. A
-//! glob represents whatever it matches. What was found that way may turn out to be something else (a JSON file beside
-//! the recordings); what was named is expected to be what was requested.
+//! A directory represents the recordings and summaries directly in it, recognized by extension. A glob represents whatever it
+//! matches. A file that was found that way may turn out to be something else (a JSON file next to the recordings); a file
+//! that was named must be what was requested.
 
 use super::paths::{is_pattern, matching, no_file};
 use crate::sorting::SortRows;
@@ -21,19 +21,19 @@ pub struct Found {
     pub problem: Option<String>,
 }
 
-/// Extensions of recordings and summaries, before that of a compression.
+/// Extensions of recordings and summaries, before that of compression.
 const EXTENSIONS: [&str; 6] = ["pickle", "pkl", "json", "jsonl", "ndjson", "parquet"];
-/// How many of them are those of pickles.
+/// How many of them are extensions of pickles.
 const PICKLES: usize = 2;
 /// Extensions of compressed files.
 const COMPRESSED: [&str; 4] = ["gz", "zst", "zstd", "zip"];
 
-/// The files that `inputs` represent: those of one input in the order of their names, numbers within names by their
+/// The files that `inputs` represent: the files of one input in the order of their names, with numbers in names compared by
 /// value, and each path once.
 pub fn collect(inputs: &[PathBuf]) -> Vec<Found> {
     let mut seen = HashSet::new();
     let mut files = inputs.iter().flat_map(|input| expand(input)).collect::<Vec<_>>();
-    // Comparing components makes `a/b` of `./a//b`; links stay what they are.
+    // Comparing components finds `a/b` in `./a//b`; links are not resolved.
     files.retain(|found| {
         let components: PathBuf = found.path.components().filter(|part| part.as_os_str() != ".").collect();
         seen.insert(components)
@@ -54,7 +54,7 @@ fn expand(input: &Path) -> Vec<Found> {
         return found(directory(input));
     }
     match input.to_str() {
-        // A file may be called like a glob.
+        // A file name may look like a glob.
         Some(pattern) if is_pattern(pattern) && !input.exists() => found(matches(pattern)),
         _ => vec![Found { path: input.to_owned(), is_named: true, problem: None }],
     }
@@ -71,8 +71,8 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// The one recording that a folder holds, if it holds one: the only file that may be one, else the only pickle among files such
-/// as a run's `config.json`.
+/// The only recording in a folder, if there is exactly one: the only file that may be one, or else the only pickle among
+/// other files such as a run's `config.json`.
 pub fn only_recording(folder: &Path) -> Option<PathBuf> {
     let mut files = directory(folder).ok()?;
     if files.len() > 1 {
@@ -86,7 +86,7 @@ fn is_candidate(path: &Path) -> bool {
     has_extension(path, &EXTENSIONS)
 }
 
-/// Whether a name ends in one of these, before that of a compression.
+/// Whether a name ends in one of these, before the extension of compression.
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     let Some(name) = path.file_name().and_then(|name| name.to_str()).map(str::to_ascii_lowercase) else { return false };
     let mut parts = name.rsplit('.').peekable();
@@ -99,7 +99,7 @@ fn matches(pattern: &str) -> Result<Vec<PathBuf>, String> {
     if files.is_empty() { Err("expected files that match, found none".to_owned()) } else { Ok(files) }
 }
 
-/// The order in which people count: `rank2` before `rank10`.
+/// Natural order: `rank2` before `rank10`.
 fn natural(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a, b);
     while !left.is_empty() && !right.is_empty() {
@@ -117,11 +117,11 @@ fn natural(a: &str, b: &str) -> Ordering {
         }
         (left, right) = (left_rest, right_rest);
     }
-    // Only numbers with leading zeros remain to be distinguished.
+    // Equal except for leading zeros.
     left.len().cmp(&right.len()).then_with(|| a.cmp(b))
 }
 
-/// The digits, or the other characters, that a text begins with; and the rest.
+/// The digits, or the other characters, at the start of a text; and the rest.
 fn part(text: &str) -> (&str, &str) {
     let is_digit = text.starts_with(|next: char| next.is_ascii_digit());
     let end = text.find(|next: char| next.is_ascii_digit() != is_digit).unwrap_or(text.len());

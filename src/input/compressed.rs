@@ -1,11 +1,11 @@
-//! Compressed input: recognized by content.
+//! Compressed input, recognized by content.
 
 use super::window::unwrap_io;
 use crate::error::Result;
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-/// How an input is wrapped.
+/// How an input is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
@@ -14,16 +14,16 @@ pub enum Compression {
     Gzip,
     /// RFC 8878.
     Zstd,
-    /// A zip archive with one file in it.
+    /// A zip archive that contains one file.
     Zip,
 }
 
 impl Compression {
-    /// Recognizes a container by its first bytes.
+    /// Recognizes a compression by its first bytes.
     pub fn detect(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,
-            // A frame, or one to skip, with which the files of some programs begin.
+            // A frame, or a skippable frame, with which the files of some programs start.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             [b'P', b'K', 3, 4, ..] => Self::Zip,
             _ => Self::None,
@@ -41,19 +41,19 @@ impl Compression {
     }
 }
 
-/// Bytes handed over at a time.
+/// Bytes sent at a time.
 const CHUNK: usize = 256 << 10;
 /// Chunks that may wait between the two threads.
 const QUEUE: usize = 4;
 
-/// A reader of the same bytes that are read ahead on a thread of their own. The thread ends when the reader is dropped.
+/// A reader of the same bytes that reads ahead on a separate thread. The thread ends when the reader is dropped.
 pub fn ahead(reader: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
     let (sender, chunks) = handover();
     std::thread::spawn(move || sender.send_all(reader));
     Box::new(chunks)
 }
 
-/// Two ends between threads. A few buffers go round, so that their memory is touched for the first time only once.
+/// A sender and a receiver on two threads. A few buffers are reused, so that their pages are mapped only once.
 pub fn handover() -> (ChunkSender, Chunks) {
     let (sender, receiver) = sync_channel(QUEUE);
     let (giver_back, used) = channel();
@@ -67,13 +67,13 @@ pub struct ChunkSender {
 }
 
 impl ChunkSender {
-    /// Sends one thing. If the reader was dropped, nobody receives it, and the error does not matter.
+    /// Sends one result. If the reader was dropped, nobody receives it, and the error does not matter.
     #[cfg(all(feature = "compressed", not(target_family = "wasm")))]
     pub fn send(&self, chunk: Result<Vec<u8>>) {
         let _ = self.sender.send(chunk);
     }
 
-    /// Sends what `reader` has until it ends or fails, or the receiver is gone.
+    /// Sends what `reader` returns until it ends or fails, or the receiver is gone.
     pub fn send_all(&self, mut reader: impl Read) {
         loop {
             let mut chunk = self.used.try_recv().unwrap_or_default();
@@ -108,7 +108,7 @@ impl Read for Chunks {
         while self.start == self.chunk.len() {
             match self.receiver.recv() {
                 Ok(Ok(chunk)) => {
-                    // Nobody wants it back once everything is read.
+                    // Nobody receives it once everything is read.
                     let _ = self.giver_back.send(std::mem::replace(&mut self.chunk, chunk));
                     self.start = 0;
                 }

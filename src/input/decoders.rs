@@ -1,15 +1,15 @@
-//! Decoders of compressed input, bounded in what they make of how much.
+//! Decoders of compressed input, with a limit on how much the output may exceed the input.
 
 use super::compressed::Compression;
 use super::limits::Limits;
 use crate::error::{Error, Result};
 use std::io::{self, BufRead, Cursor, Read};
 
-/// A reader of the decompressed bytes of `reader`, on the thread that reads from it. An archive in zip format is read into
-/// memory first, since its index is at the end, and is decompressed on a thread of its own.
+/// A reader of the decompressed bytes of `reader`, on the thread that reads from it. A zip archive is read into memory first,
+/// since its index is at the end, and is decompressed on a separate thread.
 ///
 /// # Errors
-/// When there is nothing to decompress. Damage shows when it is read.
+/// If there is nothing to decompress. Damage is reported when it is read.
 pub fn decompress(
     reader: Box<dyn Read + Send>,
     compression: Compression,
@@ -42,9 +42,9 @@ fn zstd_decoder<R: Read>(reader: R) -> io::Result<super::zstd_frames::ZstdFrames
     Ok(super::zstd_frames::ZstdFrames::new(io::BufReader::new(reader)))
 }
 
-/// The contents of all members of a gzip file, and nothing of the zeros with which tapes and disks fill up what is behind.
+/// The contents of all members of a gzip file, without the zeros that some media add as padding at the end.
 struct GzipMembers<R> {
-    /// The member that is read; gone at the end of all.
+    /// The member being read; `None` after the last one.
     member: Option<flate2::bufread::GzDecoder<io::BufReader<Counted<R>>>>,
 }
 
@@ -73,7 +73,7 @@ impl<R: Read> Read for GzipMembers<R> {
     }
 }
 
-/// Whether a stream has nothing but zeros up to its end.
+/// Whether the rest of a stream contains only zeros.
 fn only_zeros(reader: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let bytes = reader.fill_buf()?;
@@ -88,7 +88,7 @@ fn only_zeros(reader: &mut impl BufRead) -> io::Result<bool> {
     }
 }
 
-/// The one file of a zip archive. Its decoder borrows the archive, so both stay on a thread.
+/// The only file of a zip archive. Its decoder borrows the archive, so both stay on one thread.
 #[cfg(not(target_family = "wasm"))]
 #[allow(clippy::unnecessary_wraps, reason = "without threads it is decompressed here, which can fail")]
 fn unzip(reader: Box<dyn Read + Send>, limits: Limits) -> Result<Box<dyn Read + Send>> {
@@ -101,7 +101,7 @@ fn unzip(reader: Box<dyn Read + Send>, limits: Limits) -> Result<Box<dyn Read + 
     Ok(Box::new(chunks))
 }
 
-/// The one file of a zip archive. There are no threads, so it is decompressed as a whole.
+/// The only file of a zip archive. There are no threads, so it is decompressed as a whole.
 #[cfg(target_family = "wasm")]
 fn unzip(reader: Box<dyn Read + Send>, limits: Limits) -> Result<Box<dyn Read + Send>> {
     let mut bytes = Vec::new();
@@ -109,7 +109,7 @@ fn unzip(reader: Box<dyn Read + Send>, limits: Limits) -> Result<Box<dyn Read + 
     Ok(Box::new(Cursor::new(bytes)))
 }
 
-/// Hands the one file of a zip archive to `take`.
+/// Passes the only file of a zip archive to `take`.
 fn with_unzipped<T>(mut reader: impl Read, limits: Limits, take: impl FnOnce(&mut dyn Read) -> T) -> Result<T> {
     let format = Compression::Zip.name();
     let broken = |error| damaged(format, 0, &io::Error::other(error));
@@ -120,7 +120,7 @@ fn with_unzipped<T>(mut reader: impl Read, limits: Limits, take: impl FnOnce(&mu
     let mut archive = zip::ZipArchive::new(Cursor::new(&bytes[..])).map_err(broken)?;
     let index = only_file(&mut archive)?;
     if !ends || !is_tiled(&mut archive).map_err(broken)? {
-        let message = "expected a zip archive in which every byte belongs to its one file, found other bytes";
+        let message = "expected a zip archive in which every byte belongs to its only file, found other bytes";
         return Err(Error::NotASnapshot(message.to_owned()));
     }
     if !agrees_with_directory(&mut archive, &bytes).map_err(broken)? {
@@ -132,7 +132,7 @@ fn with_unzipped<T>(mut reader: impl Read, limits: Limits, take: impl FnOnce(&mu
     Ok(take(&mut Checked::new(file, |_| length, format, limits)))
 }
 
-/// The index of the archive's one file.
+/// The index of the only file of the archive.
 fn only_file<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> Result<usize> {
     let mut found = None;
     for index in 0..archive.len() {
@@ -150,10 +150,10 @@ fn only_file<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> Result<usi
     found.ok_or_else(|| Error::NotASnapshot("expected a zip archive with one file in it, found none".to_owned()))
 }
 
-/// Whether the last record of a zip archive, with its comment, is the end of the file.
+/// Whether the file ends with the last record of a zip archive and its comment.
 fn ends_with_directory(bytes: &[u8]) -> bool {
     const END: &[u8] = b"PK\x05\x06";
-    /// Bytes of that record without its comment, of which the last two are the comment's length.
+    /// Bytes of that record without its comment; the last two are the comment's length.
     const LENGTH: usize = 22;
     let first = bytes.len().saturating_sub(LENGTH + usize::from(u16::MAX));
     let ends = bytes[first..].windows(LENGTH).filter(|record| record.starts_with(END));
@@ -162,10 +162,10 @@ fn ends_with_directory(bytes: &[u8]) -> bool {
     starts.zip(lengths).any(|((start, _), length)| first + start + LENGTH + length == bytes.len())
 }
 
-/// Whether the members of a zip archive follow one another from its first byte to its directory. The directory lists one
-/// member of each name; a second one, or a file in front, would be there and not be read.
+/// Whether the members of a zip archive follow each other without gaps from its first byte to its directory. The directory
+/// lists one member for each name; a second one, or a file in front, would be in the archive but not be read.
 fn is_tiled<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> zip::result::ZipResult<bool> {
-    /// The longest record that may stand behind a member's data, with its length and checksum.
+    /// The longest record that may follow a member's data, with its length and checksum.
     const LONGEST_DESCRIPTOR: u64 = 24;
     let mut members = Vec::new();
     for index in 0..archive.len() {
@@ -184,13 +184,13 @@ fn is_tiled<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> zip::result
     Ok(true)
 }
 
-/// Whether what stands in front of each member names it as the directory does, and says that it is compressed alike. Programs that
-/// read an archive from its start go by the one, others by the other.
+/// Whether the header of each member has the same name and compression as in the directory. Programs that read an archive
+/// from its start use the header, others the directory.
 fn agrees_with_directory<R: Read + io::Seek>(
     archive: &mut zip::ZipArchive<R>,
     bytes: &[u8],
 ) -> zip::result::ZipResult<bool> {
-    /// Where a record has the compression and the length of the name.
+    /// Positions of the compression and of the name's length in a record.
     const LOCAL: [usize; 3] = [8, 26, 30];
     const CENTRAL: [usize; 3] = [10, 28, 46];
     let fields = |record: &[u8], [method, length, name]: [usize; 3]| {
@@ -214,16 +214,15 @@ fn damaged(format: &'static str, at: u64, error: &io::Error) -> Error {
     Error::Compression { format, at, message: error.to_string() }
 }
 
-/// Decompressed bytes, as many as is allowed for what they were made from. Errors of this crate are wrapped into
-/// [`io::Error`].
+/// Decompressed bytes, up to the number allowed for their input. Errors of this crate are wrapped into [`io::Error`].
 struct Checked<R, F> {
     decoder: R,
-    /// Compressed bytes that the decoder has taken so far.
+    /// Compressed bytes that the decoder has read so far.
     read_so_far: F,
     format: &'static str,
     limits: Limits,
     sent: u64,
-    /// What went wrong behind the bytes that were handed out: they are still good for `--allow-truncated`.
+    /// The error after the bytes already returned: these remain valid for `--allow-truncated`.
     pending: Option<Error>,
     failed: bool,
 }

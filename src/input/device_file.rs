@@ -1,4 +1,4 @@
-//! Reads `run.device.json`, which is beside the recording `run.pickle`.
+//! Reads `run.device.json`, which is next to the recording `run.pickle`.
 
 use crate::error::{Error, Result};
 use crate::model::device_file::DeviceFile;
@@ -8,11 +8,11 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// The version of the keys that this reads.
+/// The version of the keys that memviz reads.
 const VERSION: u32 = 1;
-/// The largest file that is read, in bytes: it has room for thousands of processes and groups.
+/// The largest file that is read, in bytes: enough for thousands of processes and groups.
 const MOST_BYTES: u64 = 16 << 20;
-/// No device has more memory than this.
+/// More memory than any device has, in bytes.
 const MOST_MEMORY: u64 = 1 << 60;
 /// The extensions of compressed recordings.
 const COMPRESSED: [&str; 3] = ["gz", "zst", "zip"];
@@ -25,14 +25,14 @@ struct Marked {
     file: DeviceFile,
 }
 
-/// The path of the samples of a recording: `run.device.json` for `run.pickle` and `run.pickle.gz`.
+/// The path of the samples for a recording: `run.device.json` for `run.pickle` and `run.pickle.gz`.
 pub fn path_beside(recording: &Path) -> PathBuf {
     let is_compressed = recording.extension().is_some_and(|end| COMPRESSED.iter().any(|known| end == *known));
     let plain = if is_compressed { recording.with_extension("") } else { recording.to_path_buf() };
     plain.with_extension("device.json")
 }
 
-/// Reads the samples beside a recording; `None` if there are none.
+/// Reads the samples next to a recording; `None` if there are none.
 ///
 /// # Errors
 /// If the file cannot be read, is not a file of samples, or has an unknown version.
@@ -53,7 +53,7 @@ pub fn beside(recording: &Path) -> Result<Option<DeviceFile>> {
 /// Reads samples from a stream.
 ///
 /// # Errors
-/// As [`beside`].
+/// Like [`beside`].
 pub fn read(stream: impl Read) -> Result<DeviceFile> {
     let mut text = Vec::new();
     stream.take(MOST_BYTES + 1).read_to_end(&mut text)?;

@@ -1,12 +1,12 @@
-//! Files without a recording that memviz reads, recognized by their first bytes.
+//! Files that are not recordings which memviz reads, recognized by their first bytes.
 //!
-//! The error names the kind of file and what to do: fetch it, unpack it, or record with a call that memviz can read.
+//! The error names the kind of file and what to do: download it, unpack it, or record with a call that memviz can read.
 
 /// What memviz reads, for users with another kind of file.
 const OWN: &str = "memviz reads PyTorch's own recordings: torch.cuda.memory._dump_snapshot, or export_chrome_trace with \
                    profile_memory=True";
 
-/// First bytes, the kind of file, and what to do about it; [`OWN`] if that is empty.
+/// First bytes, the kind of file, and what to do; [`OWN`] if that is empty.
 const KINDS: &[(&[u8], &str, &str)] = &[
     (b"version https://git-lfs.github.com/spec/", "a Git LFS pointer, not the file itself", "git lfs pull fetches it"),
     (b"NVIDIA Tegra Profiler Report", "an Nsight Systems report", NSYS),
@@ -42,7 +42,7 @@ const DATABASE: &str = "memviz nsys reads it if Nsight Systems exported it";
 const XPLANE: &str = "TensorBoard and XProf show it; memviz reads files written by \
                       jax.profiler.save_device_memory_profile and torch.cuda.memory._dump_snapshot";
 
-/// Describes a file that starts like this and what to do about it, if memviz recognizes but does not read it.
+/// Describes a file with these first bytes and what to do, if memviz recognizes it but does not read it.
 pub fn describe(begin: &[u8]) -> Option<String> {
     let found = KINDS.iter().find(|(magic, _, _)| begin.starts_with(magic)).map(|&(_, what, advice)| (what, advice));
     let found = found.or_else(|| is_xplane(begin).then_some(("an XProf profile (.xplane.pb)", XPLANE)));
@@ -51,23 +51,23 @@ pub fn describe(begin: &[u8]) -> Option<String> {
     Some(format!("{what}; {}", if advice.is_empty() { OWN } else { advice }))
 }
 
-/// A message whose first field is a plane that is named like a device or the host: `XSpace` of `XProf`.
+/// A message whose first field is a plane with the name of a device or the host: `XSpace` of `XProf`.
 fn is_xplane(begin: &[u8]) -> bool {
     let is_named = |part: &[u8], name: &[u8]| part.windows(name.len()).any(|window| window == name);
     let start = &begin[..begin.len().min(64)];
     begin.first() == Some(&0x0a) && (is_named(start, b"/device:") || is_named(start, b"/host:"))
 }
 
-/// The length of a JSON header in eight bytes, and that header.
+/// The length of a JSON header in eight bytes, followed by the header.
 fn is_safetensors(begin: &[u8]) -> bool {
     const LONGEST_HEADER: u64 = 100_000_000;
     let Some((length, header)) = begin.split_first_chunk::<8>() else { return false };
     (2..LONGEST_HEADER).contains(&u64::from_le_bytes(*length)) && header.starts_with(b"{\"")
 }
 
-/// A first line of several words or cells. JSON and pages begin with a bracket, and so do the pickles that are made of text.
+/// A first line of several words or cells. JSON and pages start with a bracket, and so do pickles that consist of text.
 fn is_prose(begin: &[u8]) -> bool {
-    // A character may be cut at the end.
+    // The last character may be cut.
     let text = match std::str::from_utf8(begin) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() => std::str::from_utf8(&begin[..error.valid_up_to()]).unwrap_or(""),

@@ -1,7 +1,7 @@
-//! Pages of `_memory_viz.py trace_plot` (and `segment_plot`), which carry the whole pickle.
+//! Pages of `_memory_viz.py trace_plot` (and `segment_plot`), which contain the whole pickle.
 //!
-//! The page hands a list to PyTorch's viewer: `[{"name": "snapshot.pickle", "base64": "gASV..."}]`. The base64 is found,
-//! decoded and handed on while the page is being read, in memory of a fixed size.
+//! The page passes a list to PyTorch's viewer: `[{"name": "snapshot.pickle", "base64": "gASV..."}]`. The base64 is found and
+//! decoded while the page is being read, in memory of a fixed size.
 
 use super::window::unwrap_io;
 use crate::error::Error;
@@ -9,20 +9,20 @@ use std::io::{self, Read};
 
 /// Bytes read at a time.
 const CHUNK: usize = 64 << 10;
-/// The key in front of a recording. PyTorch writes it between double quotes; a browser takes others and none, too.
+/// The key before a recording. PyTorch writes it in double quotes; a browser also accepts other quotes, or none.
 const KEY: &[u8] = b"base64";
-/// What pages of before PyTorch 2.1 call the blocks that they draw.
+/// The name of the drawn blocks in pages from before PyTorch 2.1.
 const ALLOC_DATA: &[u8] = b"alloc_data = {";
-/// What the page of `memviz view` has in front of its recording.
+/// What precedes the recording in the page of `memviz view`.
 const OWN: &[u8] = b"id=\"recording\" data-name=";
-/// How recordings begin as base64: pickles of the protocols 2 to 5, gzip, zstd and zip.
+/// How recordings start in base64: pickles of protocols 2 to 5, gzip, zstd and zip.
 const BEGINNINGS: [&[u8]; 7] = [b"gAJ", b"gAN", b"gAS", b"gAW", b"H4sI", b"KLUv", b"UEsD"];
-/// With this many characters of base64 a text that begins like a recording is one.
+/// A base64 text with this many characters that starts like a recording is one.
 const LENGTH: usize = 64;
-/// How a picture in a page begins.
+/// How a picture in a page starts.
 const PICTURE: &[u8] = b"data:image/png;base64";
 
-/// What each byte of base64 represents.
+/// The six bits of each base64 character.
 const SIX_BITS: [u8; 256] = six_bits();
 /// A byte that is not part of base64.
 const NONE: u8 = 0xff;
@@ -47,26 +47,26 @@ pub struct PageReader<R> {
     /// Offset in the page of `buffer[0]`.
     base: u64,
     state: State,
-    /// Decoded bytes that are still to be handed out.
+    /// Decoded bytes that are not yet returned.
     decoded: Vec<u8>,
     given: usize,
-    /// Characters of a group of four that are known.
+    /// The known characters of a group of four.
     group: [u8; 4],
     group_len: usize,
     padding: usize,
-    /// The last group, decoded. It is held back, since zeros at the end of all are padding, which PyTorch puts there.
+    /// The last group, decoded. It is held back, since zeros at the very end are padding, which PyTorch adds.
     last: Option<[u8; 3]>,
     has_picture: bool,
-    /// So many bytes of [`ALLOC_DATA`] were just seen; all of them, once they were.
+    /// How many bytes of [`ALLOC_DATA`] were just matched; stays at the maximum after a full match.
     alloc_data: usize,
-    /// The same of [`OWN`].
+    /// The same for [`OWN`].
     own: usize,
     /// The text outside of [`KEY`] that may be a recording.
     text: Text,
     has_other: bool,
 }
 
-/// A text of base64 behind a quote or a tag, as far as it was read.
+/// A base64 text after a quote or a tag, as far as it was read.
 #[derive(Default)]
 struct Text {
     begins: [u8; 4],
@@ -75,7 +75,7 @@ struct Text {
 }
 
 impl Text {
-    /// Takes note of the next byte of the page; whether the text turns out to be a recording with it.
+    /// Processes the next byte of the page. Returns whether the text is now known to be a recording.
     fn see(&mut self, byte: u8) -> bool {
         if matches!(byte, b'"' | b'\'' | b'`' | b'>') {
             *self = Self { is_base64: true, ..Self::default() };
@@ -95,13 +95,13 @@ impl Text {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before a recording, or behind it: this many bytes of the key and of a picture's beginning were just seen.
+    /// Before or after a recording: this many bytes of the key and of a picture's start were just matched.
     Searching { key: usize, picture: usize, found: bool },
-    /// Behind the key; before its colon.
+    /// After the key, before its colon.
     Colon { found: bool },
-    /// Behind the colon; before the opening quote.
+    /// After the colon, before the opening quote.
     Quote { found: bool },
-    /// In the recording.
+    /// Inside the recording.
     Inside,
     /// The page has ended.
     Ended,
@@ -113,13 +113,13 @@ impl State {
     }
 }
 
-/// So many bytes of `text` are matched, and then comes `byte`. Both texts searched for begin with a byte that they do not
-/// repeat in a way that matters: what is matched anew begins with this byte.
+/// The number of matched bytes of `text` after `count` matched bytes and then `byte`. Neither text repeats its first byte in
+/// a way that matters, so a new match can only start at this byte.
 fn matched(text: &[u8], count: usize, byte: u8) -> usize {
     if text.get(count) == Some(&byte) { count + 1 } else { usize::from(text.first() == Some(&byte)) }
 }
 
-/// The refusal of a page of which nobody could say what is read.
+/// The error for a page with more than one recording.
 fn several() -> Error {
     Error::NotASnapshot("the page contains more than one recording; memviz reads one at a time".to_owned())
 }
@@ -147,7 +147,7 @@ impl<R: Read> PageReader<R> {
         }
     }
 
-    /// Reads on in the page; false at its end.
+    /// Reads more of the page; false at its end.
     fn fill(&mut self) -> io::Result<bool> {
         self.base += self.end as u64;
         (self.start, self.end) = (0, 0);
@@ -163,7 +163,7 @@ impl<R: Read> PageReader<R> {
         }
     }
 
-    /// Takes the bytes in the buffer up to where something is decoded or all are taken.
+    /// Processes the bytes in the buffer until something is decoded or none are left.
     fn advance(&mut self) -> Result<(), Error> {
         while self.start < self.end {
             let byte = self.buffer[self.start];
@@ -211,7 +211,7 @@ impl<R: Read> PageReader<R> {
         Ok(())
     }
 
-    /// Looks for what else a page may hold, and for recordings under other names than [`KEY`].
+    /// Looks for other contents of a page, and for recordings under other names than [`KEY`].
     fn look_around(&mut self, byte: u8) -> Result<(), Error> {
         if self.alloc_data < ALLOC_DATA.len() {
             self.alloc_data = matched(ALLOC_DATA, self.alloc_data, byte);
@@ -224,7 +224,7 @@ impl<R: Read> PageReader<R> {
         if self.has_other && is_found(self.state) { Err(several()) } else { Ok(()) }
     }
 
-    /// Decodes what the buffer holds of the recording.
+    /// Decodes the part of the recording in the buffer.
     fn decode(&mut self) -> Result<(), Error> {
         while self.start < self.end {
             let byte = self.buffer[self.start];
@@ -242,7 +242,7 @@ impl<R: Read> PageReader<R> {
                     self.state = State::searching(true);
                     return Ok(());
                 }
-                // JSON may write a slash with a backslash in front of it.
+                // JSON may escape a slash with a backslash.
                 b'\\' => continue,
                 b'=' if self.group_len >= 2 => self.padding += 1,
                 _ if value == NONE || self.padding > 0 => {
@@ -263,7 +263,7 @@ impl<R: Read> PageReader<R> {
         Ok(())
     }
 
-    /// What there is to say at the end of the page.
+    /// The error at the end of the page, if any.
     fn end(&self) -> Result<(), Error> {
         match self.state {
             State::Searching { found: true, .. } | State::Colon { found: true } | State::Quote { found: true } => Ok(()),
@@ -308,7 +308,7 @@ impl<R: Read> Read for PageReader<R> {
     }
 }
 
-/// Reads what is left of a page behind its recording, where another one would be a mistake.
+/// Reads the rest of a page after its recording, and refuses a second recording.
 pub fn check_rest(reader: &mut impl Read) -> Result<(), Error> {
     io::copy(reader, &mut io::sink()).map(|_| ()).map_err(unwrap_io)
 }
@@ -317,7 +317,7 @@ pub fn check_rest(reader: &mut impl Read) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    /// A reader that gives a few bytes at a time.
+    /// A reader that returns a few bytes at a time.
     struct Drops<'a>(&'a [u8], usize);
 
     impl Read for Drops<'_> {

@@ -1,8 +1,7 @@
-//! Bytes on disk to the model.
+//! From bytes on disk to the model.
 //!
-//! In: a path or a byte stream, plain or compressed, from anybody. Out: a [`Snapshot`], a [`Profile`] or a
-//! [`MemoryTimeline`], or an error that says what was
-//! expected, what was found and where. Nothing in a file is ever executed.
+//! In: a path or a byte stream, plain or compressed, from any source. Out: a [`Snapshot`], a [`Profile`] or a
+//! [`MemoryTimeline`], or an error that says what was expected, what was found and where. Nothing in a file is ever executed.
 
 #[cfg(all(test, feature = "compressed"))]
 mod agreement;
@@ -53,23 +52,23 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ReadOptions {
-    /// Bounds on what a file may cost.
+    /// Limits on the cost of a file.
     pub limits: Limits,
-    /// Analyze a file that was cut off, as a killed job leaves it, up to the cut.
+    /// Whether to analyze a file that was cut off, for example because its job was killed, up to the cut.
     pub allow_truncated: bool,
-    /// Read on the calling thread alone, for those who read several files at a time. Otherwise decompressing, decoding
-    /// and replaying overlap, which is faster for a single file.
+    /// Whether to read only on the calling thread, for callers that read several files at a time. Otherwise decompressing,
+    /// decoding and replaying overlap, which is faster for a single file.
     pub on_one_thread: bool,
-    /// Counts the bytes taken from the file (compressed ones, if it is compressed), for a progress bar.
+    /// Counts the bytes read from the file (compressed bytes, if it is compressed), for a progress bar.
     pub progress: Option<Arc<AtomicU64>>,
-    /// How answers about the recording are to be given.
+    /// How to present answers about the recording.
     pub view: View,
 }
 
 /// A snapshot and how it was stored.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// What the file says.
+    /// The contents of the file.
     pub snapshot: Snapshot,
     /// How it was compressed.
     pub compression: Compression,
@@ -77,16 +76,16 @@ pub struct Input {
     pub bytes: u64,
 }
 
-/// Sees trace entries while the file is still being read, on a thread of its own.
+/// Receives trace entries on a separate thread while the file is still being read.
 ///
-/// What a list is for shows only at the end of the file, so an observer is told in which rows the entries end up, and
-/// compares those with [`crate::model::DeviceTrace::rows`] later.
+/// Which device a list belongs to is known only at the end of the file, so an observer receives the rows of the entries, and
+/// compares them with [`crate::model::DeviceTrace::rows`] later.
 pub trait EntryObserver: Send {
-    /// `entries` follow one another in list `list` and become the rows from `first_row` on.
+    /// `entries` are consecutive in list `list` and become the rows from `first_row` on.
     fn observe(&mut self, list: u32, first_row: usize, entries: &[TraceEntry]);
 }
 
-/// The observer that looks away.
+/// The observer that ignores everything.
 impl EntryObserver for () {
     fn observe(&mut self, _list: u32, _first_row: usize, _entries: &[TraceEntry]) {}
 }
@@ -94,15 +93,15 @@ impl EntryObserver for () {
 /// Reads the snapshot at `path`.
 ///
 /// # Errors
-/// When the file cannot be read, is no snapshot, is damaged, or exceeds a limit.
+/// If the file cannot be read, is not a snapshot, is damaged, or exceeds a limit.
 pub fn read_path(path: &Path, options: &ReadOptions) -> Result<Input> {
     read_stream(open(path)?, options)
 }
 
-/// The GPUs that the profiler trace at `path` names. Of the trace only what comes in front of its events is read.
+/// The GPUs in the profiler trace at `path`. Only the part of the trace before its events is read.
 ///
 /// # Errors
-/// When the file cannot be read or is no trace that names GPUs.
+/// If the file cannot be read or is not a trace with GPUs.
 pub fn gpus_of_trace(path: &Path) -> Result<Vec<TracedGpu>> {
     let options = ReadOptions { on_one_thread: true, ..ReadOptions::default() };
     json::devices::read(Unpacked::new(open(path)?, &options)?.into_reader())
@@ -111,7 +110,7 @@ pub fn gpus_of_trace(path: &Path) -> Result<Vec<TracedGpu>> {
 /// Opens a file for [`read_stream`] or [`read_observed`].
 ///
 /// # Errors
-/// When the file cannot be opened or is a directory.
+/// If the file cannot be opened or is a directory.
 pub fn open(path: &Path) -> Result<File> {
     let file = File::open(path)?;
     if file.metadata()?.is_dir() {
@@ -125,15 +124,15 @@ pub fn open(path: &Path) -> Result<File> {
 /// Reads a snapshot from a stream, such as standard input.
 ///
 /// # Errors
-/// As [`read_path`].
+/// Like [`read_path`].
 pub fn read_stream(stream: impl Read + Send + 'static, options: &ReadOptions) -> Result<Input> {
     read_observed(stream, options, ()).map(|(input, ())| input)
 }
 
-/// Like [`read_stream`], with an observer that is given back at the end.
+/// Like [`read_stream`], with an observer, which is returned at the end.
 ///
 /// # Errors
-/// As [`read_path`].
+/// Like [`read_path`].
 pub fn read_observed<O: EntryObserver + 'static>(
     stream: impl Read + Send + 'static,
     options: &ReadOptions,
@@ -151,7 +150,7 @@ pub fn read_observed<O: EntryObserver + 'static>(
 /// An input of any family and how it was stored.
 #[derive(Clone, Debug)]
 pub struct AnyInput<O> {
-    /// What the file says.
+    /// The contents of the file.
     pub contents: Contents<O>,
     /// How it was compressed.
     pub compression: Compression,
@@ -159,23 +158,23 @@ pub struct AnyInput<O> {
     pub bytes: u64,
 }
 
-/// What a file says, by family.
+/// The contents of a file, by family.
 #[derive(Clone, Debug)]
 pub enum Contents<O> {
-    /// A snapshot, and who observed its entries.
+    /// A snapshot, and the observer of its entries.
     Snapshot(Box<Snapshot>, O),
     /// A profiler trace.
     Trace(Profile),
     /// An exported memory timeline.
     Timeline(MemoryTimeline),
-    /// The live buffers of one instant.
+    /// The live buffers at one instant.
     Live(LiveProfile),
 }
 
-/// Reads an input of any family, which shows in its first byte after decompression.
+/// Reads an input of any family; the first byte after decompression distinguishes them.
 ///
 /// # Errors
-/// When the stream cannot be read, is of no known family, is damaged, or exceeds a limit.
+/// If the stream cannot be read, is of no known family, is damaged, or exceeds a limit.
 pub fn read_any<O: EntryObserver + 'static>(
     stream: impl Read + Send + 'static,
     options: &ReadOptions,
@@ -184,7 +183,7 @@ pub fn read_any<O: EntryObserver + 'static>(
     Unpacked::new(stream, options)?.read(options, observer)
 }
 
-/// In a build without decoders only what is not compressed can be read.
+/// A build without decoders can only read uncompressed files.
 #[cfg(not(feature = "compressed"))]
 fn decompress(reader: Box<dyn Read + Send>, compression: Compression, _: Limits) -> Result<Box<dyn Read + Send>> {
     match compression {
@@ -204,9 +203,9 @@ pub(crate) fn unzstd(bytes: Vec<u8>, length: usize) -> Result<Vec<u8>> {
     Ok(data)
 }
 
-/// An input whose compression was recognized and whose beginning is known, but which was not read yet.
+/// An input whose compression and first bytes are known, but which was not read yet.
 pub struct Unpacked {
-    /// White space and the first bytes behind it, after decompression.
+    /// White space and the first bytes after it, after decompression.
     begin: Vec<u8>,
     reader: Box<dyn Read + Send>,
     compression: Compression,
@@ -214,10 +213,10 @@ pub struct Unpacked {
 }
 
 impl Unpacked {
-    /// Begins to read a stream.
+    /// Starts reading a stream.
     ///
     /// # Errors
-    /// When the stream cannot be read, or its compression is damaged from the start.
+    /// If the stream cannot be read, or its compression is damaged at the start.
     pub fn new(stream: impl Read + Send + 'static, options: &ReadOptions) -> Result<Self> {
         let bytes = options.progress.clone().unwrap_or_default();
         let mut stream = Progress { stream, bytes: Arc::clone(&bytes) };
@@ -233,19 +232,19 @@ impl Unpacked {
         Ok(Self { begin, reader, compression, bytes })
     }
 
-    /// Whether it is a JSON object whose first key is `key`.
+    /// Whether it is a JSON object with the first key `key`.
     pub fn begins_with_key(&self, key: &str) -> bool {
         let Some(object) = self.begin.trim_ascii_start().strip_prefix(b"{") else { return false };
         let quoted = object.trim_ascii_start().strip_prefix(b"\"").and_then(|name| name.strip_prefix(key.as_bytes()));
         quoted.is_some_and(|rest| rest.starts_with(b"\""))
     }
 
-    /// What it is and what to do about it, if memviz recognizes but does not read it as a recording.
+    /// Describes the file and what to do, if memviz recognizes it but does not read it as a recording.
     pub(crate) fn described(&self) -> Option<String> {
         foreign::describe(&self.begin)
     }
 
-    /// Whether it begins with these bytes.
+    /// Whether it starts with these bytes.
     pub fn begins_with(&self, bytes: &[u8]) -> bool {
         self.begin.starts_with(bytes)
     }
@@ -258,7 +257,7 @@ impl Unpacked {
     /// Reads it as a recording.
     ///
     /// # Errors
-    /// As [`read_any`].
+    /// Like [`read_any`].
     pub fn read<O: EntryObserver + 'static>(self, options: &ReadOptions, observer: O) -> Result<AnyInput<O>> {
         if let Some(what) = self.described() {
             return Err(Error::Foreign(what));
@@ -290,7 +289,7 @@ impl Unpacked {
     }
 }
 
-/// White space that may stand before JSON, and a few bytes behind it: enough to recognize a first key.
+/// White space that may precede JSON, and a few bytes after it: enough to recognize a first key.
 fn first_bytes(reader: &mut impl Read) -> Result<Vec<u8>> {
     const BLANKS: usize = 1024;
     const KEY: u64 = 64;
@@ -305,8 +304,8 @@ fn first_bytes(reader: &mut impl Read) -> Result<Vec<u8>> {
     Ok(begin)
 }
 
-/// Decoding and filling the columns run on two threads. On a million entries that takes 47 ms instead of 68, most of
-/// it because page faults of the columns (33 MB) no longer hold up the decoder.
+/// Decoding and filling the columns run on two threads. For a million entries, that takes 47 ms instead of 68, mostly because
+/// page faults of the columns (33 MB) no longer delay the decoder.
 fn read_pickle<O: EntryObserver + 'static>(
     reader: &mut impl Read,
     compression: Compression,
@@ -321,14 +320,14 @@ fn read_pickle<O: EntryObserver + 'static>(
     let Columns { entries, observer } = columns?;
     let mut decoded = decoded?;
     if decoded.cut.is_none() {
-        // Of a compressed file everything, since the checksum comes last.
+        // For a compressed file, read everything, since the checksum is at the end.
         let rest = if compression == Compression::None { 1 } else { u64::MAX };
         let rest = match decoded.failed_behind.take() {
             Some(error) => Err(error),
             None => io::copy(&mut reader.take(rest), &mut io::sink()).map_err(window::unwrap_io),
         };
         match rest {
-            // All of the recording is there, but not what says that it is as it was written, or that nothing follows.
+            // The recording is complete, but the part that verifies it, or shows that nothing follows, is missing.
             Err(Error::Truncated { at, .. }) if options.allow_truncated => decoded.cut_behind = Some(at),
             result => decoded.followed |= result? > 0,
         }
@@ -366,13 +365,13 @@ fn decode_by_two<O: EntryObserver + 'static>(
     let filling = std::thread::spawn(move || {
         for batch in batches {
             columns.take(&batch);
-            // Nobody wants it back once decoding is over.
+            // Nobody receives it once decoding is over.
             let _ = giver_back.send(batch);
         }
         columns
     });
     let rows = Rows::emitting(move |batch| {
-        // The other thread takes batches until this end hangs up.
+        // The other thread receives batches until this end is dropped.
         let _ = sender.send(batch);
         used.try_recv().unwrap_or_default()
     });
@@ -380,7 +379,7 @@ fn decode_by_two<O: EntryObserver + 'static>(
     (decoded, filling.join().map_err(|_| Error::Request("the column thread failed".to_owned())))
 }
 
-/// Fills the columns whenever a batch is full.
+/// Fills the columns whenever a batch is full, on the same thread.
 fn decode_alone<O: EntryObserver + 'static>(
     reader: &mut impl Read,
     options: &ReadOptions,
@@ -399,7 +398,7 @@ fn decode_alone<O: EntryObserver + 'static>(
     (decoded, columns.ok_or_else(|| Error::Request("the columns are still in use".to_owned())))
 }
 
-/// Decodes, and drops the positions of the rows.
+/// Decodes, and drops the row numbers.
 fn decode_rows(reader: &mut impl Read, options: &ReadOptions, rows: Rows) -> Result<DecodedPickle> {
     let options = DecodeOptions { limits: options.limits, recognize: true, allow_truncated: options.allow_truncated };
     decode(reader, options, rows).map(|mut decoded| {
@@ -408,10 +407,10 @@ fn decode_rows(reader: &mut impl Read, options: &ReadOptions, rows: Rows) -> Res
     })
 }
 
-/// Batches that may wait between decoder and columns.
+/// The most batches that may wait between decoder and columns.
 const BATCHES_WAITING: usize = 16;
 
-/// Counts bytes where another thread can see them.
+/// Counts bytes for another thread.
 struct Progress<R> {
     stream: R,
     bytes: Arc<AtomicU64>,

@@ -1,17 +1,17 @@
-//! Globs to files.
+//! From globs to files.
 //!
-//! `**` represents folders at any depth, but does not go through links: a link to a folder above would make them endless.
+//! `**` represents folders at any depth, but does not follow links, since a link to a parent folder would make it endless.
 
 use glob::Pattern;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Whatever a glob below `folder` matches, folders left out, sorted. Links that lead nowhere, pipes and the like are among
-/// it: whoever expects a file there is to be told.
+/// All matches of a glob below `folder`, without folders, sorted. They include broken links, pipes and the like: a caller
+/// that expects a file there should report them.
 ///
 /// # Errors
-/// When it is no glob, or a folder cannot be read.
+/// If it is not a glob, or a folder cannot be read.
 pub fn matching(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let mut found = vec![folder.to_owned()];
     for part in Path::new(pattern).components() {
@@ -39,18 +39,18 @@ pub fn matching(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         };
     }
     found.retain(|path| !shown(path).is_dir());
-    // Two ways through `**` can lead to one file.
+    // `**` can find the same file in two ways.
     found.sort();
     found.dedup();
     Ok(found)
 }
 
-/// Whether a text is a glob, and not only a name.
+/// Whether a text is a glob, not only a name.
 pub fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// Why something that was found, rather than named, is not to be opened: a pipe would wait for somebody to write into it.
+/// Why a file that was found, rather than named, must not be opened: a pipe would wait for a writer.
 pub fn no_file(path: &Path) -> Option<String> {
     let metadata = path.metadata().ok()?;
     (!metadata.is_file()).then(|| "expected a file, found a pipe, socket or device".to_owned())
@@ -60,12 +60,12 @@ fn matches(pattern: &Pattern, name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| pattern.matches(name))
 }
 
-/// The folder that a path means; the empty one is the working directory.
+/// The folder for a path; the empty path is the working directory.
 fn shown(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// What is in a folder, in the order of names.
+/// The entries of a folder, in the order of names.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let read = fs::read_dir(shown(folder)).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let read = read.map_err(|error| format!("{}: {error}", shown(folder).display()))?;
@@ -74,7 +74,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
-/// A folder and those in it, at any depth. Links lead to none.
+/// A folder and the folders below it, at any depth. Links are not followed.
 fn walk(folder: PathBuf, folders: &mut Vec<PathBuf>) -> Result<(), String> {
     let mut waiting = vec![folder];
     while let Some(folder) = waiting.pop() {

@@ -1,4 +1,4 @@
-//! The profiler trace of the run that a snapshot is from: it says how much memory the device has, which a snapshot does not.
+//! The profiler trace of the same run as a snapshot: it contains the device's memory, which a snapshot does not.
 
 use super::json::devices;
 use super::{ReadOptions, Unpacked, open};
@@ -8,15 +8,15 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What is read of a trace, in bytes: its GPUs come before its events.
+/// The most bytes of a trace that are read: its GPUs come before its events.
 const HEAD: u64 = 1 << 20;
-/// What names of traces end in, before that of a compression.
+/// How the names of traces end, before the extension of compression.
 const ENDS: [&str; 3] = [".pt.trace.json", ".trace.json", ".json"];
-/// Files of a folder that are looked at.
+/// The most files of a folder that are checked.
 const MOST_FILES: usize = 10_000;
 
-/// The path of the trace: `run.trace.json`, `run.pt.trace.json` or `run.json` beside `run.pickle`, each also with `.gz`; else the only
-/// file of the folder whose name ends in `.trace.json` or `.trace.json.gz`.
+/// The path of the trace: `run.trace.json`, `run.pt.trace.json` or `run.json` next to `run.pickle`, each also with `.gz`;
+/// otherwise the only file of the folder whose name ends in `.trace.json` or `.trace.json.gz`.
 pub fn path_beside(recording: &Path) -> Option<PathBuf> {
     let name = recording.file_name()?.to_str()?;
     let plain = [".gz", ".zst", ".zip"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
@@ -34,8 +34,8 @@ pub fn path_beside(recording: &Path) -> Option<PathBuf> {
     traces.next().is_none().then(|| recording.with_file_name(only)).filter(|path| path.is_file())
 }
 
-/// The memory of each GPU that the trace beside a recording names, in bytes, and the name of its file; `None` if there is no such trace,
-/// or if it names no GPU.
+/// The memory of each GPU in bytes, from the trace next to a recording, and the name of the trace; `None` if there is no such
+/// trace, or if it names no GPU.
 pub fn memory_beside(recording: &Path) -> Option<(String, Vec<(DeviceId, u64)>)> {
     let path = path_beside(recording)?;
     let gpus = head_of(&path).ok()?;

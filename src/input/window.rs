@@ -1,15 +1,15 @@
 //! A sliding window over a byte stream.
 //!
-//! The pickle machine wants slices, the input is a stream that may not fit in memory. The window holds the unread
-//! bytes of one chunk that fits the processor's second-level cache; reading on reuses the same memory.
+//! The pickle machine needs slices, while the input is a stream that may not fit in memory. The window contains the unread
+//! bytes of one chunk that fits the processor's second-level cache; reading more reuses the same memory.
 
 use crate::error::{Error, Result};
 use std::io::Read;
 
-/// Bytes asked of the stream at a time: few enough to stay in the second-level cache from the copy to the decoding.
+/// Bytes requested from the stream at a time: few enough to stay in the second-level cache between copying and decoding.
 const CHUNK: usize = 256 << 10;
 
-/// Unread bytes of a stream, and where they are in it.
+/// Unread bytes of a stream, and their position in it.
 pub struct Window<R> {
     reader: R,
     buffer: Vec<u8>,
@@ -21,7 +21,7 @@ pub struct Window<R> {
     base: u64,
     /// Whether the stream has ended.
     ended: bool,
-    /// What went wrong behind the valid bytes, for whoever needs more of them.
+    /// The error after the valid bytes, for the next caller that needs more bytes.
     failed: Option<Error>,
 }
 
@@ -37,9 +37,9 @@ impl<R: Read> Window<R> {
         self.base + self.start as u64
     }
 
-    /// The bytes ahead, `count` or more of them unless the stream ends or fails before.
+    /// The bytes ahead: `count` or more, unless the stream ends or fails before.
     ///
-    /// That it fails is no concern of those who only look: the error is for whoever needs the bytes.
+    /// A failure is not reported here: the error is for a caller that needs the bytes.
     #[inline]
     pub fn look_ahead(&mut self, count: usize) -> &[u8] {
         if self.end - self.start < count
@@ -51,23 +51,23 @@ impl<R: Read> Window<R> {
         self.ahead()
     }
 
-    /// What [`Window::look_ahead`] has run into and nobody needed to know yet.
+    /// A failure that occurred in [`Window::look_ahead`] and was not reported yet.
     pub fn take_failure(&mut self) -> Option<Error> {
         self.failed.take()
     }
 
-    /// Bytes that can be looked at without reading on.
+    /// Bytes that are available without reading more.
     #[inline]
     pub fn ahead(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// The stream behind what is ahead.
+    /// The stream after the bytes ahead.
     pub fn reader(&mut self) -> &mut R {
         &mut self.reader
     }
 
-    /// Puts bytes in front of the stream, which lie at `offset` of it. What was ahead is gone.
+    /// Puts bytes, which are at `offset` of the stream, in front of it. The bytes that were ahead are dropped.
     pub fn put_back(&mut self, bytes: Vec<u8>, offset: u64) {
         self.base = offset;
         self.start = 0;
@@ -76,15 +76,15 @@ impl<R: Read> Window<R> {
         self.buffer.resize(self.end.max(CHUNK), 0);
     }
 
-    /// Steps over `count` bytes of [`Window::ahead`].
+    /// Consumes `count` bytes of [`Window::ahead`].
     #[inline]
     pub fn skip(&mut self, count: usize) {
         self.start = (self.start + count).min(self.end);
     }
 
-    /// Reads on until `count` bytes are ahead; false when the stream ends before.
+    /// Reads until `count` bytes are ahead; returns false if the stream ends before.
     ///
-    /// Memory grows with the bytes that are really there, never with `count`.
+    /// Memory grows with the bytes that are actually there, never with `count`.
     pub fn fill(&mut self, count: usize) -> Result<bool> {
         while self.end - self.start < count && !self.ended {
             if let Some(error) = self.failed.take() {
@@ -142,7 +142,7 @@ impl<R: Read> Window<R> {
         Ok(&self.buffer[self.start - length..self.start])
     }
 
-    /// The bytes up to the next newline, which is read but not returned; at most `limit` of them.
+    /// The bytes up to the next newline, which is consumed but not returned; at most `limit` of them.
     pub fn line(&mut self, limit: u64) -> Result<&[u8]> {
         let mut searched = 0;
         loop {
@@ -168,7 +168,7 @@ impl<R: Read> Window<R> {
     }
 }
 
-/// Readers of this crate wrap their own errors into [`std::io::Error`]; this takes them out again.
+/// Readers of this crate wrap their own errors into [`std::io::Error`]; this unwraps them.
 pub fn unwrap_io(error: std::io::Error) -> Error {
     match error.downcast::<Error>() {
         Ok(inner) => inner,

@@ -1,15 +1,15 @@
-//! Zstandard where the library in C cannot be built: the same bytes from a decoder in Rust.
+//! Zstandard where the C library cannot be built: the same bytes from a decoder in Rust.
 
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::error::Error;
 use std::io::{self, BufRead, Read};
 
-/// The content of all frames of a stream, one after the other.
+/// The contents of all frames of a stream, one after the other.
 pub struct ZstdFrames<R> {
     reader: R,
     decoder: FrameDecoder,
-    /// Whether a frame was begun and is not at its end.
+    /// Whether a frame was started but not finished.
     within: bool,
 }
 
@@ -25,7 +25,7 @@ impl<R: BufRead> ZstdFrames<R> {
         &self.reader
     }
 
-    /// Begins the next frame that is none to skip; false at the end of the stream.
+    /// Starts the next frame that is not skippable; returns false at the end of the stream.
     fn begin(&mut self) -> io::Result<bool> {
         while !self.reader.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.reader) {
@@ -45,7 +45,7 @@ impl<R: BufRead> ZstdFrames<R> {
         Ok(false)
     }
 
-    /// Ends a frame whose content is all taken.
+    /// Finishes a frame whose contents were all read.
     fn end(&mut self) -> io::Result<()> {
         self.within = false;
         match self.decoder.get_checksum_from_data() {
@@ -73,7 +73,7 @@ impl<R: BufRead> Read for ZstdFrames<R> {
     }
 }
 
-/// What the decoder says, or that the stream ends too early, where that is behind it.
+/// The decoder's error, or the error for a stream that ends too early, if that is the cause.
 fn failed(error: FrameDecoderError) -> io::Error {
     let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
     while let Some(inner) = cause {
@@ -95,7 +95,7 @@ mod tests {
         ZstdFrames::new(bytes).read_to_end(&mut content).map(|_| content)
     }
 
-    /// Content that is neither all the same nor all random, of a few blocks.
+    /// Contents of a few blocks that are neither constant nor completely random.
     fn content() -> Vec<u8> {
         (0..400_000u32).flat_map(|n| (n.wrapping_mul(2_654_435_761) >> (n % 29)).to_le_bytes()).collect()
     }

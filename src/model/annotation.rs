@@ -1,11 +1,11 @@
-//! `record_function` ranges recorded beside the trace (PyTorch 2.6 and later).
+//! `record_function` ranges, recorded next to the trace (PyTorch 2.6 and later).
 
 use super::{DeviceId, StrId};
 
 /// Which end of a range an annotation marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The range begins.
+    /// The range starts.
     Start,
     /// The range ends.
     End,
@@ -14,7 +14,7 @@ pub enum Stage {
 /// One end of a `record_function` range. Ends may be missing: a recording can start or stop inside a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Annotation {
-    /// Begin or end.
+    /// Start or end.
     pub stage: Stage,
     /// The range's name, for instance `ProfilerStep#3`.
     pub name: StrId,

@@ -1,4 +1,4 @@
-//! Byte counts for people: written as PyTorch writes them, and read back from flags.
+//! Byte counts for people: formatted as PyTorch formats them, and parsed from options.
 
 use crate::error::Error;
 use std::fmt;
@@ -26,18 +26,19 @@ impl fmt::Display for Bytes {
 }
 
 impl Bytes {
-    /// Reads the memory of a device, or most of it: a bare number below a mebibyte, other than 0, is a forgotten unit.
+    /// Parses a size close to the memory of a device: a number below 1 MiB without a unit, other than 0, is refused, since
+    /// the unit was probably forgotten.
     ///
     /// # Errors
-    /// When the text is no size, or one that cannot be meant.
+    /// If the text is not a size, or is implausible.
     pub fn of_device(text: &str) -> Result<Self, Error> {
         Self::unless_bare(text, MIB)
     }
 
-    /// Reads all the memory of a device, which is more than none.
+    /// Parses the total memory of a device, which cannot be 0.
     ///
     /// # Errors
-    /// When the text is no size, or one that cannot be meant.
+    /// If the text is not a size, or is implausible.
     pub fn of_capacity(text: &str) -> Result<Self, Error> {
         match Self::of_device(text)? {
             Self(0) => Err(Error::Request(format!("expected the memory of a device, such as 80GiB, found {text:?}"))),
@@ -45,16 +46,16 @@ impl Bytes {
         }
     }
 
-    /// Reads what a program may hold more: no block is smaller than 512 bytes, so a bare number below that, other than 0,
-    /// is a forgotten unit.
+    /// Parses additional bytes of a program: no block is smaller than 512 bytes, so a number below 512 without a unit, other
+    /// than 0, is refused, since the unit was probably forgotten.
     ///
     /// # Errors
-    /// When the text is no size, or one that cannot be meant.
+    /// If the text is not a size, or is implausible.
     pub fn of_blocks(text: &str) -> Result<Self, Error> {
         Self::unless_bare(text, 512)
     }
 
-    /// Reads a size that has to have a unit where it is smaller than `least`.
+    /// Parses a size that must have a unit if it is smaller than `least`.
     fn unless_bare(text: &str, least: u64) -> Result<Self, Error> {
         let size: Self = text.parse()?;
         let is_bare = text.bytes().all(|next| next.is_ascii_digit());
@@ -70,11 +71,11 @@ impl Bytes {
 impl FromStr for Bytes {
     type Err = Error;
 
-    /// Reads a size as a person types it: `40GiB`, `1.5 MiB`, `512`. `KiB`, `MiB`, `GiB` and `TiB`, which PyTorch prints,
-    /// are powers of 1024; `KB`, `MB`, `GB` and `TB` are powers of 1000. A fraction of a byte is rounded to the nearest.
+    /// Parses a size as people type it: `40GiB`, `1.5 MiB`, `512`. `KiB`, `MiB`, `GiB` and `TiB`, which PyTorch prints, are
+    /// powers of 1024; `KB`, `MB`, `GB` and `TB` are powers of 1000. A fraction of a byte is rounded to the nearest byte.
     ///
     /// # Errors
-    /// When the text is no such size, or one beyond 2^64.
+    /// If the text is not a size, or the size exceeds 2^64.
     fn from_str(text: &str) -> Result<Self, Error> {
         let bad = || Error::Request(format!("expected a size such as 40GiB, 512MiB or 1048576, found {text:?}"));
         let number = text.trim_end_matches(|next: char| next.is_ascii_alphabetic());
@@ -91,7 +92,7 @@ impl FromStr for Bytes {
             _ => return Err(bad()),
         };
         let (whole, fraction) = number.trim_end().split_once('.').unwrap_or((number.trim_end(), "0"));
-        // Twenty digits after the point are finer than a byte in any unit, and what 128 bits have room for.
+        // Twenty digits after the point are finer than a byte in any unit, and fit 128 bits.
         let digits = |text: &str| (1..=20).contains(&text.len()) && text.bytes().all(|next| next.is_ascii_digit());
         if !digits(whole) || !digits(fraction) || (unit == 1 && number.contains('.')) {
             return Err(bad());

@@ -1,4 +1,4 @@
-//! Samples of whole devices: the file `run.device.json`, which `torch_memviz.record` writes beside a recording.
+//! Samples of whole devices: the file `run.device.json`, which `torch_memviz.record` writes next to a recording.
 
 use super::DeviceId;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct DeviceFile {
     /// The version of the file's keys.
     pub version: u32,
-    /// The recorded process' own ID, which differs from that outside if it runs in a container.
+    /// The process ID that the recorded process sees, which differs from the one outside if it runs in a container.
     pub pid: u64,
     /// What listed the processes: `nvml`, or `nvidia-smi`, which rounds to MiB.
     #[serde(default)]
@@ -23,8 +23,8 @@ pub struct DeviceFile {
 }
 
 impl DeviceFile {
-    /// The total bytes of a device, and the most of them that were in use outside PyTorch's allocator in any sample; `None` if
-    /// there is no sample, or the devices differ in size.
+    /// The total bytes of a device, and the highest number of bytes in use outside PyTorch's allocator in any sample; `None`
+    /// if there is no sample, or if the devices differ in size.
     pub fn memory(&self) -> Option<(u64, u64)> {
         let samples = || self.devices.iter().flat_map(|device| &device.samples);
         let total = samples().next()?.total_bytes;
@@ -84,7 +84,7 @@ impl Occasion {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct DeviceSample {
-    /// When.
+    /// When it was taken.
     pub at: Occasion,
     /// The time, in microseconds since the epoch.
     #[serde(default)]
@@ -95,7 +95,7 @@ pub struct DeviceSample {
     pub free_bytes: u64,
     /// Bytes that PyTorch's allocator had reserved.
     pub reserved_bytes: u64,
-    /// Bytes of these that were allocated to tensors.
+    /// How many of these bytes were allocated to tensors.
     pub allocated_bytes: u64,
     /// The processes on the device; `None` if they could not be listed.
     #[serde(default)]
@@ -109,7 +109,7 @@ pub struct DeviceSample {
 }
 
 impl DeviceSample {
-    /// Bytes in use by anything.
+    /// Bytes in use by any program or library.
     pub fn used_bytes(&self) -> u64 {
         self.total_bytes.saturating_sub(self.free_bytes)
     }
@@ -119,14 +119,14 @@ impl DeviceSample {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct HostSample {
-    /// When.
+    /// When it was taken.
     pub at: Occasion,
     /// The time, in microseconds since the epoch.
     #[serde(default)]
     pub time_us: Option<i64>,
     /// Bytes that the allocator had pinned.
     pub reserved_bytes: u64,
-    /// Bytes of these in use by tensors and copies.
+    /// How many of these bytes were in use by tensors and copies.
     pub active_bytes: u64,
 }
 

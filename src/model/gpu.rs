@@ -1,14 +1,14 @@
-//! GPUs by name: how much memory a program sees of each, and how many threads run at once.
+//! GPUs by name: how much memory a program sees on each, and how many threads run at once.
 
 use crate::error::Error;
 use std::sync::LazyLock;
 
-/// The table that `rehearse` reads, too. GPUs that recordings most likely come from are first.
+/// The table, which `rehearse` reads too. The GPUs that recordings most likely come from are first.
 ///
-/// Memory is what PyTorch's messages name as the total capacity in public reports of these GPUs. It depends on the driver by up
-/// to 0.2 GiB: the table has the least of the figures that were found, in whole MiB. Where none was found (`measured` is `no`),
-/// it is what a GPU with the same memory names, or what the data sheet says less what drivers keep. The rest is from NVIDIA's
-/// data sheets and from the table of compute capabilities in the CUDA programming guide.
+/// The memory is the total capacity that PyTorch's messages name, from public reports of these GPUs. It depends on the driver
+/// by up to 0.2 GiB; the table has the smallest value found, in whole MiB. If no report was found (`measured` is `no`), it is
+/// the value for a GPU with the same memory, or the value of the data sheet minus what drivers reserve. The other columns are
+/// from NVIDIA's data sheets and from the table of compute capabilities in the CUDA programming guide.
 const TABLE: &str = include_str!("../../python/src/torch_memviz/_rehearsal/gpus.csv");
 
 static GPUS: LazyLock<Vec<Gpu>> = LazyLock::new(|| {
@@ -20,33 +20,33 @@ static GPUS: LazyLock<Vec<Gpu>> = LazyLock::new(|| {
 /// A GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gpu {
-    /// Its name, as flags take it.
+    /// Its name, as options accept it.
     pub name: &'static str,
-    /// Bytes of memory in all, as PyTorch's messages name its total capacity.
+    /// Total bytes of memory: the total capacity in PyTorch's messages.
     pub memory: u64,
-    /// What it runs at once.
+    /// How many threads it runs at once.
     pub threads: Threads,
 }
 
-/// What a GPU runs at once.
+/// How many threads a GPU runs at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads {
     /// Streaming multiprocessors.
     pub processors: u64,
-    /// Threads that each of them runs.
+    /// Threads that each multiprocessor runs.
     pub each: u64,
 }
 
 impl Gpu {
-    /// The GPUs that are known by name, those first that recordings most likely come from.
+    /// The GPUs that are known by name. Those that recordings most likely come from are first.
     pub fn known() -> &'static [Self] {
         &GPUS
     }
 
-    /// The GPU of a name, in whatever case, with spaces or hyphens, with or without the name of the maker.
+    /// The GPU with a name, in upper or lower case, with spaces or hyphens, with or without the name of the manufacturer.
     ///
     /// # Errors
-    /// When there is none of that name: with all names.
+    /// If there is no GPU with that name; the error lists all names.
     pub fn named(text: &str) -> Result<&'static Self, Error> {
         let plain = |text: &str| text.to_ascii_lowercase().replace([' ', '-', '_'], "");
         let wanted = plain(text);
@@ -57,7 +57,7 @@ impl Gpu {
         })
     }
 
-    /// The GPU of a line of the table.
+    /// The GPU in a line of the table.
     fn from_row(columns: &[&str], line: &'static str) -> Option<Self> {
         let cell = |wanted: &str| {
             let place = columns.iter().position(|column| *column == wanted)?;

@@ -1,7 +1,7 @@
-//! The vocabulary of a recording: what a snapshot file states, typed and interned.
+//! The contents of a recording, typed and interned.
 //!
-//! In: nothing; this stage imports no other. Out: [`Snapshot`], which [`crate::input`] fills and every later stage
-//! reads. Nothing here is computed from anything else in the file: block sizes, counters and peaks belong to
+//! In: nothing; this stage imports no other stage. Out: [`Snapshot`], which [`crate::input`] fills and every later stage
+//! reads. Nothing here is computed from other contents of the file: block sizes, counters and peaks belong to
 //! [`crate::replay`].
 
 pub mod annotation;
@@ -36,10 +36,10 @@ pub use strings::{StrId, Strings};
 pub use trace_entry::{Action, ContextId, Contexts, EntryContext, TraceEntries};
 pub use view::View;
 
-/// A CUDA device ordinal; pinned host memory is [`HOST_DEVICE`], the CPU's memory in a profiler trace [`CPU_DEVICE`].
+/// A CUDA device index. Pinned host memory is [`HOST_DEVICE`]; the CPU's memory in a profiler trace is [`CPU_DEVICE`].
 pub type DeviceId = i32;
 
-/// The highest device there can be: PyTorch numbers devices with a signed byte.
+/// The highest possible device index: PyTorch stores devices in a signed byte.
 pub const MAX_DEVICE: DeviceId = i8::MAX as DeviceId;
 
 /// The device id that PyTorch gives to pinned host memory.
@@ -48,7 +48,7 @@ pub const HOST_DEVICE: DeviceId = -1;
 /// The device id of memory that PyTorch allocates for CPU tensors, which profiler traces record.
 pub const CPU_DEVICE: DeviceId = -2;
 
-/// How an error names a device.
+/// The name of a device in errors.
 pub(crate) fn device_words(device: DeviceId) -> String {
     match device {
         HOST_DEVICE => "pinned host memory".to_owned(),

@@ -1,8 +1,8 @@
-//! Device memory as Nsight Systems recorded it: every allocation by the driver, of all processes and libraries.
+//! Device memory as Nsight Systems recorded it: every allocation by the driver, from all processes and libraries.
 
 use serde::{Deserialize, Serialize};
 
-/// What an export of Nsight Systems says about memory.
+/// The memory events of an export of Nsight Systems.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NsysProfile {
@@ -10,9 +10,9 @@ pub struct NsysProfile {
     pub schema_version: Option<String>,
     /// Nanoseconds since the epoch at which the times of the profile start.
     pub session_start_ns: Option<i64>,
-    /// Allocations and frees, by time; those of the same time in the order of the file.
+    /// Allocations and frees, by time; events with the same time are in the order of the file.
     pub events: Vec<MemoryEvent>,
-    /// Who made the calls, each once. The first one is unknown.
+    /// The callers, each once. The first one is unknown.
     pub callers: Vec<Caller>,
     /// NVTX ranges, by start.
     pub ranges: Vec<NvtxRange>,
@@ -30,15 +30,15 @@ pub struct NsysProfile {
     pub bytes: u64,
 }
 
-/// A process, as Nsight Systems numbers it across machines.
+/// A process. Nsight Systems numbers them across machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Process(pub i64);
 
 impl Process {
-    /// Bits of a thread's number that are the thread's own.
+    /// How many bits of a thread's number belong to the thread itself.
     const THREAD_BITS: u32 = 24;
 
-    /// The process of a thread, or of a process, as the tables number both.
+    /// The process of a thread or of a process; the tables number both.
     pub fn of(global: i64) -> Self {
         Self(global >> Self::THREAD_BITS)
     }
@@ -57,7 +57,7 @@ pub struct MemoryEvent {
     pub start_ns: i64,
     /// The process.
     pub process: Process,
-    /// The device, which means nothing for host memory.
+    /// The device; meaningless for host memory.
     pub device: i64,
     /// The CUDA context.
     pub context: i64,
@@ -65,17 +65,17 @@ pub struct MemoryEvent {
     pub address: u64,
     /// Bytes.
     pub bytes: u64,
-    /// What kind of memory.
+    /// The kind of memory.
     pub kind: MemoryKind,
     /// Whether it was freed.
     pub is_free: bool,
     /// Index into [`NsysProfile::callers`].
     pub caller: u32,
-    /// Bytes of the stream-ordered memory pool that it is from (`cudaMallocAsync`), if it is from one.
+    /// Bytes of the stream-ordered memory pool (`cudaMallocAsync`) that served it, if one did.
     pub pool_bytes: Option<u64>,
 }
 
-/// What kind of memory, as `ENUM_CUDA_MEM_KIND` numbers it.
+/// The kind of memory, as numbered by `ENUM_CUDA_MEM_KIND`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -134,7 +134,7 @@ pub struct ChainFrame {
     pub module: String,
 }
 
-/// An NVTX range, such as those of `torch.cuda.nvtx.range`.
+/// An NVTX range, such as one from `torch.cuda.nvtx.range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NvtxRange {

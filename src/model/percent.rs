@@ -1,4 +1,4 @@
-//! Percentages as people type them, exact: a budget must not depend on the rounding of a float.
+//! Percentages as people type them, stored exactly: a budget must not depend on the rounding of a float.
 
 use crate::error::Error;
 use std::fmt;
@@ -15,18 +15,18 @@ impl Percent {
     /// All of it.
     pub const ALL: Self = Self(100 * UNITS);
 
-    /// So much of a number of bytes, rounded down.
+    /// This percentage of a number of bytes, rounded down.
     pub fn of(self, bytes: u64) -> u64 {
         let part = u128::from(bytes) * u128::from(self.0) / u128::from(Self::ALL.0);
         u64::try_from(part).unwrap_or(u64::MAX)
     }
 
-    /// Whether `part` is at most so much of `whole`. Nothing is no share of anything.
+    /// Whether `part` is at most this percentage of `whole`. False if `whole` is 0.
     pub fn covers(self, part: u64, whole: u64) -> bool {
         u128::from(part) * u128::from(Self::ALL.0) <= u128::from(whole) * u128::from(self.0)
     }
 
-    /// The same as a number from 0 to 1 and beyond.
+    /// The percentage as a fraction: 1 is 100%; it may be higher.
     pub fn share(self) -> f64 {
         self.0 as f64 / Self::ALL.0 as f64
     }
@@ -45,7 +45,7 @@ impl FromStr for Percent {
     /// Reads `30%`, `2.5 %` or `30`.
     ///
     /// # Errors
-    /// When the text is no such percentage, is finer than a millionth, or beyond a million.
+    /// If the text is not a percentage, is finer than a millionth of a percent, or exceeds a million percent.
     fn from_str(text: &str) -> Result<Self, Error> {
         let bad = || Error::Request(format!("expected a percentage such as 30% or 2.5%, found {text:?}"));
         let number = text.strip_suffix('%').unwrap_or(text).trim_end();
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(percent("33.333333%").of(3), 0);
         assert_eq!(percent("100%").of(u64::MAX), u64::MAX);
         assert_eq!(percent("200%").of(u64::MAX), u64::MAX);
-        // As floats, a third and these two are the same number.
+        // As floats, a third and these two would be equal.
         assert!(percent("50%").covers(1 << 62, 1 << 63));
         assert!(!percent("50%").covers((1 << 62) + 1, 1 << 63));
         assert!(percent("0%").covers(0, 0) && percent("0%").covers(0, 5) && !percent("0%").covers(1, 5));

@@ -1,4 +1,4 @@
-//! What a profiler trace states about memory: the events kept from `export_chrome_trace`, and the sums of
+//! What a profiler trace says about memory: the events kept from `export_chrome_trace`, and the sums of
 //! `export_memory_timeline`.
 
 use super::{DeviceId, SourceNotes, StrId, Strings};
@@ -10,7 +10,7 @@ pub struct Profile {
     pub strings: Strings,
     /// Threads with their spans, in order of first appearance.
     pub threads: Vec<ProfileThread>,
-    /// `[memory]` and `[OutOfMemory]` events in file order, which is not the order of time.
+    /// `[memory]` and `[OutOfMemory]` events in the order of the file, which is not chronological.
     pub memory: Vec<MemoryEvent>,
     /// Autograd sequence numbers that spans refer to.
     pub sequences: Vec<Sequence>,
@@ -25,7 +25,7 @@ pub struct Profile {
 pub struct ProfileThread {
     /// `pid` and `tid` as recorded.
     pub id: (i64, i64),
-    /// Spans in file order.
+    /// Spans in the order of the file.
     pub spans: Vec<Span>,
 }
 
@@ -40,7 +40,7 @@ pub enum SpanKind {
     Operator,
 }
 
-/// Something that ran for a while.
+/// An operation that lasted for some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Start in nanoseconds since time zero of the trace.
@@ -49,39 +49,39 @@ pub struct Span {
     pub end_ns: i64,
     /// Its name.
     pub name: StrId,
-    /// The modules of `TorchScript` around it, as recorded: `TOP(Net)::forward.fc(Linear)::forward.`; empty where none are.
+    /// The `TorchScript` modules around it, as recorded: `TOP(Net)::forward.fc(Linear)::forward.`; empty if there are none.
     pub modules: StrId,
     /// What it is.
     pub kind: SpanKind,
-    /// Index into [`Profile::sequences`]; [`Span::NO_SEQUENCE`] where it has none.
+    /// Index into [`Profile::sequences`]; [`Span::NO_SEQUENCE`] if it has none.
     pub sequence: u32,
 }
 
 impl Span {
-    /// Index of no sequence number.
+    /// The index that means no sequence number.
     pub const NO_SEQUENCE: u32 = u32::MAX;
 }
 
-/// Autograd's link between a forward operator and the backward node it made.
+/// Autograd's link between a forward operator and the backward node that it created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence {
     /// `Sequence number`, counted by the thread that ran the forward operator.
     pub number: u64,
-    /// `Fwd thread id`: 0 for forward operators; for backward ones the thread of the forward operator, by a number of
-    /// the profiler's own that is no `tid`.
+    /// `Fwd thread id`: 0 for forward operators; for backward operators, the thread of the forward operator, in the
+    /// profiler's own numbering, which is not `tid`.
     pub forward_thread: u64,
 }
 
 /// What a [`MemoryEvent`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
-    /// Memory was handed out (positive bytes) or freed (negative bytes).
+    /// Memory was allocated (positive bytes) or freed (negative bytes).
     Change,
     /// A request failed.
     OutOfMemory,
 }
 
-/// What kind of device memory is on, as PyTorch numbers them (`c10::DeviceType`).
+/// The type of device that memory is on, as numbered by PyTorch (`c10::DeviceType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceType {
     /// The CPU.
@@ -94,19 +94,19 @@ pub enum DeviceType {
     Hpu,
     /// `torch.mtia` of Meta.
     Mtia,
-    /// A device that is not in PyTorch itself, such as Ascend's.
+    /// A device that is not part of PyTorch itself, such as Ascend.
     PrivateUse,
-    /// Another one, by its number.
+    /// Another type, by its number.
     Other(i64),
 }
 
 impl DeviceType {
-    /// The type behind `Device Type` of a memory event.
+    /// The type for the `Device Type` of a memory event.
     pub fn of(number: i64) -> Self {
         match number {
-            // CPU, and libraries that allocate for it: MKLDNN, IDEEP.
+            // The CPU, and libraries that allocate for it: MKLDNN, IDEEP.
             0 | 2 | 5 => Self::Cpu,
-            // ROCm calls its devices CUDA; HIP is what they are called inside.
+            // ROCm presents its devices as CUDA; internally they are HIP.
             1 | 6 => Self::Cuda,
             12 => Self::Xpu,
             15 => Self::Hpu,
@@ -133,7 +133,7 @@ impl DeviceType {
 /// A `[memory]` or `[OutOfMemory]` event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryEvent {
-    /// Which of the two.
+    /// The kind of event.
     pub kind: MemoryKind,
     /// Nanoseconds since time zero of the trace.
     pub time_ns: i64,
@@ -141,13 +141,13 @@ pub struct MemoryEvent {
     pub thread: u32,
     /// Device; [`super::CPU_DEVICE`] for the CPU.
     pub device: DeviceId,
-    /// Address; 0 where the trace has none ([`SourceNotes::no_addresses`]).
+    /// Address; 0 if the trace has none ([`SourceNotes::no_addresses`]).
     pub addr: u64,
-    /// Size of the block, negative for a free. A failed request states what was requested.
+    /// Size of the block; negative for a free. For a failed request, the requested size.
     pub bytes: i64,
-    /// The allocator's counter after the event; 0 where the trace has none ([`SourceNotes::no_totals`]).
+    /// The allocator's counter of allocated bytes after the event; 0 if the trace has none ([`SourceNotes::no_totals`]).
     pub allocated: i64,
-    /// As above.
+    /// The same for reserved bytes.
     pub reserved: i64,
 }
 
@@ -156,7 +156,7 @@ pub struct MemoryEvent {
 pub struct MemoryTimeline {
     /// Changes in file order.
     pub steps: Vec<TimelineStep>,
-    /// Whether the file holds sums (`.json`) instead of single tensors (`.raw.json.gz`).
+    /// Whether the file contains sums (`.json`) instead of single tensors (`.raw.json.gz`).
     pub is_sums: bool,
     /// What the reader noticed.
     pub notes: SourceNotes,
@@ -165,16 +165,16 @@ pub struct MemoryTimeline {
 /// One change of a category's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimelineStep {
-    /// Nanoseconds since the epoch; -1 for what was there before.
+    /// Nanoseconds since the epoch; -1 for memory from before the recording.
     pub time_ns: i64,
     /// Index into [`CATEGORIES`].
     pub category: u8,
-    /// For single tensors the signed size; for sums the category's new sum.
+    /// For single tensors, the signed size; for sums, the new sum of the category.
     pub bytes: i64,
-    /// Whether it is the first change of a row of sums, which are all true at once.
+    /// Whether it is the first change in a row of sums, all of which apply at the same time.
     pub starts_row: bool,
 }
 
-/// PyTorch's categories in the order of its indexes.
+/// PyTorch's categories, in the order of their indexes.
 pub const CATEGORIES: [&str; 8] =
     ["parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail", "unknown"];

@@ -1,51 +1,51 @@
-//! What a recording says of the rehearsal that it comes from: a run of PyTorch on a machine without a GPU.
+//! What a recording says about the rehearsal that produced it: a run of PyTorch on a machine without a GPU.
 
 use serde::{Deserialize, Serialize};
 
-/// The facts of a rehearsal, as `torch_memviz.rehearse` writes them: JSON under the key `rehearsal` of a snapshot.
+/// The facts about a rehearsal, as `torch_memviz.rehearse` writes them: JSON under the key `rehearsal` of a snapshot.
 ///
-/// What is allocated is what PyTorch allocates on that GPU, as long as no value of the device decides about it: kernels were not
+/// The allocations are those that PyTorch makes on that GPU, unless they depend on a value on the device: kernels did not
 /// run, and every value read was 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rehearsal {
     /// The version of these facts.
     pub version: u32,
-    /// The kind of GPU, as `memviz rehearse --list` names it.
+    /// The GPU model, as `memviz rehearse --list` names it.
     pub gpu: String,
     /// Bytes of each device.
     #[serde(default)]
     pub memory: u64,
-    /// Bytes of it that CUDA itself was taken to keep.
+    /// How many of these bytes CUDA itself was assumed to use.
     #[serde(default)]
     pub context: u64,
-    /// Ranks of which this is one, rehearsed alone; 1 where all ran, or there are none.
+    /// The number of ranks, one of which was rehearsed alone; 1 if all ran, or if there are none.
     #[serde(default)]
     pub ranks: u64,
-    /// Lines that read values of the device, those that decided about sizes first.
+    /// Lines that read values from the device. Those that determined sizes are first.
     #[serde(default)]
     pub reads: Vec<ValueReads>,
-    /// Functions that the program called and that are not rehearsed: they failed.
+    /// Functions that the program called and that cannot be rehearsed: the calls failed.
     #[serde(default)]
     pub refused: Vec<String>,
-    /// What was assumed of values that decide about sizes, empty where nothing was.
+    /// What was assumed about values that determine sizes; empty if nothing was.
     #[serde(default)]
     pub assumed: String,
     /// Models of transformers that were built from their configuration, without their weights.
     #[serde(default)]
     pub without_weights: Vec<String>,
-    /// Operations of cuDNN, whose workspaces are not known and were taken for 0.
+    /// The number of cuDNN operations. Their workspaces are unknown and were assumed to be 0.
     #[serde(default)]
     pub cudnn_operations: u64,
-    /// Why it ended before the program did, empty where it did not.
+    /// Why the rehearsal ended before the program did; empty if it did not.
     #[serde(default)]
     pub ended: String,
 }
 
-/// What a value is read for.
+/// What a value is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueUse {
-    /// To have it on the host: `.cpu()`, `.tolist()`, printing.
+    /// Copied to the host: `.cpu()`, `.tolist()`, printing.
     Copy,
     /// As one value: `.item()`, `float()`, `if`.
     Value,
@@ -62,20 +62,20 @@ pub struct ValueReads {
     pub line: u64,
     /// The line's text.
     pub code: String,
-    /// What for.
+    /// What the values are used for.
     pub kind: ValueUse,
-    /// How often.
+    /// How many times.
     pub count: u64,
 }
 
 impl Rehearsal {
-    /// The key of a snapshot.
+    /// The key in a snapshot.
     pub const KEY: &str = "rehearsal";
     /// The version that is read.
     pub const VERSION: u32 = 1;
 
-    /// Why figures of this recording, played on a device, are not exact however complete it is; empty where they are.
-    /// `is_elsewhere` says whether that is another device than the rehearsed one.
+    /// Why a simulation of this recording on a device is not exact even if the recording is complete; empty if it is exact.
+    /// `is_elsewhere` says whether the device differs from the rehearsed one.
     pub fn lacks(&self, is_elsewhere: bool) -> &'static str {
         match () {
             () if self.sizes().next().is_some() => {
@@ -91,14 +91,14 @@ impl Rehearsal {
         }
     }
 
-    /// Lines whose values decided how much was allocated.
+    /// Lines whose values determined how much was allocated.
     pub fn sizes(&self) -> impl Iterator<Item = &ValueReads> {
         self.reads.iter().filter(|reads| reads.kind == ValueUse::Size)
     }
 }
 
 impl ValueUse {
-    /// As in JSON.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Copy => "copy",
@@ -109,7 +109,7 @@ impl ValueUse {
 }
 
 impl ValueReads {
-    /// The line as reports name it, with its text.
+    /// The line with its text, as reports show it.
     pub fn place(&self) -> String {
         let file = self.file.rsplit(['/', '\\']).next().unwrap_or(&self.file);
         match (file, self.code.as_str()) {

@@ -15,8 +15,8 @@ pub struct DeviceTrace {
     pub device: DeviceId,
     /// Rows of [`Snapshot::entries`].
     pub rows: Range<usize>,
-    /// True when the file ended inside this list: the newest entries are missing, so the final segments describe a
-    /// later state than the last row.
+    /// Whether the file ended inside this list: the newest entries are missing, so the final segments describe a later state
+    /// than the last row.
     pub truncated: bool,
 }
 
@@ -29,19 +29,19 @@ pub struct Snapshot {
     pub stacks: Stacks,
     /// Every combination of stream, pool and metadata.
     pub contexts: Contexts,
-    /// All trace entries, those of one device in consecutive rows.
+    /// All trace entries. Those of one device are in consecutive rows.
     pub entries: TraceEntries,
-    /// One trace per device that has entries or segments, in device order, host memory first.
+    /// One trace for each device that has entries or segments, in the order of devices, host memory first.
     pub traces: Vec<DeviceTrace>,
-    /// Segments of every device at dump time, pinned host segments included, sorted by device and address.
+    /// The segments of every device at dump time, including pinned host memory, sorted by device and address.
     pub segments: Vec<Segment>,
     /// `record_function` ranges, in the order recorded.
     pub annotations: Vec<Annotation>,
     /// Allocator settings.
     pub settings: AllocatorSettings,
-    /// What the reader noticed on the way.
+    /// What the reader noticed.
     pub notes: SourceNotes,
-    /// How answers about it are to be given.
+    /// How to present answers about it.
     pub view: View,
 }
 
@@ -82,7 +82,7 @@ impl Format {
         }
     }
 
-    /// Whether it is about one instant, without a history.
+    /// Whether it contains one instant only, without a history.
     pub fn is_one_instant(self) -> bool {
         self == Self::DeviceMemoryProfile
     }
@@ -105,53 +105,53 @@ pub struct SourceNotes {
     pub protocol: u8,
     /// Byte offset at which the file ended early, when it was read with `allow_truncated`.
     pub truncated_at: Option<u64>,
-    /// Whether that was inside the list of segments, so that the final state is known only in part.
+    /// Whether the cut was inside the list of segments, so that the final state is only partly known.
     pub segments_truncated: bool,
     /// Whether entries carry times. PyTorch before 2.3 writes none; the time column then holds entry indexes.
     pub has_times: bool,
-    /// `trace_alloc_overflowed` when the file has it: whether the ring buffer dropped entries.
+    /// `trace_alloc_overflowed`, if the file has it: whether the ring buffer dropped entries.
     pub trace_overflowed: Option<bool>,
-    /// `trace_alloc_max_entries` when the file has it: entries of all actions together that the ring buffer of a device
-    /// holds.
+    /// `trace_alloc_max_entries`, if the file has it: how many entries, of all actions, the ring buffer of a device can
+    /// contain.
     pub ring_capacity: Option<u64>,
-    /// Lines of `forward_frames` that were not understood, and left out.
+    /// Lines of `forward_frames` that memviz could not parse and left out.
     pub unread_forward_lines: u64,
-    /// Frames without their file, line or name, which PyTorch always writes.
+    /// Frames without a file, line or name, which PyTorch always writes.
     pub frames_in_part: u64,
-    /// Whether more follows behind the recording, as when a second dump was appended.
+    /// Whether more data follows the recording, for example an appended second dump.
     pub followed: bool,
-    /// Values that are missing or of another type than PyTorch writes, and were ignored: where, and what was expected.
+    /// Values that are missing or have another type than PyTorch writes, and were ignored: where, and what was expected.
     pub malformed: Vec<String>,
-    /// Keys this version does not know, such as `segment.color`, with the number of times each was seen.
+    /// Keys that this version does not know, such as `segment.color`, with the number of times each occurs.
     pub unknown_keys: IndexMap<String, u64>,
-    /// Actions this version does not know, with the number of entries of each.
+    /// Actions that this version does not know, with the number of entries of each.
     pub unknown_actions: IndexMap<String, u64>,
     /// Events of a profiler trace that were left out, by reason, with the number of each.
     pub left_out: IndexMap<String, u64>,
-    /// How many of them concern memory.
+    /// How many of the left-out events concern memory.
     pub memory_left_out: u64,
-    /// Whether the times of a profiler trace are whole microseconds, as before PyTorch 2.4: what happened at the border
-    /// of two operators may then be charged to its neighbor.
+    /// Whether the times of a profiler trace are whole microseconds, as before PyTorch 2.4: an event at the boundary of two
+    /// operators may then be attributed to the wrong one.
     pub coarse_times: bool,
-    /// Whether the memory events of a profiler trace have no running totals, as before PyTorch 1.11: what was there before
-    /// the trace is then unknown, and so is what was reserved.
+    /// Whether the memory events of a profiler trace have no running totals, as before PyTorch 1.11: the memory from before
+    /// the trace is then unknown, and so is the reserved memory.
     pub no_totals: bool,
-    /// Whether they have no addresses, as before PyTorch 1.11: which block a free is about shows by its size alone.
+    /// Whether they have no addresses, as before PyTorch 1.11: a free can then be matched to a block only by its size.
     pub no_addresses: bool,
-    /// What kind of devices a profiler trace is about, beside the CPU.
+    /// The type of devices in a profiler trace, besides the CPU.
     pub device_type: Option<DeviceType>,
-    /// Memory of each GPU in bytes, where a profiler trace tells: `totalGlobalMem`.
+    /// Memory of each GPU in bytes, if a profiler trace contains it: `totalGlobalMem`.
     pub device_memory: Vec<(DeviceId, u64)>,
-    /// The file that tells, if it is another one: a trace beside the recording.
+    /// The file that contains it, if it is another one: a trace next to the recording.
     pub device_memory_from: Option<String>,
-    /// What devices are called in the file, where it names them.
+    /// The names of devices, if the file has them.
     pub device_names: Vec<(DeviceId, String)>,
-    /// Whether the file is the list of segments alone, as `torch.cuda.memory_snapshot()` returns it: a state without a
+    /// Whether the file contains only the list of segments, as `torch.cuda.memory_snapshot()` returns it: a state without a
     /// history.
     pub segments_only: bool,
-    /// Rank and world size of a distributed run, where a profiler trace names them (`distributedInfo`).
+    /// Rank and world size of a distributed run, if a profiler trace has them (`distributedInfo`).
     pub rank: Option<(u64, Option<u64>)>,
-    /// What the rehearsal says that it comes from, where no GPU made it.
+    /// What the rehearsal says about itself, if the recording was made without a GPU.
     pub rehearsal: Option<Rehearsal>,
 }
 
@@ -161,22 +161,22 @@ impl Snapshot {
         self.traces.iter().find(|trace| trace.device == device)
     }
 
-    /// When the first entry of any device was recorded, in microseconds: where people count time from.
+    /// The time of the first entry of any device, in microseconds: answers count time from here.
     pub fn first_time(&self) -> Option<i64> {
         let times = self.entries.times();
         let first = |trace: &DeviceTrace| times.get(trace.rows.clone())?.first().copied();
         self.traces.iter().filter_map(first).min()
     }
 
-    /// Time of the last entry.
+    /// The time of the last entry.
     pub fn last_time(&self) -> Option<i64> {
         let times = self.entries.times();
         let last = |trace: &DeviceTrace| times.get(trace.rows.clone())?.last().copied();
         self.traces.iter().filter_map(last).max()
     }
 
-    /// Whether PyTorch 2.0 wrote it: no segment has a pool, which all later releases tell, and neither times nor settings
-    /// are there, which come with 2.3.
+    /// Whether PyTorch 2.0 wrote it: no segment has a pool, which all later releases write, and there are neither times nor
+    /// settings, which releases since 2.3 write.
     pub fn is_of_2_0(&self) -> bool {
         let has_times = self.notes.has_times && !self.entries.is_empty();
         let is_later = has_times || self.settings.recorded;

@@ -1,17 +1,17 @@
 //! Interned stack frames and stacks.
 //!
-//! A million trace entries refer to a few hundred stacks of a few hundred frames, so both are stored once. A stack is
-//! one flat row of frame ids, innermost first as PyTorch records it: analyzes walk it in exactly that order.
+//! A million trace entries refer to a few hundred stacks with a few hundred frames, so both are stored once. A stack is a
+//! flat list of frame IDs, innermost first as PyTorch records it; analyses walk it in that order.
 
 use super::StrId;
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 
-/// Handle of a frame in [`Stacks`].
+/// ID of a frame in [`Stacks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameId(pub(crate) u32);
 
-/// Handle of a stack in [`Stacks`]. Id 0 is the empty stack.
+/// ID of a stack in [`Stacks`]. ID 0 is the empty stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub(crate) u32);
 
@@ -39,9 +39,9 @@ pub struct Frame {
     pub filename: StrId,
     /// Function name.
     pub name: StrId,
-    /// Line number; `u64::MAX` for compiled code, a byte offset for C++ frames of PyTorch 2.15.
+    /// Line number; `u64::MAX` for compiled code; a byte offset for C++ frames of PyTorch 2.15.
     pub line: u64,
-    /// The FX node behind the frame, when recorded with `augment_with_fx_traces`.
+    /// The FX node of the frame, if recorded with `augment_with_fx_traces`.
     pub fx: Option<FxNode>,
 }
 
@@ -58,13 +58,13 @@ pub struct FxNode {
     pub original_trace: StrId,
 }
 
-/// Files that represent no file: what a profiler trace has on its stacks beside Python functions.
+/// Placeholders for file names: what a profiler trace has on its stacks besides Python functions.
 pub mod special {
     /// An operator or autograd node, named by [`super::Frame::name`].
     pub const OPERATOR: &str = "[operator]";
     /// A call of an `nn.Module`, such as `Linear_0`.
     pub const MODULE: &str = "[nn.Module]";
-    /// Frames outside of this one belong to the forward operator that the backward ones inside of it go back to.
+    /// Frames outside this one belong to the forward operator of the backward frames inside it.
     pub const BACKWARD: &str = "[backward]";
     /// A category of `export_memory_timeline`.
     pub const CATEGORY: &str = "[category]";
@@ -86,12 +86,12 @@ impl Default for Stacks {
 }
 
 impl Stacks {
-    /// The id of `frame`, adding it when it is new.
+    /// The ID of `frame`, added if it is new.
     pub fn intern_frame(&mut self, frame: Frame) -> FrameId {
         FrameId(self.frames.insert_full(frame).0 as u32)
     }
 
-    /// The id of the stack made of `frames`, innermost first, adding it when it is new.
+    /// The ID of the stack of `frames`, innermost first, added if it is new.
     pub fn intern_stack(&mut self, frames: &[FrameId]) -> StackId {
         if let Some(index) = self.stacks.get_index_of(frames) {
             return StackId(index as u32);
@@ -99,12 +99,12 @@ impl Stacks {
         StackId(self.stacks.insert_full(frames.into()).0 as u32)
     }
 
-    /// The frame behind `id`, or `None` for an id of another table.
+    /// The frame with this ID; `None` for an ID of another table.
     pub fn frame(&self, id: FrameId) -> Option<&Frame> {
         self.frames.get_index(id.index())
     }
 
-    /// Frame ids of a stack, innermost first.
+    /// Frame IDs of a stack, innermost first.
     pub fn frame_ids(&self, id: StackId) -> &[FrameId] {
         self.stacks.get_index(id.index()).map_or(&[], |frames| frames)
     }
@@ -114,17 +114,17 @@ impl Stacks {
         self.frame_ids(id).iter().filter_map(|&frame| self.frame(frame))
     }
 
-    /// Every frame, in the order of its first use.
+    /// Every frame, in order of first use.
     pub fn all_frames(&self) -> impl Iterator<Item = &Frame> {
         self.frames.iter()
     }
 
-    /// Number of distinct stacks, the empty one included.
+    /// Number of distinct stacks, including the empty one.
     pub fn len(&self) -> usize {
         self.stacks.len()
     }
 
-    /// Never true: the empty stack is always there.
+    /// Always false: the empty stack is always there.
     pub fn is_empty(&self) -> bool {
         self.stacks.is_empty()
     }

@@ -3,7 +3,7 @@
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 
-/// Handle of a string in [`Strings`]. Id 0 is the empty string.
+/// ID of a string in [`Strings`]. ID 0 is the empty string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StrId(pub(crate) u32);
 
@@ -19,8 +19,7 @@ impl StrId {
 
 /// Every distinct string of a recording, stored once.
 ///
-/// The keeper of the table may reserve the first ids for names it wants to recognize by id (see
-/// [`Strings::with_known`]).
+/// The owner of the table may reserve the first IDs for names that it wants to recognize by ID (see [`Strings::with_known`]).
 #[derive(Clone, Debug)]
 pub struct Strings {
     set: IndexSet<Box<str>, RandomState>,
@@ -34,7 +33,7 @@ impl Default for Strings {
 }
 
 impl Strings {
-    /// A table that starts with the empty string (id 0) followed by `known` (ids 1, 2, ... in order).
+    /// A table that starts with the empty string (ID 0), followed by `known` (IDs 1, 2, ... in order).
     pub fn with_known(known: &[&str]) -> Self {
         let mut strings = Self { set: IndexSet::default(), bytes: 0 };
         strings.intern("");
@@ -44,7 +43,7 @@ impl Strings {
         strings
     }
 
-    /// The id of `text`, adding it when it is new.
+    /// The ID of `text`, added if it is new.
     pub fn intern(&mut self, text: &str) -> StrId {
         if let Some(index) = self.set.get_index_of(text) {
             return StrId(index as u32);
@@ -53,7 +52,7 @@ impl Strings {
         StrId(self.set.insert_full(text.into()).0 as u32)
     }
 
-    /// The text of `id`; the empty string for an id of another table that is out of range here.
+    /// The text with this ID; the empty string if the ID is out of range.
     pub fn get(&self, id: StrId) -> &str {
         self.set.get_index(id.index()).map_or("", |text| text)
     }
@@ -63,12 +62,12 @@ impl Strings {
         self.set.len()
     }
 
-    /// Never true: the empty string is always there.
+    /// Always false: the empty string is always there.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty()
     }
 
-    /// Bytes of text held, each distinct string counted once.
+    /// Total bytes of text; each distinct string counts once.
     pub fn text_bytes(&self) -> usize {
         self.bytes
     }

@@ -1,8 +1,8 @@
 //! Trace entries in columns.
 //!
-//! A snapshot holds up to tens of millions of entries, so an entry is a row across a few plain vectors (33 bytes), and
-//! what rarely changes from one entry to the next (stream, pool, compile context, metadata) is one interned
-//! [`EntryContext`] per combination.
+//! A snapshot contains up to tens of millions of entries, so an entry is a row in a few plain vectors (33 bytes), and values
+//! that rarely change from one entry to the next (stream, pool, compile context, metadata) are one interned [`EntryContext`]
+//! for each combination.
 
 use super::{PoolId, StackId, StrId};
 use foldhash::fast::RandomState;
@@ -13,7 +13,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Action {
-    /// A block was handed out. `size` is what the caller requested.
+    /// A block was allocated. `size` is the requested size.
     Alloc,
     /// The program freed a block; another stream may still use it.
     FreeRequested,
@@ -21,7 +21,7 @@ pub enum Action {
     FreeCompleted,
     /// A segment was obtained from the driver.
     SegmentAlloc,
-    /// A segment was given back.
+    /// A segment was released to the driver.
     SegmentFree,
     /// A range was mapped into an expandable segment.
     SegmentMap,
@@ -29,16 +29,16 @@ pub enum Action {
     SegmentUnmap,
     /// A snapshot was taken; `size` is the bytes active at that time.
     Snapshot,
-    /// A request failed; the address column holds the driver's free bytes, `size` the rounded request.
+    /// A request failed; the address column contains the driver's free bytes, `size` the rounded request.
     Oom,
     /// Metadata was attached to a live allocation (PyTorch 2.15).
     Annotate,
-    /// An action this version does not know; counted by name in the snapshot's notes.
+    /// An action that this version does not know; counted by name in the snapshot's notes.
     Unknown,
 }
 
 impl Action {
-    /// Every action, in the order of the counts in reports.
+    /// Every action, in the order in which reports count them.
     pub const ALL: [Self; 11] = [
         Self::Alloc,
         Self::FreeRequested,
@@ -76,20 +76,20 @@ impl Action {
 pub struct EntryContext {
     /// CUDA stream, 0 for the default one.
     pub stream: u64,
-    /// Memory pool; `None` before PyTorch 2.15, which does not record it.
+    /// Memory pool; `None` before PyTorch 2.15, which is the first to record it.
     pub pool: Option<PoolId>,
-    /// `torch.compile` context, `N/A` or empty when there is none.
+    /// `torch.compile` context; `N/A` or empty if there is none.
     pub compile_context: StrId,
     /// Text the user attached (PyTorch 2.11 and later).
     pub user_metadata: StrId,
     /// Text PyTorch attached (PyTorch 2.15, optional).
     pub internal_metadata: StrId,
-    /// `forward_frames`: where forward made the autograd node that was running, as a stack of lines. Recorded in
-    /// anomaly mode; empty where it is not.
+    /// `forward_frames`: where forward created the autograd node that was running, as a stack of lines. Recorded in anomaly
+    /// mode; otherwise empty.
     pub forward: StackId,
 }
 
-/// Handle of an [`EntryContext`].
+/// ID of an [`EntryContext`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContextId(pub(crate) u32);
 
@@ -97,12 +97,12 @@ pub struct ContextId(pub(crate) u32);
 #[derive(Clone, Debug, Default)]
 pub struct Contexts {
     set: IndexSet<EntryContext, RandomState>,
-    /// The last answer: neighbors nearly always agree, and this spares the hash.
+    /// The last result: neighboring entries nearly always agree, so this saves hashing.
     last: Option<(EntryContext, ContextId)>,
 }
 
 impl Contexts {
-    /// The id of `context`, adding it when it is new.
+    /// The ID of `context`, added if it is new.
     pub fn intern(&mut self, context: EntryContext) -> ContextId {
         if let Some((known, id)) = self.last
             && known == context
@@ -114,12 +114,12 @@ impl Contexts {
         id
     }
 
-    /// The context behind `id`; a default one for an id of another table.
+    /// The context with this ID; a default one for an ID of another table.
     pub fn get(&self, id: ContextId) -> EntryContext {
         self.set.get_index(id.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Every context, in the order in which they came.
+    /// Every context, in order of first use.
     pub fn iter(&self) -> impl Iterator<Item = &EntryContext> {
         self.set.iter()
     }
@@ -135,18 +135,18 @@ impl Contexts {
     }
 }
 
-/// One entry, put together from the columns.
+/// One entry, assembled from the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEntry {
     /// What happened.
     pub action: Action,
-    /// Address; for [`Action::Oom`] the bytes the device had free.
+    /// Address; for [`Action::Oom`], the bytes that the device had free.
     pub addr: u64,
-    /// Bytes: requested for allocations and frees, whole for segments.
+    /// Bytes: the requested size for allocations and frees, the whole size for segments.
     pub size: u64,
-    /// Microseconds since the epoch; the entry's index where the file has no times (PyTorch 2.0).
+    /// Microseconds since the epoch; the entry's index if the file has no times (PyTorch 2.0).
     pub time_us: i64,
-    /// Where it happened.
+    /// The stack.
     pub stack: StackId,
     /// Stream, pool and metadata.
     pub context: ContextId,
@@ -164,7 +164,7 @@ pub struct TraceEntries {
 }
 
 impl TraceEntries {
-    /// Bytes one row takes in memory.
+    /// Bytes of memory that one row takes.
     pub const ROW_BYTES: usize = 33;
 
     /// Number of rows.
@@ -198,7 +198,7 @@ impl TraceEntries {
         self.contexts.extend(entries.iter().map(|entry| entry.context));
     }
 
-    /// The row at `row`, or `None` past the end.
+    /// The row at this index, or `None` past the end.
     pub fn get(&self, row: usize) -> Option<TraceEntry> {
         Some(TraceEntry {
             action: *self.actions.get(row)?,
@@ -244,7 +244,7 @@ impl TraceEntries {
         self.stacks.get(row).copied().unwrap_or_default()
     }
 
-    /// The context of one row; that of the first row past the end.
+    /// The context of one row; past the end, that of the first row.
     pub fn context(&self, row: usize) -> ContextId {
         self.contexts.get(row).copied().unwrap_or(ContextId(0))
     }

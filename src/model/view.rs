@@ -1,21 +1,21 @@
-//! How answers about a recording are to be given.
+//! How to present answers about a recording.
 
 use regex::Regex;
 
-/// What the asker wants of answers: no part of the file, but wanted wherever the recording goes. By default answers say
-/// what is recorded and leave nothing out.
+/// What the user wants in answers. It is not part of the file, but accompanies the recording. By default, answers show what
+/// is recorded and leave nothing out.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct View {
-    /// Code that is the asker's own besides what paths tell: Python files whose path or package matches one of these.
+    /// Additional user code: Python files whose path or package matches one of these count as the user's own.
     pub own: Vec<Regex>,
-    /// Whether sites go down to the lines of a library whose model runs below one of the user's own: see
+    /// Whether sites are lines of a library if its model runs below a line of the user's own code: see
     /// [`crate::facts::device::Device::deep_sites`].
     pub library_lines: bool,
-    /// Whether stacks leave out C++ frames beside Python ones, and everywhere those of allocator, dispatcher and
+    /// Whether stacks leave out C++ frames next to Python frames, and always frames of the allocator, the dispatcher and the
     /// interpreter.
     pub fold: bool,
-    /// The key of `user_metadata` that groups of metadata represent; `None` for all of its text.
+    /// The key of `user_metadata` that `--by metadata` groups by; `None` for the whole text.
     pub metadata_key: Option<String>,
 }
 

@@ -22,7 +22,7 @@ fn is_notable(recorded: u64, reserved: u64) -> bool {
     saved >= NOTABLE_BYTES && is_notable_part(recorded, reserved)
 }
 
-/// Whether what settings save is worth a change of them, whatever the size of the program: the rule of all commands.
+/// Whether the savings of settings are large enough to change them, for a program of any size: all commands use this rule.
 pub(crate) fn is_notable_part(before: u64, after: u64) -> bool {
     before.saturating_sub(after) > before / NOTABLE_PART
 }
@@ -61,7 +61,7 @@ fn prepare(device: &Device<'_>, steps: u64) -> Option<(Testbed, Vec<AllocatorSet
 pub struct BetterSettings {
     /// As `PYTORCH_CUDA_ALLOC_CONF` takes them; empty for the defaults.
     pub alloc_conf: String,
-    /// Bytes reserved under them; the maximum if this depends on where the driver places segments.
+    /// Bytes reserved with these settings; the maximum if this depends on where the driver places segments.
     pub reserved: u64,
     /// `num_alloc_retries` under them: each stalls the program.
     pub retries: u64,
@@ -102,9 +102,9 @@ impl SettingsAdvice {
         Some(Self { recorded_reserved: recorded, refused, tried: others.len(), better })
     }
 
-    /// How much other settings would reserve at an instant, given the recorded bytes. Requests that failed before it
-    /// may fail again. `None` if there is no answer: the recording cannot be simulated, or is too long, or replay with
-    /// its own settings does not reserve the recorded bytes.
+    /// How much other settings would reserve at an instant, given the recorded bytes. Requests that failed before it may fail
+    /// again. `None` if there is no answer: the recording cannot be simulated, or is too long, or replay with its own
+    /// settings does not reserve the recorded bytes.
     pub fn at(device: &Device<'_>, instant: Instant, recorded: u64) -> Option<Self> {
         let (testbed, others) = prepare(device, STEPS_OF_AN_INSTANT)?;
         let part = Part::Before(instant);
@@ -175,7 +175,7 @@ mod tests {
     use crate::Recording;
     use crate::input::ReadOptions;
 
-    /// Nothing was given back in either run, so what PyTorch reserved at its most it reserved in the end.
+    /// Neither run released memory, so PyTorch's maximum of reserved memory is the value at the end.
     #[test]
     fn what_is_reserved_is_what_pytorch_reserves() {
         let path = "fixtures/whatif/c_minigpt/snapshot.pickle.gz";

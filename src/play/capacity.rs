@@ -36,7 +36,7 @@ struct Period {
     steps: u64,
 }
 
-/// 1/N of the budget is kept for the search upward.
+/// 1/N of the budget is left for the search upward.
 const UPWARD_PART: u64 = 4;
 
 /// The capacity of an unlimited device.
@@ -119,7 +119,7 @@ impl Search<'_> {
         self.downward(&mut self.budget.clone()).0
     }
 
-    /// As [`Search::period`], as long as the budget lasts.
+    /// Like [`Search::period`], as long as the budget lasts.
     fn look(&self, capacity: u64, left: &mut u64) -> Option<Period> {
         let period = (*left > 0).then(|| self.period(capacity))?;
         *left = left.saturating_sub(period.steps);

@@ -72,8 +72,8 @@ impl Generation {
         Some(Self::grown(device, testbed, &cache, capacity))
     }
 
-    /// Whether a program whose cache grows, played on a device, serves requests until there are so many tokens in the cache. An
-    /// error says why that cannot be played.
+    /// Whether a program with a growing cache, simulated on a device, can serve requests until the cache has this many
+    /// tokens. An error says why that cannot be simulated.
     pub(crate) fn serves(
         device: &Device<'_>,
         program: &Program,
@@ -118,7 +118,7 @@ impl Generation {
 struct Cache {
     /// The requests, by allocation.
     is_cache: Vec<bool>,
-    /// The steps at which tokens begin: requests of the line of the cache that comes first.
+    /// The steps at which tokens start: the first request for each token on the cache's line.
     begins: Vec<usize>,
 }
 
@@ -152,7 +152,7 @@ impl Cache {
 struct Repeated {
     /// The step of the last complete token.
     step: Step,
-    /// Bytes by which a request is larger than that of the token before.
+    /// The increase of a request's size from the previous token, in bytes.
     grows_by: u64,
     /// For a free: how many tokens ago the block was allocated, and by which step.
     made: Option<(usize, usize)>,
@@ -179,7 +179,7 @@ enum Played {
 }
 
 impl Round {
-    /// The steps that the last complete tokens share, or why there are none.
+    /// The steps that the last complete tokens have in common, or why there are none.
     fn of(device: &Device<'_>, program: &Program, cache: &Cache) -> Result<Self, &'static str> {
         let begins = cache.begins.len().checked_sub(ROUNDS + 1).map(|first| &cache.begins[first..]).ok_or(FEW)?;
         let rounds: Vec<&[Step]> = begins.windows(2).map(|pair| &program.steps[pair[0]..pair[1]]).collect();

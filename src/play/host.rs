@@ -1,9 +1,9 @@
 //! Pinned host memory: a model of PyTorch's `CachingHostAllocator`.
 //!
-//! A request is rounded up to a power of two; its block is kept until the process ends, and serves later requests of
-//! that power. Beyond `pinned_max_cached_size_mb` requests are not rounded, and blocks are not kept. Recordings hold
-//! blocks, not what was requested: of a block that was rounded it is known only that more than half of it was wanted.
-//! So what becomes of it under settings that do not round is a range, whose ends are played.
+//! A request is rounded up to a power of two; its block is cached until the process ends, and serves later requests of that
+//! power. Above `pinned_max_cached_size_mb`, requests are not rounded, and blocks are not cached. Recordings contain blocks,
+//! not requests: of a rounded block, it is only known that more than half of it was requested. So for settings that do not
+//! round, the result is a range, whose ends are simulated.
 
 use super::capacity::Capacities;
 use super::program::{Program, StepKind};
@@ -44,10 +44,10 @@ enum End {
 /// The allocator of pinned host memory.
 #[derive(Clone, Debug)]
 struct Pinned {
-    /// Larger blocks are not kept, and larger requests not rounded.
+    /// Larger blocks are not cached, and larger requests not rounded.
     limit: u64,
     end: End,
-    /// Blocks kept, by size.
+    /// Cached blocks, by size.
     kept: BTreeMap<u64, u64>,
     reserved: u64,
     in_use: u64,

@@ -1,11 +1,11 @@
-//! "What if", once: what a program would need under other settings, on another device, or with changes, played through the
-//! allocator's rules.
+//! What a program would need with other settings, on another device, or with changes: simulates it with the allocator's
+//! rules.
 //!
-//! `program` reads from a recording what its program requested; `player` has the [`crate::allocator`] serve it; `recorded` compares
-//! a play of the recorded settings with the recording, which shows how far plays are to be trusted; `capacity` finds the smallest
-//! device. [`changes`] turns a program into that of a changed one. `testbed` has a device's program ready for plays of any
-//! settings and changes; `better_settings` plays a few settings for a line of advice; [`plans`] searches for what makes a program
-//! fit.
+//! `program` reads a program's requests from a recording; `player` runs them on the [`crate::allocator`]; `recorded` compares
+//! a simulation with the recorded settings with the recording, which shows how far simulations can be trusted; `capacity`
+//! finds the smallest device. [`changes`] converts a program into a changed one. `testbed` prepares a device's program for
+//! simulations with any settings and changes; `better_settings` simulates a few settings for a line of advice; [`plans`]
+//! searches for ways to make a program fit.
 
 mod better_settings;
 pub(crate) mod candidates;

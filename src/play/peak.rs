@@ -4,11 +4,11 @@ use super::player::{Player, Setup, play};
 use super::program::{Program, StepKind};
 use crate::allocator::Request;
 
-/// `max_memory_allocated()` of a play, in bytes: what [`play`] says of it, in less time.
+/// `max_memory_allocated()` of a simulation, in bytes: the same result as [`play`], in less time.
 ///
-/// A block of the small pool is as large as its rounded request wherever it is, and so is every block of an expandable
-/// segment: what is left of a free block is split off. Where no request can fail and no segment is given back, the pools do not
-/// touch each other, so only plain segments of the large pool have to be played.
+/// A block of the small pool has the size of its rounded request wherever it is, and so has every block of an expandable
+/// segment, since the rest of a free block is split off. If no request can fail and no segment is released, the pools do not
+/// affect each other, so only regular segments of the large pool have to be simulated.
 pub(crate) fn most_allocated(program: &Program, setup: &Setup) -> u64 {
     let gives_back = |kind: StepKind| matches!(kind, StepKind::EmptyCache | StepKind::ReleasePool | StepKind::Refused);
     if !setup.limits.is_endless() || program.steps.iter().any(|step| gives_back(step.kind)) {

@@ -14,8 +14,8 @@ use crate::replay::Track;
 /// The known placements, the most likely first.
 const ALL: [Placement; 3] = [Placement::LowestFree, Placement::Ascending, Placement::Descending];
 
-/// The ways in which segments may lie under some settings, the likeliest first; never empty. There is one where the recording
-/// shows it, and where it makes no difference: within one expandable segment addresses do not depend on the driver.
+/// The possible placements of segments with given settings, the most likely first; never empty. There is one if the recording
+/// shows it, or if it makes no difference: within one expandable segment, addresses do not depend on the driver.
 pub(crate) fn possible_placements(known: Option<Placement>, settings: &AllocatorSettings) -> &'static [Placement] {
     let place = known.and_then(|known| ALL.iter().position(|&placement| placement == known));
     match place {

@@ -1,4 +1,4 @@
-//! A program played on an allocator.
+//! Runs a program on an allocator.
 
 use super::program::{Program, Step, StepKind};
 use super::rounds::Rounds;
@@ -114,7 +114,7 @@ impl Observer for () {
 #[derive(Clone, Debug)]
 pub(super) struct Player {
     pub allocator: Allocator,
-    /// Steps played.
+    /// Number of simulated steps.
     pub done: usize,
     pub outcome: Outcome,
     /// Pools of the allocator by the program's number of them: small and large.
@@ -179,7 +179,7 @@ impl Player {
     pub fn run_to<O: Observer>(&mut self, end: usize, program: &Program, setup: &Setup, observer: &mut O) {
         while self.done < end && self.outcome.fails_at.is_none() {
             if self.rounds.begin_at(self.done) {
-                // Where segments lie as recorded, rounds are alike only as long as none is made.
+                // With recorded segment addresses, rounds repeat only as long as no segment is created.
                 self.skip_rounds(program, end, O::LISTENS || setup.recorded_addresses);
                 continue;
             }

@@ -1,9 +1,9 @@
-//! The requests of a recording's program to the allocator.
+//! The allocation requests of a recorded program.
 //!
-//! A trace tells what the allocator did: the requests and frees of the program, and between them what it asked of the
-//! driver and gave back for them. Only the former are played; the latter follow. What has to be found out is where a
-//! request began: a retry waits for pending frees and gives memory back before the entry of its block is written, and all
-//! of that happens only because the search for a free block had failed before.
+//! A trace shows what the allocator did: the requests and frees of the program, and between them what it requested from the
+//! driver and released for them. Only the former are simulated; the latter follow. The start of each request must be
+//! inferred: a retry waits for pending frees and releases memory before the entry of its block is written, and all of that
+//! happens only because the search for a free block failed first.
 
 use super::repetition::Repetition;
 use crate::allocator::SizeRules;
@@ -32,7 +32,7 @@ pub(crate) struct Step {
 /// What it costs to make a pool for small and one for large blocks, in steps.
 const SET_UP_OF_POOL: usize = 8;
 
-/// What a step asks for.
+/// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
     /// A block.
@@ -111,7 +111,7 @@ impl Program {
         }
         reader.flush();
         let mut start = Layout::at(track, 0);
-        // Where no block tells, whose a segment is shows when it is given back.
+        // If no block shows the stream of a segment, the entry that releases it does.
         for segment in start.segments.iter_mut().filter(|segment| segment.stream.is_none()) {
             let owner = reader.owners.get(&segment.addr);
             (segment.stream, segment.pool) = owner.map_or((None, segment.pool), |&(stream, pool)| (Some(stream), pool));
@@ -196,7 +196,7 @@ impl Program {
         self.live_bytes_to(self.steps.len(), rules)
     }
 
-    /// As [`Program::live_bytes`], of the first steps.
+    /// Like [`Program::live_bytes`], of the first steps.
     pub(crate) fn live_bytes_to(&self, end: usize, rules: &SizeRules) -> u64 {
         let mut sizes = vec![0; self.allocations];
         let mut live = 0u64;
@@ -272,7 +272,7 @@ struct Reader<'a> {
     released: HashSet<u16, RandomState>,
     /// Stack of the last free that was requested.
     freed_by: StackId,
-    /// Stream and pool of segments that are given back, by address.
+    /// Stream and pool of segments that are released, by address.
     owners: HashMap<u64, (u64, Option<PoolId>), RandomState>,
 }
 
@@ -358,8 +358,8 @@ impl<'a> Reader<'a> {
     fn request(&mut self, step: Step, stack: StackId) {
         let segments = std::mem::take(&mut self.segments);
         let is_release = |entry: &TraceEntry| matches!(entry.action, Action::SegmentFree | Action::SegmentUnmap);
-        // The stack tells. Without one, memory that is made, or a refusal, ends a retry; a free block of an expandable
-        // segment may do so as well, but looks like `empty_cache` then.
+        // The stack decides. Without one, an allocation from the driver, or a refusal, ends a retry; a free block of an
+        // expandable segment may do so as well, but then looks like `empty_cache`.
         let may_retry = stack != StackId::EMPTY
             || step.kind == StepKind::Refused
             || segments.last().is_some_and(|last| !is_release(last));
@@ -379,7 +379,7 @@ impl<'a> Reader<'a> {
             let may_be_empty_cache = stack == StackId::EMPTY && step.kind == StepKind::Alloc;
             self.releases.uncertain += u32::from(may_be_empty_cache);
         } else if step.kind != StepKind::Refused {
-            // What is refused waits for pending frees even where there is nothing to give back.
+            // A refused request waits for pending frees even if there is nothing to release.
             self.steps.append(&mut self.completed);
         }
         let made = segments.iter().find(|entry| !is_release(entry));
@@ -393,7 +393,7 @@ impl<'a> Reader<'a> {
         self.steps.push(Step { kind: StepKind::EmptyCache, pool: 0, allocation: u32::MAX, entry, bytes: 0 });
     }
 
-    /// Private pools whose memory is given back for the first time.
+    /// Private pools whose memory is released for the first time.
     fn release_pools(&mut self, segments: &[TraceEntry], entry: u32) {
         for released in segments.iter().filter(|entry| entry.action == Action::SegmentFree) {
             let context = self.track.snapshot.contexts.get(released.context);

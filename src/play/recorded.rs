@@ -21,8 +21,8 @@ pub struct Difference {
     pub equal_segments: u64,
     /// The first entry at which they differ.
     pub first: Option<u32>,
-    /// Whether plain segments lie in another order than the recorded ones. Of free blocks of one size the allocator takes
-    /// the one with the lowest address, so only their order matters.
+    /// Whether regular segments have another address order than the recorded ones. Among free blocks of one size, the
+    /// allocator uses the one with the lowest address, so only the order matters.
     pub other_order: bool,
 }
 
@@ -32,7 +32,7 @@ impl Difference {
         self.first.is_none() && self.maxima == [0; 4]
     }
 
-    /// Whether segments lie in the order of the recorded ones.
+    /// Whether segments have the recorded order.
     pub fn keeps_order(&self) -> bool {
         self.is_none() && !self.other_order
     }
@@ -47,7 +47,7 @@ struct Follower {
     recorded: Vec<(u32, SegmentEvent)>,
     /// Played address of each plain segment by its recorded one.
     placed: BTreeMap<u64, u64>,
-    /// Whether segments must lie where they were recorded.
+    /// Whether segments must be at their recorded addresses.
     same_addresses: bool,
     /// Whether the simulation ends as soon as segments lie in another order.
     stops: bool,

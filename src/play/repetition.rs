@@ -5,7 +5,7 @@
 
 use super::program::{Step, StepKind};
 
-/// Steps over which two places of a program are compared to see whether a round may begin at both.
+/// The number of steps compared at two places of a program to decide whether a round may start at both.
 const WINDOW: usize = 64;
 /// Places with equal windows that are tried.
 const MOST_TRIED: usize = 256;
@@ -30,7 +30,7 @@ pub(super) struct Repetition {
 /// Steps, to be compared without the fields that differ between iterations.
 struct Shapes<'s> {
     steps: &'s [Step],
-    /// By how much the number of each step's allocation exceeds that of the allocation made last.
+    /// The difference between the allocation number of each step and that of the latest allocation.
     distances: Vec<u32>,
 }
 

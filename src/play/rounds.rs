@@ -20,7 +20,7 @@ struct Earlier {
 /// The data with which a simulation detects that it repeats.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
-    /// The step at which a round begins next; `None` where nothing repeats anymore.
+    /// The step at which the next round starts; `None` if nothing repeats anymore.
     next: Option<usize>,
     /// Allocation by row of the allocator's table.
     owners: Vec<u32>,
@@ -28,12 +28,12 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Nothing was played yet.
+    /// Before the first step.
     pub fn of(program: &Program) -> Self {
         Self { next: program.repetition.as_ref().map(|repetition| repetition.start), ..Self::default() }
     }
 
-    /// Whether a round begins after this many steps.
+    /// Whether a round starts after this many steps.
     #[inline]
     pub fn begin_at(&self, done: usize) -> bool {
         self.next == Some(done)
@@ -51,12 +51,12 @@ impl Rounds {
 }
 
 impl Player {
-    /// Called at the start of an iteration: if the allocator has the same state as at the start of an earlier one,
-    /// skips as many repetitions as possible, up to `end`. If `only_quiet`, repetitions with events of segments are played.
+    /// Called at the start of an iteration: if the allocator has the same state as at the start of an earlier one, skips as
+    /// many repetitions as possible, up to `end`. If `only_quiet`, repetitions with segment events are simulated.
     pub(super) fn skip_rounds(&mut self, program: &Program, end: usize, only_quiet: bool) {
         let Some(repetition) = &program.repetition else { return };
         let state = self.allocator.state();
-        // To compare costs as much as to play this many steps: no more than half of the time goes into it.
+        // A comparison costs as much as simulating this many steps: it may take at most half of the time.
         let stride = (state.block_count() / repetition.period + 1) * repetition.period;
         let next = self.done + stride;
         self.rounds.next = (next < repetition.end).then_some(next);
@@ -71,7 +71,7 @@ impl Player {
             }
             self.rounds.earlier = Some(earlier);
         }
-        // Each one kept is twice as far from the start as the one before, so circles of any length are found.
+        // Each stored state is twice as far from the start as the previous one, so repetitions of any length are found.
         let far = |done: usize| done - repetition.start;
         if self.rounds.earlier.as_ref().is_none_or(|earlier| far(self.done) >= 2 * far(earlier.done)) {
             let made = program.steps[self.done..].iter().find(|step| step.kind == StepKind::Alloc);
@@ -101,8 +101,8 @@ impl Player {
 }
 
 impl Earlier {
-    /// Whether all that follows repeats what came after this: the allocator stands alike, and each block belongs to the
-    /// allocation that represents the same one this many rounds later, or to one that outlives all rounds.
+    /// Whether everything from here on repeats what came after a state: the allocator's state is equal, and each block
+    /// belongs to the allocation that represents the same one this many rounds later, or to one that outlives all rounds.
     fn is_repeated(&self, repetition: &Repetition, state: &AllocatorState, owners: &[u32], done: usize) -> bool {
         let higher = ((done - self.done) / repetition.period) as u64 * u64::from(repetition.made);
         let is_same = |(&then, &now): (&u32, &u32)| {
@@ -142,7 +142,7 @@ mod tests {
         let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
         let program = Program::of(Track::new(&recording.snapshot, &recording.histories[0])).unwrap();
         let mib = |mib: u64| Some(mib << 20);
-        // With 4600 MiB memory is given back in every round, and with 4400 MiB the program fails.
+        // With 4600 MiB, memory is released in every round; with 4400 MiB, the program fails.
         for (conf, capacity) in [
             ("", None),
             ("expandable_segments:True", mib(4330)),

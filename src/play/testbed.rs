@@ -17,7 +17,7 @@ use std::borrow::Cow;
 /// Maximum number of simulations of the whole program in [`Testbed::new`].
 pub(super) const PLAYS_TO_PREPARE: u64 = 4;
 
-/// Contexts take some hundred MiB, and more where libraries such as NCCL are loaded.
+/// Contexts use some hundred MiB, and more if libraries such as NCCL are loaded.
 const LARGEST_CONTEXT: u64 = 2 << 30;
 
 /// Tolerated difference between two orders of frees, in thousandths: allocated, reserved.
@@ -29,7 +29,7 @@ pub(crate) struct Testbed {
     pub program: Program,
     /// The recorded settings.
     pub settings: AllocatorSettings,
-    /// Bytes that the allocator can use, where they are known or were given.
+    /// Bytes that the allocator can use, if they are known or given.
     pub capacity: Option<u64>,
     /// Whether it is the device on which requests failed.
     pub is_full_device: bool,
@@ -161,7 +161,7 @@ impl Testbed {
         }
     }
 
-    /// The same on a device with `capacity` bytes in total; where none is given, on the recorded one, as far as it is known.
+    /// The same on a device with `capacity` bytes in total; if none is given, on the recorded device, as far as it is known.
     pub fn on_device(&self, capacity: Option<u64>) -> Self {
         let (usable, context) = self.device(capacity);
         let is_full_device = usable.is_some() && usable == told(&self.program);
@@ -179,8 +179,8 @@ impl Testbed {
         Setup { placement: possible_placements(self.placement, settings)[0], ..setup }
     }
 
-    /// The program as it is simulated: without the free segments that it starts with, where the device is too small for them. `None`
-    /// if the segments with blocks in use exceed the device.
+    /// The program to simulate: without the free segments that it starts with if the device is too small for them. `None` if
+    /// the segments with active blocks exceed the device.
     pub fn as_simulated<'p>(&self, program: &'p Program, settings: &AllocatorSettings) -> Option<Cow<'p, Program>> {
         let Some(lean) = program.without_cache() else { return Some(Cow::Borrowed(program)) };
         let (_, starts_lean) = play_or_lean(program, Some(&lean), &self.setup(settings))?;
@@ -206,7 +206,7 @@ impl Testbed {
         run.assumptions.clone_from(&edited.assumptions);
         if run.trust == Trust::Exact {
             run.trust = Trust::Predicted;
-            "what the changes do is assumed".clone_into(&mut run.because);
+            "the effect of the changes is assumed".clone_into(&mut run.because);
         }
         let order = run.outcome.as_ref().and_then(|outcome| self.depends_on_order(edited, outcome, settings));
         let doubts: Vec<String> = edited.doubts.iter().cloned().chain(order).collect();

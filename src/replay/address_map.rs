@@ -1,11 +1,11 @@
 //! Values by address, in address order.
 //!
-//! The replay does three things with an address: find the item before it, find the item at or after it, and insert one. A
-//! `BTreeMap` answers each with a search of its own, and those were a fifth of all instructions on a recording of a
-//! model of some size. Here one search finds the place, and the place answers all three. Keys lie side by side in
-//! chunks, so a search is two short binary searches, and an insertion moves a few hundred bytes.
+//! The replay does three things with an address: it finds the item before it, finds the item at or after it, and inserts one.
+//! In a `BTreeMap`, each of these is a separate search, and these searches were a fifth of all instructions on the recording
+//! of a medium-sized model. Here, one search finds the place, and the place serves all three. Keys are stored next to each
+//! other in chunks, so a search is two short binary searches, and an insertion moves a few hundred bytes.
 
-/// Most values in a chunk; a full one is cut in half.
+/// The most values in a chunk; a full one is split in half.
 const CHUNK: usize = 64;
 
 /// A map from addresses.
@@ -13,7 +13,7 @@ const CHUNK: usize = 64;
 pub struct AddressMap<V> {
     /// The first key of each chunk.
     firsts: Vec<u64>,
-    /// In order; none is empty.
+    /// In order; no chunk is empty.
     chunks: Vec<Chunk<V>>,
 }
 
@@ -23,7 +23,7 @@ struct Chunk<V> {
     values: Vec<V>,
 }
 
-/// Where an address belongs. Good until the map gains or loses an address.
+/// The position of an address. Valid until the map gains or loses an address.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     chunk: usize,
@@ -38,7 +38,7 @@ impl<V> Default for AddressMap<V> {
 }
 
 impl<V> AddressMap<V> {
-    /// Finds where `addr` belongs.
+    /// Finds the position of `addr`.
     #[inline]
     pub fn place(&self, addr: u64) -> Place {
         let chunk = self.firsts.partition_point(|&first| first <= addr).saturating_sub(1);
@@ -55,7 +55,7 @@ impl<V> AddressMap<V> {
         }
     }
 
-    /// The nearest address from the one at `place` on, and its value.
+    /// The first address at or above the one at `place`, and its value.
     #[inline]
     pub fn from(&self, place: Place) -> Option<(u64, &V)> {
         let chunk = self.chunks.get(place.chunk)?;
@@ -75,14 +75,14 @@ impl<V> AddressMap<V> {
         self.from(self.place(addr)).filter(|&(key, _)| key == addr).map(|(_, value)| value)
     }
 
-    /// The value at exactly `addr`, to change it.
+    /// The value at exactly `addr`, mutable.
     pub fn get_mut(&mut self, addr: u64) -> Option<&mut V> {
         let place = self.place(addr);
         let chunk = self.chunks.get_mut(place.chunk)?;
         if chunk.keys.get(place.index) == Some(&addr) { chunk.values.get_mut(place.index) } else { None }
     }
 
-    /// Puts a value at `addr`, whose place is `place`, instead of the one that may be there.
+    /// Inserts a value at `addr`, whose position is `place`, or replaces the value there.
     pub fn insert(&mut self, place: Place, addr: u64, value: V) {
         let Some(chunk) = self.chunks.get_mut(place.chunk) else {
             self.firsts.push(addr);
@@ -103,7 +103,7 @@ impl<V> AddressMap<V> {
         }
     }
 
-    /// Takes the value at `addr` out.
+    /// Removes the value at `addr`.
     pub fn remove(&mut self, addr: u64) -> Option<V> {
         let place = self.place(addr);
         let chunk = self.chunks.get_mut(place.chunk)?;
@@ -121,7 +121,7 @@ impl<V> AddressMap<V> {
         Some(value)
     }
 
-    /// The addresses from the one at `place` on with their values, in order.
+    /// The addresses from the one at `place` on, with their values, in order.
     pub fn iter_from(&self, place: Place) -> impl Iterator<Item = (u64, &V)> {
         let chunks = self.chunks.iter().skip(place.chunk);
         let all = chunks.flat_map(|chunk| chunk.keys.iter().copied().zip(&chunk.values));

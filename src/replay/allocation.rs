@@ -1,4 +1,4 @@
-//! One allocation, and the instants that its life is told in.
+//! One allocation, and the instants of its lifetime.
 
 /// A point in a device's trace: the number of entries that have happened. Instant 0 is before the first kept entry,
 /// instant `n` right after entry `n - 1`.
@@ -10,7 +10,7 @@ pub const NEVER: Instant = u32::MAX;
 /// Link of an entry that concerns no allocation.
 pub(crate) const NO_ALLOCATION: u32 = u32::MAX;
 
-/// One allocation from request to return. Mirrors a `Block` of `CUDACachingAllocator` while it is in use.
+/// One allocation, from the request to the free. Mirrors a `Block` of `CUDACachingAllocator` while it is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Allocation {
@@ -20,7 +20,7 @@ pub struct Allocation {
     pub requested: u64,
     /// Bytes of the block.
     pub size: u64,
-    /// First instant at which it is there: 0 for allocations from before the trace.
+    /// First instant at which it exists: 0 for allocations from before the trace.
     pub born: Instant,
     /// First instant after `free_requested`: no longer part of `allocated`.
     pub freed: Instant,

@@ -1,8 +1,8 @@
-//! Contradictions between what entries say and the state the entries before them left.
+//! Contradictions between an entry and the state that the entries before it left.
 
 use serde::Serialize;
 
-/// Kinds of contradiction. None occurs in a recording that PyTorch wrote from start to end.
+/// Kinds of contradictions. A recording that PyTorch wrote from start to end has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -15,15 +15,15 @@ pub enum AnomalyKind {
     CompletedWithoutRequest,
     /// A free names another size than the allocation.
     SizeMismatch,
-    /// A block is handed out where another one of its pool is.
+    /// A block is allocated where another block of its pool is.
     OverlappingAlloc,
-    /// A block is handed out outside of every known segment.
+    /// A block is allocated outside every known segment.
     OutsideSegment,
     /// A segment is created where another one is.
     OverlappingSegment,
-    /// A segment or mapped range is given back that is not there.
+    /// A segment or mapped range is released that does not exist.
     UnknownSegment,
-    /// A `snapshot` entry counts other active bytes than the replay.
+    /// A `snapshot` entry records other active bytes than the replay computes.
     SnapshotMismatch,
     /// Time runs backwards from one entry to the next.
     TimeReversed,
@@ -31,15 +31,15 @@ pub enum AnomalyKind {
     NegativeTotal,
     /// A counter exceeds 63 bits.
     Overflow,
-    /// A block at the end of the replay and in the final segments differ, or only one of them exists.
+    /// A block at the end of the replay differs from the final segments, or exists in only one of the two.
     EndBlockMismatch,
-    /// The segments at the end of the replay and the final ones cover different addresses.
+    /// The segments at the end of the replay and the final segments cover different addresses.
     EndSegmentMismatch,
-    /// The blocks of a final segment do not tile it, or do not sum to its own totals.
+    /// The blocks of a final segment do not cover it exactly, or do not sum to its totals.
     SegmentTotalsMismatch,
-    /// The running total of a profiler trace moves by other bytes than the event states: something was not recorded.
+    /// The running total of a profiler trace changes by a different amount than the event states: something was not recorded.
     TotalGap,
-    /// The running total of a profiler trace starts again from zero.
+    /// The running total of a profiler trace restarts from zero.
     TotalReset,
 }
 
@@ -99,14 +99,13 @@ pub struct Anomalies {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Anomaly {
-    /// What contradicts what.
+    /// The kind of contradiction.
     pub kind: AnomalyKind,
-    /// How often.
+    /// How many times.
     pub count: u64,
-    /// Index of the first entry concerned, counted within the device's trace. `None` for contradictions found in the
-    /// final state.
+    /// Index of the first entry concerned, counted within the device's trace. `None` for contradictions in the final state.
     pub first_entry: Option<u32>,
-    /// Address concerned in the first case.
+    /// Address in the first case.
     pub first_addr: u64,
 }
 
@@ -119,7 +118,7 @@ impl Anomalies {
         }
     }
 
-    /// Adds what was found elsewhere, later.
+    /// Adds anomalies that were found elsewhere, later.
     pub fn append(&mut self, others: Self) {
         for other in others.found {
             match self.found.iter_mut().find(|anomaly| anomaly.kind == other.kind) {
@@ -139,7 +138,7 @@ impl Anomalies {
         self.found.iter().map(|anomaly| anomaly.count).sum()
     }
 
-    /// Takes a kind out again.
+    /// Removes a kind.
     pub fn forget(&mut self, kind: AnomalyKind) {
         self.found.retain(|anomaly| anomaly.kind != kind);
     }

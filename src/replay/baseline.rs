@@ -1,4 +1,4 @@
-//! What was in use and reserved before the first kept entry.
+//! Memory that was allocated and reserved before the first kept entry.
 
 use super::allocation::Allocation;
 use super::counters::Counters;
@@ -7,7 +7,7 @@ use super::history::{BaselineOrigin, SegmentSpan};
 /// State before the first entry.
 #[derive(Clone, Debug, Default)]
 pub struct Baseline {
-    /// Blocks in use, in address order.
+    /// Active blocks, in address order.
     pub blocks: Vec<BaselineBlock>,
     /// Reserved ranges, in address order.
     pub ranges: Vec<SegmentSpan>,
@@ -16,21 +16,21 @@ pub struct Baseline {
 /// A block from before the first entry.
 #[derive(Clone, Copy, Debug)]
 pub struct BaselineBlock {
-    /// Address and sizes; `born` is 0, and so is `freed` when its free was already pending.
+    /// Address and sizes; `born` is 0, and so is `freed` if its free was already pending.
     pub allocation: Allocation,
-    /// Whether its size is known. Otherwise it is at least what is given.
+    /// Whether its size is known. Otherwise the size is a lower bound.
     pub settled: bool,
-    /// Where it was made.
+    /// Where it was allocated.
     pub origin: BaselineOrigin,
 }
 
 impl Baseline {
-    /// Whether recording started with nothing reserved.
+    /// Whether nothing was reserved when recording started.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.ranges.is_empty()
     }
 
-    /// The counters it adds up to. `allocations` begin with its blocks, at the sizes that they turned out to have.
+    /// The counters of the baseline. `allocations` start with its blocks, at their final sizes.
     pub fn counters(&self, allocations: &[Allocation]) -> Counters {
         let mut counters = Counters::default();
         for allocation in allocations.iter().take(self.blocks.len()) {

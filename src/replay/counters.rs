@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Blocks in use until their free is requested.
+    /// Blocks that are allocated, until their free is requested.
     #[default]
     Allocated,
-    /// Blocks in use until their free completes.
+    /// Blocks that are active, until their free completes.
     Active,
-    /// What callers requested, until the free completes.
+    /// Requested bytes, until the free completes.
     Requested,
     /// Segments.
     Reserved,
@@ -25,7 +25,7 @@ impl Metric {
     /// Every metric.
     pub const ALL: [Self; 4] = [Self::Allocated, Self::Active, Self::Requested, Self::Reserved];
 
-    /// The name as in flags and JSON.
+    /// The name in options and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Allocated => "allocated",
@@ -36,7 +36,7 @@ impl Metric {
     }
 }
 
-/// Values of the four counters in bytes. Signed, since a history that contradicts itself can push them below zero.
+/// Values of the four counters in bytes. Signed, since a contradictory history can make them negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Counters {
@@ -82,7 +82,7 @@ impl Counters {
         }
     }
 
-    /// Adds an allocation that is there at the start.
+    /// Adds an allocation that exists at the start.
     pub fn add_baseline(&mut self, allocation: &Allocation) {
         if allocation.allocated_at(0) {
             self.allocated = self.allocated.wrapping_add_unsigned(allocation.size);
@@ -91,10 +91,10 @@ impl Counters {
         self.requested = self.requested.wrapping_add_unsigned(allocation.requested);
     }
 
-    /// Applies an entry that concerns `allocation` and leads to instant `now`. `size` is asked for the entry's own size,
-    /// which only segments need.
+    /// Applies an entry that concerns `allocation` and leads to instant `now`. `size` returns the entry's own size, which
+    /// only segments need.
     ///
-    /// Sums wrap around; the replay notices and reports it as [`super::AnomalyKind::Overflow`].
+    /// Sums wrap around; the replay notices this and reports it as [`super::AnomalyKind::Overflow`].
     #[inline]
     pub fn apply(&mut self, action: Action, allocation: Option<&Allocation>, now: Instant, size: impl FnOnce() -> u64) {
         match (action, allocation) {
@@ -107,7 +107,7 @@ impl Counters {
                 self.allocated = self.allocated.wrapping_sub_unsigned(allocation.size);
             }
             (Action::FreeCompleted, Some(allocation)) => {
-                // Without a free_requested entry both happen here.
+                // Without a free_requested entry, both happen here.
                 if allocation.freed == now {
                     self.allocated = self.allocated.wrapping_sub_unsigned(allocation.size);
                 }

@@ -1,8 +1,8 @@
 //! What was there before the first kept entry.
 //!
-//! A recording that starts late, or whose ring buffer lost its beginning, still tells: a block that is freed in the
-//! trace but not allocated in it was there before, and so was one that is in use at the end without having been
-//! allocated. Reserved ranges follow from the final segments by undoing the segment entries backwards.
+//! A recording that starts late, or whose ring buffer dropped its start, still contains evidence: a block that is freed in
+//! the trace but not allocated in it existed before, and so did one that is active at the end without an allocation in the
+//! trace. Reserved ranges follow from the final segments by undoing the segment entries backwards.
 
 use super::allocation::{Allocation, NEVER};
 use super::baseline::{Baseline, BaselineBlock};
@@ -14,7 +14,7 @@ use crate::model::{Action, BlockState, DeviceTrace, Segment, Snapshot, StackId};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
-/// Works out the baseline of `trace` from what `discovery`, a simulation from an empty allocator, ran into.
+/// Computes the baseline of `trace` from what `discovery`, a simulation that starts with an empty allocator, found.
 pub fn baseline(snapshot: &Snapshot, trace: &DeviceTrace, discovery: &Simulation, rules: &SizeRules) -> Baseline {
     // The final segments of a truncated trace belong to a later time.
     let segments = if trace.truncated { &[] } else { snapshot.segments_of(trace.device) };
@@ -42,7 +42,7 @@ fn ranges_at_start(snapshot: &Snapshot, trace: &DeviceTrace, discovery: &Simulat
     let actions = snapshot.entries.actions().get(trace.rows.clone()).unwrap_or(&[]);
     for (index, _) in actions.iter().enumerate().rev().filter(|(_, action)| is_segment(action)) {
         let Some(entry) = snapshot.entries.get(trace.rows.start + index) else { continue };
-        // What cannot be undone contradicts the final segments; the replay that follows counts it.
+        // What cannot be undone contradicts the final segments; the following replay counts it.
         match entry.action {
             Action::SegmentAlloc => ranges.remove(entry.addr, entry.size, 0),
             Action::SegmentMap => ranges.cut(entry.addr, entry.size, 0),
@@ -77,8 +77,8 @@ fn span_of(segment: &Segment) -> SegmentSpan {
     }
 }
 
-/// Final segments that were there before a trace whose end is missing: those in which it allocates or frees without
-/// having made them. Of the others nobody knows whether they came before the trace or after the cut.
+/// Final segments that existed before a trace whose end is missing: those in which it allocates or frees without having
+/// created them. For the others it is unknown whether they are from before the trace or after the cut.
 fn evident_segments<'s>(
     snapshot: &'s Snapshot,
     trace: &DeviceTrace,
@@ -86,7 +86,7 @@ fn evident_segments<'s>(
 ) -> impl Iterator<Item = &'s Segment> {
     let mut used: Vec<u64> = discovery.allocations.iter().map(|allocation| allocation.addr).collect();
     used.sort_unstable();
-    // Ranges made in the trace, by start, each with the furthest end up to there.
+    // Ranges created in the trace, by start, each with the highest end so far.
     let mut made: Vec<(u64, u64)> = discovery.ranges.spans().iter().map(|span| (span.addr, span.end())).collect();
     made.sort_unstable();
     let mut furthest = 0;
@@ -115,7 +115,8 @@ fn blocks_at_start(
     for &index in &discovery.discovered {
         let allocation = discovery.allocations[index as usize];
         let news = if allocation.freed == 0 { allocation.completed } else { allocation.freed };
-        // An address that was allocated and freed in the trace before is freed twice; it is no news about the past.
+        // An address that was allocated and freed earlier in the trace is freed twice; that says nothing about the time
+        // before.
         if first_alloc.get(&allocation.addr).is_some_and(|&born| born < news) {
             continue;
         }
@@ -124,7 +125,7 @@ fn blocks_at_start(
         let origin = BaselineOrigin { stream: context.stream, pool: context.pool, ..BaselineOrigin::default() };
         let mut allocation = allocation;
         if discovery.lacks_free_requests() {
-            // Its absence does not mean that the free was pending.
+            // A missing block does not imply that the free was pending.
             allocation.freed = NEVER;
         }
         blocks.entry(allocation.addr).or_insert(BaselineBlock { allocation, settled: false, origin });
@@ -165,7 +166,7 @@ fn blocks_at_start(
             );
         }
     }
-    // The simulation writes the instants of free entries itself; it needs to know only what was pending at the start.
+    // The simulation writes the instants of free entries itself; it only needs to know what was pending at the start.
     let reset = |mut block: BaselineBlock| {
         block.allocation.completed = NEVER;
         if block.allocation.freed != 0 {
@@ -176,8 +177,8 @@ fn blocks_at_start(
     blocks.into_values().map(reset).collect()
 }
 
-/// When the trace first allocates at each address that it frees without having allocated, or that holds a block at the
-/// end without one in the trace. A complete recording has none of either, and a million allocations need no look.
+/// When the trace first allocates at each address that it frees without having allocated, or that has a block at the end
+/// without an allocation in the trace. A complete recording has neither, so its entries are not scanned.
 fn first_allocations(discovery: &Simulation, segments: &[Segment]) -> HashMap<u64, u32, RandomState> {
     let freed = discovery.discovered.iter().map(|&index| discovery.allocations[index as usize].addr);
     let blocks = segments.iter().flat_map(|segment| &segment.blocks);
@@ -196,11 +197,11 @@ fn first_allocations(discovery: &Simulation, segments: &[Segment]) -> HashMap<u6
     first
 }
 
-/// Sizes of blocks that are known only by their free entries, which record what was requested.
+/// Sizes of blocks that are known only from their free entries, which record the requested size.
 ///
-/// In the large pool no free block is as small as 1 MiB, so a gap of up to 1 MiB behind a block belongs to it, and a
-/// block that is never split takes its gap whole. A wider gap may begin with up to 1 MiB of the block; the block then
-/// stays unsettled until an allocation in the gap shows where it begins.
+/// In the large pool, no free block is 1 MiB or smaller, so a gap of up to 1 MiB after a block belongs to it, and a block
+/// that is never split takes its whole gap. The first 1 MiB of a wider gap may belong to the block; its size then stays
+/// unknown until an allocation in the gap shows where the gap starts.
 fn size_blocks(blocks: &mut [BaselineBlock], ranges: &Ranges, rules: &SizeRules) {
     for index in 0..blocks.len() {
         let next = blocks.get(index + 1).map_or(u64::MAX, |next| next.allocation.addr);

@@ -1,4 +1,4 @@
-//! The finished history of one device: immutable, and all that analyzes see.
+//! The finished history of one device: immutable, and the only input of analyses.
 
 use super::allocation::{Allocation, Instant};
 use super::anomaly::Anomalies;
@@ -16,20 +16,21 @@ pub struct SegmentSpan {
     pub addr: u64,
     /// Length in bytes.
     pub size: u64,
-    /// First instant at which it is there: 0 for ranges from before the trace.
+    /// First instant at which it exists: 0 for ranges from before the trace.
     pub born: Instant,
-    /// First instant at which it is gone.
+    /// First instant at which it no longer exists.
     pub gone: Instant,
     /// Whether it is a mapped range of an expandable segment.
     pub expandable: bool,
-    /// The instant right after the entry that made it, or the range it was cut from: 0 for those from before the trace.
+    /// The instant right after the entry that created it, or created the range that it was cut from: 0 for ranges from before
+    /// the trace.
     pub made: Instant,
-    /// Stack of the request that made it.
+    /// Stack of the request that created it.
     pub stack: StackId,
 }
 
 impl SegmentSpan {
-    /// The first address behind it.
+    /// The first address after it.
     #[inline]
     pub fn end(&self) -> u64 {
         self.addr.saturating_add(self.size)
@@ -46,9 +47,9 @@ impl SegmentSpan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BaselineOrigin {
-    /// Stack of the allocation; empty when the file does not have it.
+    /// Stack of the allocation; empty if the file does not have it.
     pub stack: StackId,
-    /// Where forward made the autograd node that made it, where that is recorded: see
+    /// Where forward created the autograd node of the allocation, if that is recorded: see
     /// [`crate::model::EntryContext::forward`].
     pub forward: StackId,
     /// CUDA stream.
@@ -57,12 +58,12 @@ pub struct BaselineOrigin {
     pub pool: Option<PoolId>,
 }
 
-/// How much of a device's past the recording holds.
+/// How much of a device's past the recording contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts, each shown on its own")]
 #[non_exhaustive]
 pub struct Completeness {
-    /// The recording has no entry for this device: only the final state is known.
+    /// The recording has no entries for this device: only the final state is known.
     pub no_entries: bool,
     /// Something was reserved or allocated before the first kept entry.
     pub has_baseline: bool,
@@ -73,38 +74,39 @@ pub struct Completeness {
     pub no_free_requested: bool,
     /// The file says that the ring buffer dropped entries (`trace_alloc_overflowed`).
     pub overflowed: bool,
-    /// The device has as many entries as its ring buffer holds (`trace_alloc_max_entries`), and the file does not say whether
-    /// it dropped any.
+    /// The device has as many entries as its ring buffer can contain (`trace_alloc_max_entries`), and the file does not say
+    /// whether it dropped any.
     pub ring_full: bool,
     /// PyTorch 2.0 does not record frees of blocks from before the recording: the baseline is a lower bound.
     pub unrecorded_frees: bool,
-    /// The recording has neither requested sizes nor pending frees, as profiler traces and memory timelines: requested
-    /// and active are taken to be equal to allocated.
+    /// The recording has neither requested sizes nor pending frees, like profiler traces and memory timelines: requested and
+    /// active are assumed to equal allocated.
     pub blocks_only: bool,
-    /// Memory is known as sums at some times only, so that peaks between them are missing.
+    /// Memory is known only as sums at some times, so peaks between them are missing.
     pub sampled: bool,
-    /// The recording has no running totals, as profiler traces before PyTorch 1.11: counters are sums of what it shows,
-    /// without what was there before and was not freed.
+    /// The recording has no running totals, like profiler traces before PyTorch 1.11: counters are sums of what it shows,
+    /// without memory from before the trace that was not freed in it.
     pub no_totals: bool,
-    /// The recording shows no reserved memory, as memory timelines, profiler traces before PyTorch 1.11, and the memory of a CPU.
+    /// The recording shows no reserved memory, like memory timelines, profiler traces before PyTorch 1.11, and CPU memory.
     pub no_reserved: bool,
-    /// Bytes by which the baseline may exceed what is counted: blocks freed in the trace whose end left no evidence.
+    /// Bytes by which the baseline may exceed the counted value: the size of some blocks freed in the trace has no upper
+    /// bound in the recording.
     pub baseline_uncertain_bytes: u64,
-    /// Bytes by which the peaks of allocated and active may exceed their maxima for that reason; 0 when those blocks
-    /// are gone before memory comes near the peak.
+    /// Bytes by which the peaks of allocated and active may exceed their maxima for that reason; 0 if those blocks are freed
+    /// before memory comes near the peak.
     pub peak_uncertain_bytes: u64,
 }
 
-/// On which side of a number that is not exact the true one is.
+/// The direction in which the true value of an inexact number lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// The true number is this or more.
+    /// The true value is this or higher.
     Lower,
-    /// The true number is this or less.
+    /// The true value is this or lower.
     Upper,
-    /// Not even that is known.
+    /// The direction is unknown.
     Unknown,
 }
 
@@ -120,7 +122,7 @@ impl Bound {
 }
 
 impl Completeness {
-    /// Whether recording started with an empty allocator and nothing is missing since.
+    /// Whether recording started with an empty allocator and is complete since.
     pub fn is_complete(&self) -> bool {
         !self.no_entries
             && !self.has_baseline
@@ -131,7 +133,7 @@ impl Completeness {
             && !self.no_totals
     }
 
-    /// The bound that a metric's values are, where they are not exact.
+    /// Which bound the values of a metric are, if they are not exact.
     pub fn bound(&self, metric: Metric) -> Option<Bound> {
         match metric {
             Metric::Reserved if self.no_reserved => Some(Bound::Unknown),
@@ -148,7 +150,7 @@ impl Completeness {
         }
     }
 
-    /// The bound that the counters before the first kept entry are, where they are not exact.
+    /// Which bound the counters before the first kept entry are, if they are not exact.
     pub fn baseline_bound(&self) -> Option<Bound> {
         let uncertain = self.baseline_uncertain_bytes > 0
             || self.unrecorded_frees
@@ -163,15 +165,15 @@ impl Completeness {
 /// One device's allocator from the first kept entry to the last.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
+    /// Device: -1 for pinned host memory, -2 for CPU memory.
     pub device: DeviceId,
     /// Rows of [`crate::model::Snapshot::entries`]; instant `i + 1` follows row `rows.start + i`.
     pub rows: Range<usize>,
-    /// Every allocation; baseline ones first, then in order of the trace.
+    /// Every allocation: baseline allocations first, then in the order of the trace.
     pub allocations: Vec<Allocation>,
     /// Origins of the leading baseline allocations.
     pub baseline: Vec<BaselineOrigin>,
-    /// Every reserved range there ever was.
+    /// Every reserved range that ever existed.
     pub segments: Vec<SegmentSpan>,
     /// Counters before the first entry: the baseline.
     pub start: Counters,
@@ -179,17 +181,17 @@ pub struct History {
     pub end: Counters,
     /// Each counter's maximum and the first instant that reaches it, in the order of [`super::Metric::ALL`].
     pub maxima: [Maximum; 4],
-    /// All counters at the instant of each of those, where counting took note of them.
+    /// All counters at the instant of each maximum, if the replay stored them.
     pub(crate) at_maxima: Option<[Counters; 4]>,
     /// Contradictions found.
     pub anomalies: Anomalies,
-    /// What is missing.
+    /// What is missing from the recording.
     pub completeness: Completeness,
-    /// What operators used, if the recording shows it: profiler traces do.
+    /// Memory by operator, if the recording shows it; profiler traces do.
     pub operators: Vec<OperatorUsage>,
-    /// Allocation of each entry.
+    /// The allocation of each entry.
     pub(crate) links: Vec<u32>,
-    /// From each of these instants on, counters differ by this many bytes from what the entries add up to. In order.
+    /// From each of these instants on, counters differ by this many bytes from the sum of the entries. In order.
     pub(crate) corrections: Vec<(Instant, i64)>,
 }
 
@@ -199,7 +201,7 @@ impl History {
         self.links.len() as u32
     }
 
-    /// The allocation that entry `entry` (counted within the trace) makes, frees or annotates.
+    /// The allocation that entry `entry` (counted within the trace) allocates, frees or annotates.
     pub fn allocation_of(&self, entry: u32) -> Option<&Allocation> {
         let link = *self.links.get(entry as usize)?;
         self.allocations.get(link as usize)

@@ -1,13 +1,13 @@
-//! Trace entries in order to the allocator's history.
+//! From trace entries, in order, to the allocator's history.
 //!
 //! In: a [`Snapshot`], or what a profiler wrote ([`profile`]). Out: one [`History`] per device: every allocation with its
-//! true block size and lifetime, every reserved range, the four counters of `torch.cuda.memory_stats()` with their
-//! maxima, and whatever contradicts itself. A [`Track`] shows a device's entries beside its history.
+//! true block size and lifetime, every reserved range, the four counters of `torch.cuda.memory_stats()` with their maxima,
+//! and all contradictions. A [`Track`] combines a device's entries with its history.
 //!
-//! The trace records what callers requested; what the counters count are blocks. Block sizes follow from the rules of
-//! the [`crate::allocator`] once its layout is known, so the replay drives a small model of it (`simulation`). A first run
-//! starts from an empty allocator. When the recording did not start there, that run discovers what was there before
-//! (`discovery`), and a second one starts from that.
+//! The trace records requested sizes, while the counters count blocks. Block sizes follow from the rules of the
+//! [`crate::allocator`] once its layout is known, so the replay drives a small model of the allocator (`simulation`). A first
+//! run starts from an empty allocator. If the recording did not start there, that run discovers what was there before
+//! (`discovery`), and a second run starts from that.
 
 mod address_map;
 mod allocation;
@@ -46,22 +46,23 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use tally::Tally;
 
-/// Replays every device of a snapshot, in the order of [`Snapshot::traces`]. Devices run in parallel; the result does
-/// not depend on it.
+/// Replays every device of a snapshot, in the order of [`Snapshot::traces`]. Devices are replayed in parallel; the result
+/// does not depend on that.
 pub fn replay(snapshot: &Snapshot) -> Vec<History> {
     HeadStart::default().finish(snapshot)
 }
 
 /// First runs made while the file is still being read.
 ///
-/// Reading keeps one core busy; this keeps a second one. On a complete recording with default settings the first run is
-/// the only one, and the replay of a million entries ends 3 ms after the reading instead of 33 ms.
+/// Reading keeps one core busy; this keeps a second one busy. For a complete recording with default settings, the first run
+/// is the only one, and the replay of a million entries ends 3 ms after reading instead of 33 ms.
 #[derive(Debug, Default)]
 pub struct HeadStart {
     runs: Vec<FirstRun>,
 }
 
-/// First runs kept: more than any machine has devices, and few enough for a file with a list for each entry.
+/// The most first runs kept: more than any machine has devices, and few enough for a file with a separate list for each
+/// entry.
 const MAX_FIRST_RUNS: usize = 256;
 
 #[derive(Debug)]
@@ -73,7 +74,7 @@ struct FirstRun {
 
 impl EntryObserver for HeadStart {
     fn observe(&mut self, list: u32, first_row: usize, entries: &[TraceEntry]) {
-        // Lists are read one after the other; whatever is laid out otherwise is simply replayed later.
+        // Lists are read one after the other; any other layout is replayed later.
         if self.runs.last().is_none_or(|run| run.list != list) {
             if self.runs.len() >= MAX_FIRST_RUNS {
                 return;
@@ -90,7 +91,7 @@ impl EntryObserver for HeadStart {
 }
 
 impl HeadStart {
-    /// Replays every device of the snapshot that was observed; as [`replay`].
+    /// Replays every device of the snapshot that was observed, like [`replay`].
     pub fn finish(self, snapshot: &Snapshot) -> Vec<History> {
         let mut runs: HashMap<Range<usize>, Simulation> =
             self.runs.into_iter().map(|run| (run.rows, run.simulation)).collect();
@@ -99,7 +100,7 @@ impl HeadStart {
     }
 }
 
-/// Replays one device. `head_start` is a first run that someone made while the file was still being read.
+/// Replays one device. `head_start` is a first run that was made while the file was still being read.
 fn replay_trace(snapshot: &Snapshot, trace: &DeviceTrace, head_start: Option<Simulation>) -> History {
     let rules = if trace.device == HOST_DEVICE { SizeRules::host() } else { SizeRules::device(&snapshot.settings) };
     let discovery = match head_start {
@@ -124,7 +125,7 @@ fn run(mut simulation: Simulation, snapshot: &Snapshot, trace: &DeviceTrace) -> 
 
 fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, baseline: &Baseline) -> History {
     let segments = snapshot.segments_of(trace.device);
-    // So does a free that is pending at the end without ever having been requested in the trace.
+    // So is a free that is pending at the end but was never requested in the trace.
     let unrequested = |block: &Block| {
         let live = simulation.live_at(block.address).map(|index| simulation.allocations[index as usize]);
         block.state == BlockState::ActivePendingFree && live.is_some_and(|live| !live.is_baseline())
@@ -186,11 +187,12 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
     history
 }
 
-/// The counters whose peaks a baseline block of uncertain size may add to.
+/// The counters whose peaks may increase by a baseline block of uncertain size.
 const UNCERTAIN: [Metric; 2] = [Metric::Allocated, Metric::Active];
 
-/// Runs the counters along the trace: maxima, end, and the checks that need them. Baseline blocks of uncertain size may add
-/// to the peaks of allocated and active, unless they are gone before memory comes near the peak: how much is found here, too.
+/// Computes the counters along the trace: maxima, end, and the checks that need them. Baseline blocks of uncertain size may
+/// increase the peaks of allocated and active, unless they are freed before memory comes near the peak; the possible increase
+/// is computed here, too.
 fn count(snapshot: &Snapshot, history: &mut History, unsettled: &HashSet<u32, RandomState>) {
     let mut uncertain = history.completeness.baseline_uncertain_bytes;
     let mut tally = Tally::starting_at(history.start, uncertain);
@@ -219,7 +221,7 @@ fn count(snapshot: &Snapshot, history: &mut History, unsettled: &HashSet<u32, Ra
     }
 }
 
-/// Takes over what was counted along the whole trace.
+/// Copies the results of the whole trace into the history.
 fn enter(tally: Tally, history: &mut History) {
     history.maxima = tally.maxima;
     history.at_maxima = Some(tally.at_maxima);

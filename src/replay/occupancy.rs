@@ -1,36 +1,36 @@
-//! Which addresses of the small pool are in use, to notice blocks that lie in one another or in no segment.
+//! Which addresses of the small pool are in use, to detect blocks that overlap or are in no segment.
 
 use crate::allocator::MIN_BLOCK;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// Words of a page: the largest block of the pool touches two pages at most.
+/// Words of a page: the largest block of the pool is in at most two pages.
 const WORDS: usize = 32;
 /// Blocks of [`MIN_BLOCK`] bytes in a page: 1 MiB.
 const PAGE: u64 = 64 * WORDS as u64;
 /// Bytes in a page.
 pub const PAGE_BYTES: u64 = PAGE * MIN_BLOCK;
-/// Segments with more pages have no blocks of the small pool in them.
+/// Segments with more pages contain no blocks of the small pool.
 const MOST_PAGES: usize = 64;
 
 #[derive(Clone, Debug, Default)]
 struct Page {
     used: [u64; WORDS],
-    /// When all of it was found to be reserved, as [`Occupancy::add`] counts that.
+    /// When all of it was found to be reserved, in the counting of [`Occupancy::add`].
     reserved_at: Option<u32>,
 }
 
 /// One bit for each [`MIN_BLOCK`] bytes, in pages.
 ///
-/// Cheaper than an ordered map, since most blocks of the small pool lie within one page.
+/// Cheaper than an ordered map, since most blocks of the small pool are within one page.
 #[derive(Clone, Debug, Default)]
 pub struct Occupancy {
     pages: HashMap<u64, Page, RandomState>,
 }
 
 impl Occupancy {
-    /// Marks a block as used: whether all of it was free, and whether its pages are known to be reserved, at a time that is counted in
-    /// ranges given back.
+    /// Marks a block as used. Returns whether all of it was free, and whether its pages are known to be reserved; `now`
+    /// counts the ranges released so far.
     #[inline]
     pub fn add(&mut self, addr: u64, size: u64, now: u32) -> (bool, bool) {
         let (mut free, mut reserved) = (true, true);
@@ -45,7 +45,7 @@ impl Occupancy {
         (free, reserved)
     }
 
-    /// Takes note of the pages of a block that are reserved as a whole.
+    /// Stores which pages of a block are completely reserved.
     pub fn note_reserved(&mut self, addr: u64, size: u64, now: u32, is_reserved: impl Fn(u64) -> bool) {
         for (number, _) in pages(addr, size) {
             if let Some(page) = self.pages.get_mut(&number).filter(|_| is_reserved(number * PAGE_BYTES)) {
@@ -54,7 +54,7 @@ impl Occupancy {
         }
     }
 
-    /// Whether a block is in a segment of a size that the small pool has.
+    /// Whether any block is in a segment, if the segment's size is one that the small pool uses.
     pub fn any_in(&self, addr: u64, size: u64) -> bool {
         let is_used = |(page, blocks): (u64, (u64, u64))| {
             self.pages.get(&page).is_some_and(|page| words(blocks).any(|(word, bits)| page.used[word] & bits != 0))
@@ -77,7 +77,7 @@ impl Occupancy {
     }
 }
 
-/// The pages that a block touches, and the first and last of its bits in them.
+/// The pages of a block, and the first and last of its bits in each.
 fn pages(addr: u64, size: u64) -> impl Iterator<Item = (u64, (u64, u64))> {
     let first = addr / MIN_BLOCK;
     let last = addr.saturating_add(size.max(1) - 1) / MIN_BLOCK;
@@ -87,7 +87,7 @@ fn pages(addr: u64, size: u64) -> impl Iterator<Item = (u64, (u64, u64))> {
     })
 }
 
-/// The words of a page that these bits lie in, and those bits.
+/// The words of a page that contain these bits, and the bits.
 fn words((first, last): (u64, u64)) -> impl Iterator<Item = (usize, u64)> {
     (first / 64..=last / 64).map(move |word| {
         let low = first.saturating_sub(word * 64);

@@ -1,9 +1,9 @@
 //! What operators allocated and freed, if the recording shows it.
 
-/// Label of what was allocated or freed outside of every operator.
+/// Label for memory that was allocated or freed outside every operator.
 pub const NO_OPERATOR: &str = "(no operator)";
 
-/// Memory that passed through one operator while the trace was recorded.
+/// Memory that one operator allocated and freed while the trace was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
@@ -42,7 +42,7 @@ impl Usage {
 pub struct OperatorUsage {
     /// Name of the operator, or [`NO_OPERATOR`].
     pub name: String,
-    /// Number of calls, wherever their memory is.
+    /// Number of calls, on any device.
     pub calls: u64,
     /// Its memory on the device.
     pub usage: Usage,

@@ -5,7 +5,7 @@ use super::allocation::Instant;
 use super::history::SegmentSpan;
 use crate::model::Segment;
 
-/// The ranges reserved at one instant, and the spans of those that are gone.
+/// The ranges reserved at one instant, and the spans of released ranges.
 #[derive(Clone, Debug, Default)]
 pub struct Ranges {
     /// Spans by start address: indexes into `spans`.
@@ -22,10 +22,10 @@ impl Ranges {
         self.spans.get(index as usize).filter(|span| addr < span.end())
     }
 
-    /// Whether every byte from `addr` on is in ranges that are there.
+    /// Whether all these bytes from `addr` on are reserved.
     pub fn cover(&self, addr: u64, size: u64) -> bool {
         let (mut at, Some(end)) = (addr, addr.checked_add(size)) else { return false };
-        // Mapped ranges of an expandable segment may touch, and a block may lie across them.
+        // Mapped ranges of an expandable segment may be adjacent, and a block may span several.
         while at < end {
             let Some(range) = self.containing(at) else { return false };
             at = range.end();
@@ -33,12 +33,12 @@ impl Ranges {
         true
     }
 
-    /// Number of ranges, or parts of them, that were given back so far.
+    /// Number of ranges, or parts of ranges, released so far.
     pub fn given_back(&self) -> u32 {
         self.given_back
     }
 
-    /// Adds a range; false, and no change, when it is empty, overlaps one that is there, or ends beyond 2^64.
+    /// Adds a range. Returns false, and changes nothing, if it is empty, overlaps an existing range, or ends beyond 2^64.
     pub fn add(&mut self, span: SegmentSpan) -> bool {
         let end = self.live.place(span.end());
         let before = self.live.before(end).and_then(|(_, &index)| self.spans.get(index as usize));
@@ -53,7 +53,7 @@ impl Ranges {
         true
     }
 
-    /// Takes a whole segment out; false, and no change, when there is none with this address and size.
+    /// Removes a whole segment. Returns false, and changes nothing, if there is none with this address and size.
     pub fn remove(&mut self, addr: u64, size: u64, at: Instant) -> bool {
         let Some(&index) = self.live.get(addr) else { return false };
         let span = &mut self.spans[index as usize];
@@ -66,11 +66,11 @@ impl Ranges {
         true
     }
 
-    /// Takes any part of the mapped ranges out; false, and no change, when a part of it is not mapped. What remains of
-    /// a range lives on as a span of its own.
+    /// Removes a part of the mapped ranges. Returns false, and changes nothing, if any of it is not mapped. The rest of a
+    /// range becomes a separate span.
     pub fn cut(&mut self, addr: u64, size: u64, at: Instant) -> bool {
         let Some(end) = addr.checked_add(size) else { return false };
-        // Most ranges that are not there as a whole show here, before those that are there are walked over.
+        // This detects most unmapped ranges before the mapped ones are walked.
         if size == 0 || self.containing(addr).is_none() || self.containing(end - 1).is_none() {
             return false;
         }
@@ -99,7 +99,7 @@ impl Ranges {
             }
             self.live.remove(span.addr);
             self.spans[index as usize].gone = at;
-            // A piece is younger than the range it was cut from, so that each instant has one or the other.
+            // The rest has a later start than the range it was cut from, so that each instant has exactly one of them.
             if span.addr < addr {
                 self.add(SegmentSpan { size: addr - span.addr, born: at, ..span });
             }
@@ -110,23 +110,23 @@ impl Ranges {
         true
     }
 
-    /// The ranges that are there, in address order.
+    /// The ranges that exist, in address order.
     pub fn iter(&self) -> impl Iterator<Item = &SegmentSpan> {
         self.live.values().filter_map(|&index| self.spans.get(index as usize))
     }
 
-    /// Every range there ever was, in the order they were made.
+    /// Every range that ever existed, in the order of creation.
     pub fn spans(&self) -> &[SegmentSpan] {
         &self.spans
     }
 
-    /// As [`Ranges::spans`], by value.
+    /// Like [`Ranges::spans`], by value.
     pub fn into_spans(self) -> Vec<SegmentSpan> {
         self.spans
     }
 }
 
-/// Merges touching ranges; `ranges` must be in address order.
+/// Merges adjacent ranges; `ranges` must be in address order.
 pub fn coalesce(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     let mut merged: Vec<(u64, u64)> = Vec::new();
     for (start, end) in ranges {
@@ -138,7 +138,7 @@ pub fn coalesce(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     merged
 }
 
-/// The reserved address ranges of segments, merged where they touch.
+/// The reserved address ranges of segments; adjacent ones are merged.
 pub fn covered(segments: &[Segment]) -> Vec<(u64, u64)> {
     coalesce(segments.iter().map(|segment| (segment.address, segment.address.saturating_add(segment.total_size))))
 }

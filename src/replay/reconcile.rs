@@ -1,4 +1,4 @@
-//! The replayed end against the snapshot's own segments and blocks, byte for byte.
+//! Compares the end of the replay with the segments and blocks of the snapshot, byte for byte.
 
 use super::allocation::{Allocation, NEVER};
 use super::anomaly::{Anomalies, AnomalyKind};
@@ -6,8 +6,7 @@ use super::ranges::{Ranges, coalesce, covered};
 use crate::model::{Block, BlockState, Segment};
 use std::cmp::Ordering;
 
-/// Counts every difference between the replayed end and `segments`. Which frees are pending is compared only when it is
-/// known.
+/// Counts every difference between the end of the replay and `segments`. Pending frees are compared only if they are known.
 pub fn reconcile(
     allocations: &[Allocation],
     ranges: &Ranges,
@@ -64,7 +63,7 @@ fn same(allocation: &Allocation, block: &Block, pending_known: bool) -> bool {
         && (!pending_known || (allocation.freed != NEVER) == pending)
 }
 
-/// Whether a segment's blocks tile it and sum to the totals that PyTorch wrote beside them.
+/// Whether a segment's blocks cover it without gaps and sum to the totals that PyTorch recorded.
 fn totals_agree(segment: &Segment) -> bool {
     let mut next = segment.address;
     let (mut allocated, mut active) = (0u64, 0u64);

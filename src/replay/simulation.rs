@@ -1,8 +1,8 @@
-//! The allocator, driven by a trace: applies one entry after the other.
+//! A model of the allocator, driven by a trace: it applies one entry after the other.
 //!
-//! What is kept is small: the blocks in use by address, in the large pool also in address order, and the reserved
-//! ranges. Free blocks need no book of their own: the allocator merges neighbors at once, so a free block is the gap
-//! between two used ones, and the gap behind a new block is what decides its size.
+//! The state is small: the active blocks by address, for the large pool also in address order, and the reserved ranges. Free
+//! blocks are not stored: the allocator merges free neighbors at once, so a free block is the gap between two active blocks,
+//! and the gap after a new block determines its size.
 
 use super::address_map::AddressMap;
 use super::allocation::{Allocation, Instant, NEVER, NO_ALLOCATION};
@@ -18,36 +18,36 @@ use crate::model::trace_entry::TraceEntry;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
-/// A block of the large pool in use.
+/// An active block of the large pool.
 #[derive(Clone, Copy, Debug)]
 struct LargeBlock {
     end: u64,
     allocation: u32,
 }
 
-/// The state of one device's allocator, and the book of everything that was ever allocated.
+/// The state of one device's allocator, and all allocations.
 #[derive(Clone, Debug, Default)]
 pub struct Simulation {
     pub rules: SizeRules,
-    /// Whether frees of unknown blocks are taken as news about the time before the trace. Otherwise they contradict
-    /// the baseline, which is then known.
+    /// Whether frees of unknown blocks are evidence about the time before the trace. Otherwise the baseline is already known,
+    /// and they contradict it.
     discovering: bool,
-    /// Every allocation: those of the baseline first, then in order of the trace.
+    /// Every allocation: those of the baseline first, then in the order of the trace.
     pub allocations: Vec<Allocation>,
-    /// Allocations of the baseline that were found out on the way.
+    /// Allocations of the baseline that were discovered during the simulation.
     pub discovered: Vec<u32>,
-    /// Allocation concerned by each entry, [`NO_ALLOCATION`] where there is none.
+    /// The allocation of each entry; [`NO_ALLOCATION`] if there is none.
     pub links: Vec<u32>,
     pub ranges: Ranges,
     pub anomalies: Anomalies,
     /// Number of entries that request a free.
     pub free_requests: u64,
-    /// Baseline blocks of the large pool whose size is known only to be at least what was requested.
+    /// Baseline blocks of the large pool of which only a lower bound is known, the requested size.
     pub unsettled: HashSet<u32, RandomState>,
-    /// The counters along the trace. Counted on the way where the size of every block is known when it is met, which
-    /// spares a second walk over all entries.
+    /// The counters along the trace. They are counted during the simulation if the size of every block is known when its
+    /// entry is applied, which saves a second pass over all entries.
     pub tally: Option<Tally>,
-    /// Whether a block took a remainder along that was too small to be split off.
+    /// Whether a block kept a remainder that was too small to be split off.
     kept_remainder: bool,
     live: HashMap<u64, u32, RandomState>,
     large: AddressMap<LargeBlock>,
@@ -55,18 +55,18 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A simulation that starts from an empty allocator and notes what contradicts that.
+    /// A simulation that starts with an empty allocator and records what contradicts that.
     pub fn discovering(rules: SizeRules) -> Self {
         Self { rules, discovering: true, tally: Some(Tally::default()), ..Self::default() }
     }
 
-    /// Whether this simulation, which ran under the rules that it assumed, would have been the same under `rules`.
+    /// Whether this simulation, with the rules that it assumed, would have the same result under `rules`.
     pub fn holds_under(&self, rules: &SizeRules) -> bool {
         self.rules.make_the_same_blocks(rules, self.kept_remainder)
     }
 
-    /// A simulation that starts from `baseline`. It takes over the memory of `spent`, which for a million entries has
-    /// been touched for the first time already.
+    /// A simulation that starts from `baseline`. It reuses the memory of `spent`, whose pages are already mapped; this
+    /// matters for a million entries.
     pub fn from_baseline(rules: SizeRules, baseline: &Baseline, spent: Self) -> Self {
         let Self { mut allocations, mut links, mut live, mut small, .. } = spent;
         allocations.clear();
@@ -99,7 +99,7 @@ impl Simulation {
         simulation
     }
 
-    /// The allocation that is in use at `addr`, pending frees included.
+    /// The active allocation at `addr`, including those whose free is pending.
     pub fn live_at(&self, addr: u64) -> Option<u32> {
         self.live.get(&addr).copied()
     }
@@ -146,7 +146,7 @@ impl Simulation {
         let size = if self.rules.is_large(rounded) { self.place_large(entry.addr, rounded, index) } else { rounded };
         let replaced = self.live.insert(entry.addr, index).is_some();
         let overlapping = rounded <= SMALL_SIZE && !self.place_small(entry.addr, rounded);
-        // The large pool has noticed by itself.
+        // The large pool detects this by itself.
         if overlapping || (replaced && !self.rules.is_large(rounded)) {
             self.anomaly(AnomalyKind::OverlappingAlloc, entry.addr);
         }
@@ -161,7 +161,7 @@ impl Simulation {
         index
     }
 
-    /// Enters a block of the small pool into the map; false where another one is.
+    /// Adds a block of the small pool to the map. Returns false if another block is there.
     fn place_small(&mut self, addr: u64, rounded: u64) -> bool {
         let now = self.ranges.given_back();
         let (free, reserved) = self.small.add(addr, rounded, now);
@@ -176,7 +176,7 @@ impl Simulation {
         free
     }
 
-    /// Enters a block of the large pool into the map and returns its size.
+    /// Adds a block of the large pool to the map and returns its size.
     fn place_large(&mut self, addr: u64, rounded: u64, index: u32) -> u64 {
         let Some(range) = self.ranges.containing(addr).copied() else {
             self.anomaly(AnomalyKind::OutsideSegment, addr);
@@ -191,14 +191,14 @@ impl Simulation {
             }
         }
         let next = self.large.from(place).map_or(u64::MAX, |(next, _)| next);
-        // Mapped ranges of an expandable segment may touch, and a block may lie across them.
+        // Mapped ranges of an expandable segment may be adjacent, and a block may span several.
         let limit = if range.expandable { next } else { next.min(range.end()) };
         let free = limit - addr;
         let size = if free < rounded {
             self.anomaly(AnomalyKind::OverlappingAlloc, addr);
             rounded
         } else if range.expandable {
-            // Remainders of 512 bytes are split off, so a block is what was requested, rounded.
+            // Remainders of 512 bytes are split off, so the size of a block is the rounded request.
             rounded
         } else {
             let size = self.rules.large_block(rounded, free);
@@ -210,8 +210,8 @@ impl Simulation {
         size
     }
 
-    /// A block of the baseline whose end was unknown ends where a new block begins: free blocks are handed out from
-    /// their start, and what a block keeps beyond its rounded size is at most 1 MiB.
+    /// A baseline block with an unknown end ends where a new block starts: the allocator uses free blocks from their start,
+    /// and a block exceeds its rounded size by at most 1 MiB.
     fn settle(&mut self, addr: u64, block: LargeBlock, next: u64) {
         if next - block.end > SMALL_SIZE || !self.unsettled.remove(&block.allocation) {
             return;
@@ -260,7 +260,7 @@ impl Simulation {
         index
     }
 
-    /// A block is freed that the simulation does not know: while discovering, one from before the trace.
+    /// Applies the free of an unknown block: while discovering, a block from before the trace.
     fn free_of_unknown(&mut self, entry: &TraceEntry, freed: Instant, completed: Instant) -> u32 {
         if !self.discovering {
             self.anomaly(AnomalyKind::FreeOfUnknown, entry.addr);
@@ -292,13 +292,13 @@ impl Simulation {
             expandable: entry.action == Action::SegmentMap,
             stack: entry.stack,
         });
-        // What is in use there is from before the first entry, so its segment must be, too.
+        // A block that is active there is from before the first entry, so its segment must be, too.
         if !added || (!self.discovering && self.holds_block_in(entry.addr, entry.size)) {
             self.anomaly(AnomalyKind::OverlappingSegment, entry.addr);
         }
     }
 
-    /// Whether a block in use is in a range.
+    /// Whether an active block is in a range.
     fn holds_block_in(&self, addr: u64, size: u64) -> bool {
         let next = self.large.from(self.large.place(addr));
         next.is_some_and(|(next, _)| next - addr < size) || self.small.any_in(addr, size)

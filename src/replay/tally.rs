@@ -1,4 +1,4 @@
-//! What is counted along a trace: the counters, their maxima, and the contradictions that show in them.
+//! What is counted along a trace: the counters, their maxima, and the contradictions that they reveal.
 
 use super::allocation::{Allocation, Instant};
 use super::anomaly::{Anomalies, AnomalyKind};
@@ -14,9 +14,9 @@ pub struct Tally {
     pub maxima: [Maximum; 4],
     /// All counters at the instant of each maximum.
     pub at_maxima: [Counters; 4],
-    /// What contradicts itself.
+    /// The contradictions.
     pub anomalies: Anomalies,
-    /// Bytes by which blocks of the baseline may be larger than is counted.
+    /// Bytes by which blocks of the baseline may be larger than counted.
     uncertain: u64,
 }
 
@@ -39,7 +39,7 @@ impl Tally {
         self.see(action, size, instant, now);
     }
 
-    /// Takes note of the counters right after an entry.
+    /// Updates the maxima with the counters right after an entry.
     #[inline]
     pub fn see(&mut self, action: Action, size: u64, instant: Instant, now: Counters) {
         let rises = match action {
@@ -54,7 +54,7 @@ impl Tally {
                 true
             }
             _ => {
-                // Sizes from 2^63 on wrap around, and then a free raises.
+                // Sizes of 2^63 or more wrap around, and then a free increases the counters.
                 if Metric::ALL.into_iter().any(|metric| now.get(metric) > self.now.get(metric)) {
                     for metric in Metric::ALL {
                         self.raise(metric, instant, &now);
@@ -67,7 +67,7 @@ impl Tally {
             let kind = if rises { AnomalyKind::Overflow } else { AnomalyKind::NegativeTotal };
             self.anomalies.add(kind, Some(instant - 1), 0);
         }
-        // A checksum above the replay by no more than what is uncertain about the baseline contradicts nothing.
+        // A checksum above the replay is no contradiction if the difference is at most the uncertainty of the baseline.
         if action == Action::Snapshot && size.wrapping_sub(now.active as u64) > self.uncertain {
             self.anomalies.add(AnomalyKind::SnapshotMismatch, Some(instant - 1), 0);
         }
@@ -94,7 +94,7 @@ mod tests {
         let mut tally = Tally::default();
         tally.see(Action::SegmentAlloc, 50, 1, counters(0, 50));
         tally.see(Action::Alloc, 10, 2, counters(10, 50));
-        // As after a size from 2^63 on, which wraps around.
+        // As after a size of 2^63 or more, which wraps around.
         tally.see(Action::FreeRequested, u64::MAX, 3, counters(11, 50));
         tally.see(Action::FreeRequested, 11, 4, counters(0, 50));
         let allocated = Metric::Allocated as usize;

@@ -1,28 +1,28 @@
-//! Sizes that no memory has: refused, so that no sum of them ever exceeds its 63 bits.
+//! Refuses impossible sizes, so that no sum of sizes ever overflows 63 bits.
 
 use super::history::History;
 use crate::error::{Error, Result};
 use crate::model::{Action, Segment, Snapshot};
 
-/// PyTorch refuses requests of this many bytes without recording them. All sizes of a recording together have less: a million entries
-/// of a GiB have a thousandth of it.
+/// PyTorch refuses requests of this size without recording them. The sum of all sizes of a recording is lower: a million
+/// entries of 1 GiB are a thousandth of it.
 const TOO_MANY: u64 = 1 << 60;
 
-/// Refuses a recording whose sizes sum to an exbibyte. Counters, rows and differences of what is left have room in their 63 bits,
-/// whatever contradicts what.
+/// Refuses a recording whose sizes sum to 1 EiB or more. The counters, rows and differences of all other recordings fit 63
+/// bits, even if the recording contradicts itself.
 ///
 /// # Errors
-/// When there is such a size or sum.
+/// If there is such a size or sum.
 pub fn require_plausible(snapshot: &Snapshot, histories: &[History]) -> Result<()> {
     let sizes = snapshot.entries.sizes();
-    // The bits of all sizes together are no less than the largest one. For real recordings this is all.
+    // The bitwise OR of all sizes is at least the largest one. For real recordings, this check is enough.
     let largest = u128::from(sizes.iter().fold(0, |bits, size| bits | size));
     let mut sum = largest * sizes.len() as u128;
     if sum >= u128::from(TOO_MANY) {
         sum = 0;
         for (&action, &size) in snapshot.entries.actions().iter().zip(sizes) {
             match action {
-                // What failed is requested again and again, and nothing sums it.
+                // A failed request is repeated again and again, and nothing sums it.
                 Action::Oom | Action::Snapshot | Action::Annotate | Action::Unknown => require(size.into(), snapshot)?,
                 _ => sum += u128::from(size),
             }

@@ -1,4 +1,4 @@
-//! One device of a recording: its entries beside the history that they replay to.
+//! One device of a recording: its entries and their history.
 
 use super::allocation::{Allocation, Instant, NEVER};
 use super::counters::{Counters, Maximum, Metric};
@@ -6,18 +6,18 @@ use super::history::History;
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, DeviceId, EntryContext, Segment, Snapshot, StackId};
 
-/// What a recording holds of one device. Entries are counted within the device's trace, from 0.
+/// The entries of one device and their history. Entries are counted within the device's trace, from 0.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Track<'a> {
     /// The recording.
     pub snapshot: &'a Snapshot,
-    /// What the device's entries replay to.
+    /// The history of the device's entries.
     pub history: &'a History,
 }
 
 impl<'a> Track<'a> {
-    /// The device of a history, which is one of the recording's.
+    /// The device of a history, which must belong to the recording.
     pub fn new(snapshot: &'a Snapshot, history: &'a History) -> Self {
         Self { snapshot, history }
     }
@@ -32,7 +32,7 @@ impl<'a> Track<'a> {
         self.history.entries()
     }
 
-    /// What each entry does.
+    /// The action of each entry.
     pub fn actions(self) -> &'a [Action] {
         self.column(self.snapshot.entries.actions())
     }
@@ -42,7 +42,7 @@ impl<'a> Track<'a> {
         self.column(self.snapshot.entries.sizes())
     }
 
-    /// When each entry was recorded, in microseconds; its number in a recording without times.
+    /// The time of each entry, in microseconds; its number in a recording without times.
     pub fn times(self) -> &'a [i64] {
         self.column(self.snapshot.entries.times())
     }
@@ -56,7 +56,7 @@ impl<'a> Track<'a> {
         all.get(self.history.rows.clone()).unwrap_or(&[])
     }
 
-    /// Whether entries carry times: PyTorch before 2.3 writes none.
+    /// Whether entries have times: PyTorch before 2.3 writes none.
     pub fn has_times(self) -> bool {
         self.snapshot.notes.has_times
     }
@@ -71,12 +71,12 @@ impl<'a> Track<'a> {
         self.snapshot.entries.get(self.row(entry))
     }
 
-    /// What an entry does.
+    /// The action of an entry.
     pub fn action(self, entry: u32) -> Option<Action> {
         self.snapshot.entries.actions().get(self.row(entry)).copied()
     }
 
-    /// The stack of an entry; the empty one past the end.
+    /// The stack of an entry; past the end, the empty stack.
     pub fn stack(self, entry: u32) -> StackId {
         self.snapshot.entries.stack(self.row(entry))
     }
@@ -86,7 +86,7 @@ impl<'a> Track<'a> {
         self.snapshot.contexts.get(self.snapshot.entries.context(self.row(entry)))
     }
 
-    /// The stack of the allocation with this index: of its alloc entry, or of its block in the final segments when it is
+    /// The stack of the allocation with this index: that of its alloc entry, or of its block in the final segments if it is
     /// older than the trace.
     pub fn stack_of(self, allocation: usize) -> StackId {
         match self.history.born_row(allocation) {
@@ -95,7 +95,7 @@ impl<'a> Track<'a> {
         }
     }
 
-    /// Every allocation with its index and its stack, as [`Track::stack_of`] gives it.
+    /// Every allocation with its index and its stack, as from [`Track::stack_of`].
     pub(crate) fn allocations(self) -> impl Iterator<Item = (u32, &'a Allocation, StackId)> {
         let (stacks, baseline) = (self.stacks(), &self.history.baseline);
         (0u32..).zip(&self.history.allocations).map(move |(index, allocation)| {
@@ -126,7 +126,7 @@ impl<'a> Track<'a> {
         counts
     }
 
-    /// Number of entries of one action, which is quicker to count alone.
+    /// Number of entries of one action; faster than counting all actions.
     pub(crate) fn count_of(self, action: Action) -> u64 {
         self.actions().iter().filter(|&&known| known == action).count() as u64
     }
@@ -134,7 +134,7 @@ impl<'a> Track<'a> {
     /// Counters at one instant.
     pub fn counters_at(self, instant: Instant) -> Counters {
         let history = self.history;
-        // The peak is what is requested most, and this spares a walk over all entries.
+        // The peak is requested most often, and this saves a walk over all entries.
         if let Some(at_maxima) = &history.at_maxima
             && let Some(metric) = history.maxima.iter().position(|maximum| maximum.instant == instant)
         {
@@ -150,12 +150,12 @@ impl<'a> Track<'a> {
         self.walk_to(NEVER, visit);
     }
 
-    /// As [`Track::walk`], up to an instant.
+    /// Like [`Track::walk`], up to an instant.
     pub fn walk_to(self, last: Instant, visit: impl FnMut(Instant, &Counters)) {
         self.walk_between(0, self.history.start, last, visit);
     }
 
-    /// As [`Track::walk_to`], from after an instant on, given the counters there.
+    /// Like [`Track::walk_to`], from after an instant on, given the counters there.
     pub(crate) fn walk_between(
         self,
         first: Instant,
@@ -164,7 +164,7 @@ impl<'a> Track<'a> {
         mut visit: impl FnMut(Instant, &Counters),
     ) {
         let history = self.history;
-        // Only two narrow columns are read for every entry: this loop is bound by memory.
+        // Only two narrow columns are read for every entry: this loop is limited by memory bandwidth.
         let entries = first as usize..(last as usize).min(history.links.len());
         let (actions, sizes) = (self.actions(), self.sizes());
         let (Some(some), Some(links)) = (actions.get(entries.clone()), history.links.get(entries)) else { return };
@@ -199,7 +199,7 @@ impl<'a> Track<'a> {
         (maxima, end)
     }
 
-    /// Where a metric is highest within the instants `from..=to`.
+    /// The first instant within `from..=to` at which a metric is highest, and its value.
     pub fn highest(self, metric: Metric, from: Instant, to: Instant) -> Maximum {
         self.maxima(from, to).0[metric as usize]
     }

@@ -1,6 +1,6 @@
-//! Answers cut to a number of bytes, with what was left out and where it is.
+//! Cuts answers to a number of bytes, and says what was left out and where it is.
 //!
-//! Nothing is left out silently: a part says what it lacks, and from where to ask for more.
+//! Nothing is left out silently: each part says what is missing, and where to continue.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -37,7 +37,7 @@ pub fn lines(text: &str, first: usize, most: usize) -> Lines<'_> {
     Lines { text: &text[from..start(last + 1)], first, last, of, is_cut: false }
 }
 
-/// The last place between characters that is not behind `most` bytes.
+/// The last character boundary within `most` bytes.
 fn boundary(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
@@ -76,7 +76,7 @@ struct Measure {
     text: usize,
 }
 
-/// Cuts that are tried in turn: first lists become shorter, then what lies deep is left out.
+/// Cuts that are tried in turn: first lists become shorter, then deeply nested values are left out.
 const MEASURES: [Measure; 11] = [
     Measure { items: 100, keys: usize::MAX, depth: usize::MAX, text: 4_000 },
     Measure { items: 30, keys: 200, depth: usize::MAX, text: 2_000 },
@@ -91,8 +91,8 @@ const MEASURES: [Measure; 11] = [
     Measure { items: 0, keys: 0, depth: 0, text: 20 },
 ];
 
-/// The largest part of a value that takes at most `most` bytes with what it says about the rest, as far as the measures go: the
-/// smallest part is the number of keys or items.
+/// The largest part of a value that takes at most `most` bytes, including the note about the rest, as far as the limits
+/// allow: the smallest part is the number of keys or items.
 pub fn json(value: &Value, most: usize) -> Part {
     if size(value) <= most {
         return Part { value: value.clone(), cut: Vec::new() };
@@ -106,7 +106,7 @@ pub fn json(value: &Value, most: usize) -> Part {
     tried.into_iter().map(part).find(|part| size(part) <= most).unwrap_or_else(|| part(least))
 }
 
-/// As many items of a list as fit, from number `from` (from 0), each whole; where not even one fits, a part of it.
+/// As many items of a list as fit, from number `from` (counted from 0), each complete; if not even one fits, a part of it.
 pub fn items(list: &[Value], from: usize, count: usize, most: usize) -> Part {
     let mut left = most;
     let mut value = Vec::new();

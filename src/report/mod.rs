@@ -1,8 +1,8 @@
-//! Answers to bytes on any writer.
+//! Writes answers on any writer.
 //!
-//! In: results of [`crate::analysis`] and the [`Source`] they are about. Out: text for people, JSON, CSV or Markdown.
-//! A folder per command holds all that is written for it: a [`Document`], which is text and Markdown, and a file for each other
-//! format. [`Answer`] says which formats there are; a program may bring one of its own (`examples/custom_report.rs`).
+//! In: results of [`crate::analysis`] and their [`Source`]. Out: text for people, JSON, CSV or Markdown. There is a folder
+//! per command: a [`Document`], which is text and Markdown, and a file for each other format. [`Answer`] defines the formats;
+//! a program may add its own (`examples/custom_report.rs`).
 
 pub mod blocks;
 #[cfg(feature = "mcp")]

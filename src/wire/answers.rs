@@ -1,4 +1,4 @@
-//! JSON that memviz wrote itself, read back: the answers of `check` and `peak`, for comparison with newer ones.
+//! Reads JSON that memviz wrote: the answers of `check` and `peak`, to compare newer ones with them.
 
 use super::SCHEMA_VERSION;
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SavedAnswer {
-    /// The input, as it was named then.
+    /// The input, as it was named at that time.
     pub path: String,
     /// Its devices.
     pub devices: Vec<SavedDevice>,
@@ -24,16 +24,16 @@ pub struct SavedAnswer {
 pub struct SavedDevice {
     /// The device.
     pub device: DeviceId,
-    /// Peak of allocated bytes; `None` where the answer did not have it exactly.
+    /// Peak of allocated bytes; `None` if it is not exact in the answer.
     pub allocated: Option<u64>,
-    /// Peak of reserved bytes; `None` where the answer did not have it exactly.
+    /// Peak of reserved bytes; `None` if it is not exact in the answer.
     pub reserved: Option<u64>,
-    /// Sites and their bytes at the peak of allocated bytes; `None` where the answer does not have them all.
+    /// Sites and their bytes at the peak of allocated bytes; `None` if the answer does not contain all of them.
     pub sites: Option<Vec<(String, u64)>>,
 }
 
 impl SavedAnswer {
-    /// A device that it has twice: nobody knows which of them counts.
+    /// A device that occurs twice: it is unknown which one counts.
     fn twice(&self) -> Option<DeviceId> {
         let mut known = HashSet::new();
         self.devices.iter().map(|device| device.device).find(|&device| !known.insert(device))
@@ -43,7 +43,7 @@ impl SavedAnswer {
 /// Reads the answers in a text, one after another.
 ///
 /// # Errors
-/// When it holds none, or something else, or answers whose keys are of another version than [`SCHEMA_VERSION`].
+/// If it contains no answers, or something else, or answers whose keys are of another version than [`SCHEMA_VERSION`].
 pub fn read_answers(text: &str) -> Result<Vec<SavedAnswer>> {
     let malformed =
         |reason: String| Error::Request(format!("expected the JSON of memviz check or peak, found {reason}"));
@@ -79,7 +79,7 @@ pub fn read_answers(text: &str) -> Result<Vec<SavedAnswer>> {
     Ok(answers)
 }
 
-/// What is read of an answer; other keys are left alone.
+/// The keys of an answer that are read; others are ignored.
 #[derive(Deserialize)]
 struct Answer {
     input: Input,
@@ -97,7 +97,7 @@ struct Device {
     number: DeviceId,
     metric: String,
     window: Option<IgnoredAny>,
-    /// What is known of its figures.
+    /// Which of its figures are exact.
     certainty: Option<Certainty>,
     peak: Counters,
     maxima: Counters,
@@ -128,13 +128,13 @@ struct Row {
     bytes: u64,
 }
 
-/// Labels of rows that represent several sites: with one, a site that is not named is not known to hold nothing.
+/// Labels of rows that represent several sites: with such a row, a site without its own row may still have memory.
 const SEVERAL: [&str; 2] = ["(other)", "(filtered out)"];
 
 impl Device {
     fn saved(&self) -> SavedDevice {
         let exact = |bytes: i64, certainty: fn(&Certainty) -> &str| {
-            // Without a word on it nothing is known to be exact, and what a part of the history reached is not the peak.
+            // Without this key, no figure is known to be exact, and the maximum of a part of the history is not the peak.
             let is_exact = self.certainty.as_ref().is_some_and(|words| certainty(words) == "exact");
             let known = is_exact && self.window.is_none();
             u64::try_from(bytes).ok().filter(|_| known)

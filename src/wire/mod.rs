@@ -1,8 +1,8 @@
-//! What memviz writes and reads again, each key in one place: JSON, and snapshots.
+//! Formats that memviz both writes and reads, with each key in one place: JSON, and snapshots.
 //!
-//! In: text that memviz wrote earlier, or elsewhere. Out: plain types, checked. What is written only, the answers of most
-//! commands, is beside the other formats of each answer in [`crate::report`]; snapshots are read by [`crate::input`], whoever
-//! wrote them.
+//! In: text that memviz wrote earlier, or on another machine. Out: plain types, checked. Formats that are only written, such
+//! as the answers of most commands, are next to the other formats of each answer in [`crate::report`]; [`crate::input`] reads
+//! snapshots of any origin.
 
 pub mod answers;
 mod pickle;
@@ -11,5 +11,5 @@ pub mod rank_table;
 pub mod ranks;
 pub mod snapshot;
 
-/// Version of the keys of everything that is written as JSON: it changes when they do.
+/// Version of the keys in all JSON output: it changes when they do.
 pub const SCHEMA_VERSION: u32 = 1;

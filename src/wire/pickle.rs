@@ -1,32 +1,32 @@
 //! Writes a pickle, opcode by opcode.
 //!
-//! Protocol 2: what PyTorch's own writers use, and every reader knows.
+//! Protocol 2: PyTorch's own writers use it, and every reader supports it.
 
 use std::io::{self, Write};
 
-/// A pickle on its way out.
+/// A pickle that is being written.
 pub struct Pickle<'w> {
     out: io::BufWriter<&'w mut dyn Write>,
-    /// Slots of the memo that are taken.
+    /// Number of memo slots in use.
     slots: u32,
 }
 
-/// Where an object lies in the memo, to be written again by name.
+/// The position of an object in the memo, to refer to it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(u32);
 
 impl<'w> Pickle<'w> {
-    /// Begins one.
+    /// Starts a pickle.
     ///
     /// # Errors
-    /// When writing fails; so do all of its methods.
+    /// If writing fails; this also applies to all methods.
     pub fn new(out: &'w mut dyn Write) -> io::Result<Self> {
         let mut pickle = Self { out: io::BufWriter::new(out), slots: 0 };
         pickle.write(&[0x80, 2])?;
         Ok(pickle)
     }
 
-    /// Ends it.
+    /// Ends the pickle.
     pub fn finish(mut self) -> io::Result<()> {
         self.write(b".")?;
         self.out.flush()
@@ -43,7 +43,7 @@ impl<'w> Pickle<'w> {
         self.write(&value.to_be_bytes())
     }
 
-    /// An integer, in as few bytes as the protocol has for it.
+    /// An integer, in the fewest bytes that the protocol allows.
     pub fn integer(&mut self, value: impl Into<i128>) -> io::Result<()> {
         let value = value.into();
         if let Ok(byte) = u8::try_from(value) {
@@ -57,7 +57,7 @@ impl<'w> Pickle<'w> {
             self.write(b"J")?;
             return self.write(&word.to_le_bytes());
         }
-        // Two's complement in as many bytes as it takes, the sign included.
+        // Two's complement in the fewest bytes, including the sign.
         let bits = if value < 0 { i128::BITS - value.leading_ones() } else { i128::BITS - value.leading_zeros() };
         let length = bits / 8 + 1;
         self.write(&[0x8a, length as u8])?;
@@ -72,7 +72,7 @@ impl<'w> Pickle<'w> {
         self.write(text.as_bytes())
     }
 
-    /// Puts what was written last into the memo. Containers go there before anything is put into them.
+    /// Puts the last written object into the memo. Containers must be put there before their items are written.
     pub fn remember(&mut self) -> io::Result<Slot> {
         let slot = self.slots;
         self.slots = slot.checked_add(1).ok_or_else(|| io::Error::other("more objects than a pickle can name"))?;
@@ -80,32 +80,32 @@ impl<'w> Pickle<'w> {
         Ok(Slot(slot))
     }
 
-    /// Writes an object again that is in the memo.
+    /// Writes an object from the memo again.
     pub fn again(&mut self, Slot(slot): Slot) -> io::Result<()> {
         self.by_slot(*b"hj", slot)
     }
 
-    /// A list with nothing in it yet.
+    /// An empty list.
     pub fn list(&mut self) -> io::Result<()> {
         self.write(b"]")
     }
 
-    /// A dictionary with nothing in it yet.
+    /// An empty dictionary.
     pub fn dictionary(&mut self) -> io::Result<()> {
         self.write(b"}")
     }
 
-    /// What is written from here on is put into the container that was written before.
+    /// Starts the items of the container that was just written.
     pub fn begin(&mut self) -> io::Result<()> {
         self.write(b"(")
     }
 
-    /// Puts items into a list.
+    /// Adds the items to a list.
     pub fn append(&mut self) -> io::Result<()> {
         self.write(b"e")
     }
 
-    /// Puts keys and values, which come by turns, into a dictionary.
+    /// Adds alternating keys and values to a dictionary.
     pub fn set(&mut self) -> io::Result<()> {
         self.write(b"u")
     }
@@ -117,7 +117,7 @@ impl<'w> Pickle<'w> {
         self.write(b"\x86")
     }
 
-    /// An opcode with a slot: the first of these for slots of a byte, the other for all.
+    /// An opcode with a slot: the first one for slots that fit a byte, the other for all slots.
     fn by_slot(&mut self, [short, long]: [u8; 2], slot: u32) -> io::Result<()> {
         if let Ok(byte) = u8::try_from(slot) {
             return self.write(&[short, byte]);

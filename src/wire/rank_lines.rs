@@ -1,8 +1,8 @@
-//! Summaries as JSON lines: written by one machine, joined by another.
+//! Summaries as JSON lines: one machine writes them, another joins them.
 //!
-//! Each line is an object that begins with `schema_version`, `command` and `line`; the last of these says what it is
-//! about. Lines of several files can be put one after the other. What a line says about all ranks of a file
-//! (`"line": "across"`) is left out when it is read: it is worked out again for all that are joined.
+//! Each line is an object that starts with `schema_version`, `command` and `line`, which is the kind of line. Lines of
+//! several files can be concatenated. Lines about all ranks of a file (`"line": "across"`) are ignored when they are read,
+//! since they are computed again for all joined ranks.
 
 use super::SCHEMA_VERSION;
 use super::ranks::RankLine;
@@ -14,10 +14,10 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 
 /// The `command` of a summary.
 pub const COMMAND: &str = "ranks";
-/// Longest line. A summary has a few kilobytes; what is said about all ranks is longer, but not read.
+/// The longest line. A summary has a few kilobytes; lines about all ranks are longer, but are not read.
 const MAX_LINE: usize = 16 << 20;
 
-/// What every line begins with.
+/// The start of every line.
 #[derive(Deserialize)]
 struct Head<'a> {
     schema_version: u64,
@@ -27,7 +27,7 @@ struct Head<'a> {
     line: std::borrow::Cow<'a, str>,
 }
 
-/// A line with its head.
+/// A line with its start.
 #[derive(Serialize)]
 struct Written<'a, T> {
     schema_version: u32,
@@ -40,7 +40,7 @@ struct Written<'a, T> {
 /// Writes a line of JSON.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write_line(line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
     match line {
         RankLine::Rank(rank) => write_body("rank", rank, out),
@@ -57,9 +57,9 @@ pub(crate) fn write_body(line: &'static str, body: &impl Serialize, out: &mut dy
     out.write_all(b"\n")
 }
 
-/// Reads lines that [`write_line`] wrote, about the peak of `metric`. Those of other devices than `devices` are left out,
-/// unless there is none of these. Gives what it could read, and
-/// why it could not read on: [`Error::UnknownJson`] where it is JSON of another kind.
+/// Reads lines that [`write_line`] wrote, about the peak of `metric`. Lines about other devices than `devices` are left out,
+/// unless no line is about one of these. Returns what could be read, and why reading stopped: [`Error::UnknownJson`] if it is
+/// JSON of another kind.
 pub fn read_lines(reader: impl Read, metric: Metric, devices: &[DeviceId]) -> (Vec<RankLine>, Option<Error>) {
     let mut lines = Vec::new();
     let mut reader = BufReader::new(reader);
@@ -88,11 +88,11 @@ pub fn read_lines(reader: impl Read, metric: Metric, devices: &[DeviceId]) -> (V
 enum Problem {
     /// It is JSON of another kind.
     NotOurs(String),
-    /// It is no JSON, or not what it says it is.
+    /// It is not JSON, or does not match its kind.
     Bad(String),
 }
 
-/// What a line says, if it says something about a rank that is wanted.
+/// The contents of a line, if it is about a requested rank.
 fn read_line(text: &[u8], metric: Metric, devices: &[DeviceId]) -> Result<Option<RankLine>, Problem> {
     let json = text.trim_ascii();
     if json.is_empty() {
@@ -137,7 +137,7 @@ fn read_line(text: &[u8], metric: Metric, devices: &[DeviceId]) -> Result<Option
 fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(json).map_err(|error| {
         let message = error.to_string();
-        // The library counts lines, too, and there is one.
+        // The library also reports the number of the line, but there is only one.
         let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
         Problem::Bad(format!("column {}: {what}", error.column()))
     })

@@ -1,7 +1,7 @@
-//! Summaries in a Parquet table, read again: the column with the lines of JSON.
+//! Reads summaries from a Parquet table: the column with the lines of JSON.
 //!
-//! memviz reads the tables that `memviz ranks --format parquet` writes, not those of other programs: text in one page for each group
-//! of rows, one after the other, compressed with zstd.
+//! memviz reads the tables that `memviz ranks --format parquet` writes, but not those of other programs: text in one page for
+//! each group of rows, one after the other, compressed with zstd.
 
 use crate::error::{Error, Result};
 use crate::input::unzstd;
@@ -12,7 +12,7 @@ pub const SUMMARY: &str = "summary";
 pub const MAGIC: &[u8] = b"PAR1";
 /// The most bytes of a group's lines.
 const MOST: usize = 1 << 30;
-/// How deep values of Thrift are nested in a footer.
+/// The deepest nesting of Thrift values in a footer.
 const DEEPEST: usize = 16;
 
 /// Physical type, repetition, encoding and compression of the column.
@@ -24,7 +24,7 @@ const ZSTD: i64 = 6;
 /// A value of Thrift's compact protocol.
 #[derive(Clone, Debug, PartialEq)]
 enum Thrift<'a> {
-    /// A number, or 0 and 1 for no and yes.
+    /// A number, or 0 for no and 1 for yes.
     Number(i64),
     Bytes(&'a [u8]),
     List(Vec<Thrift<'a>>),
@@ -33,10 +33,10 @@ enum Thrift<'a> {
     Other,
 }
 
-/// The lines of JSON in a table, each with a line break.
+/// The lines of JSON in a table, each followed by a line break.
 ///
 /// # Errors
-/// [`Error::UnknownJson`] when it is no table of ranks, and others when it is damaged.
+/// [`Error::UnknownJson`] if it is not a table of ranks; other errors if it is damaged.
 pub fn lines(file: &[u8]) -> Result<Vec<u8>> {
     let damaged = |what: &str| Error::Request(format!("damaged Parquet table: expected {what}"));
     let foreign = || {
@@ -104,7 +104,7 @@ impl Thrift<'_> {
     }
 }
 
-/// Bytes that are read from their beginning. Each function gives `None` where they end, or are none of the protocol.
+/// Bytes that are read from the start. Each function returns `None` at their end, or if they do not follow the protocol.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
         Some((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
     }
 
-    /// A text of a page: four bytes of length, and as many of text.
+    /// A text of a page: four bytes of length, followed by the text.
     fn text(&mut self) -> Option<&'a [u8]> {
         let length = self.take(4)?.first_chunk().map(|&bytes| u32::from_le_bytes(bytes))?;
         self.take(length as usize)
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
                     15 => usize::try_from(self.varint()?).ok()?,
                     length => usize::from(length),
                 };
-                // Each value takes a byte at least.
+                // Each value takes at least one byte.
                 if length > self.0.len() {
                     return None;
                 }

@@ -1,4 +1,4 @@
-//! A recording in a few kilobytes, as one machine writes it and another joins it: see [`super::rank_lines`].
+//! A recording in a few kilobytes, which one machine writes and another joins: see [`super::rank_lines`].
 
 use crate::model::device_file::Occasion;
 use crate::model::{CPU_DEVICE, DeviceId, Format};
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 /// Lines in a sample of code.
 pub const SAMPLE: usize = 64;
-/// Hexadecimal digits of the hash of each.
+/// Hexadecimal digits of each hash.
 pub const DIGITS: usize = 6;
-/// Failed requests of which a summary has the signatures, the first ones.
+/// The number of failed requests with signatures in a summary: the first ones.
 pub const SIGNED: usize = 5;
 
-/// What there is to say about an input.
+/// The information about an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RankLine {
     /// A rank, on one device.
@@ -50,16 +50,16 @@ pub struct RankSummary {
     /// Number of ranks in the run, if the recording shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world_size: Option<u64>,
-    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
+    /// Device: -1 for pinned host memory, -2 for CPU memory.
     pub device: DeviceId,
     /// What kind of file the recording is.
     pub format: Format,
     /// Entries of the device.
     pub entries: u32,
-    /// Times of the first and the last entry in microseconds since the epoch, where the recording has times.
+    /// Times of the first and the last entry in microseconds since the epoch, if the recording has times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_us: Option<(i64, i64)>,
-    /// The lines of code that allocate, where stacks tell.
+    /// The lines of code that allocate, if stacks show them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<CodeSample>,
     /// Whether recording started with an empty allocator and nothing is missing.
@@ -73,29 +73,29 @@ pub struct RankSummary {
     pub baseline_bytes: i64,
     /// Each metric's maximum.
     pub maxima: Counters,
-    /// The metric whose peak `peak` and `top` are about.
+    /// The metric whose peak `peak` and `top` describe.
     pub metric: Metric,
     /// The counters at that peak.
     pub peak: Counters,
-    /// Reserved and not active there. `None` where nothing is ever reserved, as on a CPU.
+    /// Reserved but not active there. `None` if nothing is ever reserved, as on a CPU.
     pub inactive_bytes: Option<i64>,
     /// Counters at the end.
     pub end: Counters,
     /// The whole device, if it was sampled. Left out when it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_memory: Option<DeviceMemory>,
-    /// Requests that failed.
+    /// Number of failed requests.
     pub ooms: u64,
-    /// The first [`SIGNED`] of these by signature.
+    /// The signatures of the first [`SIGNED`] of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<RankFailure>,
     /// Bytes held at the peak; `top` sums to it.
     pub total_bytes: u64,
-    /// The sites that hold most at the peak; what is not listed is the last row, `(other)`.
+    /// The sites that hold the most at the peak; the rest is the last row, `(other)`.
     pub top: Vec<TopRow>,
 }
 
-/// A whole device at the sample at which most of it was in use.
+/// A whole device, in the sample in which the most memory was in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -104,9 +104,9 @@ pub struct DeviceMemory {
     pub at: Occasion,
     /// Bytes of the device.
     pub total_bytes: u64,
-    /// Bytes in use by anything.
+    /// Bytes in use by any program or library.
     pub used_bytes: u64,
-    /// Bytes of these that PyTorch's allocator did not reserve: contexts, NCCL, other processes. Negative where figures
+    /// Bytes of these that PyTorch's allocator did not reserve: contexts, NCCL, other processes. Negative if figures
     /// contradict each other.
     pub outside_bytes: i64,
 }
@@ -118,7 +118,7 @@ impl DeviceMemory {
     }
 }
 
-/// What a site holds.
+/// The memory of a site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -129,13 +129,13 @@ pub struct TopRow {
     pub bytes: u64,
     /// Its blocks.
     pub blocks: u64,
-    /// Whether the label is inferred rather than recorded. Left out when it is not, so that summaries stay small.
+    /// Whether the label is inferred rather than recorded. Left out if false, so that summaries stay small.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inferred: bool,
 }
 
-/// What failed requests have in common that are alike, in one run and in others. Line numbers, addresses, times and exact sizes are not
-/// part of it.
+/// What similar failed requests have in common, within a run and across runs. Line numbers, addresses, times and exact sizes are
+/// not part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -189,7 +189,7 @@ pub struct FailedInput {
     pub error: String,
 }
 
-/// A file that is none of ours.
+/// A file of another kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -208,12 +208,12 @@ pub enum RankSource {
     Recorded,
     /// From the path.
     Path,
-    /// It is the place among the inputs, counted from 0.
+    /// The position among the inputs, counted from 0.
     Order,
 }
 
-/// The user's own lines that allocate, innermost on their stacks. Of many those with the smallest hashes: two recordings
-/// of one program then have the same ones in their samples.
+/// The user's own lines that allocate, innermost on their stacks. If there are many, those with the smallest hashes, so that
+/// two recordings of the same program have the same lines in their samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -225,7 +225,7 @@ pub struct CodeSample {
 }
 
 impl CodeSample {
-    /// Checks what the types do not say, for a sample from a file.
+    /// Checks what the types do not ensure, for a sample from a file.
     ///
     /// # Errors
     /// What was expected and what was found.
@@ -240,17 +240,17 @@ impl CodeSample {
 }
 
 impl RankSummary {
-    /// How a metric's maximum is to be read, where it is not exact.
+    /// Which bound a metric's maximum is, if it is not exact.
     pub fn bound(&self, metric: Metric) -> Option<Bound> {
         self.bounds.get(&format!("{}_bytes", metric.name())).copied()
     }
 
-    /// The part of what is reserved at the peak that is inactive, from 0 to 1.
+    /// The fraction of reserved memory at the peak that is inactive, from 0 to 1.
     pub fn inactive_share(&self) -> Option<f64> {
         self.inactive_bytes.filter(|_| self.peak.reserved > 0).map(|bytes| bytes as f64 / self.peak.reserved as f64)
     }
 
-    /// Checks what the types do not say, for a summary from a file.
+    /// Checks what the types do not ensure, for a summary from a file.
     ///
     /// # Errors
     /// What was expected and what was found.

@@ -1,6 +1,6 @@
-//! A snapshot as PyTorch's `_dump_snapshot` pickles it: the keys of PyTorch 2.15, where there is something to put under them.
+//! A snapshot in the format of PyTorch's `_dump_snapshot`: the keys of PyTorch 2.15, if there are values for them.
 //!
-//! What memviz does not know of a recording is not in it, such as keys that it has no use for.
+//! Data that memviz does not keep, such as keys that it does not need, is not written.
 
 use super::pickle::{Pickle, Slot};
 use crate::model::rehearsal::Rehearsal;
@@ -13,13 +13,13 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Items that are put into a list at once.
+/// Items that are added to a list at once.
 const BATCH: usize = 1000;
 
-/// Writes a snapshot. It is read as what it was, up to what the reader noticed on the way.
+/// Writes a snapshot. Reading it gives the same snapshot, except for what the reader noticed.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let pickle = Pickle::new(out)?;
     let stacks = snapshot.stacks.len();
@@ -37,7 +37,7 @@ pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     writer.pickle.finish()
 }
 
-/// What is written, and where it lies in the memo if it was written before.
+/// The snapshot being written, and the memo slots of what was written before.
 struct Writer<'s, 'w> {
     snapshot: &'s Snapshot,
     pickle: Pickle<'w>,
@@ -58,7 +58,7 @@ impl Writer<'_, '_> {
             writer.key("segments")?;
             writer.segments(|segment| segment.device != HOST_DEVICE)?;
             writer.key("device_traces")?;
-            // A list for each device up to the last one, whatever there is of it.
+            // A list for each device up to the last one, even if it is empty.
             writer.list(0..=last, Self::trace)?;
             if snapshot.settings.recorded {
                 writer.key("allocator_settings")?;
@@ -135,7 +135,7 @@ impl Writer<'_, '_> {
         })
     }
 
-    /// The entries of a device; none where there is no such device.
+    /// The entries of a device; none if there is no such device.
     fn trace(&mut self, device: DeviceId) -> io::Result<()> {
         let snapshot = self.snapshot;
         let rows = snapshot.trace(device).map_or(0..0, |trace| trace.rows.clone());
@@ -202,7 +202,7 @@ impl Writer<'_, '_> {
         })
     }
 
-    /// The stack of something, unless it has none.
+    /// The stack of an object, if it has one.
     fn frames(&mut self, stack: StackId) -> io::Result<()> {
         if stack == StackId::EMPTY {
             return Ok(());
@@ -240,7 +240,7 @@ impl Writer<'_, '_> {
         })
     }
 
-    /// A forward stack, as lines of a traceback, the outermost first.
+    /// A forward stack, as lines of a traceback, outermost first.
     fn forward(&mut self, stack: StackId) -> io::Result<()> {
         if stack == StackId::EMPTY {
             return Ok(());
@@ -275,13 +275,13 @@ impl Writer<'_, '_> {
         self.pickle.integer(value)
     }
 
-    /// A text of the format itself.
+    /// A key and a text of the format itself.
     fn known(&mut self, key: &'static str, value: &'static str) -> io::Result<()> {
         self.key(key)?;
         self.key(value)
     }
 
-    /// A text of the recording, unless it is empty.
+    /// A key and a text of the recording, if it is not empty.
     fn string(&mut self, key: &'static str, text: StrId) -> io::Result<()> {
         if text == StrId::EMPTY {
             return Ok(());
@@ -349,7 +349,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Notes where something lies.
+/// Stores the slot of an object.
 fn keep(slots: &mut [Option<Slot>], index: usize, slot: Slot) {
     if let Some(known) = slots.get_mut(index) {
         *known = Some(slot);

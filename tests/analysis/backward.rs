@@ -11,7 +11,7 @@ use memviz::model::StackId;
 use memviz::replay::Track;
 use std::collections::BTreeMap;
 
-/// Recordings with the line behind each allocation: `fixtures/record_backward.py`.
+/// Recordings with the line of each allocation: `fixtures/record_backward.py`.
 const KNOWN: &str = "fixtures/backward";
 
 /// Bytes that backward allocated on all devices, and what of them has a line of forward.
@@ -116,7 +116,7 @@ fn labels_are_those_that_autograd_knows() {
     }
 }
 
-/// Each allocation of backward with its bytes, the line of forward that it goes back to, and the line that was recorded.
+/// Each allocation of backward with its bytes, the forward line inferred for it, and the recorded line.
 fn recorded_lines(recording: &Recording, known: &str) -> Vec<(u64, Option<String>, Option<String>)> {
     let known: Vec<(u64, Option<String>)> = serde_json::from_slice(&read_unpacked(known)).unwrap();
     let (snapshot, history) = (&recording.snapshot, recording.history(0).unwrap());
@@ -130,7 +130,7 @@ fn recorded_lines(recording: &Recording, known: &str) -> Vec<(u64, Option<String
     lines.collect()
 }
 
-/// In anomaly mode PyTorch records what is inferred elsewhere, so nothing is inferred.
+/// In anomaly mode PyTorch records the lines, so nothing is inferred.
 #[test]
 fn what_is_recorded_is_not_inferred() {
     let path = format!("{KNOWN}/transformer_anomaly/snapshot.pickle.gz");

@@ -27,7 +27,7 @@ fn by(path: &str, by: GroupBy, metric: Metric, at: Option<When>) -> Vec<Attribut
     report.devices.into_iter().map(|device| device.attribution).collect()
 }
 
-/// What the only device holds at the end, by category; bytes as asked for.
+/// What the only device holds at the end, by category, in requested bytes.
 fn at_end(path: &str) -> Attribution {
     by(path, GroupBy::Category, Metric::Requested, Some(When::End)).remove(0)
 }
@@ -41,7 +41,7 @@ fn truth(case: &Case, name: &str) -> Option<(u64, u64)> {
     Some((case.truth[format!("{name}_bytes")].as_u64()?, case.truth[format!("{name}_storages")].as_u64()?))
 }
 
-/// Whether a recording begins after the model was made.
+/// Whether a recording starts after the model was created.
 fn is_late(case: &Case) -> bool {
     case.truth["baseline_allocated"][0].as_u64() != Some(0)
 }
@@ -81,7 +81,7 @@ fn late_recordings_say_model_state_rather_than_wrong() {
     }
 }
 
-/// What model and optimizer own at the end, by category: bytes as asked for and storages.
+/// The storages of model and optimizer at the end, by category: requested bytes and number.
 fn owners(truth: &Value) -> Option<[(Category, u64, u64); 4]> {
     let of = |name: &str, category| match &truth["owners_at_end"] {
         Value::Null => {
@@ -122,9 +122,9 @@ fn no_category_contradicts_the_owners() {
     assert_none(&problems);
 }
 
-/// Recordings beside the corpus: predictions with their truth, and single-file models as people record them.
+/// Recordings next to the corpus: predictions with their truth, and single-file models as people record them.
 #[test]
-fn no_category_contradicts_the_owners_beside_the_corpus() {
+fn no_category_contradicts_the_owners_next_to_the_corpus() {
     if corpus().is_none() {
         return;
     }
@@ -143,10 +143,10 @@ fn no_category_contradicts_the_owners_beside_the_corpus() {
     assert_none(&problems);
 }
 
-/// One step after two of warm-up. Moments that are made anew tell themselves from parameters; where everything changes
-/// in place, nothing does.
+/// One step after two warm-up steps. Moments that are allocated anew can be distinguished from parameters; if everything
+/// changes in place, nothing can.
 #[test]
-fn one_late_step_tells_parameters_from_states() {
+fn one_late_step_distinguishes_parameters_from_states() {
     if corpus().is_none() {
         return;
     }
@@ -190,7 +190,7 @@ fn every_release_shows_what_the_gpt_owns() {
         let bytes = |category| held(&attribution, category).0;
         assert_eq!(bytes(Category::Parameter), parameters, "{name}");
         assert_eq!(bytes(Category::Gradient), parameters, "{name}");
-        // AdamW keeps two numbers for each.
+        // AdamW has two states for each.
         assert_eq!(bytes(Category::OptimizerState), 2 * parameters, "{name}");
         let (layers, ctx) = (model["layers"].as_u64().unwrap(), model["ctx"].as_u64().unwrap());
         assert_eq!(bytes(Category::Buffer), layers * ctx * ctx * 4, "{name}: masks");
@@ -251,7 +251,7 @@ fn what_is_held_when_memory_runs_out_has_categories() {
     assert!(backward.rows.iter().all(|row| row.label != "unknown"), "{:?}", backward.rows);
 }
 
-/// A leak is no batch, and nothing says what it is for.
+/// A leak is not a batch, and there is no evidence for its category.
 #[test]
 fn a_leak_is_unknown() {
     let attribution = at_end(&fixture("leak_slow"));
@@ -261,7 +261,7 @@ fn a_leak_is_unknown() {
     assert!(bytes >= 38 * (3 << 20), "{bytes}");
 }
 
-/// No backward pass: what a forward leaves may be a cache or a result.
+/// Without a backward pass, what a forward leaves may be a cache or a result.
 #[test]
 fn inference_has_parameters_and_temporaries() {
     let peak = by(&fixture("infer"), GroupBy::Category, Metric::Requested, None).remove(0);

@@ -1,4 +1,4 @@
-//! Whose code answers name: the user's lines, a library's, C++ frames; and what they say is missing.
+//! Which code answers name: the user's lines, a library's, C++ frames; and what they report as missing.
 #![cfg(feature = "cli")]
 
 use crate::support::{fixture, memviz};
@@ -55,12 +55,12 @@ fn stacks_for_people_leave_plumbing_out() {
 }
 
 #[test]
-fn a_librarys_lines_stand_for_the_line_that_runs_its_model() {
+fn a_librarys_lines_replace_the_line_that_runs_its_model() {
     let path = fixture(LIBRARY);
     let attribution = json(&["peak", &path]);
     assert_eq!(attribution["library_below"], serde_json::json!([LINE]));
     let (down, up) = (rows(&attribution), rows(&json(&["peak", &path, "--own", ""])));
-    // What is not below that line stays as it was, and what is sums to what it was.
+    // Memory that is not below that line stays the same, and the rest has the same sum.
     let elsewhere = |(label, _): &(&String, &u64)| !label.contains("transformers/") && !label.ends_with(LINE);
     let others = |rows: &BTreeMap<String, u64>| -> Vec<(String, u64)> {
         rows.iter().filter(elsewhere).map(|(label, &bytes)| (label.clone(), bytes)).collect()

@@ -61,7 +61,7 @@ fn one_device_or_an_instant_of_ones_own_is_not_compared() {
         let answer = memviz(&[args, &[&fixture("multi_gpu"), "--format", "json"]].concat()).json();
         assert_eq!(answer.get("comparison"), None, "{args:?}");
     }
-    // Pinned host memory is no device like others.
+    // Pinned host memory is not compared with devices.
     let answer = memviz(&["peak", &fixture("pinned_t215"), "--format", "json"]).json();
     assert_eq!(answer.get("comparison"), None);
 }

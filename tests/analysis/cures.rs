@@ -45,7 +45,7 @@ fn a_stream_of_its_own_is_found() {
     let stream = found(&fixture("side_stream"), Story::SideStreamStranding);
     assert!(label(&stream).ends_with("side_stream"), "{stream:?}");
     assert_not_found(&fixture("gpt_train"), Story::SideStreamStranding);
-    // Graphs are captured on a stream of their own.
+    // Graphs are captured on a separate stream.
     assert_not_found(&fixture("cuda_graph"), Story::SideStreamStranding);
 }
 
@@ -78,7 +78,7 @@ fn results_that_are_moved_to_the_cpu_are_counted() {
     let recording = "fixtures/stories/accumulating_metrics_sampler_flawed/snapshot.pickle.gz";
     let collected = found(recording, Story::AccumulatingMetrics);
     let Saving::Played { allocated, .. } = collected.saving else { panic!("{:?}", collected.saving) };
-    // All but the last result are there at the peak beside what the changed program keeps.
+    // All results except the last are live at the peak, in addition to what the changed program keeps.
     let copies = collected.copies.unwrap();
     assert!(copies >= allocated.by() && copies <= allocated.by() * 2, "{copies} of {allocated:?}");
     let graph = found("fixtures/stories/retained_graph_gpt_flawed/snapshot.pickle.gz", Story::RetainedGraph);
@@ -100,14 +100,14 @@ fn mistakes_of_strangers_are_found() {
         (label(&relu), relu.cure.as_str()),
         ("Model_BasicNCA2D_fast.py:64 update", "call relu with inplace=True")
     );
-    // Most memory is that of a model that is moved: no input makes it smaller.
+    // Most memory belongs to a model that is moved: smaller inputs do not reduce it.
     let moved = open(&format!("{REAL}/ZidongLiu-memory.pickle.gz")).triage(&TriageOptions::default()).unwrap();
     let nothing = moved.devices[0].nothing.as_ref();
     assert!(matches!(nothing, Some(Nothing::Unknown { is_of_weights: true, .. })), "{nothing:?}");
     let cache = found(&format!("{REAL}/volcengine-verl_mem.pickle.gz"), Story::InferenceCache);
     assert!(cache.evidence.starts_with("20.30 GiB of 23.20 GiB"), "{}", cache.evidence);
     assert!(matches!(cache.saving, Saving::NotPlayed { .. }), "{:?}", cache.saving);
-    // Softmax is written with `exp` and `sum` here, and called by a function of its own.
+    // Softmax is written with `exp` and `sum` here, in a separate function.
     let attention =
         found(&format!("{REAL}/Wedsonlin-medium_1024_training_memory_snapshot.pickle.gz"), Story::AttentionMatrix);
     let Saving::Played { allocated, .. } = attention.saving else { panic!("{:?}", attention.saving) };

@@ -108,7 +108,7 @@ proptest! {
     }
 }
 
-/// The groups of a range are those of its peak looked at alone.
+/// The groups of a range are those of its peak on its own.
 fn same_leaders(
     snapshot: &Snapshot,
     histories: &[History],
@@ -129,7 +129,7 @@ fn same_leaders(
     Ok(())
 }
 
-/// The highest instant of all lies in a range, or in the one period that stands for what no range covers.
+/// The overall highest instant is in a range, or in the one period outside all ranges.
 fn covers(ranges: &RangePeaks, highest: Instant, window: (Instant, Instant)) -> TestCaseResult {
     let within = |range: &&RangePeak| range.from <= highest && highest <= range.to;
     let (outside, inside): (Vec<_>, Vec<_>) = ranges.ranges.iter().partition(|range| range.is_outside());
@@ -343,7 +343,7 @@ fn a_timeline_marks_the_peak_of_each_range() {
 
 // ------------------------------------------------------------------ many ranges
 
-/// A recording of `steps` steps, one entry each, in which memory goes up and down.
+/// A recording of `steps` steps, one entry each, in which memory rises and falls.
 fn many(steps: usize) -> (Snapshot, Vec<History>) {
     use memviz::model::trace_entry::TraceEntry;
     use memviz::model::{Action, DeviceTrace, EntryContext, StackId};
@@ -374,7 +374,7 @@ fn many(steps: usize) -> (Snapshot, Vec<History>) {
 }
 
 #[test]
-fn many_ranges_are_told_up_to_a_limit_and_the_rest_is_counted() {
+fn many_ranges_are_listed_up_to_a_limit_and_the_rest_is_counted() {
     let most = memviz::analysis::peak::each::MAX_RANGES;
     let (snapshot, histories) = many(most + most / 2);
     let options = PeakOptions::default().each(Some(each(Each::Annotation(None), 1)));

@@ -1,5 +1,4 @@
-//! Fragmentation: at every instant the parts sum to the counters, and what is called releasable is what the allocator
-//! gives back.
+//! Fragmentation: at every instant the parts sum to the counters, and releasable memory is what the allocator releases.
 
 use crate::support::allocator_model::{Config, Expandable, Held, Log, MIB, Moment, Op};
 use crate::support::programs::{Program, plain_or_expandable, programs};
@@ -47,7 +46,7 @@ proptest! {
         }
     }
 
-    /// `empty_cache`, and the retry before an OOM, give back everything that no block keeps.
+    /// `empty_cache`, and the retry before an OOM, release everything that no block keeps.
     #[test]
     fn releasable_is_what_the_allocator_gives_back(program in programs(any_segments(), false)) {
         let recording = program.run();
@@ -60,7 +59,7 @@ proptest! {
         }
     }
 
-    /// Without a group's blocks, what it pins alone is no longer pinned, and nothing else is released.
+    /// Without a group's blocks, what only it pins is no longer pinned, and nothing else is released.
     #[test]
     fn what_a_group_pins_alone_is_released_without_it(
         program in programs(plain_or_expandable(), false),
@@ -78,7 +77,7 @@ proptest! {
                 let addr = history.allocations[index].addr;
                 layout.segment_of(addr).is_some_and(|segment| segment.pool != Some((0, 0)))
             };
-            // Pools share no segments, so each group pins alone whatever it pins.
+            // Pools share no segments, so each group alone pins what it pins.
             prop_assert_eq!(row.alone_free_bytes, row.pinned_free_bytes);
             let after = Figures::of(&history, &layout.without(|index| is_private(index) == private));
             prop_assert_eq!(after.pinned_free, before.pinned_free - row.pinned_free_bytes);
@@ -100,7 +99,7 @@ proptest! {
         }
     }
 
-    /// Rows over time leave out no peak, and each says what holds at its instant.
+    /// Rows over time omit no peak, and each is exact at its instant.
     #[test]
     fn rows_over_time_are_exact_and_keep_every_peak(
         program in programs(plain_or_expandable(), false),
@@ -225,7 +224,7 @@ fn parts_sum_to_the_counters_in_every_fixture() {
     assert_none(&problems);
 }
 
-/// What the retry before each OOM gave back, in recordings that PyTorch wrote, is what was releasable.
+/// What the retry before each OOM released, in recordings that PyTorch wrote, is what was releasable.
 #[test]
 fn retries_give_back_what_is_releasable() {
     let mut seen = 0;
@@ -249,7 +248,7 @@ fn retries_give_back_what_is_releasable() {
     assert_eq!(seen, 8);
 }
 
-/// Segments that PyTorch lists at the dump, wholly free ones apart.
+/// Segments that PyTorch lists at the dump; completely free ones separately.
 #[test]
 fn the_end_is_what_the_snapshot_lists() {
     for name in ["fragmented_nocrash", "no_history", "state_only", "private_pool", "gpt_train", "empty_cache"] {
@@ -282,7 +281,7 @@ fn nothing_reserved() {
 
 #[test]
 fn one_block() {
-    // A segment of 20 MiB for a block of 4 MiB, which asked for one byte less.
+    // A segment of 20 MiB for a block of 4 MiB, for which one byte less was requested.
     let device = played(&[alloc(4 * MIB - 1)], Expandable::Never);
     let figures = &device.figures;
     assert_eq!((figures.reserved, figures.allocated, figures.inactive), (20 * MIB, 4 * MIB, 16 * MIB));
@@ -325,8 +324,8 @@ fn everything_full_pins_nothing() {
     assert!(device.free_blocks.is_empty());
 }
 
-/// Two blocks share a segment: each is charged half, and neither pins it alone. The odd byte of an odd count goes to
-/// the first.
+/// Two blocks share a segment: each is attributed half, and neither pins it alone. The odd byte of an odd count goes to the
+/// first.
 #[test]
 fn shared_pins_are_split_equally() {
     let device = played(&[alloc(2 * MIB), alloc(6 * MIB)], Expandable::Never);
@@ -363,7 +362,7 @@ fn without_history_the_state_at_the_dump_is_shown() {
     }
 }
 
-/// Blocks that lie nowhere count in no figure, and are shown.
+/// Blocks that are in no segment count in no figure, and are reported.
 #[test]
 fn contradictions_are_shown() {
     let recording = open(&format!("{}/overlapping-alloc.pickle", support::MALFORMED));
@@ -420,7 +419,7 @@ fn at(snapshot: &Snapshot, history: &History, instant: Instant, by: GroupBy) -> 
     let at = Some(History::entry_before(instant).map_or(When::Start, When::Entry));
     let options = FragmentationOptions::default().at(at).by(by);
     let devices = Devices::of(snapshot, std::slice::from_ref(history));
-    // Where the recording tells nothing of such groups, sites do.
+    // If the recording does not show such groups, sites are used.
     let report = FragmentationReport::of(&devices, &options);
     report.or_else(|_| FragmentationReport::of(&devices, &options.by(GroupBy::Site))).unwrap().devices.remove(0)
 }
@@ -470,7 +469,7 @@ fn parts_are_consistent(device: &DeviceFragmentation) -> TestCaseResult {
     Ok(())
 }
 
-/// What the model of the allocator knows, worked out page by page.
+/// What the model of the allocator knows, computed page by page.
 fn same_as_model(device: &DeviceFragmentation, history: &History, moment: &Moment, instant: Instant) -> TestCaseResult {
     let [allocated, active, requested, reserved] = moment.counters();
     let figures = &device.figures;
@@ -528,14 +527,14 @@ fn same_as_model(device: &DeviceFragmentation, history: &History, moment: &Momen
     prop_assert_eq!(figures.pinned_free, pinned);
     prop_assert_eq!(figures.largest_free_block, largest);
     prop_assert_eq!(device.pinning.blocks as usize, charged.len());
-    // Whole bytes are charged, so each block may be off by less than one for each of its two pages.
+    // Whole bytes are attributed, so each block may be off by less than one for each of its two pages.
     let worst = charged.values().copied().fold(0.0, f64::max);
     let found = device.pinning.rows.iter().map(|row| row.worst_block_bytes).max().unwrap_or(0);
     prop_assert!((found as f64 - worst).abs() < 2.0, "{} instead of {}", found, worst);
     Ok(())
 }
 
-/// Runs of entries that give segments back, as the number of the first entry and the bytes of all.
+/// Runs of entries that release segments, as the number of the first entry and the total bytes.
 fn releases(log: &Log) -> Vec<(Instant, u64)> {
     let gives_back = |action| matches!(action, Action::SegmentFree | Action::SegmentUnmap);
     let mut runs: Vec<(Instant, u64)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Data flows one way: no folder of the source reads one that comes after it.
+//! Data flows one way: no folder of the source uses one that comes after it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

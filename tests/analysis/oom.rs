@@ -89,9 +89,9 @@ fn check(root: &str) -> Vec<String> {
     seen
 }
 
-/// Each batch leaves its graph behind, until what is free lies in pieces.
+/// Each batch leaves its graph behind, until free memory is fragmented.
 #[test]
-fn a_leak_is_told_before_what_the_allocator_lacked() {
+fn a_leak_is_shown_before_what_the_allocator_lacked() {
     let recording = open("fixtures/stories/retained_graph_llama_flawed/snapshot.pickle.gz");
     let cause = |options: &OomOptions| recording.oom(options).unwrap().devices[0].ooms[0].cause;
     assert_eq!(cause(&OomOptions::default()), Cause::Fragmentation);
@@ -148,9 +148,9 @@ fn caught_ooms_are_explained_one_by_one() {
     assert_eq!(capacity[0], capacity[1]);
 }
 
-/// A limit for the process is no lack of memory, and nothing in the file tells of it.
+/// A limit for the process is not a lack of memory, and the file does not contain it.
 #[test]
-fn a_limit_is_no_lack_of_capacity() {
+fn a_limit_is_not_a_lack_of_capacity() {
     let oom = only_oom("oom_capped");
     assert_eq!(oom.cause, Cause::Unknown);
     assert!(oom.advice.is_empty(), "{:?}", oom.advice);
@@ -160,7 +160,7 @@ fn a_limit_is_no_lack_of_capacity() {
     assert!(reserved <= 4 << 30 && 4 << 30 < reserved + needed);
 }
 
-/// Backward passes have no Python frames: what is known instead is named.
+/// Backward passes have no Python frames: the output shows what is known instead.
 #[test]
 fn a_backward_request_is_described() {
     let oom = only_oom("oom");
@@ -215,7 +215,7 @@ fn a_device_that_shrinks_is_noticed() {
     let mut snapshot = program(&ops, 96 * MIB).run().snapshot();
     let ooms = |snapshot: &Snapshot| report(snapshot).devices.remove(0).ooms;
     assert_eq!(ooms(&snapshot).len(), 1);
-    // 50 MiB did fit into what was left; now they do not.
+    // 50 MiB did fit the remaining memory; now they do not.
     let row = snapshot.entries.len();
     let last = snapshot.entries.get(row - 1).unwrap();
     let before = ooms(&snapshot)[0].figures.reserved;
@@ -239,7 +239,7 @@ fn a_device_that_shrinks_is_noticed() {
     assert_eq!((known.bytes, known.instant, here), (96 * MIB, 3, 46 * MIB));
 }
 
-/// A block that was freed, but may still be used on another stream, is no free block.
+/// A block that was freed, but may still be used on another stream, is not free.
 #[test]
 fn pending_frees_are_named() {
     let ops = [alloc(40 * MIB), Op::RecordStream { pick: 0 }, Op::Free { pick: 0 }];
@@ -266,7 +266,7 @@ fn frees_that_complete_too_late_are_noticed() {
     assert_eq!(oom.evidence, [Symptom::FreedTooLate { bytes: 60 * MIB }]);
 }
 
-/// Free memory that `max_split_size` keeps together is not for small requests.
+/// Free memory that `max_split_size` keeps unsplit cannot serve small requests.
 #[test]
 fn blocks_that_are_kept_back_are_named() {
     let mut program = program(&[alloc(60 * MIB), alloc(16 * MIB), Op::Free { pick: 0 }, alloc(512)], 90 * MIB);
@@ -288,7 +288,7 @@ fn what_cannot_be_explained_is_not() {
     assert_eq!(oom.evidence, [Symptom::BlockWouldDo { bytes: 40 * MIB }]);
 }
 
-/// `roundup_power2_divisions` wastes what was missing.
+/// `roundup_power2_divisions` wastes the missing bytes.
 #[test]
 fn rounding_is_named_where_it_matters() {
     let mut program = program(&[alloc(33 * MIB)], 96 * MIB);
@@ -314,7 +314,7 @@ fn a_recording_that_starts_late_is_told_to_start_earlier() {
     assert!(oom.advice.contains(&Advice::RecordEarlier { bytes: 40 * MIB }), "{:?}", oom.advice);
 }
 
-/// A program that catches hundreds is told of the first ones in full, and of the others that they are there.
+/// For a program that catches hundreds of failures, the first ones are shown in full, and the others are counted.
 #[test]
 fn many_failures_are_counted() {
     let mut ops = vec![alloc(40 * MIB)];
@@ -393,7 +393,7 @@ proptest! {
                 prop_assert_eq!((figures.allocated, figures.active(), figures.reserved), (allocated, active, reserved));
                 prop_assert_eq!(oom.attribution.total_bytes, allocated);
                 prop_assert_eq!(oom.attribution.rows.iter().map(|row| row.bytes).sum::<u64>(), allocated);
-                // All that is not in use, as one block or given back: the most that could ever serve the request.
+                // All free memory, as one block or released: the most that could ever serve the request.
                 let room = capacity - active;
                 let hopeless = reserved - active < entry.size && room < oom.request.driver_bytes;
                 let cause = if hopeless { Cause::Capacity } else { Cause::Fragmentation };
@@ -417,9 +417,9 @@ proptest! {
         program.devices.truncate(1);
         program.config.capacity = program.config.capacity.min(700 * MIB);
         program.config.max_split_size = None;
-        // A trace does not tell when the cache was emptied for the program's sake, and shared blocks take their time.
+        // A trace does not show when the program emptied the cache, and shared blocks are freed later.
         program.devices[0].retain(|op| !matches!(op, Op::EmptyCache | Op::RecordStream { .. }));
-        // The model gives back what private pools hold, as if nobody needed it any more.
+        // The model releases memory of private pools as if they were no longer needed.
         for op in &mut program.devices[0] {
             if let Op::Alloc { private_pool, .. } = op {
                 *private_pool = 0;

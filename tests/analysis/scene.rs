@@ -59,7 +59,7 @@ fn chosen((pick, axis, start, length, columns): (usize, SceneAxis, f64, f64, usi
     (device, Part { axis, from, to, columns })
 }
 
-/// For each column, the first instant with the highest value: of those in it, and the one it begins with.
+/// For each column, the first instant with the highest value: among those in it, and the one at its start.
 fn plain_columns(device: &Device<'_>, metric: Metric, part: &Part) -> Vec<(Instant, i64)> {
     let history = device.history();
     let mut values = vec![history.start.get(metric)];
@@ -80,7 +80,7 @@ fn plain_columns(device: &Device<'_>, metric: Metric, part: &Part) -> Vec<(Insta
                 best = Some((instant as Instant, value));
             }
         }
-        // Nothing begins right at the edge: what was there before is there still.
+        // Nothing starts exactly at the edge: earlier memory is still live there.
         if !positions.contains(&left) {
             let carried = (before as Instant, values[before]);
             best = best.filter(|&(_, highest)| highest > carried.1).or(Some(carried));
@@ -181,7 +181,7 @@ proptest! {
             prop_assert_eq!(shapes.totals[column], (0..segments.len()).filter(|&at| there(at)).map(|at| segments[at].size).sum::<u64>());
             let shown = shapes.shapes.iter().map(|shape| shape.allocation as usize).filter(|&index| there(index));
             let mut bands: Vec<_> = shown.map(|index| (offset(&shapes, index, column).unwrap(), segments[index].size)).collect();
-            // They lie on top of each other without gaps, and the rest fills up the counter.
+            // They are stacked without gaps, and the rest adds up to the counter.
             bands.sort_unstable();
             let height = bands.into_iter().try_fold(0, |height, (low, size)| (low == height).then_some(low + size));
             prop_assert_eq!(height.unwrap() + shapes.rest[column], shapes.totals[column]);
@@ -237,7 +237,7 @@ proptest! {
         let scene = Scene::new(&device);
         let Difference { total, rows } = scene.difference(metric, GroupBy::Site, (from, to), Some(top)).unwrap();
         prop_assert_eq!(scene.flow(metric, (from, to)).unwrap(), total);
-        // What was there and came is what went and is there, in all of it and in each row.
+        // What was live plus what was allocated equals what was freed plus what is live, in total and in each row.
         for Flow { start, allocated, freed, survived, end } in rows.iter().map(|row| row.flow).chain([total]) {
             prop_assert_eq!(start.bytes + allocated.bytes, freed.bytes + end.bytes);
             prop_assert_eq!(start.blocks + allocated.blocks, freed.blocks + end.blocks);
@@ -279,7 +279,7 @@ fn plain_flow(device: &Device<'_>, from: Instant, to: Instant) -> [u64; 5] {
     sums
 }
 
-/// How high a shape lies in a column.
+/// The height of a shape in a column.
 fn offset(shapes: &Shapes, allocation: usize, column: usize) -> Option<u64> {
     let shape = shapes.shapes.iter().find(|shape| shape.allocation as usize == allocation)?;
     let points = &shapes.points[shape.points.clone()];
@@ -311,7 +311,7 @@ fn what_cannot_be_drawn_is_refused() {
     assert_eq!(backwards.to_string(), expected);
 }
 
-/// Backward has no frames of the program, and frees are not where blocks were allocated.
+/// Backward has no frames of the program, and frees happen elsewhere than allocations.
 #[test]
 fn entries_are_found_by_the_stacks_of_what_they_allocate_and_free() {
     let recording = open(&fixture("gpt_train"));

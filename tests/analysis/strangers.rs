@@ -21,7 +21,7 @@ fn percent_of(attribution: &Attribution, label: &str) -> u64 {
 
 /// Files, and the least percent of the peak that categories must hold.
 const HELD: [(&str, &[(&str, u64)]); 14] = [
-    // Older than the kept history, with stacks of their own.
+    // Older than the kept history, with stacks.
     (
         "notHanmin-memory_snapshot_forward.pickle.gz",
         &[("optimizer_state", 36), ("gradient", 18), ("parameter", 18), ("activation", 26)],
@@ -39,9 +39,9 @@ const HELD: [(&str, &[(&str, u64)]); 14] = [
     ("Wedsonlin-medium_512_inference_memory_snapshot.pickle.gz", &[("parameter", 86)]),
     ("Maphsge4-snapshot.pickle.gz", &[("parameter", 55)]),
     ("Maphsge4-bdf4fe_snapshot.pickle.gz", &[("parameter", 91)]),
-    // Moved by the loop of `_apply` for parameters, where frees have lines of their own.
+    // Moved by the loop of `_apply` for parameters, where frees are on other lines.
     ("Maphsge4-ec5be1_snapshot.pickle.gz", &[("parameter", 71)]),
-    // Moments that an optimizer makes anew.
+    // Moments that an optimizer allocates anew.
     ("bcrafton-memory_snapshot.pickle.gz", &[("optimizer_state", 47), ("model_state", 39)]),
 ];
 
@@ -61,9 +61,9 @@ fn memory_is_what_programs_made_it_for() {
     crate::support::assert_none(&problems);
 }
 
-/// Activations without a stack have many sizes, too, and are no model.
+/// Activations without a stack have many sizes, too, and are not a model.
 #[test]
-fn what_nothing_tells_of_stays_unknown() {
+fn blocks_without_evidence_stay_unknown() {
     for name in ["Muduard-dump_snapshot.pickle.gz", "ZijianDu-c005a2_memory.pickle.gz"] {
         let Some(path) = stranger(name) else { continue };
         assert!(percent_of(&categories(&path), "unknown") > 95, "{name}");
@@ -71,7 +71,7 @@ fn what_nothing_tells_of_stays_unknown() {
 }
 
 #[test]
-fn free_memory_is_said_where_there_is_no_history() {
+fn free_memory_is_shown_without_a_history() {
     let Some(path) = stranger("kkaitlyn111-memory_snapshot.pickle.gz") else { return };
     let report = open(&path).triage(&TriageOptions::default()).unwrap();
     let found = format!("{:?}", report.devices[report.first].findings);

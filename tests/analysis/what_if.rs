@@ -90,7 +90,7 @@ fn an_alternative_is_tried_instead_of_its_cure() {
     assert_eq!((of_list.len(), alternatives.len()), (1, 1));
     let (instead_of, other) = alternatives[0];
     assert_eq!((instead_of, other), (0, &of_list[0].alternatives[0]));
-    // Its place follows those of the list.
+    // Its index follows those of the list.
     assert!(cures.combines(1) && !cures.combines(2));
     assert_eq!(cures.saving(&[1]).unwrap().as_ref(), Some(&other.saving));
     let Saving::Played { allocated, .. } = &other.saving else { panic!("it is played") };
@@ -123,7 +123,7 @@ fn a_column_has_the_highest_of_its_instants() {
     }
 }
 
-/// The runs of `memviz simulate` with settings, on devices, and what is tried in the page.
+/// The runs of `memviz simulate` with settings, on devices, and the same in the page.
 #[test]
 fn settings_and_sizes_of_devices_give_the_figures_of_simulate() {
     let mut failed = 0;

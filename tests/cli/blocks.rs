@@ -1,4 +1,4 @@
-//! `memviz blocks`: single blocks, compared with what the dump lists and with the answers about all of them.
+//! `memviz blocks`: single blocks, compared with the dump and with the answers about all blocks.
 
 use crate::support::{self, fixture, memviz};
 use memviz::model::BlockState;

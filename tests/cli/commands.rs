@@ -71,7 +71,7 @@ fn every_group_of_pins_and_failures_sums_up_in_every_format() {
             memviz(&["oom", "--by", by, "--format", format, &small]).expect(0);
         }
     }
-    // What is filtered out keeps its share.
+    // Filtered memory keeps its share.
     let run = ["fragmentation", "--at", "oom", "--exclude", "cases.py:280", "--format", "json", &path];
     let device = &memviz(&run).json()["devices"][0];
     let rows = device["pinning"].as_array().unwrap();
@@ -116,7 +116,7 @@ fn the_same_failure_has_the_same_signature() {
     // Other requests, by other lines.
     let others = ["oom_forward", "oom_capped", "oom_caught"].map(|name| signature(name, &[])["id"].to_string());
     assert!(!others.contains(&first["id"].to_string()), "{others:?}");
-    // Rows that are not sites, or not all, do not tell who holds most.
+    // Rows that are not sites, or not all sites, do not show which site holds the most.
     for args in [&["--by", "stack"] as &[&str], &["--exclude", "minigpt"]] {
         assert!(signature("oom", args).is_null());
     }
@@ -138,7 +138,7 @@ fn a_recording_without_ooms_says_so() {
 fn every_group_and_metric_can_be_asked_for_in_every_format() {
     let path = fixture("pinned_t215");
     for by in GROUPS {
-        // What it does not tell is refused, instead of making one row of all memory.
+        // Groups that the recording does not show are refused, instead of making one row of all memory.
         if by == "annotation" {
             memviz(&["peak", "--by", by, &path])
                 .expect_error("expected ranges of record_function to group by annotation");
@@ -428,7 +428,7 @@ fn checkpoint_says_the_same_in_every_format() {
         }
     }
     assert_eq!(lines.next(), None);
-    // People get the best in full, and as many as they ask for.
+    // People get the best in full, and as many as they request.
     for format in ["text", "markdown"] {
         let run = |top: &str| memviz(&["checkpoint", "--format", format, "--top", top, &path]).stdout;
         let (one, all) = (run("1"), run("100"));
@@ -464,7 +464,7 @@ fn checkpoint_draws_before_and_after() {
     memviz(&["checkpoint", "-o", shown, &fixture("gpt_train")]).expect_error("--force");
 }
 
-/// A recording that tells nothing about checkpointing is no failure.
+/// A recording without candidates for checkpointing is not a failure.
 #[test]
 fn checkpoint_without_a_training_step_says_why() {
     for (name, part) in [

@@ -1,5 +1,5 @@
-//! Two recordings side by side: the numbers are those of each one alone, rows sum to the difference, lines are found
-//! again after an edit, and exit codes say what a script needs to know.
+//! Two recordings compared: the numbers are those of each one alone, rows sum to the difference, lines are matched after an
+//! edit, and exit codes tell a script the result.
 #![cfg(feature = "cli")]
 
 use crate::support::{FIXTURES, MALFORMED, corpus, fixture, memviz, memviz_reading, names, read_text, read_unpacked};
@@ -15,7 +15,7 @@ const GROUPS: [&str; 10] =
 
 // ------------------------------------------------------------------ numbers
 
-/// The promise: with checkpointing, the difference is that of PyTorch's own counters, and the block's lines lead.
+/// With checkpointing, the difference equals that of PyTorch's own counters, and the block's lines are first.
 #[test]
 fn checkpointing_saves_what_pytorch_counted() {
     let peak = |name: &str| {
@@ -27,7 +27,7 @@ fn checkpointing_saves_what_pytorch_counted() {
     assert_eq!(device["delta_bytes"].as_i64().unwrap(), peak("gpt_train_ckpt") - peak("gpt_train"));
     assert_eq!(sum(&device["rows"], "delta_bytes"), device["delta_bytes"].as_i64().unwrap());
     let leading: Vec<&str> = rows(device).iter().take(7).map(|row| row["label"].as_str().unwrap()).collect();
-    // `Attention.forward`, `Mlp.forward` and `Block.forward`: what is recomputed.
+    // `Attention.forward`, `Mlp.forward` and `Block.forward`: the recomputed functions.
     let block = ["28", "41", "53", "26", "54", "29", "30"].map(|line| format!("minigpt.py:{line} forward"));
     assert_eq!(leading, block);
     assert!(rows(device).iter().take(7).all(|row| row["delta_bytes"].as_i64().unwrap() < 0));
@@ -54,7 +54,7 @@ fn a_recording_does_not_differ_from_itself() {
     assert_eq!(text.stderr, "");
 }
 
-/// Whatever is compared with whatever, by whatever: rows sum, and each side is what `memviz peak` says of it alone.
+/// For any two recordings and any grouping: rows sum, and each side equals `memviz peak` of that side alone.
 #[test]
 fn rows_sum_to_the_difference_of_both_peaks() {
     let mut recordings: Vec<String> = names(FIXTURES)
@@ -75,7 +75,7 @@ fn rows_sum_to_the_difference_of_both_peaks() {
         let by = GROUPS[index % GROUPS.len()];
         let metric = ["allocated", "active", "requested", "reserved"][index % 4];
         let args = ["--by", by, "--metric", metric];
-        // Not by groups, which one of the two may tell nothing of.
+        // Without groups that one of the two may not show.
         let alone = |path: &str| memviz(&["peak", path, "--metric", metric, "--format", "json"]).json();
         let (base_alone, new_alone) = (alone(base), alone(new));
         let answer = diff(base, new, &args);
@@ -124,7 +124,7 @@ fn the_rest_of_the_rows_is_one_row() {
 }
 
 #[test]
-fn inferred_rows_are_marked_unless_told_not_to() {
+fn inferred_rows_are_marked_unless_turned_off() {
     let (base, new) = (fixture("gpt_train"), fixture("no_history"));
     let label = "backward of minigpt.py:82 forward";
     let inferring = diff(&base, &new, &[]);
@@ -211,7 +211,7 @@ fn devices_of_one_file_only_are_said() {
 
 /// Ranks of one node dump what their own device holds.
 #[test]
-fn single_devices_are_compared_whatever_their_numbers() {
+fn single_devices_are_compared_regardless_of_their_numbers() {
     let Some(corpus) = corpus() else { return };
     let ranks = format!("{corpus}/ranks8");
     let files: Vec<String> = names(&ranks).into_iter().filter(|name| name.contains("pickle")).collect();
@@ -280,7 +280,7 @@ fn a_function_with_another_name_is_another_row() {
     let number = |status: &str| rows.iter().filter(|row| row["status"] == status).count();
     assert_eq!((number("new"), number("vanished"), number("changed")), (3, 3, 0), "{rows:?}");
     assert_eq!(sum(&answer["devices"][0]["rows"], "delta_bytes"), 0);
-    // In the order of their size, what is new before what has vanished.
+    // In the order of size, new rows before those that disappeared.
     assert!(rows[0]["label"] == "cases.py:752 mini" && rows[1]["label"] == "cases.py:752 tiny", "{rows:?}");
 }
 
@@ -292,7 +292,7 @@ fn a_trace_is_compared_with_a_snapshot_by_function() {
     let answer = diff(TRACE, &fixture("gpt_train"), &[]);
     assert!(answer["devices"][0]["new"]["fragmentation"].is_object());
     assert_eq!(answer["devices"][0]["base"]["fragmentation"], Value::Null);
-    // The trace's `minigpt.py:85 get_batch` begins there; the snapshot allocates in line 88.
+    // The trace's `minigpt.py:85 get_batch` starts there; the snapshot allocates on line 88.
     let batch: Vec<&Value> =
         rows(&answer["devices"][0]).iter().filter(|row| row["label"].as_str().unwrap().contains("get_batch")).collect();
     assert_eq!(batch.len(), 1, "{batch:?}");
@@ -313,7 +313,7 @@ fn a_trace_is_compared_with_a_snapshot_by_operator() {
     assert_eq!(status("aten::empty_strided").as_deref(), Some("changed"));
     assert_eq!(status("aten::silu").as_deref(), Some("new"));
     assert_eq!(status("(no operator)"), None, "every block of the snapshot has one");
-    // Without C++ frames there is none, and that is said.
+    // Without C++ frames there is none, and the output says so.
     let text = memviz(&["diff", TRACE, &fixture("gpt_train"), "--by", "operator"]);
     assert!(text.expect(0).stdout.contains("a snapshot has operators only in C++ stacks"), "{}", text.stdout);
 }
@@ -342,7 +342,7 @@ fn growth_beyond_the_limit_is_1() {
 }
 
 #[test]
-fn growth_that_cannot_be_told_is_2() {
+fn unknown_growth_exits_with_2() {
     let good = fixture("gpt_train");
     let cut = format!("{MALFORMED}/truncated-in-device-traces.pickle");
     for (base, new, limit, reason) in [
@@ -444,7 +444,7 @@ fn the_picture_marks_both_peaks() {
         for part in ["base peak 4.15 GiB", "new peak 2.71 GiB", "minigpt.py:28 forward", "-1.44 GiB"] {
             assert!(texts.contains(part), "{align}: {part}");
         }
-        // Both files have one name: their folders tell them apart, and those above tell nothing.
+        // Both files have the same name: their folders distinguish them, and the folders above do not.
         for name in ["gpt_train/snapshot.pickle.gz", "gpt_train_ckpt/snapshot.pickle.gz"] {
             assert!(texts.contains(name) && !texts.contains("snapshots/"), "{align}: {name}");
         }
@@ -465,7 +465,7 @@ fn every_pair_can_be_drawn() {
             Document::parse(&run.stdout).unwrap_or_else(|error| panic!("{pair:?}: {error}"));
         }
     }
-    // Steps are what runs have in common, where both have them. A run of milliseconds would be a line beside one of a second.
+    // Steps are what runs have in common, if both have them. A run of milliseconds would be a line next to a run of a second.
     for (base, new, align) in
         [("gpt_train", "gpt_train_ckpt", "step"), ("tiny", "private_pool", "time"), ("gpt_train", "tiny", "entry")]
     {

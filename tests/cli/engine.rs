@@ -23,7 +23,7 @@ use std::process::{Command, Stdio};
 const REQUIRE: &str = "MEMVIZ_REQUIRE_VIEWER";
 const ENGINE: &str = "viewer/engine/pkg/engine_bg.wasm";
 
-/// What the engine says of each file; `None` where there is none.
+/// What the engine says about each file; `None` if there is nothing.
 fn asked(paths: &[String]) -> Option<Vec<Value>> {
     let missing = if !Path::new(ENGINE).exists() {
         "no engine, which viewer/build makes"
@@ -43,7 +43,7 @@ fn asked(paths: &[String]) -> Option<Vec<Value>> {
             let lines = String::from_utf8(output.stdout).unwrap();
             lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
         };
-        // Each process holds what it has read until it ends.
+        // Each process keeps what it has read until it ends.
         let answers: Vec<Value> = paths.par_chunks(16).flat_map(node).collect();
         assert_eq!(answers.len(), paths.len());
         return Some(answers);
@@ -61,7 +61,7 @@ fn differences(path: &str, said: &Value) -> Vec<String> {
         Ok(recording) => recording,
         Err(error) => {
             let expected = safe(&format!("{path}: {error}"));
-            // Objects take less where pointers have 32 bits, so their limit is met later, and perhaps another one first.
+            // Objects are smaller with 32-bit pointers, so their limit is reached later, and perhaps another one first.
             let is_memory = expected.contains("bytes of objects from");
             let same = said["error"] == expected.as_str() || (is_memory && said["error"].is_string());
             return if same { Vec::new() } else { vec![format!("{}, expected {expected}", said["error"])] };
@@ -153,7 +153,7 @@ fn segments(
     );
 }
 
-/// The sentences of all verdicts, in order of devices.
+/// The sentences of all verdicts, in the order of devices.
 fn verdicts(findings: &Value) -> Value {
     let verdicts = findings.as_array().unwrap().iter().filter(|finding| finding["kind"] == "verdict");
     let mut all: Vec<(i64, Value)> =
@@ -183,7 +183,7 @@ fn text<'s, A: Answer<About<'s> = Source<'s>>>(answer: &A, source: Source<'s>) -
     String::from_utf8(out).unwrap()
 }
 
-/// Fails with the differences of all files.
+/// Fails and prints the differences of all files.
 fn compare(paths: &[String]) {
     let Some(answers) = asked(paths) else { return };
     let problems: Vec<String> = answers

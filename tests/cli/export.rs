@@ -1,4 +1,4 @@
-//! `memviz export`: what other programs make of its files, and what it refuses.
+//! `memviz export`: what other programs read from its files, and what it refuses.
 
 use crate::support::{fixture, memviz, skipped};
 use serde_json::Value;
@@ -219,7 +219,7 @@ fn perfetto_knows_every_field() {
                 let counter = format!("Device {} {metric}", device["device"]);
                 assert_eq!(device["maxima"][format!("{metric}_bytes")], highest[&counter], "{name}: {counter}");
             }
-            // Weighted stacks sum to what is held at the peak.
+            // Weighted stacks sum to the memory held at the peak.
             let heap = format!("Device {}: held at the peak", device["device"]);
             assert_eq!(found["heaps"][heap], device["attribution"]["total_bytes"], "{name}");
         }
@@ -284,9 +284,9 @@ fn what_does_not_fit_is_refused() {
     assert!(!fs::exists("a.pb.gz").unwrap() && !fs::exists("a.pftrace").unwrap());
 }
 
-/// A file of one's own is nothing to read again: it is told what it is.
+/// memviz recognizes its own exported files and does not read them as recordings.
 #[test]
-fn a_profile_is_no_recording() {
+fn a_profile_is_not_a_recording() {
     let folder = TempDir::new().unwrap();
     let file = export(&folder, "a.pb.gz", &[&fixture("tiny")]);
     memviz(&["peak", &file]).expect_error("a profile of pprof, but not of device memory");

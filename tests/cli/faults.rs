@@ -37,7 +37,7 @@ fn writing<'a>(command: &[&'a str], path: &'a str, input: &'a str) -> Vec<&'a st
     [command, &["--quiet", "--force", "-o", path], inputs].concat()
 }
 
-/// Runs memviz behind a line of shell.
+/// Runs memviz in a shell command.
 fn behind(line: &str, args: &[&str]) -> Run {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{line}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_memviz")]).args(args);
@@ -83,13 +83,13 @@ fn no_command_leaves_a_part_of_a_file() {
         let whole = fs::read(&path).unwrap();
         assert!(whole.len() > 512, "{command:?}: {} bytes", whole.len());
         fs::remove_file(&path).unwrap();
-        // On a full disk, and where the system ends the run.
+        // With a full disk, and if the system ends the run.
         let full = behind("trap '' XFSZ; ulimit -f 1", &args);
         assert_eq!(full.expect(2).stderr.lines().count(), 1, "{command:?}: {}", full.stderr);
         assert_eq!(names(folder.path().to_str().unwrap()), Vec::<String>::new(), "{command:?}");
         let ended = behind("ulimit -c 0; ulimit -f 1", &args);
         assert!(ended.code.is_none() && !path.exists(), "{command:?}: {:?}", ended.code);
-        // What was written under another name is in nobody's way.
+        // Files written under other names are not in the way.
         for left in names(folder.path().to_str().unwrap()) {
             fs::remove_file(folder.path().join(left)).unwrap();
         }
@@ -106,8 +106,8 @@ fn no_command_leaves_a_part_of_a_file() {
     }
 }
 
-/// Memory that the system refuses ends every command with exit code 2 and without a part of a file. What it has to say is what the
-/// runtime says: a line, and a hint for programmers; from each thread, where several are refused memory at once.
+/// If the system refuses memory, every command ends with exit code 2 and without a partial file. The message is that of the
+/// runtime: a line, and a hint for programmers; from each thread, if several are refused memory at once.
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_that_is_refused_ends_every_command() {
@@ -193,7 +193,7 @@ fn places_that_take_no_file_are_named() {
     }
 }
 
-/// Whenever the signal comes, there is a whole file or none.
+/// Whenever the signal arrives, there is a complete file or none.
 #[test]
 fn a_run_that_is_killed_leaves_a_whole_file_or_none() {
     let (folder, input) = (TempDir::new().unwrap(), fixture("gpt_train"));

@@ -112,7 +112,7 @@ fn a_single_recording_is_made_to_fit() {
 }
 
 #[test]
-fn a_gpu_stands_for_its_memory_and_answers_name_the_context() {
+fn a_gpu_means_its_memory_and_answers_name_the_context() {
     let context = 500 << 20;
     for args in [&["fit", BATCH_4, BATCH_8] as &[&str], &["fit", BATCH_8], &["simulate", BATCH_8]] {
         let answer = |format| memviz(&[args, &["--gpu", "T4", "--format", format]].concat());
@@ -145,7 +145,7 @@ fn a_recording_that_finishes_completes_one_that_ran_out_of_memory() {
         let json = answer("json").json();
         assert_eq!(json["inputs"].as_array().unwrap().len(), 2);
         let device = &json["devices"][0];
-        // The device of the recording that failed has 816 MiB, of which CUDA kept 470 MiB there: no figure is taken away.
+        // The device of the failed recording has 816 MiB, of which CUDA used 470 MiB there: no assumption is subtracted.
         assert!(device["context_bytes"].is_null());
         let search = &device["search"];
         assert_eq!(search["fits"], false);

@@ -1,4 +1,4 @@
-//! Heap profiles in traces for Perfetto: they show what was asked for, with the totals of `peak`.
+//! Heap profiles in traces for Perfetto: they show what was requested, with the totals of `peak`.
 
 use crate::support::protobuf::Fields;
 use crate::support::{fixture, memviz};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use tempfile::TempDir;
 
-/// The heap profiles of a trace: bytes by name, and how many frames their stacks have in all.
+/// The heap profiles of a trace: bytes by name, and the total number of frames in their stacks.
 fn heaps(args: &[&str]) -> (BTreeMap<String, u64>, usize) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("a.perfetto-trace").into_os_string().into_string().unwrap();

@@ -1,4 +1,4 @@
-//! Two instants of one recording: what was born, freed and survived, to the byte, and a budget for what is left behind.
+//! Two instants of one recording: what was allocated, freed and survived, to the byte, and a budget for what is left behind.
 #![cfg(feature = "cli")]
 
 use crate::support::{FIXTURES, fixture, memviz, names};
@@ -16,8 +16,8 @@ fn bytes(lives: &Value, part: &str) -> i64 {
     lives[format!("{part}_bytes")].as_i64().unwrap()
 }
 
-/// Born and survived are what `peak --at` says of the later instant, freed and survived what it says of the earlier one, for
-/// all blocks and row by row.
+/// Allocated plus survived equals `peak --at` of the later instant, freed plus survived that of the earlier one, for all
+/// blocks and row by row.
 #[test]
 fn born_freed_and_survived_sum_to_both_instants() {
     let mut compared = 0;
@@ -42,7 +42,7 @@ fn born_freed_and_survived_sum_to_both_instants() {
             args[3],
         ]);
         if run.code != Some(0) {
-            // Pools are not recorded, stacks neither, or there is no third entry.
+            // Pools are not recorded, neither are stacks, or there is no third entry.
             assert!(["expected", "has "].iter().any(|part| run.stderr.contains(part)), "{name}: {}", run.stderr);
             continue;
         }
@@ -75,7 +75,7 @@ fn born_freed_and_survived_sum_to_both_instants() {
     assert!(compared > 50, "{compared}");
 }
 
-/// What `leak` leaves behind in a step is there again after the next one, at the line that keeps it.
+/// What `leak` leaves behind in a step appears again after the next one, at the line that keeps it.
 #[test]
 fn what_a_step_left_behind_is_found_at_its_line() {
     let path = fixture("leak");
@@ -131,7 +131,7 @@ fn a_budget_limits_what_is_left_behind() {
     unknown.expect(2);
 }
 
-/// Both curves are drawn with the request in which two programs begin to differ.
+/// Both curves are drawn with the request at which two programs diverge.
 #[test]
 fn a_picture_shows_where_two_runs_part() {
     let draw = |base: &str, new: &str| memviz(&["diff", base, new, "--format", "svg"]).expect(0).stdout.clone();

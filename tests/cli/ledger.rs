@@ -20,7 +20,7 @@ fn samples() -> Value {
     serde_json::from_slice(&fs::read(SAMPLES).unwrap()).unwrap()
 }
 
-/// A folder with the recording, and these samples beside it.
+/// A folder with the recording, and these samples next to it.
 fn folder(samples: &str) -> (TempDir, String) {
     let folder = TempDir::new().unwrap();
     let recording = folder.path().join("snapshot.pickle.gz");
@@ -39,7 +39,7 @@ fn device(samples: &Value) -> Value {
     device
 }
 
-/// Rows add up to what is in use, and pools to PyTorch's row, at each sample.
+/// Rows add up to the memory in use, and pools to PyTorch's row, at each sample.
 fn rows_sum(device: &Value) {
     for sample in device["samples"].as_array().unwrap() {
         let rows = sample["rows"].as_array().unwrap();
@@ -83,7 +83,7 @@ fn who_has_the_memory_is_what_was_made() {
 }
 
 #[test]
-fn in_a_container_nobody_is_named() {
+fn in_a_container_no_process_is_named() {
     let mut samples = samples();
     samples["pid"] = json!(7);
     let device = device(&samples);
@@ -143,7 +143,7 @@ fn contradictions_are_shown_and_said() {
 }
 
 #[test]
-fn a_failed_request_tells_what_was_free() {
+fn a_failed_request_shows_what_was_free() {
     let answer = memviz(&["ledger", "--capacity", "8GiB", "--format", "json", &fixture("oom")]).json();
     let device = &answer["devices"][0];
     rows_sum(device);
@@ -163,7 +163,7 @@ fn fit_knows_the_device_and_what_others_held() {
     let device = &fit["devices"][0];
     assert_eq!(device["context_bytes"].as_u64(), Some((96 + 450 + 3072 + 100) * MIB), "{device}");
     assert_eq!(device["capacity_bytes"].as_u64(), Some((24576 - 96 - 450 - 3072 - 100) * MIB), "{device}");
-    // What is asked for counts.
+    // The option takes precedence.
     let fit = memviz(&["fit", "--capacity", "900MiB", "--context", "0", "--format", "json", RECORDING]).json();
     assert_eq!(fit["devices"][0]["capacity_bytes"].as_u64(), Some(900 * MIB));
 }
@@ -258,9 +258,9 @@ fn samples_that_cannot_be_read_leave_the_rank() {
     run.expect(2);
 }
 
-/// Pinned host memory has rows of its own, which are no part of the device.
+/// Pinned host memory has separate rows, which are not part of the device.
 #[test]
-fn pinned_memory_is_beside_the_device() {
+fn pinned_memory_is_not_part_of_the_device() {
     let mut samples = samples();
     samples["host"] = json!([
         {"at": "start", "reserved_bytes": 0, "active_bytes": 0},
@@ -296,18 +296,18 @@ fn what_is_missing_or_wrong_is_one_line() {
     memviz(&["ledger", &fixture("oom")])
         .expect_error("found a failed request without --capacity: add --capacity with the memory of the device");
     memviz(&["ledger", "--capacity", "8GiB", &fixture("tiny")]).expect_error("found neither");
-    // Less than what was reserved and free.
+    // Less than the reserved and free memory.
     memviz(&["ledger", "--capacity", "7GiB", &fixture("oom")])
         .expect_error("more reserved and free memory than the device has");
     let (_folder, path) = folder("{");
     let run = memviz(&["ledger", &path]);
     assert!(run.stderr.contains("snapshot.device.json: expected device samples of torch_memviz"), "{}", run.stderr);
     run.expect(2);
-    // It is no reason for other commands to answer nothing.
+    // Other commands still answer.
     let peak = memviz(&["peak", &path]);
     assert!(peak.stderr.contains("snapshot.device.json"), "{}", peak.stderr);
     assert!(peak.stdout.contains("peak allocated"), "{}", peak.stdout);
-    // Nor is a folder, or a pipe that nobody writes to.
+    // Neither is a folder, or a pipe without a writer.
     fs::remove_file(path.replace("pickle.gz", "device.json")).unwrap();
     fs::create_dir(path.replace("pickle.gz", "device.json")).unwrap();
     let peak = memviz(&["peak", &path]);
@@ -315,7 +315,7 @@ fn what_is_missing_or_wrong_is_one_line() {
     peak.expect(0);
 }
 
-/// A folder with a recording that ran out of memory, and a profiler trace under this name. The trace names a GPU of 80 GiB.
+/// A folder with a recording that ran out of memory, and a profiler trace with this name. The trace names a GPU with 80 GiB.
 fn beside_trace(name: &str) -> (TempDir, String) {
     let folder = TempDir::new().unwrap();
     let recording = folder.path().join("run.pickle.gz");
@@ -325,7 +325,7 @@ fn beside_trace(name: &str) -> (TempDir, String) {
 }
 
 #[test]
-fn a_trace_of_the_run_tells_the_memory_of_the_device() {
+fn a_trace_of_the_run_shows_the_memory_of_the_device() {
     const MEMORY: u64 = 85_899_345_920;
     for name in ["run.trace.json.gz", "run.pt.trace.json.gz", "run.json.gz", "profile.trace.json.gz"] {
         let (_folder, path) = beside_trace(name);
@@ -350,7 +350,7 @@ fn a_trace_of_the_run_tells_the_memory_of_the_device() {
 }
 
 #[test]
-fn a_trace_that_may_be_of_another_run_tells_nothing() {
+fn a_trace_that_may_be_of_another_run_is_not_used() {
     let (folder, path) = beside_trace("other.json.gz");
     let unknown = || memviz(&["triage", "--format", "json", &path]).json()["devices"][0]["device_bytes"].is_null();
     assert!(unknown(), "nothing says that it is a trace of this run");

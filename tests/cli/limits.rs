@@ -20,7 +20,7 @@ fn memory_is_limited_while_reading() {
     memviz(&["info", "--max-memory", "1MiB", path]).expect_error("expected at least 64.00 MiB");
 }
 
-/// How fast a machine is must not decide, so the system's word that the time is spent comes from the test.
+/// The speed of the machine must not decide, so the test sends the signal that the time is used up.
 #[cfg(target_os = "linux")]
 #[test]
 fn processor_time_is_limited() {

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 const TRACE: &str = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
 
-/// Files that are no recordings: name, contents, and what the line about them must say.
+/// Files that are not recordings: name, contents, and what the error must say.
 fn files() -> Vec<(&'static str, Vec<u8>, [&'static str; 2])> {
     let dump = "torch.cuda.memory._dump_snapshot";
     let archive = || {
@@ -43,7 +43,7 @@ fn files() -> Vec<(&'static str, Vec<u8>, [&'static str; 2])> {
 }
 
 #[test]
-fn files_that_are_no_recordings_are_named_with_what_to_do() {
+fn errors_say_what_other_files_are_and_what_to_do() {
     let folder = TempDir::new().unwrap();
     for (name, contents, parts) in files() {
         let path = folder.path().join(name).into_os_string().into_string().unwrap();

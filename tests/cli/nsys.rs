@@ -1,4 +1,4 @@
-//! `memviz nsys`: rows that add up to the peak, and what is said where a profile does not show it.
+//! `memviz nsys`: rows that add up to the peak, and the text for a profile that does not show it.
 
 use crate::support::{fixture, memviz};
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ fn who_allocated_is_what_was_made() {
     let step = steps.iter().find(|range| range["name"] == "step_1").unwrap();
     assert_eq!((&step["allocated_bytes"], &step["freed_bytes"]), (&json!(56 * MIB), &json!(56 * MIB)));
     assert_eq!(step["highest_bytes"].as_u64().unwrap(), 218 * MIB + 8 * 4096 + 28);
-    // Other places and processes are apart.
+    // Other places and processes are separate.
     assert_eq!(memory(&answer, "managed", 4711)["peak"]["bytes"], 16 * MIB);
     assert_eq!(memory(&answer, "pinned", 4711)["peak"]["bytes"], 8 * MIB);
     let server = memory(&answer, "device", 4800);
@@ -96,13 +96,13 @@ fn without_times_there_is_a_reason_and_no_peak() {
 }
 
 #[test]
-fn what_is_beside_the_database_is_said() {
+fn files_next_to_the_database_are_reported() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("run.sqlite");
     fs::copy(TRAINING, &path).unwrap();
     fs::write(folder.path().join("run.sqlite-wal"), "frames").unwrap();
     let run = memviz(&["nsys", &path.display().to_string()]);
-    assert!(run.stdout.contains("*-wal beside it has changes that are not in the database yet"), "{}", run.stdout);
+    assert!(run.stdout.contains("*-wal next to it has changes that are not in the database yet"), "{}", run.stdout);
 }
 
 #[test]

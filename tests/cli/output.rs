@@ -37,7 +37,7 @@ fn names_decide_the_format() {
 }
 
 #[test]
-fn a_table_comes_behind_its_answer() {
+fn a_table_follows_its_answer() {
     for arguments in [
         vec!["peak", &fixture("gpt_train"), "--each", "phase"],
         vec!["simulate", &fixture("oom")],
@@ -70,12 +70,12 @@ fn nothing_is_written_under_a_name_of_something_else() {
         memviz(&[args, &[&tiny]].concat()).expect_error(fitting);
         assert!(!Path::new(args[args.iter().position(|&arg| arg == "-o").unwrap() + 1]).exists());
     }
-    // A name that stands for nothing contradicts nothing.
+    // A name without a known extension contradicts nothing.
     let lines = folder.path().join("a.jsonl");
     memviz(&["ranks", &tiny, "--format", "json", "-o", lines.to_str().unwrap()]).expect(0);
 }
 
-/// An opener that only says what it was given.
+/// An opener that only prints its arguments.
 #[cfg(target_os = "linux")]
 #[test]
 fn written_files_are_opened_by_the_desktop() {
@@ -98,7 +98,7 @@ fn written_files_are_opened_by_the_desktop() {
     open("exit 3", "b.json", &[]).expect_error("b.json: written, but xdg-open did not open it: exit status: 3");
     assert!(folder.path().join("b.json").exists());
     fs::remove_file(&opener).unwrap();
-    // What the desktop would run is not opened, whatever is in it.
+    // A file that the desktop would run is not opened, whatever its contents.
     open("", "c.desktop", &["--format", "text"]).expect_error("--open needs -o with a file name ending in .txt");
     assert!(!folder.path().join("c.desktop").exists());
     open("", "-", &[]).expect_error("--open");

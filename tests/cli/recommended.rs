@@ -11,7 +11,7 @@ const REAL: [&str; 2] = ["../shared/real", "../shared/real2"];
 /// Recordings of the repository, a folder each.
 const FIXTURES: [&str; 3] = ["fixtures/snapshots", "fixtures/stories", "fixtures/traces"];
 
-/// Commands whose answers end with others. Reports and pages name none.
+/// Commands whose answers recommend others. Reports and pages recommend none.
 const COMMANDS: [&[&str]; 10] = [
     &["triage"],
     &["info"],
@@ -75,7 +75,7 @@ fn problems(file: &str) -> Vec<String> {
     let mut asked: Vec<String> = Vec::new();
     for command in COMMANDS {
         let answer = memviz(&[command, &[file]].concat());
-        // Files that are no recordings, and questions that one does not answer, are refused.
+        // Files that are not recordings, and questions that a recording does not answer, are refused.
         if answer.code == Some(2) {
             continue;
         }
@@ -102,13 +102,13 @@ fn ends_well(answer: &str) -> bool {
     is_empty || ENDS.iter().any(|end| answer.contains(end))
 }
 
-/// The lines of an answer that are commands, without what they are about.
+/// The lines of an answer that are commands, without their comments.
 fn recommended(answer: &str) -> Vec<String> {
     let commands = answer.lines().filter(|line| line.starts_with("memviz "));
     commands.map(|line| line.split("  # ").next().unwrap_or(line).trim().to_owned()).collect()
 }
 
-/// What is wrong with the answer to a command; nothing where it is one.
+/// What is wrong with the answer to a command; `None` if it is an answer.
 fn refused(typed: &str) -> Option<String> {
     let folder = TempDir::new().unwrap();
     let mut words: Vec<String> = typed.split(' ').skip(1).map(|word| word.trim_matches('\'').to_owned()).collect();

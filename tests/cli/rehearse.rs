@@ -100,7 +100,7 @@ fn memviz_toml_says_what_is_rehearsed() {
     let said = ["gpu", "memory", "steps", "path", "assume", "no_weights"].map(|key| options[key].clone());
     let expected = serde_json::json!(["a100-40gb", 24_u64 << 30, 2, "step.pickle", "nonzero=0.5", false]);
     assert_eq!(serde_json::Value::from(said.to_vec()), expected);
-    // The budgets of the same file are for what was rehearsed.
+    // The budgets in the same file apply to the rehearsal.
     let mut check = support::command(&["check"]);
     let check: Run = check.current_dir(folder.0.path()).output().unwrap().into();
     check.expect(0);

@@ -1,4 +1,4 @@
-//! Consistency of all answers about one recording, on recordings of strangers.
+//! Consistency of all answers about one recording, on other people's recordings.
 
 use crate::support::{assert_none, memviz, names, stranger};
 use rayon::prelude::*;
@@ -6,7 +6,7 @@ use regex::Regex;
 use serde_json::Value;
 use std::path::Path;
 
-/// Recordings of strangers, which only some machines have, and those of the repository.
+/// Other people's recordings, which only some machines have, and those of the repository.
 const FOLDERS: [&str; 4] =
     ["../shared/real", "../shared/real2", "fixtures/snapshots", "fixtures/traces/profiler_traces"];
 /// Answers that are read together.
@@ -21,7 +21,7 @@ const COMMANDS: [&[&str]; 8] = [
     &["report", "--format", "markdown"],
 ];
 
-/// What no answer says, whatever the recording is.
+/// What no answer may say, for any recording.
 const NEVER: [(&str, &str); 8] = [
     ("a share above all there is", r"\b([2-9]\d\d|1[1-9]\d|10[1-9]|\d{4,})\.\d%|\b([2-9]\d\d|1[1-9]\d|10[1-9])%"),
     ("a negative size", r"(^|[ |])-\d+\.\d\d (KiB|MiB|GiB)"),
@@ -99,7 +99,7 @@ fn a_forward_pass_takes_as_long_as_its_phase() {
 }
 
 #[test]
-fn what_is_kept_behind_the_peak_is_no_inference() {
+fn memory_kept_after_the_peak_is_not_inference() {
     let Some(path) = stranger("HugePandaCoder-1e496a_my_snapshot.pickle.gz") else { return };
     let checkpoint = text("checkpoint", &path);
     assert!(checkpoint.contains("the 2.80 GiB of activations kept for one at the end are not live at the peak"));
@@ -134,7 +134,7 @@ fn without_a_history_there_is_one_column() {
 }
 
 #[test]
-fn pools_of_freed_segments_are_told_from_others() {
+fn pools_of_freed_segments_are_distinguished_from_others() {
     let Some(path) = stranger("MercuryB1-cuda_memory_snapshot.pickle.gz") else { return };
     let answer = text("fragmentation", &path);
     let rows: Vec<&str> = answer.lines().filter(|line| line.contains("large pool, stream 0")).collect();

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use std::fs;
 use tempfile::TempDir;
 
-/// Lines that a screen takes with three things to change and how to record more, but for what must be said of an incomplete or contradicting recording.
+/// Lines on a screen with three things to change and how to record more, without notes about an incomplete or contradictory
+/// recording.
 const SCREEN: usize = 32;
 const TRACE: &str = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
 
@@ -51,7 +52,7 @@ fn a_folder_with_one_recording_is_that_recording() {
 }
 
 #[test]
-fn what_is_no_file_is_said_in_one_line() {
+fn what_is_not_a_file_is_an_error_of_one_line() {
     memviz(&["snapshot.pickle"]).expect_error("snapshot.pickle: No such file");
     memviz(&["peek"]).expect_error("unrecognized subcommand 'peek'");
     memviz(&["./peak"]).expect_error("./peak: No such file");
@@ -95,7 +96,7 @@ fn one_screen_is_enough_and_its_figures_are_those_of_peak() {
     assert!(failed >= 3, "{failed} devices ran out of memory");
 }
 
-/// Programs that run well raise nothing, and what is wrong with the others is named with the command that shows it.
+/// Programs without mistakes cause no findings, and for the others the output names the command that shows the mistake.
 #[test]
 fn findings_are_there_where_something_is_wrong() {
     let kinds = |name: &str| -> Vec<String> {
@@ -111,7 +112,7 @@ fn findings_are_there_where_something_is_wrong() {
     assert!(text.contains(&format!("memviz leaks {}", fixture("leak"))), "{text}");
 }
 
-/// What is to be typed can be typed, whatever a file is called.
+/// Suggested commands can be typed, whatever the name of the file.
 #[test]
 fn commands_name_the_file_as_a_shell_reads_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -156,7 +157,7 @@ fn every_command_that_is_recommended_answers() {
     assert_none(&problems);
 }
 
-/// A snapshot of a side stream that freed what it had reserved, before the main stream asks for as much again.
+/// A snapshot of a side stream that freed what it had reserved, before the main stream requests as much again.
 fn side_stream(side_bytes: u64) -> Vec<u8> {
     const MIB: u64 = 1 << 20;
     let (side, main, main_bytes) = (1u64 << 40, 2u64 << 40, 400 * MIB);
@@ -184,7 +185,7 @@ fn side_stream(side_bytes: u64) -> Vec<u8> {
     serde_pickle::to_vec(&snapshot, serde_pickle::SerOptions::new()).unwrap()
 }
 
-/// What lies free on a side stream is said with the line that used the stream first, and only where it is much.
+/// Free memory on a side stream is reported with the line that used the stream first, and only if it is much.
 #[test]
 fn memory_of_a_side_stream_is_named_with_its_line() {
     let said = |bytes: u64| memviz_reading(&["triage", "-", "--format", "json"], &side_stream(bytes)).json();
@@ -205,7 +206,7 @@ fn lines_of_code_are_shown_where_they_are_asked_for() {
     let line = "9 | best={name:value.clone()";
     let shown = memviz(&[&recording, "--source", folder]);
     assert!(shown.expect(0).stdout.contains(line), "{}", shown.stdout);
-    // What goes to a file or a pipe may be passed on.
+    // Output to a file or a pipe may be passed on.
     assert!(!memviz(&[&recording]).expect(0).stdout.contains(line));
     let elsewhere = memviz(&[&recording, "--source", "fixtures/snapshots"]);
     assert!(!elsewhere.expect(0).stdout.contains(" | "), "{}", elsewhere.stdout);

@@ -101,7 +101,7 @@ fn names_do_nothing_but_show() {
     let page = memviz(&["view", path.to_str().unwrap()]).expect(0).stdout.clone();
     let shown = "&lt;script&gt;alert(1)&lt;\u{2024}script&gt; &quot;'&amp;amp;\u{202e}.pickle.gz\" data-options=";
     assert!(carried(&page).0.starts_with(shown), "{}", carried(&page).0);
-    // Names within the recording are in its bytes, which are no text of the page.
+    // Names in the recording are in its bytes, which are not text of the page.
     let without = memviz(&["view"]).expect(0).stdout.clone();
     assert_eq!(page.matches("<script").count(), without.matches("<script").count());
 }
@@ -147,7 +147,7 @@ fn a_part_is_all_that_a_page_carries() {
 }
 
 #[test]
-fn a_part_of_what_is_no_snapshot_is_shown_first() {
+fn a_part_of_a_file_that_is_not_a_snapshot_is_shown_first() {
     let trace = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
     let page = memviz(&["view", trace, "--from", "entry:4", "--to", "entry:9"]).expect(0).stdout.clone();
     let (attributes, content) = carried(&page);
@@ -198,7 +198,7 @@ impl Serving {
         Self { port: port.to_owned(), path: format!("/{path}"), child }
     }
 
-    /// The head and the body of what a request gets.
+    /// The head and the body of a response.
     fn ask(&self, request: &str) -> (String, String) {
         let mut stream = TcpStream::connect(format!("127.0.0.1:{}", self.port)).unwrap();
         stream.write_all(format!("{request}\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
@@ -221,7 +221,7 @@ fn only_the_path_that_nobody_can_guess_is_served() {
     let tiny = fixture("tiny");
     let serving = Serving::start(&[&tiny]);
     assert_eq!(serving.path.len(), 34, "{}", serving.path);
-    // A connection without a request holds nobody up for long.
+    // A connection without a request does not block others for long.
     let idle = TcpStream::connect(format!("127.0.0.1:{}", serving.port)).unwrap();
     let (head, body) = serving.ask(&format!("GET {} HTTP/1.1", serving.path));
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
@@ -249,7 +249,7 @@ fn nothing_is_left_of_a_page_that_exists() {
     assert_eq!(fs::read_to_string(Path::new(&path)).unwrap(), "mine");
 }
 
-/// A page that nobody named goes into a folder of its own, and to the browser.
+/// A page without a requested name is written to a new folder, and opened in the browser.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_page_without_a_name_is_opened() {
@@ -276,7 +276,7 @@ fn a_page_without_a_name_is_opened() {
         let others = fs::metadata(Path::new(written).parent().unwrap()).unwrap().permissions().mode() & 0o077;
         assert_eq!(others, 0, "nobody else may read it");
     }
-    // Where there is none, as over SSH, the page is written all the same.
+    // Without a browser, as over SSH, the page is written anyway.
     let run = open(&["view", &fixture("tiny"), "--open"], "");
     assert!(run.expect(0).stderr.contains("no browser was found"), "{}", run.stderr);
     assert!(Path::new(run.stdout.trim()).exists());

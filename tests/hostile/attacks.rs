@@ -7,7 +7,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A recording, the question, the exit code, and a part of the line on standard error; or of the answer, where there is none.
+/// A recording, the question, the exit code, and a part of the line on standard error; or of the answer, if there is none.
 type Attack = (&'static str, Vec<u8>, &'static [&'static str], i32, &'static str);
 
 const PEAK: &[&str] = &["check", "--max-peak", "100GiB"];
@@ -33,7 +33,7 @@ fn cut_before(name: &str, text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A recording that is whole but for what is added to its root.
+/// A recording that is complete except for additions to its root.
 fn with(key: &str, value: Value) -> Vec<u8> {
     let mut snapshot = json!({"segments": [], "device_traces": []});
     snapshot[key] = value;
@@ -100,7 +100,7 @@ fn attacks() -> Vec<Attack> {
     let tiny = support::read_unpacked(&fixture("tiny"));
     let first_lines = |count: usize| vec![vec![frame("/home/u/m.py", 3)]; count];
     vec![
-        // Memory and time: what is too much is refused on one line, and everything else is answered.
+        // Memory and time: anything that exceeds a limit is refused on one line, and everything else is answered.
         ("failed requests times lines", many_failures(), &["oom", "--format", "json"], 0, "\"ooms\""),
         ("failed requests, looked at", many_failures(), &["triage"], 0, "60"),
         ("functions of a deep stack", deep_stack(), &["peak", "--by", "function"], 0, "rows overlap"),
@@ -178,7 +178,7 @@ fn attacks() -> Vec<Attack> {
     ]
 }
 
-/// Four blocks of a size at addresses of their own.
+/// Four blocks of one size at separate addresses.
 fn sized(size: u64) -> Vec<u8> {
     let blocks =
         (0..4).map(|block| entry("alloc", (1 << 40) + 512 * block, size, 0, &[frame("/home/u/m.py", 3)], block));

@@ -12,9 +12,9 @@ use tempfile::TempDir;
 /// When this is 1, a missing valgrind is a failure.
 const REQUIRE: &str = "MEMVIZ_REQUIRE_VALGRIND";
 
-/// Members of families that are compared: none, so many, and twice as many.
+/// Members of families that are compared: none, N, and 2 N.
 const SIZES: [u64; 3] = [1, 400, 800];
-/// Instructions below which what is done for each is lost among what is done once.
+/// Number of instructions below which the cost per member is hidden by the constant cost.
 const NOTABLE: u64 = 2_000_000;
 
 const COMMANDS: [&[&str]; 24] = [
@@ -79,7 +79,7 @@ fn ratio(once: u64, twice: u64) -> f64 {
     twice as f64 / once.max(NOTABLE) as f64
 }
 
-/// The instructions that a command takes for a file, whatever it answers.
+/// The number of instructions that a command executes for a file, whatever its answer.
 fn instructions(command: &[&str], path: &str) -> u64 {
     let mut valgrind = Command::new("valgrind");
     valgrind

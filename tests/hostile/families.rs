@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 use std::io::Write;
 
-/// Where memory begins.
+/// The first address.
 const START: u64 = 1 << 40;
 const SEGMENT: u64 = 2 << 20;
 
 /// A family: its name, and the member of a size.
 pub type Family = (&'static str, fn(u64) -> Vec<u8>);
 
-/// All of them, with what grows.
+/// All of them, with what increases.
 pub const FAMILIES: [Family; 14] = [
     ("streams", |size| apart(size, |number| (number, json!([0, 0])))),
     ("private pools", |size| apart(size, |number| (0, json!([0, number])))),
@@ -119,7 +119,7 @@ pub fn live(stacks: &[Vec<Value>]) -> Vec<Value> {
     trace
 }
 
-/// Blocks in segments of their own, each on the stream and in the pool of its number.
+/// Blocks in separate segments, each on the stream and in the pool with its number.
 fn apart(size: u64, of: impl Fn(u64) -> (u64, Value)) -> Vec<u8> {
     let (mut trace, mut segments) = (Vec::new(), Vec::new());
     for number in 0..size {

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// Largest picture.
 const LARGEST_SVG: usize = 500 << 10;
 
-/// Where memory begins.
+/// The first address.
 const START: u64 = 1 << 40;
 
 fn frame(file: &str, line: usize, name: &str) -> Value {
@@ -187,7 +187,7 @@ fn pictures_of_many_devices_stay_small() {
     run(&more, &["peak"]).expect_error("expected a device from -1 to 127, found 128");
 }
 
-/// Names of characters that take six bytes each in a picture, on as many devices and in as many files as there can be.
+/// Names of characters that take six bytes each in a picture, on as many devices and in as many files as possible.
 #[test]
 fn pictures_of_names_to_be_escaped_stay_small() {
     let stack = |device: usize, line: usize| {
@@ -239,7 +239,7 @@ fn links_that_lead_in_circles_are_not_followed_by_globs() {
 }
 
 #[test]
-fn names_are_no_commands_formulas_or_mentions() {
+fn names_are_not_commands_formulas_or_mentions() {
     let name = |name: &str| pickle(&[live(&vec![json!([frame(name, 3, "f")]); 3])], &[]);
     let command = name("::stop-commands::x ##[error]y ##VsO[task.setvariable variable=a]z.py");
     for args in [

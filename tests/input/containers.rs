@@ -1,5 +1,5 @@
-//! Containers that hold more than one recording, less than a whole one, or more than they need: what is judged is what the
-//! file is, or nothing is.
+//! Containers with more than one recording, less than a whole one, or additional data: either the whole file is judged, or
+//! nothing is.
 
 use crate::support::fixture;
 use memviz::Recording;
@@ -89,7 +89,7 @@ fn every_byte_of_an_archive_belongs_to_its_one_file() {
 }
 
 #[test]
-fn what_fills_up_a_file_is_no_part_of_it() {
+fn padding_is_not_part_of_a_file() {
     let skippable = [&[0x5a, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3][..], &zstd(&pickle())].concat();
     let padded = [&gzip(&pickle())[..], &[0; 700]].concat();
     for bytes in [&skippable, &padded] {
@@ -102,7 +102,7 @@ fn what_fills_up_a_file_is_no_part_of_it() {
     assert!(read(&[gzip(first), gzip(second)].concat(), false).is_ok(), "members follow one another");
 }
 
-/// The recording itself is whole: what is cut off is behind it.
+/// The recording itself is complete: what is cut off comes after it.
 #[test]
 fn an_end_that_is_missing_is_known_to_be() {
     let (gzip, zstd) = (gzip(&pickle()), zstd(&pickle()));

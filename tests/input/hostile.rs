@@ -90,10 +90,10 @@ const EXPECTED: &[(&str, Outcome)] = &[
     ("memo-index-4-billion.pickle", Refused(Malformed, "byte 14: expected a value in memo slot 4294967295")),
     ("memo-put-4-billion.pickle", Refused(Malformed, "byte 12: expected a memo slot below 12, found 4294967294")),
     ("nested-lists-1m.pickle.gz", Refused(Limit, "bytes of objects")),
-    ("not-a-snapshot-list-of-ints.pickle", Refused(NotASnapshot, "the pickle holds a list")),
+    ("not-a-snapshot-list-of-ints.pickle", Refused(NotASnapshot, "the pickle contains a list")),
     ("not-a-snapshot-model.pickle", Refused(NotASnapshot, "\"segments\" and \"device_traces\"")),
     ("os-system-inside-snapshot.pickle", Analyzed(Sample { unknown_keys: &[("snapshot.plugin", 1)], ..SAMPLE })),
-    ("os-system.pickle", Refused(NotASnapshot, "an object that only code could build")),
+    ("os-system.pickle", Refused(NotASnapshot, "an object that only running code can build")),
     (
         "overlapping-alloc-small-pool.pickle",
         Analyzed(Sample { entries: 18, peak_entry: 12, anomalies: &[("overlapping_alloc", 1)], ..SAMPLE }),
@@ -163,7 +163,7 @@ const EXPECTED: &[(&str, Outcome)] = &[
     ("wrong-type-segments-string.pickle", Refused(Malformed, "expected a list for \"segments\", found a string")),
 ];
 
-/// Files that `allow_truncated` makes a difference to, with the offset of the cut. All others stay what they are.
+/// Files for which `allow_truncated` makes a difference, with the offset of the cut. All others give the same result.
 const CUT: &[(&str, u64)] = &[
     ("gzip-truncated.pickle.gz", 2953),
     ("truncated-in-device-traces.pickle", 4982),
@@ -199,7 +199,7 @@ fn broken_files_are_named_and_odd_ones_analysed() {
     }
 }
 
-/// A pipe hands over bytes as they come, so neither answers nor errors may depend on where reads end.
+/// A pipe delivers bytes in arbitrary parts, so neither answers nor errors may depend on where reads end.
 #[test]
 fn outcomes_do_not_depend_on_how_bytes_arrive() {
     for (file, outcome) in EXPECTED {
@@ -266,7 +266,7 @@ fn nothing_in_a_file_is_executed() {
 #[test]
 fn allow_truncated_changes_nothing_but_cuts() {
     for (file, outcome) in EXPECTED {
-        // Its checksum is behind what is read then.
+        // Its checksum comes after what is read then.
         if *file == "gzip-wrong-checksum.pickle.gz" {
             continue;
         }
@@ -314,13 +314,13 @@ fn entries_before_a_cut_are_replayed() {
     check_cuts_in_traces("multi_gpu");
 }
 
-/// As above, where the cut lies in the one list of the file: a writer puts no mark around a single item.
+/// As above, with the cut in the only list of the file: a writer puts no mark around a single item.
 #[test]
 fn entries_before_a_cut_are_replayed_for_a_single_device() {
     check_cuts_in_traces("gpt_train");
 }
 
-/// As above, for a recording that started late: its baseline is known in part, which is no contradiction.
+/// As above, for a recording that started late: its baseline is partly known, which is not a contradiction.
 #[test]
 fn entries_before_a_cut_are_replayed_for_a_late_recording() {
     check_cuts_in_traces("cuda_graph");
@@ -338,8 +338,8 @@ fn a_wrong_checksum_is_never_passed_over_in_silence() {
     }
 }
 
-/// Every prefix is an error that says where the file ends. On request it is analyzed, and whatever comes out holds
-/// together. Nothing ever panics.
+/// Every prefix is an error that says where the file ends. With the option it is analyzed, and the result is consistent.
+/// Nothing ever panics.
 #[test]
 fn prefixes_of_recordings_are_handled() {
     const STRIDE: usize = 97;
@@ -376,7 +376,7 @@ fn prefixes_of_recordings_are_handled() {
     }
 }
 
-/// Bytes behind the compressed data of a gzip file: checksum and length.
+/// Bytes after the compressed data of a gzip file: checksum and length.
 const TRAILER: usize = 8;
 
 #[test]
@@ -394,7 +394,7 @@ fn prefixes_of_compressed_recordings_are_handled() {
         let plain = read_unpacked(&path);
         let zstd = zstd::encode_all(&plain[..], 3).unwrap();
         for bytes in [&gzip, &zstd] {
-            // What is behind the data has a test of its own.
+            // The bytes after the data have a separate test.
             for length in (0..bytes.len() - TRAILER).step_by(97) {
                 let refused = read(&bytes[..length], false);
                 assert!(refused.is_err(), "{path}: {length} bytes are not all of it");
@@ -411,7 +411,7 @@ fn prefixes_of_compressed_recordings_are_handled() {
     }
 }
 
-/// Names come from strangers: they may hold terminal commands, line breaks and whatever a table is made of.
+/// Names come from strangers: they may contain terminal commands, line breaks and table markup.
 #[test]
 fn names_cannot_break_out_of_reports() {
     let recording = recording_with_hostile_names();
@@ -458,7 +458,7 @@ fn names_cannot_break_out_of_errors() {
     assert!(!run.stderr.trim_end().contains(char::is_control), "{:?}", run.stderr);
 }
 
-/// An address space of 400 MB: several times what any of these files needs, less than what each asks for.
+/// An address space of 400 MB: several times what any of these files needs, less than what each requests.
 #[cfg(all(feature = "cli", target_os = "linux"))]
 #[test]
 fn hostile_files_stay_within_bounds() {
@@ -468,7 +468,7 @@ fn hostile_files_stay_within_bounds() {
         Command::new("sh")
             .args(["-c", &format!("ulimit -v {kibibytes} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_memviz")])
             .args(args)
-            // Reserved address space of threads would otherwise count.
+            // Otherwise the reserved address space of threads would count.
             .env("MALLOC_ARENA_MAX", "1")
             .output()
     };
@@ -601,15 +601,15 @@ fn render(format: AnswerFormat, style: TextStyle, recording: &Recording) -> Stri
     format.write(&recording.info(&[]).unwrap(), source, style, &mut out).unwrap();
     format.write(&recording.leaks(&LeakOptions::default()).unwrap(), source, style, &mut out).unwrap();
     let mut text = String::from_utf8(out).expect("output is UTF-8");
-    // Two JSON objects one after the other are none.
+    // Two JSON objects one after the other are not a recording.
     if text.starts_with('{') {
         text.truncate(peak);
     }
     text
 }
 
-/// Cuts a recording that is complete, or starts with a baseline, in its traces, and compares what is left with the
-/// same entries of the whole.
+/// Cuts a recording that is complete, or starts with a baseline, in its traces, and compares the rest with the same entries
+/// of the whole.
 fn check_cuts_in_traces(name: &str) {
     let path = fixture(name);
     let bytes = read_unpacked(&path);

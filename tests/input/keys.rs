@@ -1,4 +1,4 @@
-//! Keys and settings that only some releases and writers write: what they say is used, and nothing else changes.
+//! Keys and settings that only some releases and writers write: they are used, and nothing else changes.
 
 use crate::support::memviz_reading;
 use crate::{notes, read};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
 
-/// A recording in the making: memory of device 0, each block in a segment of its own.
+/// A recording under construction: memory of device 0, each block in a separate segment.
 #[derive(Default)]
 struct Program {
     trace: Vec<Value>,
@@ -93,7 +93,7 @@ fn recorded_lines_of_forward_are_not_inferred() {
     let forward = json!([line(3, "main"), "  [Previous line repeated 2 more times]\n", line(12, "forward")]);
     program.keep(40, Some(7), &json!({}));
     program.keep(30, None, &json!({"forward_frames": forward}));
-    // Code of the user's own that runs in backward says more than the line of forward.
+    // The user's own code that runs in backward is more specific than the forward line.
     program.keep(20, Some(9), &json!({"forward_frames": forward}));
     program.keep(10, None, &json!({"forward_frames": []}));
     let pickle = program.pickle();
@@ -128,7 +128,7 @@ fn lines_that_are_none_are_left_out_and_counted() {
     assert_eq!(labels, ["(no stack)", "backward of x.py:5 f"]);
     let notes = notes(&read(&pickle).unwrap());
     assert!(notes.contains("left out: 4 lines of forward_frames not in the format of a Python traceback"), "{notes}");
-    // Figures are what they are; only whose they are is less certain.
+    // Figures stay the same; only their attribution is less certain.
     memviz_reading(&["check", "-", "--max-peak", "100MiB"], &pickle).expect(0);
 }
 

@@ -1,5 +1,5 @@
-//! Reading: what was written is read, in every form that people have files in; what is broken, means harm or is no recording
-//! at all is refused.
+//! Reading: recordings are read in every form that people have files in; broken and malicious files, and files that are not
+//! recordings, are refused.
 
 mod bounds;
 mod containers;
@@ -43,7 +43,7 @@ fn error(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_no_recording_is_named_with_what_to_do() {
+fn errors_say_what_a_file_is_and_what_to_do() {
     let lfs = b"version https://git-lfs.github.com/spec/v1\noid sha256:0000\nsize 4494887\n";
     assert!(error(lfs).contains("git lfs pull"), "{}", error(lfs));
     let nsys = b"NVIDIA Tegra Profiler Report 2024@6@2";

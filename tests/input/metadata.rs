@@ -88,7 +88,7 @@ fn texts_take_no_more_memory_than_the_file_is_worth() {
     let metadata: Vec<Node> = (0..8000).map(|index| Node::list([Node::Int(index), many.clone()])).collect();
     let error = error(&recording(&metadata));
     assert!(error.contains("\"user_metadata\" strings take more memory than any snapshot needs"), "{error}");
-    // The same again and again is no more than once.
+    // Repetitions count once.
     let one = Node::list([many.clone(), many]);
     assert_eq!(texts(&vec![one; 8000]).len(), 8000);
 }

@@ -71,7 +71,7 @@ fn other_encodings_and_files_are_refused() {
     assert!(read(folder.path(), b"a,b\n1,2\n").unwrap_err().contains("a text file"));
 }
 
-/// Writes databases with pages of all sizes and rows of all lengths, and prints what their events sum to.
+/// Writes databases with pages of all sizes and rows of all lengths, and prints the sums of their events.
 const MAKE: &str = r#"
 import random, sqlite3, sys
 COLUMNS = ["start", "globalPid", "deviceId", "contextId", "address", "bytes", "memKind", "memoryOperationType", "name"]

@@ -51,7 +51,7 @@ fn the_curve_is_the_sum_of_what_the_events_say() {
     assert_eq!(rows, [("aten::empty", 4096), ("aten::mm", 1024), ("(before the recording)", 512)]);
     let notes = crate::notes(&recording);
     assert!(notes.contains("have no addresses") && notes.contains("inferred"), "{notes}");
-    // A range of the profiler is no operator.
+    // A range of the profiler is not an operator.
     let range = recording.snapshot.annotations.first().map(|range| recording.snapshot.strings.get(range.name));
     assert_eq!(range, Some("ProfilerStep#3"));
 }
@@ -124,5 +124,5 @@ fn devices_of_other_kinds_are_called_what_they_are() {
     }
     assert!(!notes(&json!([event(1)])).1.contains("CUDA devices"));
     let (devices, notes) = notes(&json!([event(1), event(12)]));
-    assert!(devices == 1 && notes.contains("memory of XPU devices, beside that of CUDA devices (1x)"), "{notes}");
+    assert!(devices == 1 && notes.contains("memory of XPU devices, in addition to CUDA devices (1x)"), "{notes}");
 }

@@ -16,7 +16,7 @@ use zip::write::SimpleFileOptions;
 /// Changed files: pickles, and containers of one.
 const PICKLES: usize = 900;
 const CONTAINERS: usize = 150;
-/// Bytes at either end of a container that say what is in it.
+/// Bytes at either end of a container that describe its contents.
 const ENDS: usize = 110;
 
 /// Numbers that are the same in each run (splitmix64).
@@ -56,7 +56,7 @@ fn zipped(content: &[u8]) -> Vec<u8> {
     archive.finish().unwrap().into_inner()
 }
 
-/// What memviz reads of a file, as the oracle prints it; `None` where `check` would pass no budget.
+/// What memviz reads from a file, in the oracle's format; `None` if `check` would pass no budget.
 fn entries(bytes: &[u8]) -> Option<Value> {
     let recording = read(bytes).ok()?;
     let budgets = Budgets::default().devices(vec![0]).max_peak(Some(u64::MAX));
@@ -94,7 +94,7 @@ fn frames_that_overlap_are_refused() {
     let mut bytes = support::read_unpacked(&fixture("side_stream"));
     let is_frame = |window: &&[u8]| window[0] == 0x95 && window[4..9] == [0; 5];
     assert!(bytes.windows(9).filter(is_frame).count() > 1, "the fixture has several frames");
-    // A key and a value, each one reference of two bytes: what is left is a pickle with an entry that lacks a key.
+    // A key and a value, each a reference of two bytes: without them, the rest is a pickle with an entry that lacks a key.
     let entry = bytes.windows(8).position(|window| window.iter().step_by(2).all(|&byte| byte == b'h')).unwrap();
     bytes.drain(entry..entry + 4);
     let error = super::error(&bytes);
@@ -154,8 +154,8 @@ fn python_reads_what_memviz_reads() {
         let Some(ours) = entries(bytes) else { continue };
         both += 1;
         let refused = python["refused"].as_str().unwrap_or_default();
-        // No byte depends on names that are no UTF-8, nor on a key of a stack frame that can be none. What an archive says of
-        // its file twice, Python compares; that the contents are what was put in, both know by the checksum.
+        // No byte depends on names with invalid UTF-8, nor on an unknown key of a stack frame. Python compares what an
+        // archive says about its file in two places; both verify the contents by the checksum.
         let names = ["UnicodeDecodeError", "TypeError: unhashable"];
         let agrees =
             names.iter().any(|name| refused.starts_with(name)) || refused.starts_with("BadZipFile") && ours == original;

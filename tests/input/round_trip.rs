@@ -41,8 +41,8 @@ proptest! {
         same_facts(&input.snapshot, &file)?;
     }
 
-    /// The ways to write a file differ in what the reader takes on its hot path, and in nothing else. A gap at the first
-    /// memo slot keeps every entry off it.
+    /// The ways to write a file differ only in what the reader processes on its hot path. A gap at the first memo slot keeps
+    /// every entry off it.
     #[test]
     fn what_leaves_the_hot_path_is_read_alike(file in files(), style in styles()) {
         let read = |style| read_stream(Cursor::new(pickle_writer::write(&file.pickle(), style)), &ReadOptions::default());
@@ -54,7 +54,7 @@ proptest! {
         same_histories(&replay(&hot), &replay(&apart))?;
     }
 
-    /// Entries with a key that nobody knows are read step by step between those that are not.
+    /// Entries with an unknown key are read step by step between others.
     #[test]
     fn entries_with_unknown_keys_are_read_in_their_places(file in files(), style in styles(), every in 1..4usize) {
         let (pickle, count) = with_unknown_keys(&file.pickle(), every);
@@ -109,7 +109,7 @@ proptest! {
         prop_assert!(written.annotations.starts_with(&read.annotations));
     }
 
-    /// Numbers that no size, address or stream can be are errors, in whatever form they are written.
+    /// Numbers that cannot be a size, address or stream are errors, in any form.
     #[test]
     fn impossible_numbers_are_refused(
         file in files(),
@@ -180,7 +180,7 @@ fn monotonous_recordings() -> impl Strategy<Value = Recording> {
     })
 }
 
-/// The snapshot with one more key in every so many entries of each device, and how many that are.
+/// The snapshot with one more key in every N-th entry of each device, and the number of these entries.
 fn with_unknown_keys(snapshot: &Node, every: usize) -> (Node, u64) {
     let mut count = 0;
     let mut entry = |(index, entry): (usize, &Node)| match entry {
@@ -272,7 +272,7 @@ fn same_histories(left: &[History], right: &[History]) -> TestCaseResult {
     Ok(())
 }
 
-/// The same object for serde-pickle, which knows no identity: what stands in several places is repeated.
+/// The same object for serde-pickle, which has no identity: shared objects are repeated.
 fn serde_value(node: &Node) -> serde_pickle::Value {
     use serde_pickle::Value;
     match node {
@@ -298,7 +298,7 @@ fn big_integer(value: i128) -> serde_pickle::Value {
     serde_pickle::value_from_slice(&bytes, serde_pickle::DeOptions::new()).expect("a pickle of one integer")
 }
 
-/// The last entry of a list may be a batch of its own, written without a mark: a cut into it is none between two devices.
+/// The last entry of a list may be a separate batch, written without a mark: a cut in it is not between two devices.
 #[test]
 fn a_cut_into_the_last_entry_is_noticed() {
     let entry = |addr: i128| {

@@ -65,7 +65,7 @@ fn answers_do_not_depend_on_threads() {
     assert!(answer(variants[0].1.as_bytes(), 2, false).len() > 10_000, "the trace is read");
 }
 
-/// So many bytes of white space behind a beginning.
+/// This many bytes of white space after a start.
 fn blanks(begin: &str, count: u64) -> impl Read + Send + 'static {
     Cursor::new(begin.as_bytes().to_vec()).chain(std::io::repeat(b' ').take(count))
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A server, and what is said to it.
+/// A server, and its responses.
 pub struct Client {
     child: Child,
     to: Option<ChildStdin>,
@@ -17,12 +17,12 @@ pub struct Client {
 pub struct Answer {
     /// What it says.
     pub text: String,
-    /// Whether it says what is wrong.
+    /// Whether it reports an error.
     pub is_error: bool,
 }
 
 impl Client {
-    /// A server for the recordings of these folders, ready to be asked.
+    /// A server for the recordings in these folders, ready for requests.
     pub fn new(roots: &[&str]) -> Self {
         let roots = roots.iter().flat_map(|root| ["--root", root]);
         let mut client = Self::with(&roots.collect::<Vec<_>>());
@@ -34,13 +34,13 @@ impl Client {
         client
     }
 
-    /// A server that nobody has greeted yet.
+    /// A server before initialization.
     pub fn with(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_memviz"));
         command.arg("mcp").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
         let (to, from) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        // Lines of tests that are no requests have small IDs.
+        // Lines of tests that are not requests have small IDs.
         Self { child, to, from, last: 1_000_000 }
     }
 
@@ -80,7 +80,7 @@ impl Client {
         Answer { text: text.to_owned(), is_error: result["isError"] == true }
     }
 
-    /// The same, where it must be one.
+    /// The same, if it must be one.
     pub fn answer(&mut self, tool: &str, arguments: &Value) -> String {
         let answer = self.call(tool, arguments);
         assert!(!answer.is_error, "{tool} {arguments}: {}", answer.text);

@@ -1,6 +1,6 @@
-//! An evaluation that needs no model: for each question about a recording the call that answers it, how long the answer is, and that
-//! what is known from elsewhere is in it: PyTorch's counters (`truth.json`), and what was done to the program (`story.json`).
-//! The table in the book is written by `MEMVIZ_BLESS=1`.
+//! An evaluation without a model: for each question about a recording, the call that answers it, the length of the answer,
+//! and that it contains the facts known from other sources: PyTorch's counters (`truth.json`), and the changes to the program
+//! (`story.json`). `MEMVIZ_BLESS=1` writes the table in the book.
 
 use crate::client::Client;
 use crate::support::difference::difference;
@@ -286,9 +286,9 @@ fn thirty_questions_are_answered() {
     }
 }
 
-/// The same of stories that only some machines have: 17 programs, none of which memviz was written with.
+/// The same for stories that only some machines have: 17 programs that were not used to write memviz.
 #[test]
-fn every_story_of_the_corpus_is_told() {
+fn every_story_of_the_corpus_is_found() {
     let folder = "../shared/stories";
     if !Path::new(CORPUS).exists() && !Path::new(folder).exists() {
         println!("skipped: {folder} is not there");

@@ -1,11 +1,11 @@
-//! Requests that are wrong in a hundred ways: each is answered with an error or not at all, and the next good one is answered well.
+//! Requests that are wrong in a hundred ways: each gets an error or no response, and the next valid one is answered.
 
 use crate::client::Client;
 use serde_json::{Value, json};
 
 const TINY: &str = "tiny/snapshot.pickle.gz";
 
-/// Lines that are no requests.
+/// Lines that are not requests.
 fn lines() -> Vec<String> {
     let call =
         |id: Value, params: Value| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
@@ -62,7 +62,7 @@ fn lines() -> Vec<String> {
     lines
 }
 
-/// Calls of tools that say what is wrong.
+/// Tool calls that report what is wrong.
 fn calls() -> Vec<(&'static str, Value)> {
     let mut calls = Vec::new();
     for input in
@@ -139,7 +139,7 @@ fn a_hundred_malformed_requests_do_no_harm() {
     assert!(lines.len() + calls.len() >= 100, "{} and {}", lines.len(), calls.len());
     for line in &lines {
         client.send(line);
-        // Whatever it says to that, it goes on, and answers well.
+        // Whatever it responds, it continues and answers correctly.
         assert_eq!(client.answer("peak", &json!({ "input": TINY })), good, "{}", &line[..line.len().min(100)]);
     }
     for (tool, given) in calls {

@@ -5,7 +5,7 @@ use serde_json::json;
 use std::fs;
 use std::path::Path;
 
-/// A folder with one that is allowed, and a recording beside it that is not.
+/// A folder with an allowed folder, and a recording next to it that is not allowed.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -31,7 +31,7 @@ impl Place {
 }
 
 #[test]
-fn what_lies_outside_is_refused() {
+fn files_outside_are_refused() {
     let place = Place::new();
     let mut client = place.client();
     let (secret, mine) = (place.path("secret.pickle.gz"), place.path("allowed/mine.pickle.gz"));
@@ -45,7 +45,7 @@ fn what_lies_outside_is_refused() {
         "..",
         "/etc/passwd",
         "/proc/self/environ",
-        // Whether it exists is not told either.
+        // It does not reveal whether the file exists.
         "../nothing.pickle",
     ];
     for input in outside {
@@ -65,14 +65,14 @@ fn what_lies_outside_is_refused() {
         let error = client.error("ranks", &json!({ "inputs": [pattern] }));
         assert!(error.starts_with("expected a path inside"), "{pattern}: {error}");
     }
-    // A folder whose name begins like a file at an instant makes no way out.
+    // A folder whose name starts like a file at an instant does not give access.
     fs::create_dir(place.path("allowed/mine.pickle.gz@annotation:x")).unwrap();
     for at in ["annotation:x/../../secret.pickle.gz", "/../../secret.pickle.gz@peak"] {
         client.error("diff", &json!({ "base": "mine.pickle.gz", "new": "mine.pickle.gz", "new_at": at }));
     }
     fs::remove_dir(place.path("allowed/mine.pickle.gz@annotation:x")).unwrap();
     client.error("ledger", &json!({ "input": "mine.pickle.gz", "gpu": "../secret.pickle.gz" }));
-    // Options that write, and words that look like options, are no arguments.
+    // Options that write, and words that look like options, are not arguments.
     for (key, value) in
         [("output", "x.json"), ("o", "x"), ("config", "x.toml"), ("source", "/"), ("update_baseline", "")]
     {
@@ -105,7 +105,7 @@ fn links_that_lead_outside_are_refused() {
         let error = client.error("ranks", &json!({ "inputs": [input] }));
         assert!(error.starts_with("expected a path inside"), "{input}: {error}");
     }
-    // What lies beside a recording is read with it.
+    // Files next to a recording are read with it.
     fs::write(place.path("samples"), "{}").unwrap();
     for name in ["allowed/mine.device.json", "allowed/mine.trace.json"] {
         symlink(place.path("samples"), place.path(name)).unwrap();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const GPT: &str = "gpt_train/snapshot.pickle.gz";
 const OOM: &str = "oom/snapshot.pickle.gz";
 
-/// A question for each tool but `drill`, and the command line that asks the same.
+/// A question for each tool except `drill`, and the equivalent command line.
 pub fn questions() -> Vec<(&'static str, Value, Vec<&'static str>)> {
     let fit = ["../fit/minigpt_batch4/snapshot.pickle.gz", "../fit/minigpt_batch8/snapshot.pickle.gz"];
     vec![
@@ -50,7 +50,7 @@ pub fn questions() -> Vec<(&'static str, Value, Vec<&'static str>)> {
     ]
 }
 
-/// A server for all fixtures, whose relative paths are those of recordings.
+/// A server for all fixtures, with relative paths to recordings.
 pub fn client() -> Client {
     Client::new(&["fixtures/snapshots", "fixtures"])
 }
@@ -125,7 +125,7 @@ fn no_answer_is_longer_than_asked_and_nothing_is_lost() {
             assert!(answer.len() <= 1_000, "{tool}: {} bytes", answer.len());
         }
     }
-    // Text that was cut goes on where it ended.
+    // Text that was cut continues where it ended.
     let whole = client.answer("fragmentation", &json!({ "input": OOM, "max_bytes": 100_000 }));
     let mut parts = String::new();
     let mut line = 1;
@@ -154,7 +154,7 @@ fn ids_lead_to_rows_stacks_and_failed_requests() {
     assert_eq!((&requests["shown"], &requests["of"]), (&json!(1), &json!(1)));
     assert!(!requests["cut"].as_array().unwrap().is_empty(), "a failed request takes more than 3,000 bytes");
     assert_eq!(drill("/devices/0/ooms/0/signature", 0)["value"], expected["devices"][0]["ooms"][0]["signature"]);
-    // All rows, page by page, are those of the command.
+    // All rows, page by page, equal those of the command.
     let rows = &expected["devices"][0]["ooms"][0]["attribution"]["rows"];
     let (mut found, mut from) = (Vec::new(), 0);
     loop {

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 const REQUIRE: &str = "MEMVIZ_REQUIRE_BROWSER";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Colors that both themes must show: those of background, text, and the band of activations.
+/// Colors that both themes must show: background, text, and the band of activations.
 const LIGHT: [[u8; 3]; 3] = [[0xff, 0xff, 0xff], [0x1f, 0x23, 0x28], [0xb7, 0x7c, 0xd6]];
 const DARK: [[u8; 3]; 3] = [[0x0d, 0x11, 0x17], [0xe6, 0xed, 0xf3], [0xa9, 0x32, 0xbd]];
 
@@ -35,7 +35,7 @@ fn a_browser_draws_a_report_in_both_themes() {
     }
 }
 
-/// The width that a report takes in a window of a phone, and in that of a desktop, with everything unfolded.
+/// The width of a report in a phone's window and in a desktop window, with everything expanded.
 #[test]
 fn a_report_needs_no_scrolling_sideways() {
     let Some(browser) = browser() else { return };

@@ -1,4 +1,4 @@
-//! Pictures: what they show is true, they are safe and small, and a browser draws them.
+//! Pictures: they are correct, safe and small, and a browser draws them.
 #![cfg(feature = "cli")]
 
 #[path = "../support/mod.rs"]
@@ -105,7 +105,7 @@ fn pictures_of_many_devices_are_small() {
     assert_none(&problems);
 }
 
-/// Frames are cut at a number, but never all of them, and none without its callers.
+/// The number of frames is limited, but some are always drawn, and none without its callers.
 #[test]
 fn equally_wide_frames_are_drawn() {
     let recording = synthetic::on_devices(&synthetic::equal_stacks(1000), 8);
@@ -117,7 +117,7 @@ fn equally_wide_frames_are_drawn() {
     assert!(frames > 400, "only {frames} frames");
 }
 
-/// The verdict and what to do come first, and segments only where holes matter.
+/// The verdict and what to do come first, and segments appear only if free ranges matter.
 #[test]
 fn a_report_says_first_what_matters() {
     let texts = |name: &str, args: &[&str]| {
@@ -148,7 +148,8 @@ fn a_report_says_first_what_matters() {
     assert!(part.len() < texts("gpt_train", &[]).len());
 }
 
-/// Where no instant is asked for, segments are those at the first failed request, or else where most is inactive.
+/// If no instant is requested, segments are those at the first failed request, or else at the instant with the most inactive
+/// memory.
 #[test]
 fn segments_are_shown_where_holes_matter() {
     for (name, fails) in [("fragmented", true), ("oom", true), ("fragmented_nocrash", false), ("gpt_train", false)] {
@@ -166,7 +167,7 @@ fn segments_are_shown_where_holes_matter() {
     }
 }
 
-/// A segment without a hole shows none, however narrow its blocks are.
+/// A segment without free memory shows none, however narrow its blocks are.
 #[test]
 fn full_segments_look_full() {
     let recording = synthetic::packed();
@@ -281,7 +282,7 @@ fn pages_take_no_markup_from_names() {
     assert!(!markdown.contains(['\u{202e}', '\u{0}', '\u{1b}']) && !html.contains(['\u{202e}', '\u{0}', '\u{1b}']));
 }
 
-/// A band of a picture: its label, its category, and what it says it holds at the instant looked at.
+/// A band of a picture: its label, its category, and the bytes at the selected instant.
 fn drawn_bands(svg: &str) -> Vec<(String, Option<String>, u64)> {
     let document = Document::parse(svg).unwrap();
     let bands = document.descendants().filter(|node| node.has_attribute("data-label"));
@@ -340,7 +341,7 @@ fn bands_are_the_rows_of_peak() {
     assert_none(&problems);
 }
 
-/// What is left over is never the largest band, where sites differ at all.
+/// The rest is never the largest band if sites differ at all.
 #[test]
 fn what_is_left_over_is_never_the_largest() {
     let mut problems = Vec::new();
@@ -359,9 +360,9 @@ fn what_is_left_over_is_never_the_largest() {
     assert_none(&problems);
 }
 
-/// Parameters, gradients and states of the optimizer lie below what comes and goes.
+/// Parameters, gradients and optimizer states are below memory that changes.
 #[test]
-fn what_stays_lies_below() {
+fn memory_that_stays_is_below() {
     let recording = support::open(&fixture("gpt_train"));
     let report = recording.timeline(&timeline_options(&recording, XAxis::Time)).unwrap();
     let from_the_bottom = report.devices[0].bands.iter().rev().map(|band| band.category.unwrap().name());
@@ -372,7 +373,7 @@ fn what_stays_lies_below() {
     assert!(places.is_sorted() && order.len() < 12, "{order:?}");
 }
 
-/// Elements of a picture with what they stand for and their color.
+/// Elements of a picture with their meaning and color.
 fn painted(svg: &str) -> Vec<((String, String), String)> {
     let document = Document::parse(svg).unwrap();
     let text = |node: &roxmltree::Node<'_, '_>, name: &str| node.attribute(name).unwrap_or_default().to_owned();
@@ -380,7 +381,7 @@ fn painted(svg: &str) -> Vec<((String, String), String)> {
     bands.map(|node| ((text(&node, "data-label"), text(&node, "data-category")), text(&node, "fill"))).collect()
 }
 
-/// Nothing where the recording cannot be grouped like this.
+/// Empty if the recording cannot be grouped like this.
 fn timeline_picture(recording: &Recording, options: &TimelineOptions) -> Option<String> {
     let report = recording.timeline(options).ok()?;
     let mut svg = Vec::new();
@@ -412,7 +413,7 @@ fn each_color_of_a_picture_means_one_thing() {
     assert_none(&problems);
 }
 
-/// The picture by category has one color for a category, whatever the recording.
+/// The picture by category has one color for a category, for every recording.
 #[test]
 fn a_category_has_one_color_in_all_pictures() {
     let mut colors: BTreeMap<String, String> = BTreeMap::new();
@@ -428,7 +429,7 @@ fn a_category_has_one_color_in_all_pictures() {
     assert!(colors.len() > 7, "{colors:?}");
 }
 
-/// Of what a timeline shows, at least so much lies between the beginning of the first step and the end of the last one.
+/// At least this fraction of a timeline is between the start of the first step and the end of the last one.
 const STEPS_SHARE: f64 = 0.6;
 
 #[test]
@@ -477,7 +478,7 @@ fn narrow_steps(cases: &[Case]) -> Vec<String> {
     cases.par_iter().flat_map_iter(narrow).collect()
 }
 
-/// The dot on the peak lies on the highest point of the highest band.
+/// The dot on the peak is on the highest point of the highest band.
 #[test]
 fn the_highest_point_drawn_is_the_peak() {
     for name in ["gpt_train", "oom", "fragmented", "resnet_train", "expandable_live", "tiny"] {
@@ -500,7 +501,7 @@ fn the_highest_point_drawn_is_the_peak() {
     }
 }
 
-/// The y coordinates that a path of `M`, `h`, `v`, `H`, `V` and `z` goes through.
+/// The y coordinates in a path of `M`, `h`, `v`, `H`, `V` and `z`.
 fn heights(path: &str) -> Vec<f64> {
     let mut y = 0.0;
     let mut heights = Vec::new();
@@ -559,7 +560,7 @@ fn samples_lose_no_peak() {
     }
 }
 
-/// With the band of what is inactive, all bands of the active bytes sum to what is reserved.
+/// With the band for inactive memory, all bands of active bytes sum to reserved memory.
 #[test]
 fn active_and_inactive_are_reserved() {
     let recording = support::open(&fixture("side_stream"));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// When this is 1, speedscope has to be there.
 const REQUIRE: &str = "MEMVIZ_REQUIRE_SPEEDSCOPE";
 
-/// The page of speedscope: its package from npm has it, beside the program.
+/// The page of speedscope: its package from npm contains it.
 fn page() -> Option<PathBuf> {
     let folders = env::var_os("PATH").map(|path| env::split_paths(&path).collect::<Vec<_>>()).unwrap_or_default();
     let program = folders.iter().find_map(|folder| folder.join("speedscope").canonicalize().ok());

@@ -32,7 +32,7 @@ pub fn all() -> Vec<(&'static str, Recording)> {
 /// What must not reach a page as it is.
 pub const HOSTILE: &str = "</text></title><script>alert(1)</script><a href='http://x' onload=\"y\">&amp;\u{202e}\u{0}\u{1b}[31m\u{fffe}]]>`|*<!--";
 
-/// A recording with its first device on so many devices.
+/// A recording with copies of its first device.
 pub fn on_devices(recording: &Recording, count: i32) -> Recording {
     let mut snapshot = recording.snapshot.clone();
     let (trace, segments) = (snapshot.traces[0].clone(), snapshot.segments.clone());
@@ -91,7 +91,7 @@ impl Builder {
         self
     }
 
-    /// A segment that comes and goes with one block in it.
+    /// A temporary segment with one block.
     fn block(&mut self, addr: u64, size: u64, lifetime: i64) -> &mut Self {
         self.entry(Action::SegmentAlloc, addr, size).entry(Action::Alloc, addr, size).wait(lifetime);
         self.entry(Action::FreeRequested, addr, size).entry(Action::FreeCompleted, addr, size);
@@ -194,7 +194,7 @@ fn without_times() -> Recording {
     recording
 }
 
-/// So many blocks of one size, each with a stack of its own.
+/// This many blocks of one size, each with a different stack.
 pub fn equal_stacks(count: u64) -> Recording {
     let mut builder = Builder::default();
     for line in 0..count {

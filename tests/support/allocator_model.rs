@@ -1,9 +1,8 @@
-//! A second `CUDACachingAllocator`, written from PyTorch's rules and not from memviz's replay, so that the two can
-//! disagree.
+//! A second `CUDACachingAllocator`, written from PyTorch's rules and not from memviz's replay, so that the two can disagree.
 //!
-//! It plays a program of requests against one device and keeps everything that the trace does not say: where each
-//! block lies, how large it is, and what the counters are after each entry. It is as plain as it can be. Blocks of a
-//! segment are a vector in address order, and every search and every sum looks at all of them.
+//! It runs a program of requests on one device and stores everything that the trace does not contain: the position and size
+//! of each block, and the counters after each entry. It is as simple as possible: blocks of a segment are a vector in address
+//! order, and every search and sum visits all of them.
 
 use memviz::model::{Action, BlockState};
 
@@ -17,7 +16,7 @@ const SMALL_LIMIT: u64 = MIB;
 const SMALL_SEGMENT: u64 = 2 * MIB;
 /// Segments for large blocks below [`LARGE_LIMIT`], and what large expandable segments grow by (`kLargeBuffer`).
 const LARGE_SEGMENT: u64 = 20 * MIB;
-/// Blocks from here on get a segment of their own size (`kMinLargeAlloc`).
+/// Blocks of this size or more get a segment of their own size (`kMinLargeAlloc`).
 const LARGE_LIMIT: u64 = 10 * MIB;
 /// To a multiple of this (`kRoundLarge`).
 const LARGE_STEP: u64 = 2 * MIB;
@@ -44,7 +43,7 @@ pub struct Config {
     pub spacing: u64,
 }
 
-/// What a program asks of the allocator. Numbers that pick a block count modulo the number of eligible ones.
+/// What a program requests from the allocator. Numbers that select a block count modulo the number of eligible ones.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     Alloc {
@@ -55,7 +54,7 @@ pub enum Op {
     Free {
         pick: usize,
     },
-    /// Frees what the operation with this number allocated, wherever it lies.
+    /// Frees what the operation with this number allocated.
     #[allow(dead_code, reason = "each test file uses a part of this one")]
     FreeOf(usize),
     RecordStream {
@@ -90,7 +89,7 @@ pub struct Held {
     pub size: u64,
     pub requested: u64,
     pub pending: bool,
-    /// Whether its segment has free memory right behind it.
+    /// Whether its segment has free memory right after it.
     pub free_behind: bool,
 }
 
@@ -102,7 +101,7 @@ pub type Counters = [u64; 4];
 pub struct Moment {
     /// Blocks in use, in address order.
     pub held: Vec<Held>,
-    /// Reserved address ranges in order, merged where they touch.
+    /// Reserved address ranges in order; adjacent ones are merged.
     pub reserved: Vec<(u64, u64)>,
 }
 
@@ -131,7 +130,7 @@ pub struct FinalSegment {
 pub struct FinalBlock {
     pub addr: u64,
     pub size: u64,
-    /// As in PyTorch, what the last owner asked for when the block is free.
+    /// As in PyTorch, the size of the last request if the block is free.
     pub requested: u64,
     pub state: BlockState,
     /// Number of the operation that allocated it last.
@@ -235,7 +234,7 @@ impl Area {
         });
     }
 
-    /// Size that counts for best fit: an expandable segment's last block can grow into the space behind it.
+    /// Size that counts for best fit: an expandable segment's last block can grow into the space after it.
     fn size_with_room(&self, index: usize) -> u64 {
         let room = self.blocks.get(index + 1).filter(|next| next.state == State::Unmapped);
         self.blocks[index].size + room.map_or(0, |next| next.size)
@@ -336,7 +335,7 @@ impl Device<'_> {
         requested.div_ceil(step) * step
     }
 
-    /// The smallest free block that is large enough, the first one of those that are equally small.
+    /// The smallest free block that is large enough, the first one among equally small ones.
     fn best_fit(&self, pool: Pool, size: u64) -> Option<Place> {
         let mut fits: Vec<_> = self
             .blocks(State::Free)
@@ -385,7 +384,7 @@ impl Device<'_> {
         Some((area, 0))
     }
 
-    /// Maps memory behind the first run of free and unmapped blocks that has `size` bytes of address space.
+    /// Maps memory for the first run of free and unmapped blocks with `size` bytes of address space.
     fn grow_in_place(&mut self, pool: Pool, size: u64) -> Option<Place> {
         let (area, mut index) = match self.space_to_grow(pool, size) {
             Some(place) => place,
@@ -471,8 +470,8 @@ impl Device<'_> {
         self.record(Action::FreeCompleted, addr, requested, self.areas[area].pool);
     }
 
-    /// Waits for every pending free, then gives back what is wholly free: private pools too, as if nobody needed them
-    /// any more.
+    /// Waits for every pending free, then releases everything that is completely free, including private pools, as if they
+    /// were no longer needed.
     fn empty_cache(&mut self) {
         while let Some(place) = self.pick(0, State::Pending) {
             self.complete_free(place);

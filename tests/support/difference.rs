@@ -1,6 +1,6 @@
 //! Texts compared line by line.
 
-/// Lines that differ, each with two lines around it: `-` before, `+` now. `None` when there are none.
+/// Lines that differ, each with two lines of context: `-` before, `+` now. `None` if there are none.
 pub fn difference(before: &str, now: &str) -> Option<String> {
     const AROUND: usize = 2;
     if before == now {

@@ -19,14 +19,14 @@ use std::path::Path;
 
 /// Recordings that belong to the repository.
 pub const FIXTURES: &str = "fixtures/snapshots";
-/// Broken and hostile files that belong to the repository.
+/// Broken and malicious files in the repository.
 pub const MALFORMED: &str = "fixtures/malformed";
 /// More recordings, which only some machines have.
 pub const CORPUS: &str = "../shared/corpus";
 /// When this is 1, a missing [`CORPUS`] is a failure.
 pub const REQUIRE_CORPUS: &str = "MEMVIZ_REQUIRE_CORPUS";
 
-/// When this is 1, tests of whole answers write what they found, instead of comparing it.
+/// If this is 1, tests of whole answers write their output, instead of comparing it.
 pub const BLESS: &str = "MEMVIZ_BLESS";
 
 /// A recording and what PyTorch said about it.
@@ -36,7 +36,7 @@ pub struct Case {
     pub name: String,
     /// The recording.
     pub path: String,
-    /// The `truth*.json` that goes with it.
+    /// The `truth*.json` for it.
     pub truth: Value,
     /// Whether the truth was written for this very file, rather than for another dump of the same process.
     pub own_truth: bool,
@@ -44,8 +44,8 @@ pub struct Case {
 
 /// Every recording under `root`, in order of path.
 ///
-/// Panics when a file there is neither a recording with a truth nor a truth with a recording: a case that no test
-/// looks at is worse than none.
+/// Panics if a file there is neither a recording with a truth nor a truth with a recording: a case that no test uses is worse
+/// than none.
 pub fn cases(root: &str) -> Vec<Case> {
     let mut cases = Vec::new();
     for name in names(root).into_iter().filter(|name| !name.starts_with("profiler_traces")) {
@@ -107,7 +107,7 @@ pub fn read_unpacked(path: &str) -> Vec<u8> {
 /// Recordings of strangers, which only some machines have.
 const STRANGERS: [&str; 2] = ["../shared/real", "../shared/real2"];
 
-/// A stranger's recording by its name, or `None` where a machine does not have it; the omission is announced.
+/// Another person's recording by its name, or `None` if the machine does not have it, which is printed.
 pub fn stranger(name: &str) -> Option<String> {
     let paths = STRANGERS.iter().map(|folder| format!("{folder}/{name}"));
     let found = paths.into_iter().find(|path| Path::new(path).is_file());
@@ -130,7 +130,7 @@ pub fn open(path: &str) -> memviz::Recording {
         .unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The corpus, or `None` where a machine does not have it; the omission is announced.
+/// The corpus, or `None` if the machine does not have it, which is printed.
 pub fn corpus() -> Option<&'static str> {
     if Path::new(CORPUS).is_dir() {
         return Some(CORPUS);
@@ -141,7 +141,7 @@ pub fn corpus() -> Option<&'static str> {
     None
 }
 
-/// Recordings of the corpus that are not fixtures as well, which are tested as those; `None` where there is no corpus.
+/// Recordings of the corpus that are not fixtures as well, which are tested separately; `None` if there is no corpus.
 pub fn corpus_cases() -> Option<Vec<Case>> {
     let root = corpus()?;
     let all = cases(root);
@@ -183,7 +183,7 @@ mod binary {
     use std::io::Write;
     use std::process::{Command, Output, Stdio};
 
-    /// What a finished run left behind.
+    /// The results of a finished run.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Run {
         /// The exit code; `None` when a signal ended the process.

@@ -1,10 +1,10 @@
-//! Pickles as different writers make them: Python's pickler in protocols 2 and 4, PyTorch's C++ one, and writers that
-//! nobody has met yet but that the format allows.
+//! Pickles as different writers produce them: Python's pickler in protocols 2 and 4, PyTorch's C++ pickler, and possible
+//! writers that do not exist yet.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// A Python object. Containers have an identity, so that one object can stand in several places.
+/// A Python object. Containers have an identity, so that one object can be in several places.
 #[derive(Clone, Debug)]
 pub enum Node {
     Bool(bool),
@@ -37,7 +37,7 @@ impl Node {
 /// What goes into the memo, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memo {
-    /// Strings only; containers that stand in several places are written out each time.
+    /// Strings only; containers in several places are written out each time.
     Strings,
     /// Strings and containers, by slot number.
     Put,
@@ -56,7 +56,7 @@ pub enum Integers {
     EveryForm,
 }
 
-/// How strings that stand in several places are written.
+/// How strings in several places are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strings {
     /// Once, and referred to from then on: what Python does with one object.
@@ -220,7 +220,7 @@ impl Writer {
         self.strings.insert(text.to_owned(), slot);
     }
 
-    /// Refers to a container that was written before; false when it was not.
+    /// Refers to a container that was written before; false if it was not.
     fn known(&mut self, address: usize) -> bool {
         let slot = self.containers.get(&address).copied();
         slot.inspect(|&slot| self.get(slot)).is_some()
@@ -240,7 +240,7 @@ impl Writer {
         }
     }
 
-    /// Puts what was just written into the memo.
+    /// Puts the last written object into the memo.
     fn put(&mut self) -> u32 {
         let count = self.slots;
         self.slots += 1;
@@ -285,7 +285,7 @@ impl Writer {
     }
 }
 
-/// The integer that two's complement bytes stand for, least significant first.
+/// The integer for two's complement bytes, least significant first.
 fn sign_extended(bytes: &[u8]) -> i128 {
     let negative = bytes.last().is_some_and(|&last| last >= 0x80);
     let mut word = if negative { [0xff; 16] } else { [0; 16] };

@@ -43,9 +43,9 @@ pub fn programs(expandable: impl Strategy<Value = Expandable>, checksums: bool) 
     (config(expandable), vec(device, 1..=3)).prop_map(|(config, devices)| Program { config, devices })
 }
 
-/// Programs whose blocks keep a remainder that is too small to be split off, and then get free memory behind it: one
-/// segment is cut into equal blocks, every second one is freed and used again by a slightly smaller one, and in the end
-/// most of them are freed.
+/// Programs whose blocks keep a remainder that is too small to be split off, and then get free memory after them: one segment
+/// is divided into equal blocks, every second one is freed and reused by a slightly smaller one, and in the end most of them
+/// are freed.
 fn refilling(checksums: bool) -> impl Strategy<Value = Vec<Op>> {
     let alloc = |size| Op::Alloc { size, stream: 0, private_pool: 0 };
     let free = (0..1000usize).prop_map(|pick| Op::Free { pick });
@@ -53,7 +53,7 @@ fn refilling(checksums: bool) -> impl Strategy<Value = Vec<Op>> {
     (vec(0..=MIB, 1..8), vec(last, 0..16)).prop_map(move |(less, last)| {
         let mut ops = vec![alloc(64 * MIB), Op::Free { pick: 0 }];
         ops.extend(vec![alloc(4 * MIB); 2 * less.len()]);
-        // Picks go by address: what was freed before has moved the next one to the place of its neighbor.
+        // Blocks are selected by address: earlier frees have moved the next one to the place of its neighbor.
         ops.extend((0..less.len()).map(|pick| Op::Free { pick }));
         ops.extend(less.into_iter().map(|less| alloc(4 * MIB - less)));
         ops.extend(last);
@@ -142,7 +142,7 @@ impl Recording {
                     ..EntryContext::default()
                 };
                 let context = snapshot.contexts.intern(context);
-                // PyTorch has no stack for its own notes.
+                // PyTorch's own entries have no stack.
                 let stack = if entry.action == Action::Snapshot { StackId::EMPTY } else { stacks[site] };
                 snapshot.entries.push(TraceEntry {
                     action: entry.action,
@@ -172,8 +172,7 @@ impl Recording {
         }
     }
 
-    /// The same recording when it starts later: of each device's entries those before the cut (in thousandths) are
-    /// missing.
+    /// The same recording with a later start: of each device's entries, those before the cut (in thousandths) are missing.
     pub fn cut(mut self, thousandths: &[usize]) -> Self {
         for (log, thousandth) in self.logs.iter_mut().zip(thousandths) {
             let cut = log.entries.len() * thousandth / 1000;
@@ -194,7 +193,7 @@ pub fn site(op: usize) -> usize {
     op % SITES
 }
 
-/// Frames of a call site, innermost first, as file, line and function: from none to five.
+/// Frames of a call site, innermost first, as file, line and function: zero to five.
 pub fn frames(site: usize) -> Vec<(String, u64, String)> {
     let frame = |depth: usize| {
         let line = if depth == 4 { u64::MAX } else { (site * 1000 + depth) as u64 };

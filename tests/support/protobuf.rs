@@ -40,7 +40,7 @@ impl Fields {
         })
     }
 
-    /// The last number of a field; 0 where it is not there.
+    /// The last number of a field; 0 if it is missing.
     pub fn number(&self, number: u64) -> u64 {
         self.numbers(number).last().unwrap_or(0)
     }

@@ -1,5 +1,5 @@
-//! A recording as the Python objects that PyTorch pickles, in the layouts of several versions, and as plain facts to
-//! compare with what a reader made of them.
+//! A recording as the Python objects that PyTorch pickles, in the layouts of several versions, and as plain facts to compare
+//! with the result of a reader.
 
 use super::allocator_model::{Entry, FinalBlock, FinalSegment, MIB};
 use super::pickle_writer::Node;
@@ -20,7 +20,7 @@ pub enum Version {
     V2_15,
 }
 
-/// A snapshot and all that may vary in how it is laid out.
+/// A snapshot and all variations of its layout.
 #[derive(Clone, Debug)]
 pub struct File {
     pub recording: Recording,
@@ -30,7 +30,7 @@ pub struct File {
     pub annotations: Vec<AnnotationFacts>,
     /// Number of devices without a trace.
     pub idle: usize,
-    /// Ranks of keys: those of a dictionary are written by rank.
+    /// Ranks of keys: the keys of a dictionary are written by rank.
     pub key_order: Vec<u8>,
     /// Whether entries of one call site share lists of frames: one list for every second round of operations.
     pub shared_stacks: bool,
@@ -272,7 +272,7 @@ impl File {
         [Node::list(frames.clone()), Node::list(frames)]
     }
 
-    /// The frames of an operation's call site: one of its lists, or a list of its own with the same frames in it.
+    /// The frames of an operation's call site: one of its lists, or a separate list with the same frames.
     fn frames(&self, op: usize, stacks: &[[Node; 2]]) -> Node {
         match &stacks[programs::site(op)][op / SITES % 2] {
             Node::List(frames) if !self.shared_stacks => Node::list(frames.iter().cloned()),

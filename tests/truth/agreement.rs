@@ -11,15 +11,15 @@ use memviz::play::changes::Change;
 use memviz::play::plans::{DevicePlans, PlanOptions};
 use std::path::Path;
 
-/// Sparser calls than every second one are compared where a search has found them.
+/// Sparser calls than every second one are compared if a search found them.
 const EVERY: [usize; 2] = [1, 2];
 
-/// The change that checkpoints every so many-th call of a function.
+/// The change that checkpoints every N-th call of a function.
 fn change(label: &str, every: usize) -> Change {
     Change::Checkpoint { site: label.to_owned(), every }
 }
 
-/// `simulate --checkpoint`: the most allocated, or why there is no answer.
+/// `simulate --checkpoint`: the maximum of allocated memory, or why there is no answer.
 fn simulated(recording: &Recording, device: DeviceId, changes: Vec<Change>) -> Result<i64, String> {
     let options = SimulateOptions::default().changes(changes).devices(vec![device]);
     let report = recording.simulate(&options).map_err(|error| error.to_string())?;
@@ -52,7 +52,7 @@ fn against_plans(path: &str, recording: &Recording, plans: &DevicePlans) -> (Vec
     for plan in plans.plans.iter().chain(&plans.nearest) {
         let changes: Vec<Change> = plan.changes.iter().map(|change| change.change.clone()).collect();
         let is_checkpoint = changes.iter().all(|change| matches!(change, Change::Checkpoint { .. }));
-        // A device that is nearly full may have the allocator give memory back, so that blocks come to lie elsewhere.
+        // On a device that is nearly full, the allocator may release memory, so that blocks are placed elsewhere.
         if !is_checkpoint || changes.is_empty() || plan.alloc_conf.is_some() || plan.outcome.retries > 0 {
             continue;
         }
@@ -100,7 +100,7 @@ fn checkpoint_simulate_and_fit_say_the_same_of_the_same_calls() {
     assert!(compared > 150 && planned > 30, "{compared} candidates and {planned} plans were compared");
 }
 
-/// A report plays no function that cannot be the best one.
+/// A report simulates no function that cannot be the best one.
 #[test]
 fn a_report_names_the_best_candidate() {
     let mut compared = 0;

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Pairs of recordings, which only some machines have.
 const WHATIF: &str = "../shared/whatif";
 
-/// How a program goes with changes, or why they cannot be made.
+/// The outcome of a program with changes, or why they cannot be applied.
 fn with(path: &str, changes: &[&str]) -> Result<Outcome, String> {
     let recording = open(path);
     let devices = recording.devices();
@@ -27,7 +27,7 @@ fn counted(folder: &str) -> [u64; 2] {
     ["max_memory_allocated", "max_memory_reserved"].map(|key| truth["devices"][0][key].as_u64().unwrap())
 }
 
-/// What a prediction is off by more than it may be, in thousandths of what was counted.
+/// By how much a prediction exceeds the allowed error, in thousandths of the measured value.
 fn off(before: &str, after: &str, changes: &[&str], most: [u64; 2]) -> Option<String> {
     let outcome = match with(&format!("{before}/snapshot.pickle.gz"), changes) {
         Ok(outcome) => outcome,
@@ -94,7 +94,7 @@ fn changed_forward_and_backward_passes_need_what_was_counted() {
         for (after, changes) in cases {
             wrong.extend(off(&before, &format!("{WHATIF}/p_{model}_{after}"), changes, OFF));
         }
-        // What lies in a checkpointed call is not checkpointed by itself.
+        // A function in a checkpointed call is not checkpointed again.
         let path = format!("{before}/snapshot.pickle.gz");
         assert_eq!(with(&path, &[&block, &attention]), with(&path, &[&block]));
     }

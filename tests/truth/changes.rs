@@ -1,5 +1,5 @@
-//! Changes of programs: what is predicted from the recording of a program against what PyTorch counted when somebody had made
-//! the change by hand, with an error for each, and what is marked as uncertain.
+//! Changes of programs: predictions from the recording of a program, compared with what PyTorch counted after the change was
+//! made by hand, with the error of each, and which are marked as uncertain.
 
 use crate::support::{assert_none, corpus, names, open, read_text};
 use memviz::analysis::checkpoint::CheckpointOptions;
@@ -20,15 +20,15 @@ const LOOKALIKE: &str = "../shared/lookalike";
 
 /// Thousandths that an unmarked prediction may be off by: allocated, reserved.
 const MOST_OFF: [u64; 2] = [20, 30];
-/// Percent of all that must be within them, marked or not.
+/// Percentage of all predictions that must be within them, marked or not.
 const LEAST_RIGHT: usize = 80;
 
-/// A change, and what is known of the program with it.
+/// A change, and what is known about the program with it.
 struct Case {
     recording: String,
     changes: Vec<String>,
     conf: String,
-    /// What PyTorch counted: allocated, and reserved where that is known.
+    /// What PyTorch counted: allocated, and reserved if that is known.
     counted: (u64, Option<u64>),
 }
 
@@ -185,7 +185,7 @@ fn before_and_after() -> Vec<Case> {
     cases
 }
 
-/// The label of a function that begins at a line or behind it, as it is named for a recording.
+/// The label of a function that starts at or after a line, as named for a recording.
 fn label(recording: &str, function: &str) -> Option<String> {
     let parts = |label: &str| {
         let (file, rest) = label.rsplit_once(':')?;
@@ -226,7 +226,7 @@ fn pairs() -> Vec<Case> {
     cases
 }
 
-/// Programs as people write them. What was cached before a recording that begins late counts as reserved: that is left out.
+/// Programs as people write them. Memory cached before a recording that starts late counts as reserved: that is left out.
 fn look_alikes() -> Vec<Case> {
     let all = names(LOOKALIKE);
     let mut cases = Vec::new();
@@ -260,8 +260,9 @@ fn a_sample_of_changed_programs_needs_what_was_counted() {
     hold(&[listed(SAMPLE), pairs()].into_iter().flatten().collect::<Vec<_>>(), 30);
 }
 
-/// Two losses, each with its own backward pass behind the one forward pass, and batches that go through dropout before the model:
-/// what is not the model's stays as it is. Of inference a segment of 4 MiB too much is predicted, so that reserved memory is left out.
+/// Two losses, each with its own backward pass after one forward pass, and batches that go through dropout before the model:
+/// operations outside the model stay the same. For inference, one segment of 4 MiB too many is predicted, so reserved memory
+/// is left out.
 #[test]
 fn passes_and_dropout_are_those_of_the_model() {
     let case = |changes: &str, truth: &str, has_reserved: bool| {
@@ -285,7 +286,7 @@ fn changed_programs_need_what_was_counted() {
     hold(&cases.into_iter().flatten().collect::<Vec<_>>(), 200);
 }
 
-/// Buckets in which gradients are reduced decide what is reserved; what is allocated does not depend on them.
+/// Buckets in which gradients are reduced determine reserved memory; allocated memory does not depend on them.
 #[test]
 fn sharded_gradients_are_allocated_as_counted() {
     if corpus().is_none() {

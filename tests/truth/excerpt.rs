@@ -1,4 +1,4 @@
-//! A part of a recording as a file of its own, against the same part of the whole.
+//! A part of a recording as a separate file, compared with the same part of the whole.
 
 use crate::support::programs::{plain_or_expandable, programs};
 use crate::support::snapshot_file::Facts;
@@ -50,7 +50,7 @@ fn segments(track: Track<'_>, instant: u32) -> Vec<SegmentRow> {
     layout.segments.iter().map(row).collect()
 }
 
-/// What a part has otherwise than the whole; `None` where there is no such part.
+/// How a part differs from the whole; `None` if there is no such part.
 fn differences(devices: &Devices<'_>, windows: &[Window]) -> Option<Vec<String>> {
     let recording = through_a_file(&excerpt(devices, windows).ok()?);
     let mut problems = Vec::new();
@@ -90,7 +90,7 @@ fn differences(devices: &Devices<'_>, windows: &[Window]) -> Option<Vec<String>>
     Some(problems)
 }
 
-/// When the first and the last entry were recorded; all times where there is none.
+/// When the first and the last entry were recorded; all times if there is none.
 fn window_times(snapshot: &Snapshot) -> (i64, i64) {
     let times = snapshot.entries.times();
     let (first, last) = (times.iter().min(), times.iter().max());
@@ -133,13 +133,13 @@ fn parts_of_recordings_are_what_they_are_in_the_whole() {
         }
     }
     assert_none(&problems);
-    // What cannot be told is refused; most can.
+    // Parts that cannot be reconstructed are refused; most can be.
     assert!(tried > 500 && refused * 20 < tried, "{refused} of {tried} were refused");
 }
 
 #[test]
 fn what_is_written_of_recordings_is_read_as_it_was() {
-    // A million entries are those of a short recording many times, and would take as long as all others together.
+    // The million entries repeat a short recording, and would take as long as all others together.
     for case in cases(support::FIXTURES).into_iter().filter(|case| case.name != "big_1m") {
         let recording = support::open(&case.path);
         let read = through_a_file(&recording.snapshot);
@@ -161,7 +161,7 @@ fn what_is_written_of_recordings_is_read_as_it_was() {
 }
 
 proptest! {
-    /// The truth is that of the model, which knows what really happened.
+    /// The truth comes from the model, which knows what actually happened.
     #[test]
     fn parts_of_programs_are_what_happened(
         program in programs(plain_or_expandable(), false),

@@ -95,7 +95,7 @@ impl Profile {
         self.samples.iter().filter(move |sample| sample.labels["device"] == device)
     }
 
-    /// The sum of a type; `None` where there is no such type.
+    /// The sum of a type; `None` if there is no such type.
     fn sum(&self, device: DeviceId, kind: &str) -> Option<u64> {
         let is_there = self.types.iter().any(|known| known == kind);
         is_there.then(|| self.of_device(device).map(|sample| sample.values[kind]).sum())
@@ -127,7 +127,7 @@ fn profiles_sum_to_what_memviz_answers() {
                 }
             }
             for label in Label::ALL {
-                // Where there are no such rows, there is no such label.
+                // If there are no such rows, there is no such label.
                 let Ok(report) = recording.peak(&peak.clone().by(label.group())) else {
                     let labeled = profile.samples.iter().find(|sample| sample.labels.contains_key(label.name()));
                     problems.extend(labeled.map(|_| format!("{path}: {metric:?} by {label:?}")));
@@ -148,7 +148,7 @@ fn profiles_sum_to_what_memviz_answers() {
     assert_none(&recordings().par_iter().flat_map_iter(problems).collect::<Vec<_>>());
 }
 
-/// `memory_stats` counts what was ever allocated.
+/// `memory_stats` counts all allocations.
 #[test]
 fn profiles_count_what_pytorch_allocated() {
     let (mut problems, mut compared) = (Vec::new(), 0);
@@ -234,7 +234,7 @@ fn profiles_say_what_they_lack() {
 fn traces_reach_the_maxima_and_end_as_the_recording_does() {
     let problems = |(path, _): &(String, Option<Case>)| {
         let recording = open(path);
-        // One instant is no trace.
+        // One instant is not a trace.
         let Ok(report) = recording.tracks(&TracksOptions::default()) else { return Vec::new() };
         let mut file = Vec::new();
         perfetto::write(Source { path, recording: &recording }, &report, &SamplesReport::default(), &mut file).unwrap();
@@ -289,7 +289,7 @@ fn traces_have_slices_of_annotations_steps_and_phases() {
 /// A trace as a program reads it that knows nothing of memviz.
 #[derive(Default)]
 struct Trace {
-    /// The highest and the last value of each counter, by the names of its group and of its own.
+    /// The highest and the last value of each counter, by the names of its group and of the counter.
     counters: BTreeMap<(String, String), (i64, i64)>,
     /// Name, start and end in nanoseconds of slices that ended, by the names of their tracks.
     slices: BTreeMap<String, Vec<(String, u64, u64)>>,

@@ -17,10 +17,10 @@ const FIXTURE: &str = "fixtures/families";
 const MORE: [&str; 2] = ["../shared/whatif", "../shared/families/rec"];
 const YET_MORE: &str = "MEMVIZ_FAMILIES";
 
-/// Names of folders of families: what varies, and its value behind the last underscore.
+/// Folder names of families: what varies, and its value after the last underscore.
 const VARY: [(&str, &str); 3] = [("b_", "batch"), ("bp_", "batch"), ("s_", "seq")];
 
-/// What is right: a figure so many thousandths off at most.
+/// The allowed error of a figure, in thousandths.
 const ALLOCATED: f64 = 10.0;
 const RESERVED: f64 = 20.0;
 /// Of all predictions, in percent.
@@ -61,7 +61,7 @@ struct Row {
     /// Thousandths that the figures are off.
     off: [f64; 2],
     is_marked: bool,
-    /// Whether ranges, where there are some, hold the truth.
+    /// Whether ranges, if there are some, contain the truth.
     is_held: bool,
     because: String,
 }

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 /// Recordings that belong to the repository, and those that only some machines have.
 const FIXTURE: &str = "fixtures/fit/minigpt_batch";
 const MORE: &str = "../shared/whatif";
-/// What the stand-in runtime takes of a device for its context.
+/// What the stand-in runtime uses of a device for its context.
 const CONTEXT: u64 = 450 << 20;
 
 fn predict(paths: &[(u64, String)], options: &FitOptions) -> DeviceFit {
@@ -43,7 +43,7 @@ fn figures(prefix: &str, digits: usize, prediction: &Prediction) -> [(u64, u64);
     [(outcome.max_allocated, counted("max_memory_allocated")), (outcome.max_reserved, counted("max_memory_reserved"))]
 }
 
-/// Whether every prediction is what was counted, to the byte.
+/// Whether every prediction equals the count, to the byte.
 fn differences(prefix: &str, digits: usize, bases: &[u64], at: &[u64]) -> Vec<String> {
     let fit = predict(&recorded(prefix, digits, bases), &FitOptions::default().at(at.to_vec()));
     assert_eq!(fit.refused, None, "{prefix} {bases:?}");
@@ -85,7 +85,7 @@ fn a_predicted_curve_is_the_recorded_one_and_has_the_predicted_peak() {
         for (metric, peak) in [(Metric::Allocated, outcome.max_allocated), (Metric::Reserved, outcome.max_reserved)] {
             let curve = at(prediction.value, metric, &FitOptions::default());
             assert_eq!((curve.of, curve.device, curve.curve.peak()), (nearest, 0, peak), "{}", prediction.value);
-            // Where segments are reserved depends on where the driver placed them.
+            // The addresses of segments depend on the driver.
             if !prediction.is_recorded || metric == Metric::Reserved {
                 continue;
             }
@@ -100,7 +100,7 @@ fn a_predicted_curve_is_the_recorded_one_and_has_the_predicted_peak() {
             assert_eq!(differing, Vec::<usize>::new(), "{metric:?} at {}", prediction.value);
         }
     }
-    // Nothing is known behind a request that fails, and counters that a simulation does not have are not drawn.
+    // Nothing is known after a request that fails, and counters that a simulation does not have are not drawn.
     let least = fit.predictions[3].outcome.max_allocated;
     let small = at(16, Metric::Allocated, &FitOptions::default().capacity(Some(least)));
     let scene = Scene::new(devices[0].1.get(0).unwrap());
@@ -186,14 +186,14 @@ fn only_what_was_recorded_is_exact() {
 }
 
 #[test]
-fn a_recording_that_ran_out_of_memory_is_no_base() {
+fn a_recording_that_ran_out_of_memory_is_not_a_base() {
     let paths = [(4, format!("{FIXTURE}4/snapshot.pickle.gz")), (8, format!("{FIXTURES}/oom/snapshot.pickle.gz"))];
     assert_eq!(predict(&paths, &FitOptions::default()).refused, Some(Refusal::OutOfMemory(8)));
 }
 
-/// Rings of a single entry have nothing by which two programs could be told apart.
+/// Rings with a single entry contain nothing that distinguishes two programs.
 #[test]
-fn recordings_without_a_request_are_no_base() {
+fn recordings_without_a_request_are_not_a_base() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("snapshot.pickle");
     let whole = open(&format!("{FIXTURE}4/snapshot.pickle.gz"));
@@ -211,7 +211,8 @@ fn recordings_without_a_request_are_no_base() {
     );
 }
 
-/// Requests of a decoder whose cache grows, and the most of them that reached so many tokens: with one more, memory ran out.
+/// Requests of a decoder whose cache grows, and the most of them that reached this many tokens: with one more, memory ran
+/// out.
 #[test]
 fn as_many_requests_are_served_as_were_served() {
     const SERVING: &str = "fixtures/serving";

@@ -17,10 +17,10 @@ const FULL: &str = "fixtures/families/oom_moe_85/snapshot.pickle.gz";
 const GENERATION: &str = "fixtures/generation";
 const SMALL: &str = "fixtures/fit/minigpt_batch8/snapshot.pickle.gz";
 const MIB: u64 = 1 << 20;
-/// What the stand-in runtime takes of a device for its context.
+/// What the stand-in runtime uses of a device for its context.
 const CONTEXT: u64 = 450 * MIB;
 
-/// What makes a recording fit a device with so many bytes for the allocator.
+/// What makes a recording fit a device with this many bytes for the allocator.
 fn plans(path: &str, bytes: u64) -> DevicePlans {
     let options = PlanOptions::default().capacity(Some(bytes + CONTEXT)).context(Some(CONTEXT));
     open(path).plan(&options).unwrap().devices.remove(0)
@@ -35,9 +35,9 @@ const BLOCK: &str = "checkpoint:transformers/models/gpt2/modeling_gpt2.py:273 fo
 const MLP: &str = "checkpoint:transformers/models/gpt2/modeling_gpt2.py:239 forward";
 const MINI_BLOCK: &str = "checkpoint:minigpt.py:53 forward";
 
-/// Plans for devices with so many MiB. Each program was written by hand and run on such a device: all finished, and this is
-/// what PyTorch counted as `max_memory_allocated()`. The one for 480 MiB also ran with 459, by giving back what was cached four
-/// times, where the plan is said to need 476.
+/// Plans for devices with this many MiB. Each program was written by hand and run on such a device: all finished, and this is
+/// what PyTorch counted as `max_memory_allocated()`. The one for 480 MiB also ran with 459, by releasing cached memory four
+/// times, although the plan is said to need 476.
 const MEASURED: [(&str, u64, &[&str], u64); 11] = [
     ("gpt2", 420, &["chunk-loss:4", "optimizer:adam8bit", MLP], 376_667_648),
     ("gpt2", 480, &["expandable_segments:True", "optimizer:adam8bit", BLOCK], 419_167_232),
@@ -52,7 +52,7 @@ const MEASURED: [(&str, u64, &[&str], u64); 11] = [
     ("minigpt", 550, &["offload:activations"], 396_382_208),
 ];
 
-/// Settings and changes, played on a device with so many bytes for the allocator.
+/// Settings and changes, simulated on a device with this many bytes for the allocator.
 fn played(path: &str, bytes: u64, changes: &[&str]) -> Outcome {
     let recording = open(path);
     let devices = recording.devices();
@@ -86,7 +86,7 @@ fn programs_with_a_plan_need_what_it_says() {
     assert_none(&wrong);
 }
 
-/// Of the plans for 60 % of a peak, as many as are kept are looked at; those that were measured are among them.
+/// Among the plans for 60% of a peak, as many as are kept are examined; those that were measured are among them.
 #[test]
 fn what_is_found_was_measured() {
     if corpus().is_none() {
@@ -100,8 +100,8 @@ fn what_is_found_was_measured() {
     assert!(found.plans.iter().any(|plan| is_measured(&plan)), "{all:#?}");
 }
 
-/// Attention and MLP checkpointed and the loss in pieces, in expandable segments: played, 334 MiB are enough; written by hand it
-/// ran out of memory with 350 MiB, and took 356 MiB. So a plan that fits is not said to be safe before one more segment fits.
+/// Attention and MLP checkpointed and the loss in chunks, in expandable segments: in simulation, 334 MiB are enough; written
+/// by hand, it ran out of memory with 350 MiB, and needed 356 MiB. So a plan is not called safe unless one more segment fits.
 #[test]
 fn plans_that_leave_room_come_first() {
     for mib in [250, 300, 350, 400, 450, 500, 550, 600] {
@@ -173,7 +173,7 @@ impl Tried {
     }
 }
 
-/// What was tried, by recording and by bytes for the allocator; a recording that ran out of memory tells these.
+/// The attempts, by recording and by bytes for the allocator; a recording that ran out of memory shows these.
 fn tried() -> BTreeMap<(String, Option<u64>), Vec<Tried>> {
     let mut tried: BTreeMap<_, Vec<Tried>> = BTreeMap::new();
     for list in ["plans.json", "oom_plans.json"] {
@@ -232,7 +232,7 @@ fn plans_called_sure_ran() {
     assert!(found >= 20 && said >= 25, "{found} plans and {said} simulations are called sure");
 }
 
-/// A request that was refused tells of its own device. What is asked of another one is played there.
+/// A refused request shows the size of its own device. For another device, it is simulated there.
 #[test]
 fn another_device_than_the_full_one_has_its_own_memory() {
     let recording = open(FULL);
@@ -249,8 +249,8 @@ fn another_device_than_the_full_one_has_its_own_memory() {
     assert_eq!(needs(&larger), needs(&full));
 }
 
-/// The failed step is the last complete one once more. What that leaves behind is not all known, so it needs a little more than
-/// what PyTorch counted where the program went to its end.
+/// The failed step is the last complete one repeated. Not everything that it leaves behind is known, so it needs slightly
+/// more than PyTorch counted for the program that finished.
 #[test]
 fn a_step_that_failed_needs_what_a_complete_one_needs() {
     let full = open(FULL).plan(&PlanOptions::default()).unwrap().devices.remove(0);

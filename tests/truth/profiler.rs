@@ -22,12 +22,12 @@ use std::sync::LazyLock;
 /// Traces that belong to the repository.
 const TRACES: &str = "fixtures/traces";
 
-/// A trace, what PyTorch said about it, and the same JSON read by somebody else.
+/// A trace, what PyTorch reported about it, and the same JSON read by another reader.
 struct Trace {
     stem: String,
     truth: Value,
     recording: Recording,
-    /// `[memory]` events in order of time, read by somebody else.
+    /// `[memory]` events in chronological order, read by another reader.
     events: Vec<Value>,
 }
 
@@ -85,7 +85,7 @@ static ALL: LazyLock<Vec<Trace>> = LazyLock::new(|| {
     found.par_iter().map(|(folder, name)| Trace::open(folder, name)).collect()
 });
 
-/// Whether a trace of the repository is looked at where the corpus has it, with more files beside it.
+/// Whether the corpus has a trace of the repository, with more files next to it.
 fn is_in_corpus(path: &str) -> bool {
     let twin = path.replacen(TRACES, CORPUS, 1);
     twin != path && fs::read(twin).is_ok_and(|bytes| bytes == fs::read(path).unwrap())
@@ -148,7 +148,7 @@ fn counters_follow_the_totals_of_the_trace() {
             problems.extend(differ("baseline", start, (allocated - bytes, reserved)));
             let mut totals = events.into_iter();
             Track::new(&trace.recording.snapshot, history).walk(|instant, counters| {
-                // Changes of what is reserved are entries of their own, right before the event that shows them.
+                // Changes of reserved memory are separate entries, right before the event that shows them.
                 let entry = history.rows.start + instant as usize - 1;
                 if history.allocation_of(instant - 1).is_some() {
                     let (_, allocated, reserved) = totals.next().unwrap();
@@ -188,7 +188,8 @@ fn operators_add_up_to_key_averages() {
                 };
                 let ours = (operator.usage.increase, operator.usage.self_increase, operator.calls as i64);
                 let truth = |key: String| row[key].as_i64().unwrap();
-                // PyTorch 2.15 takes all that aten::bmm allocates for that of a callee, which it neither exports nor lists.
+                // PyTorch 2.15 attributes everything that aten::bmm allocates to a callee, which it neither exports nor
+                // lists.
                 let is_hidden = operator.name == "aten::bmm" && kind == "device" && trace.stem.contains("_t215");
                 let ours = if is_hidden { (ours.0, ours.1 - ours.0, ours.2) } else { ours };
                 let truth = (
@@ -219,7 +220,7 @@ fn memory_has_a_line_or_an_operator() {
             let bytes =
                 |keep: &dyn Fn(&Row) -> bool| -> u64 { rows.iter().filter(|row| keep(row)).map(|row| row.bytes).sum() };
             problems.extend(differ("sum of rows", bytes(&|_| true) as i64, peak.at.allocated));
-            // Nobody knows where memory from before the trace comes from.
+            // The origin of memory from before the trace is unknown.
             let known = bytes(&|row| row.label != BASELINE);
             let charged = match by {
                 GroupBy::Site => bytes(&|row| row.label.contains(".py:")),
@@ -318,7 +319,7 @@ fn timelines_agree_with_the_trace() {
     });
 }
 
-/// Reads JSON as it stands.
+/// Reads JSON unchanged.
 fn read(json: &str) -> memviz::Result<Recording> {
     Recording::read(Cursor::new(json.as_bytes().to_vec()), &ReadOptions::default())
 }
@@ -352,9 +353,9 @@ fn what_the_trace_does_not_show_is_an_anomaly() {
         (vec![(100, 1, 100), (10, 2, 160), (-10, 2, 120)], "2 total_gap", [0, 160, 120], 120),
         // 30 of the baseline's 50 bytes go unseen.
         (vec![(100, 1, 150), (10, 2, 130)], "1 total_gap", [50, 150, 130], 130),
-        // A block goes unseen, and nobody knows which: rows then hold more than the counter says.
+        // A free is missing, and it is unknown which one: rows then hold more than the counter says.
         (vec![(100, 1, 100), (10, 2, 40)], "1 total_gap", [0, 100, 40], 110),
-        // It shows where the next one is handed out at its address.
+        // It is detected when the next block is allocated at its address.
         (vec![(100, 1, 100), (60, 1, 60)], "1 overlapping_alloc", [0, 100, 60], 60),
         (vec![(100, 1, 100), (10, 2, 10)], "1 total_reset", [0, 100, 10], 110),
         (vec![(100, 1, 100), (-100, 1, 0), (-100, 1, 0)], "1 free_of_unknown", [0, 100, 0], 0),
@@ -378,7 +379,7 @@ fn what_the_trace_does_not_show_is_an_anomaly() {
 }
 
 #[test]
-fn forward_threads_are_told_apart_or_refused() {
+fn forward_threads_are_distinguished_or_refused() {
     let forward = |tid, ts, number, file: &str| {
         let python = span("python_function", &format!("{file}.py(3): forward"), tid, ts, 2.0, "");
         let operator = span(
@@ -407,15 +408,15 @@ fn forward_threads_are_told_apart_or_refused() {
     let forwards = [forward(11, 1.0, 5, "a"), forward(12, 1.0, 5, "b"), forward(12, 4.0, 6, "b2")].concat();
     let known = [forwards.clone(), backward(10.0, 6, 2, 1, 8).to_vec(), backward(12.0, 5, 2, 2, 16).to_vec()].concat();
     assert_eq!(sites(known), ["8 backward of b.py:3 forward", "8 backward of b2.py:3 forward"]);
-    // Nothing tells which thread number 5 means here.
+    // The meaning of thread number 5 is unknown here.
     let unknown = [forwards, backward(10.0, 5, 2, 1, 8).to_vec()].concat();
     assert_eq!(sites(unknown), ["8 MmBackward0"]);
-    // A forward operator that ran after the backward one is none of its own.
+    // A forward operator that ran after the backward one does not belong to it.
     let later = [forward(11, 20.0, 5, "a").to_vec(), backward(10.0, 5, 1, 1, 8).to_vec()].concat();
     assert_eq!(sites(later), ["8 MmBackward0"]);
 }
 
-/// As `with_modules=True` writes them around operators of `TorchScript`, where there are no Python stacks.
+/// As `with_modules=True` writes them around operators of `TorchScript`, if there are no Python stacks.
 #[test]
 fn modules_of_torchscript_are_around_operators() {
     let operator = |name, ts, dur, modules: &str, more: &str| {
@@ -442,7 +443,7 @@ fn modules_of_torchscript_are_around_operators() {
 }
 
 #[test]
-fn keys_come_in_any_order_and_what_nobody_needs_is_skipped() {
+fn keys_come_in_any_order_and_unneeded_ones_are_skipped() {
     let event = r#"{"args": {"Addr": -1, "Deep": [[[{"a": "]}\""}]]], "Device Type": 1, "Total Allocated": 64,
         "Device Id": 3, "Bytes": 7, "Bytes": 64, "Total Reserved": 128}, "ts": 5.25, "tid": 1, "pid": 7,
         "name": "\u005bmemory]x", "name": "[memory]", "s": "t", "ph": "i", "cat": "cpu_instant_event"}"#;

@@ -1,15 +1,17 @@
-//! Recordings from real programs on real GPUs, which only some machines have, against a second way to the same figures.
+//! Recordings from real programs on real GPUs, which only some machines have, compared with a second way to compute the
+//! figures.
 //!
-//! Nothing that memviz decoded is compared with itself: pickles are decoded by [`plain`] and played by [`geometry`], all
-//! else is summed up from its bytes by [`sums`]. What a file is, and so what memviz has to make of it, is told by
-//! [`Kind::of`]. Every file is either compared or refused with the words that its kind asks for.
+//! Nothing that memviz decoded is compared with itself: [`plain`] decodes pickles, [`geometry`] replays them, and [`sums`]
+//! adds up everything else from the bytes. [`Kind::of`] determines the kind of a file, and so how memviz must treat it. Every
+//! file is either compared or refused with the words for its kind.
 //!
-//! Not compared, since no second way leads there:
-//! - a device whose trace contradicts its segments: that memviz finds it contradictory, too, is compared instead;
+//! Not compared, since there is no second way:
+//! - a device whose trace contradicts its segments: the test then checks that memviz finds a contradiction, too;
 //! - requested and active bytes of traces and timelines, which record neither;
 //! - reserved bytes of timelines and of the CPU, which record none.
 //!
-//! Where nothing shows how large a block from before the recording is, the difference to the maximum that is possible is.
+//! If nothing shows how large a block from before the recording is, the difference to the highest possible maximum is
+//! compared.
 
 mod geometry;
 mod plain;
@@ -28,10 +30,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use sums::Curve;
 
-/// Where they lie, the second folder with files of other kinds.
+/// Their folders; the second one has files of other kinds.
 const REAL: [&str; 2] = ["../shared/real", "../shared/real2"];
 
-/// Names of the recordings; none where a machine does not have them, which is announced.
+/// Names of the recordings; empty if the machine does not have them, which is printed.
 fn recordings() -> Vec<String> {
     let (there, missing): (Vec<&str>, Vec<&str>) = REAL.into_iter().partition(|folder| Path::new(folder).is_dir());
     for folder in missing {
@@ -46,7 +48,7 @@ fn recordings() -> Vec<String> {
     there.into_iter().flat_map(of).collect()
 }
 
-/// What a file is, told without memviz.
+/// The kind of a file, determined without memviz.
 enum Kind {
     Snapshot(Object),
     /// Its memory events.
@@ -59,11 +61,11 @@ enum Kind {
 
 impl Kind {
     fn of(bytes: Vec<u8>) -> Self {
-        // A message of a few bytes comes first in a profile.
+        // A profile starts with a message of a few bytes.
         if matches!(bytes[..], [b'\n', 4..=22, 8, ..]) {
             return Self::Profile(bytes);
         }
-        // A message of two thousand bytes and more comes first in an XSpace.
+        // An XSpace starts with a message of two thousand bytes or more.
         if bytes.starts_with(b"\n") && bytes.get(1).is_some_and(|&length| length >= 0x80) {
             return Self::Other(&["an XProf profile", "save_device_memory_profile"]);
         }
@@ -93,7 +95,7 @@ impl Kind {
     }
 }
 
-/// The base64 in a page of `_memory_viz.py trace_plot`, decoded. It ends with zeros, behind the pickle's own end.
+/// The base64 in a page of `_memory_viz.py trace_plot`, decoded. It ends with zeros after the end of the pickle.
 fn page_content(page: &str) -> Option<Vec<u8>> {
     let (_, behind) = page.split_once("\"base64\":")?;
     let base64 = behind.trim_start().strip_prefix('"')?.split('"').next()?;

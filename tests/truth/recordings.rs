@@ -1,7 +1,6 @@
-//! What memviz computes against what PyTorch counted while the recordings were made: the same, to the byte.
+//! What memviz computes, compared with what PyTorch counted while the recordings were made: equal to the byte.
 //!
-//! A recording is either exact in every respect, or it stands in [`PARTIAL`] with the reason, and what is then still
-//! true of it is checked all the same.
+//! A recording is either exact in every respect, or listed in [`PARTIAL`] with the reason, and the rest is still checked.
 
 use crate::support::{self, Case, assert_none, cases, fixture, open};
 use memviz::Recording;
@@ -18,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Pinned host memory.
 const HOST: i32 = -1;
 
-/// What remains true of a device whose recording does not tell everything.
+/// What remains exact for a device whose recording is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     /// Maxima and end are exact, and so is the baseline, as rebuilt from the entries.
@@ -37,7 +36,7 @@ enum Known {
     HostMemory,
 }
 
-/// Devices without a complete history: case, device, what is known, and why it is not everything.
+/// Devices without a complete history: case, device, what is known, and why the rest is not.
 const PARTIAL: &[(&str, i32, Known, &str)] = &[
     ("no_history", 0, Known::OnlyEnd, "history was never recorded"),
     ("no_history_t201", 0, Known::OnlyEnd, "history was never recorded"),
@@ -137,7 +136,7 @@ fn the_binary_says_the_same() {
 
 #[cfg(feature = "cli")]
 #[test]
-fn a_recording_of_nothing_is_no_error() {
+fn an_empty_recording_is_not_an_error() {
     for name in ["empty", "empty_t201", "empty_t215", "empty_t231"] {
         let path = fixture(name);
         let text = support::memviz(&["peak", &path]);
@@ -150,8 +149,8 @@ fn a_recording_of_nothing_is_no_error() {
     }
 }
 
-/// `ring` is the program of `gpt_train` with the first 7107 entries dropped, so what memviz takes to be there before
-/// the first kept entry can be compared with the history that knows.
+/// `ring` is the program of `gpt_train` with the first 7107 entries dropped, so the baseline that memviz infers can be
+/// compared with the known history.
 #[test]
 fn a_lost_beginning_is_rebuilt() {
     let [whole, ring] = ["gpt_train", "ring"].map(|name| open(&fixture(name)));
@@ -171,7 +170,7 @@ fn a_lost_beginning_is_rebuilt() {
     assert_eq!(found.iter().zip(&expected).position(|(found, expected)| found != expected), None);
 }
 
-/// `paused` stops between two steps, and every step of its program leaves the same behind.
+/// `paused` stops between two steps, and every step of its program leaves the same memory behind.
 #[test]
 fn a_paused_recording_starts_where_a_step_ended() {
     let paused = open(&fixture("paused"));
@@ -387,7 +386,7 @@ impl Check {
         let name = |what: &str| format!("device {} {what}", answer.device);
         self.equal(case, &name("complete"), answer.complete, known.is_none());
 
-        // What an upper bound stands for is checked below.
+        // The values that an upper bound allows are checked below.
         let mut end = answer.end;
         let mut maxima = answer.maxima;
         if known == Some(Known::AllocatedIsBound) {
@@ -454,7 +453,7 @@ impl Check {
         }
     }
 
-    /// Bounds of a baseline whose blocks left little evidence are given in JSON exactly when they are given in words.
+    /// Bounds of an uncertain baseline are in JSON exactly if they are in the text.
     fn bounds_are_in_words(&mut self, case: &Case, answer: &Answer) {
         let bound = |holds: bool| holds.then_some("lower");
         let words = answer
@@ -493,7 +492,7 @@ struct Counted {
     baseline_reserved: i64,
 }
 
-/// `<metric>_bytes.all.<what>`; devices that were never touched have no statistics at all.
+/// `<metric>_bytes.all.<what>`; devices that were never used have no statistics at all.
 fn stat(stats: &Value, metric: Metric, what: &str) -> i64 {
     let touched = stats.as_object().is_some_and(|stats| !stats.is_empty());
     let name = format!("{}_bytes.all.{what}", metric.name());

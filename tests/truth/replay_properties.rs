@@ -26,7 +26,7 @@ proptest! {
 
     /// Up to PyTorch 2.4, private pools did not grow in place, yet their blocks were split as if they did.
     #[test]
-    fn plain_private_pools_beside_expandable_segments_are_exact(
+    fn regular_private_pools_next_to_expandable_segments_are_exact(
         program in programs(Just(Expandable::OutsidePrivatePools), false),
     ) {
         let recording = program.run();
@@ -128,7 +128,7 @@ proptest! {
         }
     }
 
-    /// An entry that is missing looks like a past before the recording at best, and a contradiction otherwise.
+    /// A missing entry looks like a past before the recording at best, and a contradiction otherwise.
     #[test]
     fn a_missing_alloc_is_noticed(program in programs(plain_or_expandable(), false), pick in any::<prop::sample::Index>()) {
         let mut recording = program.run();
@@ -221,8 +221,8 @@ fn history_values(history: &History, snapshot: &Snapshot) -> impl Iterator<Item 
     all.into_iter()
 }
 
-/// Compares everything that the replay says with what happened. Block sizes, and with them allocated and active bytes,
-/// may fall short by what the history says is uncertain, and no more.
+/// Compares everything that the replay says with what happened. Block sizes, and with them allocated and active bytes, may be
+/// lower by at most the uncertainty that the history states.
 fn same_past(history: &History, snapshot: &Snapshot, log: &Log) -> TestCaseResult {
     let slack = history.completeness.baseline_uncertain_bytes;
     let within = |replayed: u64, real: u64, slack: u64| replayed <= real && real - replayed <= slack;
@@ -286,8 +286,8 @@ fn same_past(history: &History, snapshot: &Snapshot, log: &Log) -> TestCaseResul
     Ok(())
 }
 
-/// The size of a block is uncertain only if nothing tells it: the block is large, it was there at the start and is gone
-/// at the end, and all that time nobody took the free memory behind it. Expandable segments leave no doubt.
+/// The size of a block is uncertain only if nothing shows it: the block is large, it was live at the start and is freed at
+/// the end, and the free memory after it was unused all that time. Expandable segments leave no doubt.
 fn honest_uncertainty(history: &History, recording: &Recording, log: &Log) -> TestCaseResult {
     let untold = |block: &&Held| {
         let later = log.moments.iter().map(|moment| moment.held.iter().find(|held| held.addr == block.addr));
@@ -302,7 +302,7 @@ fn honest_uncertainty(history: &History, recording: &Recording, log: &Log) -> Te
     Ok(())
 }
 
-/// What must hold whatever the entries say: the counters along the trace are those at its end, and the maxima are theirs.
+/// What must hold for any entries: the counters along the trace lead to those at its end, and the maxima are theirs.
 fn consistent(history: &History, snapshot: &Snapshot) -> TestCaseResult {
     let mut maxima = Metric::ALL.map(|metric| history.start.get(metric));
     let mut end = history.start;

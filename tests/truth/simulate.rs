@@ -21,11 +21,11 @@ const WHATIF: &str = "fixtures/whatif";
 const MORE_WHATIF: &str = "../shared/whatif";
 /// Recordings of real GPUs, which only some machines have.
 const STRANGERS: &str = "../shared/real";
-/// What the stand-in runtime takes of a device for its context.
+/// What the stand-in runtime uses of a device for its context.
 const CONTEXT: u64 = 450 << 20;
 const MIB: u64 = 1 << 20;
 
-/// Recordings whose own settings, played, cannot be what was recorded, and why.
+/// Recordings whose replay cannot match the recording, and why.
 const NOT_REPRODUCED: &[(&str, &str)] = &[("cuda_graph_t201", "PyTorch 2.0 records no frees of older blocks")];
 
 fn snapshots(root: &str) -> Vec<(String, String)> {
@@ -39,7 +39,7 @@ fn snapshots(root: &str) -> Vec<(String, String)> {
     folders.flat_map(|name| files(&name)).collect()
 }
 
-/// What differs between each device's recording and a play of its own settings.
+/// The differences between each device's recording and its replay with the recorded settings.
 fn differences(recording: &Recording) -> Vec<String> {
     let mut found = Vec::new();
     for history in recording.histories.iter().filter(|history| history.device >= 0 && history.entries() > 0) {
@@ -67,7 +67,7 @@ fn reproduces(root: &str) {
 }
 
 #[test]
-fn recorded_settings_played_are_what_was_recorded() {
+fn replay_with_recorded_settings_matches_the_recording() {
     reproduces(FIXTURES);
     reproduces(WHATIF);
 }
@@ -79,7 +79,7 @@ fn so_are_those_of_the_corpus_and_of_every_prediction() {
     reproduces(MORE_WHATIF);
 }
 
-/// Recordings of real GPUs, which nobody here made: wherever they start, their own settings, played, are what was recorded.
+/// Other people's recordings from real GPUs: wherever they start, replay with the recorded settings matches the recording.
 #[test]
 fn so_are_those_of_strangers() {
     if corpus().is_none() {
@@ -206,7 +206,7 @@ fn late_recordings_work_on_every_device_that_is_said_to_be_large_enough() {
     }
 }
 
-/// Pinned memory of one program, recorded under two settings: each recording tells what PyTorch reserved under the other, the
+/// Pinned memory of one program, recorded with two settings: each recording shows what PyTorch reserved with the other, the
 /// one with rounded blocks as a range.
 #[test]
 fn pinned_memory_is_predicted_as_far_as_its_sizes_are_known() {
@@ -240,8 +240,9 @@ fn pinned_memory_is_predicted_as_far_as_its_sizes_are_known() {
     assert_eq!(refused.trust, Trust::Refused);
 }
 
-/// What a recording tells apart. The other model gives memory of private pools back as if nobody needed it any more; and
-/// call sites are so few that `empty_cache` may have that of the next request, which an entry in between tells from it.
+/// Properties that a recording distinguishes. The other model releases memory of private pools as if they were no longer
+/// needed; and call sites are so few that `empty_cache` may have that of the next request, from which an entry in between
+/// distinguishes it.
 fn playable(op: Op) -> Vec<Op> {
     match op {
         Op::Alloc { size, stream, .. } => vec![Op::Alloc { size, stream, private_pool: 0 }],
@@ -251,14 +252,14 @@ fn playable(op: Op) -> Vec<Op> {
 }
 
 proptest! {
-    /// A program of another model of the allocator, written out as a snapshot and read back: its requests, played, come to
-    /// the same maxima and the same calls of the driver.
+    /// A program of another model of the allocator, written as a snapshot and read back: the simulation of its requests gives
+    /// the same maxima and the same driver calls.
     #[test]
-    fn programs_played_again_are_the_same(program in programs(plain_or_expandable(), false)) {
+    fn programs_simulated_again_are_the_same(program in programs(plain_or_expandable(), false)) {
         let mut program = program;
         // The other model does not give single large blocks back before all others.
         program.config.max_split_size = None;
-        // A retry that gets by with pending frees alone, as expandable segments can, leaves no trace of its own.
+        // A retry for which pending frees are enough, as with expandable segments, leaves no trace.
         if program.config.expandable != Expandable::Never {
             program.devices.iter_mut().for_each(|ops| ops.retain(|op| !matches!(op, Op::RecordStream { .. })));
         }

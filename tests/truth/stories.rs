@@ -1,6 +1,6 @@
-//! Small programs with one classic mistake each, and the same programs cured: the mistake must be found, with its line, and the bytes
-//! that the cure saves must be those by which the two differ. Nothing of it may be said of the cured ones, and nothing at all of
-//! the healthy ones.
+//! Small programs with one classic mistake each, and the same programs fixed: memviz must find the mistake with its line, and
+//! the bytes that the fix saves must equal the difference of the two. It must not report the mistake for the fixed programs,
+//! and no mistake for the healthy ones.
 
 use crate::support::{REQUIRE_CORPUS, assert_none, names, open, read_text, skipped};
 use memviz::Recording;
@@ -74,7 +74,8 @@ fn fit_says_what_two_cures_need_together() {
     assert_eq!((needs, allocated.after), (cured.needs, cured.outcome.max_allocated));
 }
 
-/// Cures and the closest plan together need what the cured program needs with that plan: never less, and no more where it is sure.
+/// Fixes and the closest plan together need what the fixed program needs with that plan: never less, and not more if the
+/// result is certain.
 #[test]
 fn fit_says_what_cures_need_with_a_plan() {
     let root = if Path::new(MORE).is_dir() { MORE } else { FIXTURE };
@@ -85,7 +86,7 @@ fn fit_says_what_cures_need_with_a_plan() {
     assert_none(&compared.into_iter().filter_map(Result::err).collect::<Vec<String>>());
 }
 
-/// `None` where there is no such plan, or other mistakes are cured as well.
+/// `None` if there is no such plan, or other mistakes are fixed as well.
 fn with_plan(root: &str, name: &str) -> Option<Result<(), String>> {
     let story: Value = serde_json::from_str(&read_text(&format!("{root}/{name}/story.json"))).unwrap();
     let recording: Recording = open(&format!("{root}/{name}/snapshot.pickle.gz"));
@@ -110,10 +111,10 @@ fn cured(flawed: &str) -> String {
     flawed.replace("_flawed", "_cured")
 }
 
-/// Whether the device that `fit` names for a cure is that of the cured program; `None` where it names none.
+/// Whether the device that `fit` names for a fix is that of the fixed program; `None` if it names none.
 fn needs(root: &str, name: &str) -> Option<Result<(), String>> {
     let story: Value = serde_json::from_str(&read_text(&format!("{root}/{name}/story.json"))).unwrap();
-    // So small that nothing fits: what each program needs is looked for.
+    // So small that nothing fits: the needs of each program are searched for.
     let options = PlanOptions::default().capacity(Some(SMALL_DEVICE)).context(Some(0));
     let ask = |name: &str| {
         let recording: Recording = open(&format!("{root}/{name}/snapshot.pickle.gz"));
@@ -191,7 +192,7 @@ fn bytes(advice: &Advice, story: &Value) -> Vec<String> {
     own.into_iter().chain(others).chain(missing).collect()
 }
 
-/// What is wrong with a saving: an uncertain one may be off, but what is saved at least must be.
+/// What is wrong with the savings: uncertain savings may be off, but a lower bound must hold.
 fn figures(saving: &Saving, story: &Value, truth: &Value) -> Vec<String> {
     let Saving::Played { allocated, reserved, trust, reserved_trust, at_least, .. } = saving else {
         return vec!["not played".to_owned()];

@@ -38,7 +38,7 @@ class Across(Answer):
     """Number of inputs that could not be analyzed."""
 
     failures: tuple[RanksFailure, ...]
-    """Failed requests by signature, those of the most rows first."""
+    """Failed requests by signature; those on the most rows are first."""
 
     metric: Metric
     """The metric that is attributed."""
@@ -47,14 +47,14 @@ class Across(Answer):
     """Ranks without a row."""
 
     outliers: tuple[RankOutlier, ...]
-    """Maxima that stand out, by rank and device."""
+    """Outlying maxima, by rank and device."""
 
     skipped: int
     """Number of files that are neither recordings nor summaries."""
 
     unsigned_requests: int
     """Failed requests without a signature: those after the first five of a row, and those of recordings that do
-    not show why.
+    not show the cause.
     """
 
 
@@ -75,16 +75,16 @@ class AcrossGroup:
     """`device`, `pinned_host` or `cpu`."""
 
     relation: str
-    """What the recordings are to each other, as far as is known: `ranks` of one run; different `programs`; `dumps`
-    of one process, which begin with the same entry; `apart`, one after the other on the same device. Only ranks
-    have outliers.
+    """The relation of the recordings, as far as is known: `ranks` of one run; different `programs`; `dumps` of one
+    process, which start with the same entry; `apart`, one after the other on the same device. Only ranks have
+    outliers.
     """
 
     rows: int
     """Number of rows."""
 
     programs: tuple[tuple[RankName, ...], ...] | None = None
-    """The rows of each program, where there are several."""
+    """The rows of each program, if there are several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class AdviceCost:
     """What a change costs."""
 
     copies_bytes: int | None
-    """Bytes that the changed program copies to the CPU, in all; null where it copies none."""
+    """Total bytes that the changed program copies to the CPU; null if it copies none."""
 
     words: str | None
     """The cost in words; null if there is none."""
@@ -123,13 +123,13 @@ class AdviceRow:
     """Whether it saves these allocated bytes at least, and may save more."""
 
     because: str
-    """Why the allocated bytes are not trusted further; empty where they are exact."""
+    """Why the allocated bytes are less certain; empty if they are exact."""
 
     change: str
     """What to change, as a request."""
 
     code: str
-    """The lines of Python that make the change; empty where the program decides them."""
+    """The lines of Python that make the change; empty if they depend on the program."""
 
     cost: AdviceCost
     """What it costs."""
@@ -146,8 +146,8 @@ class AdviceRow:
     """
 
     saves_allocated_bytes: int | None
-    """What the change takes off the peak of allocated bytes, played: negative where it raises the peak; null where
-    nothing was played.
+    """What the change takes off the peak of allocated bytes, in a simulation: negative if it raises the peak; null
+    if nothing was simulated.
     """
 
     saves_reserved_bytes: int | None
@@ -168,7 +168,7 @@ class AlternativeRow:
     """Whether it saves these allocated bytes at least, and may save more."""
 
     because: str
-    """Why the allocated bytes are not trusted further; empty where they are exact."""
+    """Why the allocated bytes are less certain; empty if they are exact."""
 
     change: str
     """What to change, as a request."""
@@ -180,8 +180,8 @@ class AlternativeRow:
     """How far to trust the reserved bytes."""
 
     saves_allocated_bytes: int | None
-    """What the change takes off the peak of allocated bytes, played: negative where it raises the peak; null where
-    nothing was played.
+    """What the change takes off the peak of allocated bytes, in a simulation: negative if it raises the peak; null
+    if nothing was simulated.
     """
 
     saves_reserved_bytes: int | None
@@ -389,7 +389,7 @@ class BlocksDevice:
     """Whether this device's history is complete."""
 
     device: int
-    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
+    """Device: -1 for pinned host memory, -2 for CPU memory."""
 
     found: int
     """Number of matching blocks."""
@@ -401,13 +401,13 @@ class BlocksDevice:
     """Their total size."""
 
 
-#: On which side of a number that is not exact the true one is.
+#: The direction in which the true value of an inexact number lies.
 Bound = Literal[
-    # The true number is this or more.
+    # The true value is this or higher.
     "lower",
-    # The true number is this or less.
+    # The true value is this or lower.
     "upper",
-    # Not even that is known.
+    # The direction is unknown.
     "unknown",
 ]
 
@@ -431,8 +431,8 @@ Cause = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Certainty:
-    """Whether maxima are `exact` (since the recording began), a `lower` or `upper` bound, or `unknown`, as `memviz
-    check` judges them: with everything that stands against them.
+    """Whether maxima are `exact` (since the recording started), a `lower` or `upper` bound, or `unknown`, as
+    `memviz check` judges them, considering all doubts.
     """
 
     allocated_bytes: str
@@ -484,7 +484,7 @@ class CheckAnswer:
     """The file."""
 
     passed: bool
-    """Whether every budget is known to be kept."""
+    """Whether every budget is known to be met."""
 
     schema_version: int
     """Version of the keys: see `memviz schema`."""
@@ -518,7 +518,7 @@ class CheckRow:
     """
 
     passed: bool
-    """Whether the limit is known to be kept."""
+    """Whether the limit is known to be met."""
 
     verdict: str
     """`passed`, `failed` or `unknown`."""
@@ -548,12 +548,12 @@ class CheckRow:
     """Why it is not known exactly."""
 
     sites: tuple[CheckSite, ...] | None = None
-    """The sites behind an exceeded limit, the largest first."""
+    """The sites that caused an exceeded limit, the largest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckSite:
-    """A site behind an exceeded limit."""
+    """A site that caused an exceeded limit."""
 
     bytes: int
     """Its bytes."""
@@ -658,10 +658,10 @@ class CheckpointDevice:
     """Device, -1 for pinned host memory."""
 
     forward_passes: int
-    """Number of forward passes with a backward pass, or else of those that keep what one would need."""
+    """Number of forward passes with a backward pass, or otherwise of those that keep what one would need."""
 
     forward_us: int | None
-    """Mean time of such a pass on the CPU; null where the file has no times."""
+    """Mean time of such a pass on the CPU; null if the file has no times."""
 
     left_out: int
     """Candidates that `--top` left out."""
@@ -679,13 +679,13 @@ class CheckpointDevice:
     """The recorded peak."""
 
     reason: NoCandidates | None
-    """Why there are no candidates; null when there are."""
+    """Why there are no candidates; null if there are some."""
 
     reason_text: str | None
     """The same in words."""
 
     without_backward: bool
-    """Whether no backward pass follows these: then the new peak is that of forward alone."""
+    """Whether no backward pass follows these: the new peak is then that of forward alone."""
 
     fit: FitSearch | None = None
     """The cheapest calls that keep allocated memory below the size that `--fit` names; left out without `--fit`."""
@@ -714,7 +714,7 @@ class CheckpointLimit:
     """Other memory at the peak, by site, the largest first and the rest as `(other)`."""
 
     time_us: int | None
-    """Time of that entry since the epoch; null where the file has no times."""
+    """Time of that entry since the epoch; null if the file has no times."""
 
     workspace_bytes: int
     """Workspaces of the engine's thread, which it needs to run calls again."""
@@ -747,8 +747,8 @@ class CheckpointedFunction:
 
 @dataclass(frozen=True, kw_only=True)
 class CodeSample:
-    """The user's own lines that allocate, innermost on their stacks. Of many those with the smallest hashes: two
-    recordings of one program then have the same ones in their samples.
+    """The user's own lines that allocate, innermost on their stacks. If there are many, those with the smallest
+    hashes, so that two recordings of the same program have the same lines in their samples.
     """
 
     lines: int
@@ -791,10 +791,10 @@ class CounterBytes:
     """The four counters."""
 
     active_bytes: int
-    """Blocks in use until their free completes."""
+    """Blocks that are active, until their free completes."""
 
     allocated_bytes: int
-    """Blocks in use until their free is requested."""
+    """Blocks that are allocated, until their free is requested."""
 
     requested_bytes: int
     """Bytes that callers requested, until the free completes."""
@@ -805,9 +805,7 @@ class CounterBytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Counters:
-    """Values of the four counters in bytes. Signed, since a history that contradicts itself can push them below
-    zero.
-    """
+    """Values of the four counters in bytes. Signed, since a contradictory history can make them negative."""
 
     active_bytes: int
     """`active_bytes`."""
@@ -824,8 +822,8 @@ class Counters:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceComparison:
-    """How CUDA devices compare, each at its own peak. Only where the fullest one holds at least a tenth more than
-    the mean, as a part of what it holds.
+    """How CUDA devices compare, each at its own peak. Only present if the fullest device exceeds the mean by at
+    least a tenth of its own memory.
     """
 
     by: GroupBy
@@ -847,20 +845,20 @@ class DeviceComparison:
     """The devices, in order."""
 
     rows: tuple[ComparedGroup, ...]
-    """The groups in which the fullest device and the emptiest differ most, the largest difference first. Empty
-    where groups overlap.
+    """The groups in which the fullest and the emptiest device differ most, the largest difference first. Empty if
+    groups overlap.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceMemory:
-    """A whole device at the sample at which most of it was in use."""
+    """A whole device, in the sample in which the most memory was in use."""
 
     at: Occasion
     """When the sample was taken."""
 
     outside_bytes: int
-    """Bytes of these that PyTorch's allocator did not reserve: contexts, NCCL, other processes. Negative where
+    """Bytes of these that PyTorch's allocator did not reserve: contexts, NCCL, other processes. Negative if
     figures contradict each other.
     """
 
@@ -868,7 +866,7 @@ class DeviceMemory:
     """Bytes of the device."""
 
     used_bytes: int
-    """Bytes in use by anything."""
+    """Bytes in use by any program or library."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -914,7 +912,7 @@ class DiffDevice:
     """What rows represent."""
 
     delta_bytes: int
-    """Growth of the counter from the one instant looked at to the other."""
+    """Growth of the counter between the two selected instants."""
 
     device: int
     """Device in the new file, -1 for pinned host memory, -2 for memory of the CPU."""
@@ -949,19 +947,19 @@ class DiffFigures:
     """Bytes of free blocks."""
 
     inactive_share: float
-    """Their share of what is reserved, from 0 to 1."""
+    """Their share of reserved memory, from 0 to 1."""
 
     largest_free_block_bytes: int
     """The largest free block."""
 
     pinned_free_bytes: int
-    """Free bytes that blocks in use keep from being given back."""
+    """Free bytes that live blocks keep from being released."""
 
     releasable_bytes: int
-    """Free bytes that `empty_cache` gives back."""
+    """Free bytes that `empty_cache` releases."""
 
     rounding_bytes: int
-    """Bytes of blocks in use that nobody requested."""
+    """Bytes of active blocks beyond the requested bytes."""
 
     segments: int
     """Number of segments."""
@@ -1039,7 +1037,7 @@ class DiffSide:
     """What is missing, in words."""
 
     peak: PeakInstant
-    """The instant looked at."""
+    """The selected instant."""
 
     bounds: dict[str, Bound] | None = None
     """Numbers that are not exact, as in `memviz peak`. Left out when all are exact."""
@@ -1166,7 +1164,7 @@ class FailedRequest2:
     """What would have helped, as far as the recording shows."""
 
     allocated_bytes: int
-    """Bytes of blocks in use."""
+    """Bytes of allocated blocks."""
 
     annotations: tuple[str, ...]
     """Open `record_function` ranges, outermost first."""
@@ -1202,7 +1200,7 @@ class FailedRequest2:
     """Free bytes that live blocks keep from being released."""
 
     pinning: tuple[PinningGroup, ...]
-    """Who keeps free bytes from being released."""
+    """Which code keeps free bytes from being released."""
 
     releasable_bytes: int
     """Free bytes in segments, or pages of expandable ones, without a live block."""
@@ -1229,7 +1227,7 @@ class FailedRequest2:
     """The pool that could have served the request."""
 
     time_us: int | None
-    """Time of that entry since the epoch; null where the file has no times."""
+    """Time of that entry since the epoch; null if the file has no times."""
 
     signature: FailureSignature | None = None
     """The signature, which the same failure shares with other runs. Left out unless rows are sites, of all stacks."""
@@ -1262,7 +1260,7 @@ class FailingCapacities:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureSignature:
-    """What failed requests have in common that are alike, in one run and in others. Line numbers, addresses, times
+    """What similar failed requests have in common, within a run and across runs. Line numbers, addresses, times
     and exact sizes are not part of it.
     """
 
@@ -1412,8 +1410,8 @@ class FitCureRow:
     """Whether the program fits with this cure alone; null if unknown."""
 
     needs_bytes: int | None
-    """A device on which the program always works with the cure, in bytes that the allocator can use; null where
-    nothing was played.
+    """The size of a device on which the program always works with the fix, in bytes that the allocator can use;
+    null if nothing was simulated.
     """
 
 
@@ -1513,7 +1511,7 @@ class FitNotPlayed:
     """A change that cannot be simulated with a recording."""
 
     because: str
-    """Why it is not played."""
+    """Why it cannot be simulated."""
 
     change: str
     """What would be changed."""
@@ -1556,8 +1554,8 @@ class FitPlan:
     """`max_memory_reserved()`."""
 
     needs_bytes: int | None
-    """A device on which it always works, in bytes that the allocator can use: the smallest, as far as known; null
-    where that was not asked.
+    """The size of a device on which it always works, in bytes that the allocator can use: the smallest, as far as
+    known; null if that was not requested.
     """
 
     other_settings: bool
@@ -1598,7 +1596,7 @@ class FitPrediction:
     """Why it is not exact; empty if it is."""
 
     fails_at_entry: int | None
-    """The first entry whose request is refused, in the recording whose order of requests is played; null where it
+    """The first entry whose request is refused, in the recording whose order of requests is simulated; null if it
     finishes.
     """
 
@@ -1665,7 +1663,7 @@ class FitScaling:
     """What was recorded at them."""
 
     tokens: int | None
-    """Tokens in a growing cache up to which the largest number is served; null if none were requested."""
+    """Tokens in a growing cache up to which the requests are served; null if none were requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1782,13 +1780,13 @@ class FragmentationDevice:
     """`memviz fragmentation`, one device."""
 
     active_bytes: int
-    """Bytes of blocks in use and pending free."""
+    """Bytes of active blocks."""
 
     allocated_bytes: int
-    """Bytes of blocks in use."""
+    """Bytes of allocated blocks."""
 
     at: Instant
-    """The instant looked at."""
+    """The selected instant."""
 
     baseline_bytes: int
     """Allocated before the first kept entry."""
@@ -1841,7 +1839,7 @@ class FragmentationDevice:
     """Free bytes that live blocks keep from being released."""
 
     pinning: tuple[PinningGroup, ...]
-    """Who keeps free bytes from being released. Rows sum to `pinned_free_bytes`, unless they are inclusive."""
+    """Which code keeps free bytes from being released. Rows sum to `pinned_free_bytes`, unless they are inclusive."""
 
     pools: tuple[Pool, ...]
     """The segments by pool and stream, the largest first; they sum to the figures above."""
@@ -1868,8 +1866,8 @@ class FragmentationDevice:
     """Every segment, in address order."""
 
     stray_blocks: int
-    """Blocks in use that lie in no segment or in one another: in no other figure, 0 unless the recording
-    contradicts itself.
+    """Active blocks that are in no segment or overlap: in no other figure; 0 unless the recording contradicts
+    itself.
     """
 
     stray_bytes: int
@@ -2012,14 +2010,12 @@ class InfoAnswer(Answer):
     """Rank of the process, if a profiler trace names it."""
 
     ring_capacity_entries: int | None = None
-    """Entries that the ring buffer of a device holds (`trace_alloc_max_entries`); left out where the file does not
-    say.
+    """Entries that the ring buffer of a device can contain (`trace_alloc_max_entries`); left out if the file does
+    not say.
     """
 
     ring_overflowed: bool | None = None
-    """Whether the file says that it dropped entries (`trace_alloc_overflowed`); left out where the file does not
-    say.
-    """
+    """Whether the file says that it dropped entries (`trace_alloc_overflowed`); left out if the file does not say."""
 
     world_size: int | None = None
     """Number of ranks, if a profiler trace names it."""
@@ -2048,7 +2044,7 @@ class InfoDevice:
     """Whether this device's history is complete."""
 
     device: int
-    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
+    """Device: -1 for pinned host memory, -2 for CPU memory."""
 
     end: CounterBytes
     """Counters at the end."""
@@ -2078,7 +2074,7 @@ class InfoDevice:
     """Name of the annotations, or site, that marks them."""
 
     step_source: StepSourceName | None
-    """How they were found; null when they were not."""
+    """How they were found; null if they were not."""
 
     steps: int | None
     """Steps of the program; null if none were found."""
@@ -2089,7 +2085,7 @@ class InputHead:
     """The file an answer is about."""
 
     anomalies: AnomalyCounts
-    """Contradictions of all devices."""
+    """Contradictions on all devices."""
 
     bytes: int
     """Size of the file."""
@@ -2124,7 +2120,7 @@ class Instant:
     """Entry that leads to it, counted within the device's trace; null before the first entry."""
 
     time_us: int | None
-    """Time of that entry since the epoch; null where the file has no times."""
+    """Time of that entry since the epoch; null if the file has no times."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2132,15 +2128,15 @@ class Leak:
     """One group that grows, or has grown."""
 
     allocated_bytes_per_step: int
-    """Bytes of the blocks that it gets, rounded to the nearest. The allocator rounds requests up, and hands out a
-    free block whole when the rest would be too small, so this is what fills the device.
+    """Bytes of the blocks, rounded to the nearest. The allocator rounds requests up, and uses a free block as a
+    whole if the rest would be too small, so these bytes fill the device.
     """
 
     blocks_per_step: float
-    """Blocks; 0 where their number stays and they only get larger."""
+    """Number of blocks; 0 if it is constant and only their sizes grow."""
 
     bytes_per_step: int
-    """Bytes that the program asks for, rounded to the nearest."""
+    """Requested bytes, rounded to the nearest."""
 
     filled_in_step: int | None
     """The last step, counted from 1, in which a cache reached a new maximum; null if the group still grows."""
@@ -2206,13 +2202,13 @@ class LeaksDevice:
     """Device, -1 for pinned host memory."""
 
     growing: Rate
-    """Rates of all growth together."""
+    """Total rates of all growth."""
 
     judged: bool
     """Whether there were enough steps for verdicts. Where not, `leaks` is empty and means nothing."""
 
     leaking: Rate
-    """Rates of all leaks together."""
+    """Total rates of all leaks."""
 
     leaks: tuple[Leak, ...]
     """Groups that leak, then groups that grow, then caches. Groups that do not grow are left out."""
@@ -2235,7 +2231,7 @@ class LeaksDevice:
     """Name of the annotations, expression, or line by which steps are counted; null if unknown."""
 
     step_source: StepSourceName | None
-    """How they were found; null when they were not."""
+    """How they were found; null if they were not."""
 
     steps: int
     """Number of steps found."""
@@ -2296,7 +2292,7 @@ class LedgerHolder:
     """The bytes of one holder."""
 
     bytes: int
-    """Bytes; negative where figures contradict each other."""
+    """Bytes; negative if figures contradict each other."""
 
     holder: str
     """`pytorch`, `nccl`, `context`, `process`, `other_process` or `unexplained`."""
@@ -2310,10 +2306,10 @@ class LedgerHolder:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerPinned:
-    """Pinned host memory at one instant. It is no part of the device."""
+    """Pinned host memory at one instant. It is not part of the device."""
 
     active_bytes: int
-    """Bytes of these in use by tensors and copies."""
+    """How many of these bytes were in use by tensors and copies."""
 
     at: Occasion
     """When the sample was taken."""
@@ -2385,7 +2381,7 @@ class MeasuredDevice:
     """Whether this device's history is complete."""
 
     device: int
-    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
+    """Device: -1 for pinned host memory, -2 for CPU memory."""
 
     end: CounterBytes
     """Counters at the end."""
@@ -2394,13 +2390,13 @@ class MeasuredDevice:
     """Each counter's own maximum."""
 
     metric: str
-    """The counter looked at."""
+    """The selected counter."""
 
     notes: tuple[str, ...]
     """What is missing, in words."""
 
     peak: PeakInstant
-    """The instant looked at."""
+    """The selected instant."""
 
     bounds: dict[str, Bound] | None = None
     """Numbers that are not exact: `baseline_bytes`, or a counter's maximum, as an `upper` or `lower` bound, or
@@ -2408,7 +2404,7 @@ class MeasuredDevice:
     """
 
     each: EachRange | None = None
-    """What the ranges below are. Left out unless `--each` asks for ranges."""
+    """The kind of the ranges below. Left out unless `--each` requests ranges."""
 
     operators: tuple[OperatorRow, ...] | None = None
     """Memory allocated in each operator over the whole recording, those that allocated the most themselves first.
@@ -2416,15 +2412,15 @@ class MeasuredDevice:
     """
 
     ranges: tuple[RangeRow, ...] | None = None
-    """The peak of each step, phase or annotation, in the order of their beginnings, enclosing ones first. Left out
-    unless `--each` asks for them.
+    """The peak of each step, phase or annotation, in the order of their starts, enclosing ones first. Left out
+    unless `--each` requests them.
     """
 
     window: Window | None = None
-    """The part of the history that `peak`, `maxima` and `end` are about, when it is not the whole."""
+    """The part of the history that `peak`, `maxima` and `end` refer to, if it is not the whole."""
 
 
-#: What kind of memory, as `ENUM_CUDA_MEM_KIND` numbers it.
+#: The kind of memory, as numbered by `ENUM_CUDA_MEM_KIND`.
 MemoryKind = Literal[
     # Pageable host memory.
     "pageable",
@@ -2446,11 +2442,11 @@ MemoryKind = Literal[
 
 #: A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
 Metric = Literal[
-    # Blocks in use until their free is requested.
+    # Blocks that are allocated, until their free is requested.
     "allocated",
-    # Blocks in use until their free completes.
+    # Blocks that are active, until their free completes.
     "active",
-    # What callers requested, until the free completes.
+    # Requested bytes, until the free completes.
     "requested",
     # Segments.
     "reserved",
@@ -2484,23 +2480,23 @@ class MostInactiveInstant:
 
 #: Why nothing can be said about checkpointing.
 NoCandidates = Literal[
-    # The recording has no entries of this device.
+    # The recording has no entries for this device.
     "no_history",
     # Stacks were not recorded, or without Python frames.
     "no_stacks",
-    # A profiler trace: its frames have the line at which a function begins, not the one it is at, so that calls
-    # cannot be distinguished.
+    # A profiler trace: its frames have the line at which a function starts, not the current line, so calls cannot
+    # be distinguished.
     "no_lines",
     # The kept history has neither a forward nor a backward pass.
     "no_forward",
     # No forward is followed by a backward, and none keeps what one would need.
     "no_training_step",
-    # The pass that the peak is in runs out of memory, or the file was cut off in it: what its backward would have
-    # freed is not known.
+    # The pass that contains the peak runs out of memory, or the file was cut off in it: what its backward would
+    # have freed is unknown.
     "unfinished",
     # The peak is in a forward pass that no backward follows.
     "no_backward",
-    # The peak is in the optimizer's step, when nothing of what forward keeps for backward is left.
+    # The peak is in the optimizer's step, when everything that forward keeps for backward has been freed.
     "peak_in_optimizer",
     # No function that is called more than once in a forward pass would lower the peak.
     "nothing_saves",
@@ -2541,10 +2537,10 @@ class NsysInput:
     """As the user named it."""
 
     schema_version: str | None
-    """Version of the export's tables; null if the file does not tell."""
+    """Version of the export's tables; null if the file does not contain it."""
 
     session_start_ns: int | None
-    """Nanoseconds since the epoch at which the times of the profile start; null if the file does not tell."""
+    """Nanoseconds since the epoch at which the times of the profile start; null if the file does not contain it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2815,18 +2811,18 @@ class OperatorRow:
 
 @dataclass(frozen=True, kw_only=True)
 class OtherSettings:
-    """Other allocator settings, played up to an instant."""
+    """Other allocator settings, simulated up to an instant."""
 
     alloc_conf: str | None
-    """The simplest of the settings that reserve the least at the instant, or hardly more, as
-    `PYTORCH_CUDA_ALLOC_CONF` takes them; null if none reserves notably less.
+    """The simplest of the settings that reserve the least at the instant, or hardly more, in the syntax of
+    `PYTORCH_CUDA_ALLOC_CONF`; null if none reserves notably less.
     """
 
     reserved_bytes: int | None
     """Bytes reserved with them; the maximum if it depends on the driver's placement of segments."""
 
     tried: int
-    """How many were played."""
+    """Number of simulated settings."""
 
     trust: Trust | None
     """How far to trust that."""
@@ -2852,7 +2848,7 @@ class OutlierRow:
     """Which bound this is, if a site is not listed. Left out if it is exact."""
 
     inferred: bool | None = None
-    """Whether the label is inferred. Left out when it is not."""
+    """Whether the label is inferred. Left out if false."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2860,10 +2856,10 @@ class OverTime:
     """One row over time."""
 
     active_bytes: int
-    """Bytes of blocks in use and pending free."""
+    """Bytes of active blocks."""
 
     allocated_bytes: int
-    """Bytes of blocks in use."""
+    """Bytes of allocated blocks."""
 
     annotations: tuple[str, ...]
     """Open `record_function` ranges, outermost first."""
@@ -2908,7 +2904,7 @@ class OverTime:
     """Number of segments."""
 
     time_us: int | None
-    """Time of that entry since the epoch; null where the file has no times."""
+    """Time of that entry since the epoch; null if the file has no times."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -2947,7 +2943,7 @@ class PeakDevice:
     """Whether this device's history is complete."""
 
     device: int
-    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
+    """Device: -1 for pinned host memory, -2 for CPU memory."""
 
     end: CounterBytes
     """Counters at the end."""
@@ -2956,13 +2952,13 @@ class PeakDevice:
     """Each counter's own maximum."""
 
     metric: str
-    """The counter looked at."""
+    """The selected counter."""
 
     notes: tuple[str, ...]
     """What is missing, in words."""
 
     peak: PeakInstant
-    """The instant looked at."""
+    """The selected instant."""
 
     bounds: dict[str, Bound] | None = None
     """Numbers that are not exact: `baseline_bytes`, or a counter's maximum, as an `upper` or `lower` bound, or
@@ -2970,7 +2966,7 @@ class PeakDevice:
     """
 
     each: EachRange | None = None
-    """What the ranges below are. Left out unless `--each` asks for ranges."""
+    """The kind of the ranges below. Left out unless `--each` requests ranges."""
 
     operators: tuple[OperatorRow, ...] | None = None
     """Memory allocated in each operator over the whole recording, those that allocated the most themselves first.
@@ -2978,12 +2974,12 @@ class PeakDevice:
     """
 
     ranges: tuple[RangeRow, ...] | None = None
-    """The peak of each step, phase or annotation, in the order of their beginnings, enclosing ones first. Left out
-    unless `--each` asks for them.
+    """The peak of each step, phase or annotation, in the order of their starts, enclosing ones first. Left out
+    unless `--each` requests them.
     """
 
     window: Window | None = None
-    """The part of the history that `peak`, `maxima` and `end` are about, when it is not the whole."""
+    """The part of the history that `peak`, `maxima` and `end` refer to, if it is not the whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3019,10 +3015,10 @@ class PeakInstant:
     """An instant and the counters there."""
 
     active_bytes: int
-    """Blocks in use until their free completes."""
+    """Blocks that are active, until their free completes."""
 
     allocated_bytes: int
-    """Blocks in use until their free is requested."""
+    """Blocks that are allocated, until their free is requested."""
 
     annotations: tuple[str, ...]
     """Open `record_function` ranges, outermost first."""
@@ -3044,13 +3040,13 @@ class PeakInstant:
 Phase = Literal[
     # From the model's inputs to the loss.
     "forward",
-    # `backward()`, with whatever it recomputes.
+    # `backward()`, including recomputation.
     "backward",
     # The optimizer, gradient scaling and clipping, `zero_grad`.
     "optimizer",
-    # Bringing the inputs onto the device.
+    # Moving the inputs to the device.
     "data",
-    # Building the model, and everything that is not part of a step or is unknown.
+    # Building the model, and everything else that is not part of a step or is unknown.
     "other",
 ]
 
@@ -3066,7 +3062,7 @@ class PhaseRow:
     """The phase."""
 
     recorded_entries: int
-    """Those of them whose phase an annotation names; that of the others is inferred."""
+    """Those of them whose phase an annotation names; the phase of the others is inferred."""
 
     time_us: int | None
     """Time from each of its entries to the next one; null if the file has no times. Phases add up to the whole."""
@@ -3077,7 +3073,7 @@ class PhaseRow:
 
 @dataclass(frozen=True, kw_only=True)
 class PhasedInstant:
-    """An instant and the phase of the training step that it lies in."""
+    """An instant and its phase of the training step."""
 
     annotations: tuple[str, ...]
     """Open `record_function` ranges, outermost first."""
@@ -3089,7 +3085,7 @@ class PhasedInstant:
     """The phase."""
 
     time_us: int | None
-    """Time of that entry since the epoch; null where the file has no times."""
+    """Time of that entry since the epoch; null if the file has no times."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3114,16 +3110,16 @@ class PinningGroup:
     """The group."""
 
     pinned_free_bytes: int
-    """Free bytes charged to it. Blocks in the same segment (or page) are charged equal parts."""
+    """Free bytes attributed to it. Blocks in the same segment (or page) are attributed equal parts."""
 
     pinned_free_bytes_per_block: float
     """`pinned_free_bytes / blocks`."""
 
     stack: tuple[str, ...]
-    """The stack that is charged the most, innermost frame first."""
+    """The stack with the most attributed bytes, innermost frame first."""
 
     worst_block_bytes: int
-    """The maximum that is charged to one block."""
+    """The most bytes attributed to one block."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3131,10 +3127,10 @@ class Pool:
     """Segments whose free blocks serve the same requests."""
 
     active_bytes: int
-    """Bytes of blocks in use and pending free."""
+    """Bytes of active blocks."""
 
     allocated_bytes: int
-    """Bytes of blocks in use."""
+    """Bytes of allocated blocks."""
 
     block_count: int
     """Number of blocks in use and pending free."""
@@ -3193,7 +3189,7 @@ class Pool:
 
 #: The evidence for the kind of a pool.
 PoolEvidence = Literal[
-    # Its id: (number, 0) of a graph with a pool of its own, (0, number) of what Python makes.
+    # Its ID: (number, 0) for a graph with its own pool, (0, number) for pools created from Python.
     "id",
     # A frame on the stack of a request.
     "stack",
@@ -3201,9 +3197,9 @@ PoolEvidence = Literal[
     "stream",
 ]
 
-#: What a pool is for.
+#: The kind of a pool.
 PoolKind = Literal[
-    # The CUDA graph that made it.
+    # For the CUDA graph that created it.
     "captured_graph",
     # The CUDA graphs of `torch.compile(mode="reduce-overhead")`.
     "cudagraph_trees",
@@ -3211,7 +3207,7 @@ PoolKind = Literal[
     "symmetric_memory",
     # `torch.cuda.MemPool`.
     "mem_pool",
-    # `torch.cuda.MemPool`, or graphs that share a `graph_pool_handle`: their ids are alike.
+    # `torch.cuda.MemPool`, or graphs that share a `graph_pool_handle`: their IDs look the same.
     "mem_pool_or_handle",
 ]
 
@@ -3235,7 +3231,7 @@ class PrivatePoolFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectionSteps:
-    """When the device is full, if growth goes on."""
+    """When the device is full, if growth continues."""
 
     allocated_bytes_per_step: int
     """Bytes of blocks added a step by all that leaks or grows."""
@@ -3272,14 +3268,14 @@ class RangeRow:
     """A step, phase or annotation with its own peak. Ranges may overlap and nest."""
 
     from_entry: int | None
-    """Entry before the range, whose state it begins with; null before the first entry."""
+    """Entry before the range, with whose state it starts; null before the first entry."""
 
     inferred: bool
     """Whether it is inferred that it reaches from here to there."""
 
     label: str
-    """What it is called, from the second of a name on with its number: `forward#2`. `(outside)` is the period
-    outside of all ranges that holds the overall peak; it is left out where that lies in a range.
+    """Its name, with a number from the second range with this name on: `forward#2`. `(outside)` is the period
+    outside all ranges that contains the overall peak; it is left out if that is in a range.
     """
 
     peak: PeakInstant
@@ -3295,8 +3291,8 @@ class RangeRow:
     """Bytes of the metric that are held at the peak; `top` sums to it, unless groups overlap."""
 
     bound: Bound | None = None
-    """How the metric is to be read there, where it is not exact: a part of the range was not recorded, or some of
-    what was held. Left out when it is exact.
+    """Which bound the metric is there, if it is not exact: a part of the range was not recorded, or some of the
+    memory was not. Left out if it is exact.
     """
 
 
@@ -3324,7 +3320,7 @@ class RankName:
 
 @dataclass(frozen=True, kw_only=True)
 class RankOutlier:
-    """A maximum that stands out."""
+    """An outlying maximum."""
 
     bytes: int
     """Its maximum."""
@@ -3363,7 +3359,7 @@ RankSource = Literal[
     "recorded",
     # From the path.
     "path",
-    # It is the place among the inputs, counted from 0.
+    # The position among the inputs, counted from 0.
     "order",
 ]
 
@@ -3391,7 +3387,7 @@ class RankSummary(Answer):
     """Whether recording started with an empty allocator and nothing is missing."""
 
     device: int
-    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
+    """Device: -1 for pinned host memory, -2 for CPU memory."""
 
     end: Counters
     """Counters at the end."""
@@ -3403,16 +3399,16 @@ class RankSummary(Answer):
     """What kind of file the recording is."""
 
     inactive_bytes: int | None
-    """Reserved and not active there. `None` where nothing is ever reserved, as on a CPU."""
+    """Reserved but not active there. `None` if nothing is ever reserved, as on a CPU."""
 
     maxima: Counters
     """Each metric's maximum."""
 
     metric: Metric
-    """The metric whose peak `peak` and `top` are about."""
+    """The metric whose peak `peak` and `top` describe."""
 
     ooms: int
-    """Requests that failed."""
+    """Number of failed requests."""
 
     path: str
     """The recording, as it was named where it was summarized."""
@@ -3427,7 +3423,7 @@ class RankSummary(Answer):
     """Where that number is from."""
 
     top: tuple[TopRow, ...]
-    """The sites that hold most at the peak; what is not listed is the last row, `(other)`."""
+    """The sites that hold the most at the peak; the rest is the last row, `(other)`."""
 
     total_bytes: int
     """Bytes held at the peak; `top` sums to it."""
@@ -3436,16 +3432,16 @@ class RankSummary(Answer):
     """Which of `baseline_bytes` and `maxima` are not exact."""
 
     code: CodeSample | None = None
-    """The lines of code that allocate, where stacks tell."""
+    """The lines of code that allocate, if stacks show them."""
 
     device_memory: DeviceMemory | None = None
     """The whole device, if it was sampled. Left out when it was not."""
 
     failures: tuple[RankFailure, ...] | None = None
-    """The first [`SIGNED`] of these by signature."""
+    """The signatures of the first [`SIGNED`] of these."""
 
     time_us: tuple[int, int] | None = None
-    """Times of the first and the last entry in microseconds since the epoch, where the recording has times."""
+    """Times of the first and the last entry in microseconds since the epoch, if the recording has times."""
 
     world_size: int | None = None
     """Number of ranks in the run, if the recording shows it."""
@@ -3473,15 +3469,15 @@ class Rate:
     """How much a group of blocks grows per step."""
 
     allocated_bytes_per_step: int
-    """Bytes of the blocks that it gets, rounded to the nearest. The allocator rounds requests up, and hands out a
-    free block whole when the rest would be too small, so this is what fills the device.
+    """Bytes of the blocks, rounded to the nearest. The allocator rounds requests up, and uses a free block as a
+    whole if the rest would be too small, so these bytes fill the device.
     """
 
     blocks_per_step: float
-    """Blocks; 0 where their number stays and they only get larger."""
+    """Number of blocks; 0 if it is constant and only their sizes grow."""
 
     bytes_per_step: int
-    """Bytes that the program asks for, rounded to the nearest."""
+    """Requested bytes, rounded to the nearest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3535,13 +3531,13 @@ class RehearsalFacts:
     """Memory that CUDA itself was assumed to use."""
 
     cudnn_operations: int
-    """Operations of cuDNN, whose workspaces are not known and were taken for 0."""
+    """The number of cuDNN operations. Their workspaces are unknown and were assumed to be 0."""
 
     ended: str | None
     """Why it ended before the program; null if it did not."""
 
     gpu: str
-    """The kind of GPU, as `memviz rehearse --list` names it."""
+    """The GPU model, as `memviz rehearse --list` names it."""
 
     memory_bytes: int
     """Memory of each device, as PyTorch's messages name its total."""
@@ -3550,7 +3546,7 @@ class RehearsalFacts:
     """Calls that are not rehearsed, and so failed or were left out."""
 
     ranks: int
-    """Ranks of which this is one, rehearsed alone; 1 where all ran, or there are none."""
+    """The number of ranks, one of which was rehearsed alone; 1 if all ran, or if there are none."""
 
     sizes_from_values: bool
     """Whether the size of something came from a value, so that no figure is exact."""
@@ -3567,7 +3563,7 @@ class Requester:
     """Who made a request."""
 
     compile_context: str
-    """`torch.compile` context; empty when there is none."""
+    """`torch.compile` context; empty if there is none."""
 
     label: str
     """The site."""
@@ -3585,7 +3581,7 @@ class Requester:
     """Its stack, innermost frame first; empty in backward passes."""
 
     user_metadata: str
-    """Text the user attached; empty when there is none."""
+    """Text that the user attached; empty if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3663,13 +3659,13 @@ class Segment:
     """A segment."""
 
     active_bytes: int
-    """Bytes of blocks in use and pending free."""
+    """Bytes of active blocks."""
 
     address: int
     """First address."""
 
     allocated_bytes: int
-    """Bytes of blocks in use."""
+    """Bytes of allocated blocks."""
 
     block_count: int
     """Number of blocks in use and pending free."""
@@ -3728,10 +3724,10 @@ class ServingPool:
     """The pool and stream of a request."""
 
     active_bytes: int
-    """Bytes of blocks in use and pending free."""
+    """Bytes of active blocks."""
 
     allocated_bytes: int
-    """Bytes of blocks in use."""
+    """Bytes of allocated blocks."""
 
     block_count: int
     """Number of blocks in use and pending free."""
@@ -3752,7 +3748,7 @@ class ServingPool:
     """The largest free block."""
 
     largest_usable_block_bytes: int
-    """The largest free block in it, those left out that `max_split_size` keeps for other requests."""
+    """The largest free block in it, without those that `max_split_size` keeps for other requests."""
 
     pending_free_bytes: int
     """Bytes of blocks freed by the program that another stream may still use."""
@@ -3810,7 +3806,7 @@ class Settings:
     """`PYTORCH_CUDA_ALLOC_CONF`."""
 
     expandable_segments: bool
-    """Whether segments grow in place."""
+    """Whether expandable segments are enabled."""
 
     garbage_collection_threshold: float
     """0 when off."""
@@ -3828,13 +3824,13 @@ class Settings:
     """Settings that do not have the effect that they seem to have, in words."""
 
     large_segment_size_bytes: int | None = None
-    """`large_segment_size_mb`; left out where it is not set."""
+    """`large_segment_size_mb`; left out if it is not set."""
 
     max_non_split_rounding_bytes: int | None = None
-    """`max_non_split_rounding_mb`; left out where it is not set."""
+    """`max_non_split_rounding_mb`; left out if it is not set."""
 
     per_process_memory_fraction: float | None = None
-    """`per_process_memory_fraction`; left out where it is not set in the string."""
+    """`per_process_memory_fraction`; left out if it is not set in the string."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -3879,7 +3875,7 @@ class SimulateDevice:
     """Device, -1 for pinned host memory."""
 
     live_bytes: int | None
-    """The maximum of bytes in use, which every allocator needs; null if there is no simulation."""
+    """The maximum of allocated bytes, which every allocator needs; null if there is no simulation."""
 
     notes: tuple[str, ...]
     """What must be said, in words."""
@@ -3905,8 +3901,8 @@ class SimulatedRun:
     """`num_alloc_retries`."""
 
     as_it_went_capacity_bytes: int | None
-    """Where the program went on after a refused request: a capacity from which on it always goes as it went,
-    whether that request is refused again or not; else null. The capacities above are those on which nothing is
+    """If the program continued after a refused request: a capacity from which on it always runs as recorded,
+    whether that request is refused again or not; otherwise null. For the capacities above, no request is
     refused.
     """
 
@@ -3975,7 +3971,7 @@ class SimulatedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class SkippedInput(Answer):
-    """A file that is none of ours."""
+    """A file of another kind."""
 
     command: str
     """`ranks`."""
@@ -3994,7 +3990,7 @@ class SkippedInput(Answer):
 StepSourceName = Literal[
     # From annotations that look like steps.
     "annotations",
-    # From the annotations that `--steps` asks for.
+    # From the annotations that `--steps` selects.
     "requested",
     # From the turns of the program's loop.
     "inferred",
@@ -4020,7 +4016,7 @@ class StrandedMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class TopRow:
-    """What a site holds."""
+    """The memory of a site."""
 
     blocks: int
     """Its blocks."""
@@ -4032,7 +4028,7 @@ class TopRow:
     """The site."""
 
     inferred: bool | None = None
-    """Whether the label is inferred rather than recorded. Left out when it is not, so that summaries stay small."""
+    """Whether the label is inferred rather than recorded. Left out if false, so that summaries stay small."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -4074,15 +4070,13 @@ class TriageDevice:
     """Whether this device's history is complete."""
 
     device: int
-    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
+    """Device: -1 for pinned host memory, -2 for CPU memory."""
 
     device_bytes: int | None
     """Bytes of the device, from its samples or the device properties of a trace; null if unknown."""
 
     entry: int | None
-    """The entry that leads to the instant looked at: the first failed request, or the peak; null where there is
-    none.
-    """
+    """The entry that leads to the selected instant: the first failed request, or the peak; null if there is none."""
 
     failure: FailedRequest | None
     """The first failed request; null if none failed."""
@@ -4178,7 +4172,7 @@ class ValueReadsRow:
     """Its text."""
 
     count: int
-    """How often."""
+    """How many times."""
 
     file: str | None
     """Its file; null for backward's own threads."""

@@ -85,7 +85,7 @@ fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
             .fold(0, u64::saturating_add)
     });
     let evidence = format!(
-        "{at_first} batches are on the device before the first is used, and each step frees the oldest one: up to {} at most",
+        "{at_first} batches are on the device before the first is used, and each step frees the oldest one: up to {}",
         Bytes(most.max().unwrap_or(0))
     );
     let way = Way {

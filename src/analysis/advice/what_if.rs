@@ -135,7 +135,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     /// What some of the list save together; `None` where that is too little to mention.
     ///
     /// # Errors
-    /// As [`WhatIf::over_time`].
+    /// Like [`WhatIf::over_time`].
     pub fn saving(&self, chosen: &[usize]) -> Result<Option<Saving>> {
         let remedy = self.remedy(chosen)?;
         Ok(match chosen {
@@ -148,7 +148,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     /// that [`SimulateReport`] has, but not the sizes of devices on which it works.
     ///
     /// # Errors
-    /// As [`WhatIf::over_time`].
+    /// Like [`WhatIf::over_time`].
     ///
     /// [`SimulateReport`]: crate::analysis::simulate::SimulateReport
     pub fn run(&self, attempt: &Attempt) -> Result<Run> {
@@ -162,7 +162,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     /// Bytes of the device of an attempt that the allocator can use; `None` for a device without end.
     ///
     /// # Errors
-    /// As [`WhatIf::over_time`].
+    /// Like [`WhatIf::over_time`].
     pub fn usable(&self, attempt: &Attempt) -> Result<Option<u64>> {
         Ok(self.trial()?.usable(attempt.capacity))
     }
@@ -174,7 +174,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     /// segments, so it may grow at other requests than in the recording.
     ///
     /// # Errors
-    /// When the list has no such cure, one of them cannot be simulated, or not together with others; when PyTorch would refuse the
+    /// If the list has no such cure, one of them cannot be simulated, or not together with others; when PyTorch would refuse the
     /// settings; when nothing of the device can be simulated.
     pub fn over_time(&self, metric: Metric, attempt: &Attempt) -> Result<Option<OverTime>> {
         let Prepared { testbed, edited, settings, .. } = self.prepared(attempt)?;

@@ -10,8 +10,8 @@ use crate::model::percent::Percent;
 use regex::Regex;
 use std::str::FromStr;
 
-/// Budgets that belong together: those of the command line, or of one entry of `memviz.toml`. Each is about every one of
-/// [`Budgets::devices`] on its own.
+/// Budgets that belong together: those of the command line, or of one entry of `memviz.toml`. They apply to each of
+/// [`Budgets::devices`] separately.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Budgets {
@@ -37,8 +37,8 @@ pub struct Budgets {
     pub baseline: Option<EarlierRun>,
     /// How much the peaks may exceed the baseline.
     pub tolerance: GrowthLimit,
-    /// Whether to accept a recording that begins with memory in use, and check it from there on. Otherwise its maxima
-    /// are lower bounds: a ring buffer may have dropped the peak.
+    /// Whether to accept a recording that starts with memory in use, and check it from there on. Otherwise its maxima are
+    /// lower bounds: a ring buffer may have dropped the peak.
     pub accept_late_start: bool,
 }
 
@@ -101,7 +101,7 @@ impl FromStr for Ceiling {
     /// Reads a size, or a percentage of the capacity.
     ///
     /// # Errors
-    /// When the text is neither, or more than 100 percent.
+    /// If the text is neither, or more than 100 percent.
     fn from_str(text: &str) -> Result<Self> {
         if text.ends_with('%') {
             return at_most_all(text).map(Self::OfCapacity);
@@ -113,7 +113,7 @@ impl FromStr for Ceiling {
 /// Reads a percentage of at most 100.
 ///
 /// # Errors
-/// When the text is none, or a share such as `0.3`, which is hardly meant as 0.3%.
+/// If the text is not a percentage, or is a fraction such as `0.3`, which hardly means 0.3%.
 pub fn at_most_all(text: &str) -> Result<Percent> {
     let percent: Percent = text.parse()?;
     if text.starts_with("0.") && !text.ends_with('%') {
@@ -143,13 +143,13 @@ impl FromStr for SiteLimit {
     /// Reads `REGEX=SIZE`; the last `=` divides.
     ///
     /// # Errors
-    /// When either half is malformed.
+    /// If either half is malformed.
     fn from_str(text: &str) -> Result<Self> {
         let (pattern, size) = text.rsplit_once('=').filter(|(pattern, _)| !pattern.is_empty()).ok_or_else(|| {
             Error::Request(format!("expected REGEX=SIZE such as attention\\.py=2GiB, found {text:?}"))
         })?;
         let pattern = Regex::new(pattern).map_err(|error| {
-            // The library draws the expression on several lines; its last one says what is wrong.
+            // The library shows the expression on several lines; its last line says what is wrong.
             let reason = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
             Error::Request(format!("expected a regular expression before =, found {pattern:?}: {reason}"))
         })?;
@@ -177,7 +177,7 @@ impl FromStr for ResidueLimit {
     /// Reads `A..B=SIZE`; the last `=` divides, and the first `..` between two instants.
     ///
     /// # Errors
-    /// When a part is malformed.
+    /// If a part is malformed.
     fn from_str(text: &str) -> Result<Self> {
         let bad = || Error::Request(format!("expected A..B=SIZE such as step:2:end..step:3:end=1MiB, found {text:?}"));
         let (between, size) = text.rsplit_once('=').ok_or_else(bad)?;

@@ -29,11 +29,11 @@ pub struct Entry {
     pub budgets: Budgets,
 }
 
-/// Reads the text of a `memviz.toml`. `capacity` takes the place of every capacity in it. A file that says how to rehearse
-/// need not have entries.
+/// Reads the text of a `memviz.toml`. `capacity` replaces every capacity in it. A file with rehearsal options does not need
+/// entries.
 ///
 /// # Errors
-/// When it is no TOML, has unknown keys or values that are no limits, or an entry that limits nothing.
+/// If it is not TOML, has unknown keys or values that are not limits, or an entry without limits.
 pub fn read(text: &str, capacity: Option<Bytes>) -> Result<Vec<Entry>> {
     let file: File = toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
@@ -168,7 +168,7 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Typed<T> {
     }
 }
 
-/// The line of a message that says what is wrong; above it, the message shows the regular expression.
+/// The line of a message that says what is wrong; the lines above it show the regular expression.
 fn last_line(message: &str) -> &str {
     message.lines().last().unwrap_or_default().trim()
 }
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(budgets.steps.as_ref().map(Regex::as_str), Some("^step_"));
         assert_eq!((first.baseline.clone(), budgets.tolerance.above(100)), (Some("base.json".into()), 102));
         assert_eq!((second.budgets.name.as_deref(), second.budgets.max_peak), (Some("*"), Some(5)));
-        // What was requested on the command line is the capacity of all.
+        // A capacity on the command line applies to all.
         let [first, second] = &read(text, Some(Bytes(1000))).unwrap()[..] else { panic!() };
         assert_eq!((first.budgets.max_peak, second.budgets.max_peak), (Some(900), Some(500)));
     }

@@ -1,4 +1,4 @@
-//! The sites behind an exceeded budget.
+//! The sites that caused an exceeded budget.
 
 use super::earlier::EarlierDevice;
 use crate::analysis::diff::lives::LivesOfGroup;
@@ -14,7 +14,7 @@ use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// The sites behind an exceeded budget, the largest first.
+/// The sites that caused an exceeded budget, the largest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Culprits {
@@ -134,7 +134,7 @@ impl Culprit {
     }
 }
 
-/// The location of each site's code, by its label in attributions. A label that several lines share has none.
+/// The location of each site's code, by its label in attributions. A label that several lines share has no location.
 pub(super) struct Locations(HashMap<String, Option<Location>>);
 
 impl Locations {

@@ -21,11 +21,11 @@ pub struct EarlierRun {
 pub struct EarlierDevice {
     /// The device.
     pub device: DeviceId,
-    /// Peak of allocated bytes; `None` where it was not exact.
+    /// Peak of allocated bytes; `None` if it was not exact.
     pub allocated: Option<u64>,
-    /// Peak of reserved bytes; `None` where it was not exact.
+    /// Peak of reserved bytes; `None` if it was not exact.
     pub reserved: Option<u64>,
-    /// Sites and their bytes at the peak of allocated bytes, all of them; `None` where they are not known.
+    /// All sites and their bytes at the peak of allocated bytes; `None` if they are unknown.
     pub sites: Option<Vec<(String, u64)>>,
 }
 
@@ -40,7 +40,7 @@ impl EarlierRun {
     /// The measured values of a recording.
     ///
     /// # Errors
-    /// As [`PeakReport::of`].
+    /// Like [`PeakReport::of`].
     pub fn of(recording: &Devices<'_>) -> Result<Self> {
         let peaks = PeakReport::of(recording, &PeakOptions::default())?;
         let device = |device: &Device<'_>| {

@@ -86,7 +86,7 @@ impl<'d, 'a> Judge<'d, 'a> {
         Locations::of(self.recording.sites())
     }
 
-    /// The devices that budgets are about: those named, else those with data here, then those of the baseline.
+    /// The devices that budgets apply to: the named ones, or else those with data here, then those of the baseline.
     pub(super) fn devices(&self, budgets: &Budgets) -> IndexSet<DeviceId> {
         if !budgets.devices.is_empty() {
             return budgets.devices.iter().copied().collect();
@@ -166,7 +166,7 @@ impl<'d, 'a> Judge<'d, 'a> {
         check
     }
 
-    /// The sites behind an exceeded limit.
+    /// The sites that caused an exceeded limit.
     fn culprits(&self, budgets: &Budgets, case: Case<'_, '_>, limit: Limit<'_>) -> Culprits {
         let Case { device, peak, before } = case;
         match limit {
@@ -268,8 +268,8 @@ impl<'d, 'a> Judge<'d, 'a> {
         }
     }
 
-    /// Whether one of the steps holds entries, on this device or, where this one was idle, on another. Steps that all hold none may be
-    /// of another clock.
+    /// Whether one of the steps contains entries, on this device or, if this one was idle, on another. Steps without any
+    /// entries may use another clock.
     fn hold_entries(&self, budgets: &Budgets, leaks: &DeviceLeaks) -> bool {
         let holds = |leaks: &DeviceLeaks| leaks.steps_with_entries() > 0;
         holds(leaks) || self.leaks_of(budgets, Vec::new()).is_ok_and(|report| report.devices.iter().any(holds))
@@ -315,7 +315,7 @@ fn highest(budgets: &Budgets, device: &Device<'_>, metric: Metric) -> Measured {
 /// What sites hold together at the peak of allocated bytes, and each of them.
 fn matching(budgets: &Budgets, device: &Device<'_>, most: &SiteLimit) -> (Measured, Vec<Row>) {
     let filter = Filter::default();
-    // A budget is about what was recorded: memory of backward passes belongs to no site here.
+    // A budget applies to recorded sites: memory of backward passes belongs to no site here.
     let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Stack);
     let peak = (Metric::Allocated, device.history().maxima[Metric::Allocated as usize].instant);
     // A limit is about sites by their label, or by any frame of their stacks.
@@ -342,8 +342,8 @@ fn matching(budgets: &Budgets, device: &Device<'_>, most: &SiteLimit) -> (Measur
     (measured, rows)
 }
 
-/// Whether nothing is known of the code behind a group of blocks: they are from before the recording, or have no stack that names a
-/// file. A stack that was lost looks like that, and so does one that was never there.
+/// Whether the code that allocated a group of blocks is unknown: they are from before the recording, or have no stack that
+/// names a file. A lost stack looks the same as one that never existed.
 fn is_unknown(snapshot: &Snapshot, key: &Key) -> bool {
     match key {
         Key::Stack(origin) => origin.forward.is_none() && !doubts::names_file(snapshot, origin.stack),

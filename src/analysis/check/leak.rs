@@ -7,8 +7,8 @@ use crate::model::StackId;
 use crate::replay::NEVER;
 use std::collections::HashSet;
 
-/// Bytes that steps between the warm-up and the last one have left behind, and whose code is not known: a leak is told by its code,
-/// so that a stack that was lost may hide one. What the last step leaves may still be freed, as gradients are.
+/// Bytes that steps between the warm-up and the last one left behind and whose code is unknown: a leak is recognized by its
+/// code, so a lost stack may hide one. Memory that the last step leaves may still be freed, as gradients are.
 pub(super) fn without_a_stack(device: &Device<'_>, leaks: &DeviceLeaks) -> u64 {
     let track = device.track;
     left_behind(device, leaks, |_, entry| {
@@ -16,8 +16,8 @@ pub(super) fn without_a_stack(device: &Device<'_>, leaks: &DeviceLeaks) -> u64 {
     })
 }
 
-/// Bytes that these steps have left behind with the stack of an older block whose entry is lost: where entries of steps are lost as
-/// well, these bytes may be a part of a leak that shows in too few of the steps.
+/// Bytes that these steps left behind with the stack of an older block whose entry is lost: if entries of steps are lost as
+/// well, these bytes may be a part of a leak that is visible in too few of the steps.
 pub(super) fn of_lost_entries(device: &Device<'_>, leaks: &DeviceLeaks) -> u64 {
     let track = device.track;
     let older = track.history.allocations.iter().enumerate().filter(|(_, block)| block.born == 0);
@@ -28,7 +28,7 @@ pub(super) fn of_lost_entries(device: &Device<'_>, leaks: &DeviceLeaks) -> u64 {
     })
 }
 
-/// Requested bytes of blocks that the judged steps leave behind and that are like this: what its index and its entry are given for.
+/// Requested bytes of blocks that the judged steps leave behind and that satisfy a condition on their index and entry.
 fn left_behind(device: &Device<'_>, leaks: &DeviceLeaks, is_meant: impl Fn(usize, u32) -> bool) -> u64 {
     let ends = leaks.steps.as_ref().map(|steps| steps.ends.as_slice()).unwrap_or_default();
     let warm = leaks.warm_up.checked_sub(1).and_then(|last| ends.get(last));

@@ -3,7 +3,7 @@
 use crate::facts::doubts::{self, Doubt, Leaves};
 use crate::replay::{Metric, Track};
 
-/// A figure in bytes as far as it is known; exact where both bounds are the same.
+/// A figure in bytes as far as it is known; exact if both bounds are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Measured {

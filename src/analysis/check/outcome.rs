@@ -38,12 +38,12 @@ pub struct Check {
     pub at_most: Option<Amount>,
     /// Why the value is not exact.
     pub doubt: Option<Doubt>,
-    /// Number of recorded sites at the peak that a [`CheckKind::MaxSite`] matches; `None` for other kinds, and where
-    /// there is nothing to look at.
+    /// Number of recorded sites at the peak that a [`CheckKind::MaxSite`] matches; `None` for other kinds, and if there are
+    /// no sites.
     pub matching_sites: Option<usize>,
     /// Whether the value is within the limit.
     pub verdict: CheckVerdict,
-    /// The sites behind the value, if it exceeds the limit.
+    /// The sites that caused the value, if it exceeds the limit.
     pub culprits: Culprits,
 }
 

@@ -39,7 +39,7 @@ pub(super) fn of(
         _ if completeness.no_entries => Some(Doubt::NoHistory),
         _ if completeness.truncated => Some(Doubt::CutOff),
         _ if completeness.sampled => Some(Doubt::Sampled),
-        // The start, the peak and the steps are those of the kept history.
+        // The start, the peak and the steps refer to the kept history.
         Some((doubt, _)) if depends_on_start => Some(doubt),
         _ if depends_on_start && !accepts_late_start => doubts::late_start(device.track),
         _ => None,
@@ -60,7 +60,7 @@ pub(super) fn of(
     Residue { measured, sites }
 }
 
-/// Refuses instants between which no device has an entry: nothing can be left behind there, so that every limit would be kept. Where
+/// Refuses instants between which no device has an entry: nothing can be left behind there, so every limit would be met. If
 /// only this device was idle, that is an answer.
 fn hold_entries(
     recording: &Devices<'_>,

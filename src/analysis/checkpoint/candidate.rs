@@ -29,7 +29,7 @@ pub struct Candidate {
     pub predicted_peak_bytes: i64,
     /// The recorded peak minus that.
     pub saved_bytes: i64,
-    /// Every call checkpointed, every second, every third...; empty where that was not requested.
+    /// Every call checkpointed, every second, every third...; empty if that was not requested.
     pub plan: Vec<EveryNth>,
     /// What prevents a lower peak.
     pub limit: RemainingPeak,
@@ -57,7 +57,7 @@ impl Candidate {
     }
 }
 
-/// What depends on where blocks lie is less than 1/N of the peak.
+/// Differences below 1/N of the peak may come from another layout of blocks.
 const SLACK_PART: i64 = 50;
 /// A saving of less than 1/N of the peak is not worth recomputation.
 const NOTABLE_PART: i64 = 1000;
@@ -85,12 +85,12 @@ struct Tried {
     changed: Edited,
     chosen: Chosen,
     bytes: i64,
-    /// Where the peak is not in what is played: the instant that the recorded sizes give.
+    /// The instant that the recorded sizes give, if the peak is not in the simulated part.
     beyond: Option<Instant>,
 }
 
 impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
-    /// Sets the program of a device up for plays; `None` where it has more streams and pools than can be played.
+    /// Prepares simulations of a device's program; `None` if it has more streams and pools than can be simulated.
     pub(super) fn new(
         device: &'d Device<'a>,
         editor: &'w Editor<'d, 'a>,
@@ -106,9 +106,9 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         Some(Self { device, editor, functions, program: testbed.program, setup, curve })
     }
 
-    /// The first of the functions that save something, and how many were not tried because there are so many. A function whose calls
-    /// hold less at the recorded peak than another one saves is not played: more than they hold they cannot save, but for what
-    /// depends on where blocks lie.
+    /// The first of the functions that save something, and how many were not tried because there are so many. A function
+    /// whose calls hold less at the recorded peak than another one saves is not simulated: checkpointing cannot save more
+    /// than they hold, except for differences in the layout of blocks.
     pub(super) fn best(&self) -> (Option<Candidate>, usize) {
         let history = self.device.history();
         let peak = history.maxima[Metric::Allocated as usize];
@@ -132,8 +132,9 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         (best, untried)
     }
 
-    /// The functions that save something, the lowest new peak first, as many as are wanted; how many that leaves out, and how
-    /// many were not tried because there are so many. What needs more plays is left out of all but the first `in_full`.
+    /// The functions that save something, the lowest new peak first, as many as requested; the number left out, and how many
+    /// were not tried because there are so many. Details that need more simulations are computed only for the first
+    /// `in_full`.
     pub(super) fn candidates(&self, top: usize, in_full: usize) -> (Vec<Candidate>, usize, usize) {
         let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
         let (functions, untried) = self.functions.promising(peak);

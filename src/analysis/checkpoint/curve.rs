@@ -9,7 +9,7 @@ use crate::replay::{History, Instant, Metric, NEVER, Track};
 pub(super) struct Highest {
     /// Bytes allocated there.
     pub bytes: i64,
-    /// The instant of the recorded history at which it is reached.
+    /// The instant of the kept history at which it is reached.
     pub instant: Instant,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct AllocatedCurve {
 enum CurveChange {
     /// This many bytes are freed.
     Drop(i64),
-    /// A call runs again: after what is dropped at the instant, before anything is back.
+    /// A call runs again: after the frees at the instant, before its blocks are allocated again.
     Rerun(usize),
     /// So many bytes come back, or would be gone from now on anyway.
     Return(i64),
@@ -60,7 +60,7 @@ impl AllocatedCurve {
         peak
     }
 
-    /// Calls `visit` with each instant from one on and what is allocated at it, with these calls checkpointed.
+    /// Calls `visit` with each instant from one on and the bytes allocated at it, with these calls checkpointed.
     pub(super) fn points(
         &self,
         chosen: &Chosen,
@@ -95,7 +95,7 @@ impl AllocatedCurve {
                 changes.push((recompute.resume, CurveChange::Rerun(call)));
             }
             for gap in &recompute.gaps {
-                // At its first instant the operator that releases it has what it made itself, too.
+                // At its first instant, the operator that releases it also has its own new blocks.
                 if gap.from < gap.to {
                     changes.push((gap.from + 1, CurveChange::Drop(gap.bytes as i64)));
                     changes.push((gap.to, CurveChange::Return(gap.bytes as i64)));

@@ -1,9 +1,9 @@
 //! What activation checkpointing would save.
 //!
-//! `torch.utils.checkpoint` trades memory for time: what a forward function keeps for backward is dropped when the
-//! function returns, and the function runs again right before its backward. Which functions would be worth it follows
-//! from the recording of a run without: [`crate::play::changes`] works out what would change about each call, and each
-//! candidate is played as a whole, as `simulate --checkpoint` plays it.
+//! `torch.utils.checkpoint` trades memory for time: what a forward function saves for backward is freed when the function
+//! returns, and the function runs again right before its backward. Which functions are worth it follows from the recording of
+//! a run without checkpointing: [`crate::play::changes`] computes how each call would change, and each candidate is simulated
+//! as a whole, like with `simulate --checkpoint`.
 
 mod candidate;
 mod curve;
@@ -36,22 +36,23 @@ use std::collections::HashMap;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckpointOptions {
-    /// Number of candidates kept.
+    /// Maximum number of candidates.
     pub top: Option<usize>,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
     /// Whether to sample memory over time, and how.
     pub curves: Option<CurveOptions>,
-    /// Bytes that allocated memory is to stay below: asks for the cheapest calls that do it.
+    /// Limit on allocated bytes: finds the cheapest calls that meet it.
     pub fit: Option<u64>,
-    /// Whether only the best candidate is shown in full: then sparser calls of the others are not played.
+    /// Whether only the best candidate is shown in full: sparser calls of the others are then not simulated.
     pub best_only: bool,
-    /// Whether what the best candidate saves is all that is said: then none has sparser calls played, and others are not counted.
+    /// Whether only the savings of the best candidate are needed: then no sparser calls are simulated, and the other
+    /// candidates are not counted.
     pub(crate) in_brief: bool,
 }
 
 impl CheckpointOptions {
-    /// Asks for the best candidate alone, and for no more than what it saves.
+    /// Requests only the best candidate and its savings.
     pub(crate) fn best_in_brief(devices: Vec<DeviceId>) -> Self {
         Self { top: Some(1), best_only: true, in_brief: true, devices, ..Self::default() }
     }
@@ -84,7 +85,8 @@ pub struct DeviceCheckpoint {
     pub phase: Phase,
     /// Bytes allocated there.
     pub peak_bytes: i64,
-    /// Of these, what forward made and backward will free; where no backward follows, what outlives its forward pass.
+    /// Of these, the bytes that forward allocated and backward will free; without a following backward pass, those that
+    /// outlive their forward pass.
     pub activation_bytes: u64,
     /// Bytes at the peak of the category of activations.
     pub kept_bytes: u64,
@@ -92,13 +94,13 @@ pub struct DeviceCheckpoint {
     pub kept_at_end_bytes: u64,
     /// Of these, what programs of `torch.compile` made.
     pub compiled_bytes: u64,
-    /// Number of forward passes that a backward follows, or else of those that keep what one would need.
+    /// Number of forward passes followed by a backward pass, or otherwise of those that keep what one would need.
     pub passes: usize,
     /// Whether no backward follows these passes.
     pub without_backward: bool,
-    /// What is there at the peak, where it is in the optimizer and no candidate would lower it.
+    /// What is live at the peak, if it is in the optimizer and no candidate would lower it.
     pub optimizer: Option<OptimizerPeak>,
-    /// Mean time of a forward pass in microseconds, where the file has times.
+    /// Mean time of a forward pass in microseconds, if the file has times.
     pub forward_us: Option<i64>,
     /// Functions that are checkpointed already.
     pub checkpointed: Vec<Checkpointed>,
@@ -110,9 +112,9 @@ pub struct DeviceCheckpoint {
     pub untried: usize,
     /// Why there are none.
     pub none: Option<NoCandidates>,
-    /// Memory as recorded and with the best candidate checkpointed, where there is one and it was requested.
+    /// Memory as recorded and with the best candidate checkpointed, if there is one and it was requested.
     pub curves: Option<DeviceOverlay>,
-    /// The cheapest calls with which allocated memory stays below what was requested.
+    /// The cheapest calls with which allocated memory meets the requested limit.
     pub fit: Option<DevicePlans>,
     /// Counters before the first kept entry.
     pub baseline: Counters,
@@ -134,7 +136,7 @@ impl CheckpointReport {
     /// Predicts the peak with each repeatedly called function checkpointed.
     ///
     /// # Errors
-    /// When a device is named that the recording does not have.
+    /// If a device is named that the recording does not have.
     pub fn of(recording: &Devices<'_>, options: &CheckpointOptions) -> Result<Self> {
         let wanted = recording.wanted(&options.devices)?;
         Ok(Self { devices: ask_each(&wanted, |device| Ok(DeviceCheckpoint::of(device, options)))?.0 })
@@ -215,7 +217,7 @@ fn has_python(device: &Device<'_>) -> bool {
     device.track.stacks().iter().copied().chain(older).any(|stack| device.roles().has_python(stack))
 }
 
-/// Bytes of activations in use at an instant, and of those that a compiled program made: `AOTAutograd` decided to keep them.
+/// Bytes of activations live at an instant, and those of them in compiled programs: `AOTAutograd` decided to keep them.
 fn activations(device: &Device<'_>, instant: Instant) -> (u64, u64) {
     let (track, snapshot) = (device.track, device.snapshot());
     let mut known: HashMap<StackId, bool> = HashMap::new();

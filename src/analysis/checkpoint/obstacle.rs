@@ -12,19 +12,19 @@ pub enum NoCandidates {
     NoHistory,
     /// Stacks were not recorded, or without Python frames.
     NoStacks,
-    /// A profiler trace: its frames have the line at which a function begins, not the one it is at, so that calls cannot be
+    /// A profiler trace: its frames have the line at which a function starts, not the current line, so calls cannot be
     /// distinguished.
     NoLines,
     /// The kept history has neither a forward nor a backward pass.
     NoForward,
     /// No forward is followed by a backward, and none keeps what one would need.
     NoTrainingStep,
-    /// The pass that the peak is in runs out of memory, or the file was cut off in it: what its backward would have freed
-    /// is not known.
+    /// The pass that contains the peak runs out of memory, or the file was cut off in it: what its backward would have freed
+    /// is unknown.
     Unfinished,
     /// The peak is in a forward pass that no backward follows.
     NoBackward,
-    /// The peak is in the optimizer's step, when nothing of what forward keeps for backward is left.
+    /// The peak is in the optimizer's step, when everything that forward keeps for backward has been freed.
     PeakInOptimizer,
     /// No function that is called more than once in a forward pass would lower the peak.
     NothingSaves,

@@ -14,13 +14,13 @@ use crate::replay::{History, Instant, Metric};
 pub struct OptimizerPeak {
     /// What the optimizer made and frees before its step ends.
     pub temporary_bytes: u64,
-    /// What it made and keeps: its states.
+    /// What it allocated and keeps: its states.
     pub kept_bytes: u64,
     /// What backward made: gradients.
     pub backward_bytes: u64,
     /// Everything else: parameters, and what is older than the recording.
     pub other_bytes: u64,
-    /// Whether some of what is temporary is made for lists of tensors at once (`foreach`).
+    /// Whether some of the temporary memory is for lists of tensors at once (`foreach`).
     pub foreach: bool,
     /// The most that is allocated in forward and in backward.
     pub elsewhere_bytes: Option<i64>,

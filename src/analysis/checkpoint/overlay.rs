@@ -1,4 +1,4 @@
-//! Memory over time with calls checkpointed, beside what was recorded: as many points as a picture has columns.
+//! Memory over time with calls checkpointed, next to the recorded curve: as many points as a picture has columns.
 
 use crate::analysis::diff::overlay::{Columns, Sampler};
 use crate::analysis::diff::{Align, DeviceOverlay};

@@ -18,7 +18,7 @@ const ROWS: usize = 5;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RemainingPeak {
-    /// Where it is in the recorded history.
+    /// Where it is in the kept history.
     pub moment: Moment,
     /// The phase.
     pub phase: Phase,
@@ -37,7 +37,7 @@ impl RemainingPeak {
     pub(super) fn of_play(device: &Device<'_>, changed: &Edited, chosen: &Chosen, highest: &Highest) -> Self {
         let (history, steps) = (device.history(), &changed.program.steps);
         let peak = highest.step.and_then(|step| steps.get(step));
-        // What a call that runs again makes comes at the entry in front of which it does so.
+        // The allocations of a recomputed call are at the entry before which it runs.
         let recorded = peak.map(|step| changed.recorded_instant(step, history));
         let rerun = recorded == Some(None);
         let instant = recorded.flatten().or(peak.map(|step| step.entry)).unwrap_or(0);

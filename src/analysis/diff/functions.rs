@@ -1,7 +1,7 @@
 //! Lines of a snapshot as the functions of a profiler trace.
 //!
-//! A trace names a Python function by the line of its `def`, independently of the line that allocates. So a snapshot's
-//! row belongs to the last function of its name that begins at or before its line.
+//! A trace names a Python function by the line of its `def`, not by the line that allocates. So a snapshot's row belongs to
+//! the last function with its name that starts at or before its line.
 
 use super::matching::{CodePlace, match_files};
 use super::rows::SideRow;
@@ -15,7 +15,7 @@ pub(super) fn fold(lines: &mut Vec<SideRow>, functions: &[SideRow]) {
         rows.iter().filter_map(|row| CodePlace::of_line(&row.label)).map(|place| place.file.to_owned()).collect()
     };
     let files = match_files(&files(functions), &files(lines));
-    // The beginnings of all functions of one name, in order.
+    // The start lines of all functions with one name, in order.
     let mut beginnings: IndexMap<(&str, &str, bool), BTreeMap<u64, &str>> = IndexMap::new();
     for label in functions.iter().map(|row| row.label.as_str()) {
         if let Some(place) = CodePlace::of_line(label) {

@@ -30,7 +30,7 @@ impl FromStr for GrowthLimit {
     /// Reads a size (`64MiB`, `0`) or a percentage (`2.5%`).
     ///
     /// # Errors
-    /// When the text is neither.
+    /// If the text is neither.
     fn from_str(text: &str) -> Result<Self, Error> {
         if text.ends_with('%') {
             text.parse().map(Self::Percent)
@@ -80,8 +80,8 @@ pub enum Growth {
 }
 
 impl DeviceDiff {
-    /// Compares the growth with a limit. Numbers that are bounds are taken for all that they may represent, so that the
-    /// answer is certain, or [`Growth::Unknown`].
+    /// Compares the growth with a limit. If a number is a bound, all values that it allows are considered, so the answer is
+    /// certain, or [`Growth::Unknown`].
     pub fn growth(&self, limit: GrowthLimit) -> Growth {
         // Values without a meaning cannot be compared.
         if self.base.doubt.is_some() || self.new.doubt.is_some() {

@@ -31,9 +31,9 @@ pub struct DiffInput {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DiffInputDevice {
-    /// The instant looked at, and what holds the memory there; all rows.
+    /// The selected instant, and what holds the memory there; all rows.
     pub peak: DevicePeak,
-    /// How the segments are used at that instant, where the file has segments.
+    /// How the segments are used at that instant, if the file has segments.
     pub figures: Option<Figures>,
     /// Which bound the metric's value at the instant is, if it is not exact.
     pub bound: Option<Bound>,
@@ -41,14 +41,14 @@ pub struct DiffInputDevice {
     pub doubt: Option<Doubt>,
 }
 
-/// Label of the bytes by which rows and counter differ, which they do only where a recording contradicts itself.
+/// Label of the bytes by which rows and counter differ, which happens only if a recording contradicts itself.
 pub const CONTRADICTORY: &str = "(contradictory)";
 
 impl DiffInput {
     /// Determines what to compare.
     ///
     /// # Errors
-    /// As [`PeakReport::of`].
+    /// Like [`PeakReport::of`].
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         let snapshot = recording.snapshot();
         let all_rows = PeakOptions { top: None, ..options.clone() };

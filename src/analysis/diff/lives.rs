@@ -122,7 +122,7 @@ pub(crate) fn of_groups(
 }
 
 impl DiffReport {
-    /// Compares two instants of one recording, with what became of every block. `base` is the earlier one.
+    /// Compares two instants of one recording, with the fate of every block. `base` is the earlier one.
     ///
     /// # Errors
     /// If the instant of `new` comes first on a device.
@@ -194,7 +194,7 @@ impl DeviceDiff {
     }
 }
 
-/// The bytes by which counters differ from blocks, which they do only where a recording contradicts itself.
+/// The bytes by which counters differ from blocks, which happens only if a recording contradicts itself.
 fn contradiction([base_bytes, new_bytes]: [i64; 2]) -> Option<DiffRow> {
     let label = CONTRADICTORY.to_owned();
     (base_bytes != 0 || new_bytes != 0).then(|| DiffRow { label, base_bytes, new_bytes, ..DiffRow::default() })

@@ -1,9 +1,8 @@
 //! Matches the rows of two attributions.
 //!
-//! Rows are the same when their labels are. Lines of code are also the same after an edit has moved them: two lines of
-//! one function in one file are matched in order, by the shift that most of them share. Files are the same by the end
-//! of their paths, since two machines rarely agree on the beginning. Names are all that is looked at, so that rows may
-//! as well come from a JSON answer.
+//! Rows match if their labels are equal. Lines of code also match after an edit has moved them: lines of the same function in
+//! the same file are matched in order, by the shift that most of them share. Files match by the end of their paths, since two
+//! machines rarely have the same beginning. Only names are compared, so rows may also come from a JSON answer.
 
 use crate::facts::grouping::GroupBy;
 use indexmap::{IndexMap, IndexSet};
@@ -16,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 pub struct Name<'a> {
     /// Its label.
     pub label: &'a str,
-    /// Its stack, innermost frame first. Looked at only under [`GroupBy::Stack`], where a label says too little.
+    /// Its stack, innermost frame first. Used only under [`GroupBy::Stack`], where a label is not enough.
     pub stack: &'a [String],
 }
 
@@ -74,9 +73,9 @@ fn distinct<'a>(by: GroupBy, rows: &[Name<'a>]) -> IndexSet<&'a str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CodePlace<'a> {
-    /// The file, shortened as in labels; where names are ambiguous, its whole path.
+    /// The file, shortened as in labels; the whole path if names are ambiguous.
     pub file: &'a str,
-    /// The line; 0 where the label has none.
+    /// The line; 0 if the label has none.
     pub line: u64,
     /// The function; empty for a whole file.
     pub function: &'a str,
@@ -165,7 +164,7 @@ fn match_names(by: GroupBy, base: &IndexSet<&str>, new: &IndexSet<&str>) -> Vec<
 /// For each new file the base's file that is the same: the one of its name, else the one that shares most of the end of
 /// its path, the file's own name at least.
 pub(super) fn match_files(base: &IndexSet<String>, new: &IndexSet<String>) -> HashMap<String, String> {
-    /// Parts of a path that are looked at.
+    /// Number of path parts that are compared.
     const PARTS: usize = 12;
     let mut same: HashMap<String, String> = base.intersection(new).map(|file| (file.clone(), file.clone())).collect();
     let rest = |files: &IndexSet<String>, others: &IndexSet<String>| -> Vec<String> {
@@ -198,7 +197,7 @@ pub(super) fn match_files(base: &IndexSet<String>, new: &IndexSet<String>) -> Ha
     same
 }
 
-/// The last parts of a path, if it has as many.
+/// The last parts of a path, if it has this many.
 fn end_of_path(file: &str, parts: usize) -> Option<Vec<String>> {
     let end: Vec<String> = file.rsplit(['/', '\\']).take(parts).map(str::to_owned).collect();
     (end.len() == parts).then_some(end)
@@ -208,7 +207,8 @@ fn end_of_path(file: &str, parts: usize) -> Option<Vec<String>> {
 #[derive(Default)]
 struct Votes(HashMap<i128, u64>);
 
-/// Lines of a function that have a vote. A function with more is generated, and a sample tells its shift as well.
+/// Number of lines of a function that are considered. A function with more is generated, and a sample shows its shift as
+/// well.
 const VOTERS: usize = 32;
 /// The number of times that the lines between matched lines are examined again.
 const DEEPEST: usize = 16;
@@ -243,7 +243,7 @@ fn align(
     let Some(shift) = votes.winner(usual).filter(|_| depth > 0) else { return };
     let (mut base_rest, mut new_rest) = (base, new);
     loop {
-        // Up to the next pair with this shift lie lines with others.
+        // Before the next pair with this shift are lines with other shifts.
         let Some((before_base, before_new)) = next_pair(base_rest, new_rest, shift) else {
             return align(base_rest, new_rest, shift, depth - 1, matched);
         };
@@ -271,14 +271,14 @@ fn next_pair(base: &[(u64, usize)], new: &[(u64, usize)], shift: i128) -> Option
 mod tests {
     use super::*;
 
-    /// Pairs of labels under a grouping; `-` for what has no partner.
+    /// Pairs of labels under a grouping; `-` for labels without a partner.
     fn pairs<'a>(by: GroupBy, base: &[&'a str], new: &[&'a str]) -> Vec<(&'a str, &'a str)> {
         let names = |labels: &[&'a str]| labels.iter().map(|&label| Name { label, stack: &[] }).collect::<Vec<_>>();
         let matches = match_rows(by, &names(base), &names(new));
         matches.iter().map(|row| (row.base.map_or("-", |at| base[at]), row.new.map_or("-", |at| new[at]))).collect()
     }
 
-    /// Pairs of lines of one function; 0 for what has no partner.
+    /// Pairs of lines of one function; 0 for lines without a partner.
     fn lines(base: &[u64], new: &[u64]) -> Vec<(u64, u64)> {
         let labels = |lines: &[u64]| lines.iter().map(|line| format!("a.py:{line} forward")).collect::<Vec<_>>();
         let (base_labels, new_labels) = (labels(base), labels(new));
@@ -368,7 +368,7 @@ mod tests {
         let new = ["/srv/net/data/net.py", "/srv/net/model/net.py", r"D:\run\train.py", "/only/new.py"];
         let expected = vec![(base[2], new[0]), (base[1], new[1]), (base[0], new[2]), ("-", new[3]), (base[3], "-")];
         assert_eq!(pairs(GroupBy::File, &base, &new), expected);
-        // A path is shown whole where a second file of the same name needs telling apart.
+        // A path is shown whole if a second file with the same name must be distinguished.
         let new = ["/x/a.py:3 f", "/y/b/a.py:3 f"];
         let expected = vec![("a.py:2 f", new[0]), ("-", new[1])];
         assert_eq!(pairs(GroupBy::Site, &["a.py:2 f"], &new), expected);

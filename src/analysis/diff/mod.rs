@@ -1,6 +1,6 @@
 //! Compares two recordings: the memory of each device in both, by group.
 //!
-//! In: the [`DiffInput`] of each recording, worked out on its own. Out: a [`DiffReport`], in which the rows of a device sum to
+//! In: the [`DiffInput`] of each recording, computed separately. Out: a [`DiffReport`], in which the rows of a device sum to
 //! the difference.
 
 pub mod functions;
@@ -103,10 +103,10 @@ impl DeviceDiff {
 }
 
 impl DiffReport {
-    /// Compares both recordings; `top` is the number of rows kept per device, and the rest are summed into one row.
+    /// Compares both recordings; `top` is the number of rows per device, and the rest are summed into one row.
     ///
-    /// Devices are the same by their number. Where each recording has a single GPU, as those of two ranks do, these are
-    /// compared whatever their numbers are.
+    /// Devices match by their number. If each recording has a single GPU, as those of two ranks do, these are compared
+    /// regardless of their numbers.
     pub fn of(base: &DiffInput, new: &DiffInput, top: Option<usize>) -> Self {
         let mut pairs: Vec<(&DiffInputDevice, &DiffInputDevice)> = Vec::new();
         let single = |side: &DiffInput| {

@@ -174,7 +174,7 @@ impl<'s> Sampler<'s> {
 /// One side of a device with its x axis.
 struct Sampled<'a> {
     track: Track<'a>,
-    /// The instant looked at.
+    /// The selected instant.
     instant: Instant,
     axis: Axis<'a>,
 }

@@ -4,11 +4,11 @@ use crate::facts::device::Device;
 use crate::model::Action;
 use crate::replay::Instant;
 
-/// The first requests that differ, in size or in whether they failed; none where a side ends earlier.
+/// The first requests that differ, in size or in whether they failed; none if a side ends earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Parting {
-    /// Number of requests before it that are alike.
+    /// Number of equal requests before it.
     pub alike: usize,
     /// The request of the base.
     pub base: Option<Asked>,
@@ -37,7 +37,7 @@ pub struct Asked {
 pub struct Requests {
     /// Whether the recording has the whole history.
     pub is_whole: bool,
-    /// The end of its first step, where steps are known.
+    /// The end of its first step, if steps are known.
     pub first_step: Option<Instant>,
     /// The requests, in order.
     pub all: Vec<Request>,
@@ -57,7 +57,7 @@ pub struct Request {
 /// The first requests of two recordings that differ; `None` on a side that ends earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Apart {
-    /// Number of requests before it that are alike.
+    /// Number of equal requests before it.
     pub alike: usize,
     /// The request of the base.
     pub base: Option<Request>,
@@ -72,8 +72,8 @@ impl Requests {
         Self { is_whole, first_step, all: requests(device, 0).collect() }
     }
 
-    /// Where they diverge from those of another recording. `None` where nothing tells which requests belong together, and
-    /// where all are alike.
+    /// Where they diverge from those of another recording. `None` if it is unknown which requests belong together, and if all
+    /// are equal.
     pub fn apart(&self, new: &Self) -> Option<Apart> {
         let both = (self.is_whole && new.is_whole).then_some((0, 0));
         let (from, to) = both.or_else(|| self.first_step.zip(new.first_step))?;
@@ -109,8 +109,8 @@ impl Asked {
 }
 
 impl Parting {
-    /// Compares the requests of both in order: all of them where both recordings have the whole history, else those after
-    /// their first steps. `None` where nothing tells which requests belong together, and where all are alike.
+    /// Compares the requests of both in order: all of them if both recordings have the whole history, otherwise those after
+    /// their first steps. `None` if it is unknown which requests belong together, and if all are equal.
     pub(super) fn of(base: &Device<'_>, new: &Device<'_>) -> Option<Self> {
         let both = (is_whole(base) && is_whole(new)).then_some((0, 0));
         let (from, to) = both.or_else(|| first_step(base).zip(first_step(new)))?;
@@ -134,7 +134,7 @@ fn first_step(device: &Device<'_>) -> Option<Instant> {
     steps.ends.first().copied()
 }
 
-/// The first requests that differ, `None` where all are alike.
+/// The first requests that differ; `None` if all are equal.
 fn apart(mut base: impl Iterator<Item = Request>, mut new: impl Iterator<Item = Request>) -> Option<Apart> {
     let mut alike = 0;
     loop {

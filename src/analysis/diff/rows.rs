@@ -44,13 +44,13 @@ impl Fate {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiffRow {
-    /// The group, as the second recording names it; as the base does, where it has vanished.
+    /// The group, as the second recording names it; as the base does, if it has disappeared.
     pub label: String,
-    /// The label in the base, where it is another: the line has moved.
+    /// The label in the base, if it differs: the line has moved.
     pub base_label: Option<String>,
     /// The fate of the row.
     pub fate: Fate,
-    /// Bytes of the metric in the base. Below zero only where a recording contradicts itself.
+    /// Bytes of the metric in the base. Negative only if a recording contradicts itself.
     pub base_bytes: i64,
     /// Bytes of the metric in the second recording.
     pub new_bytes: i64,
@@ -60,9 +60,9 @@ pub struct DiffRow {
     pub new_blocks: u64,
     /// Whether the label is inferred rather than recorded, on either side.
     pub inferred: bool,
-    /// The stack with most bytes in the group, innermost frame first; of the base, where the row has vanished.
+    /// The stack with the most bytes in the group, innermost frame first; from the base, if the row has disappeared.
     pub stack: Vec<String>,
-    /// What became of the group's blocks, where both sides are instants of one recording.
+    /// The fate of the group's blocks, if both sides are instants of one recording.
     pub lives: Option<Lives>,
 }
 

@@ -9,9 +9,9 @@ use indexmap::IndexMap;
 pub struct SettingDiff {
     /// Its name, as in the snapshot.
     pub name: String,
-    /// Its value in the base; `None` where it is not recorded.
+    /// Its value in the base; `None` if it is not recorded.
     pub base: Option<String>,
-    /// Its value in the second recording; `None` where it is not recorded.
+    /// Its value in the second recording; `None` if it is not recorded.
     pub new: Option<String>,
 }
 

@@ -27,8 +27,8 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// The stack of a group, innermost first: below its own frames those of the forward stack that belongs to it, with a
-    /// place between them that says so. What has no stack is a single place of the group's name.
+    /// The stack of a group, innermost first: its own frames, a separator, and the frames of the forward stack that belongs
+    /// to it. A group without a stack is a single place with the group's name.
     pub(super) fn of(&mut self, grouper: &Grouper<'_>, key: &Key) -> Vec<u32> {
         let Key::Stack(CodeOrigin { stack, forward, is_recorded, .. }) = *key else {
             return vec![self.number(Place::marker(&grouper.label(key, false)))];

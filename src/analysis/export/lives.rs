@@ -72,7 +72,7 @@ impl LivesReport {
     /// Follows every allocation.
     ///
     /// # Errors
-    /// When a device does not exist, or none has a history.
+    /// If a device does not exist, or none has a history.
     pub fn of(recording: &Devices<'_>, options: &LivesOptions) -> Result<Self> {
         let wanted = recording.wanted(&options.devices)?;
         let (devices, skipped) = ask_each(&wanted, |device| DeviceLives::of(device, options))?;

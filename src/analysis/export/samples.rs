@@ -19,8 +19,8 @@ use rayon::prelude::*;
 pub struct SamplesOptions {
     /// The instant, window, counter, filters and devices, as for a peak; `by` and `top` have no meaning here.
     pub peak: PeakOptions,
-    /// Whether to keep frames that calls only pass through, such as `_call_impl` of modules, C++ frames beside Python ones,
-    /// and those of allocator, dispatcher and interpreter.
+    /// Whether to keep frames that only pass calls on, such as `_call_impl` of modules, C++ frames next to Python frames, and
+    /// frames of the allocator, the dispatcher and the interpreter.
     pub all_frames: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct DeviceSamples {
     pub labels: Vec<(Label, Vec<String>)>,
     /// The samples: blocks with the same stack and labels are one sample.
     pub samples: Vec<Sample>,
-    /// How steps were found, where there are steps.
+    /// How steps were found, if there are steps.
     pub steps: Option<StepSource>,
 }
 
@@ -125,7 +125,7 @@ impl SamplesReport {
     /// Sums every device's blocks by stack and labels.
     ///
     /// # Errors
-    /// As [`PeakReport::of`].
+    /// Like [`PeakReport::of`].
     pub fn of(recording: &Devices<'_>, options: &SamplesOptions) -> Result<Self> {
         let peak = PeakOptions { by: GroupBy::Stack, top: None, each: None, ..options.peak.clone() };
         // Without stacks, there is one sample, of all memory.
@@ -228,7 +228,7 @@ struct SampleKey {
     step: Option<u32>,
 }
 
-/// The group of a holder; each is in one of those that stacks and labels make.
+/// The group of a holder; each holder is in one of the groups by stack and labels.
 fn only(groups: &[usize]) -> u32 {
     groups.first().map_or(0, |&group| group as u32)
 }

@@ -38,7 +38,7 @@ pub struct TracksReport {
     /// The `record_function` ranges that have something of the devices' windows in them, in the order of their starts,
     /// enclosing ones first.
     pub annotations: Vec<Slice>,
-    /// Whether times are microseconds since the epoch; otherwise the file has none, and they are numbers of entries.
+    /// Whether times are microseconds since the epoch; otherwise the file has none, and they are entry numbers.
     pub has_times: bool,
     /// Devices and ranges that are left out, each with the reason.
     pub skipped: Vec<String>,
@@ -54,8 +54,8 @@ pub struct DeviceTracks {
     pub metrics: Vec<Metric>,
     /// Counters at the start of the window, and wherever one of them changes in it.
     pub points: Vec<Point>,
-    /// How many of them were recorded with a time before that of the one in front of them, and are shown at its time:
-    /// clocks of several cores differ a little.
+    /// How many of them were recorded with an earlier time than the previous one, and are shown at that time: clocks of
+    /// several cores differ slightly.
     pub moved: usize,
     /// The steps in the window, by their numbers.
     pub steps: Vec<Slice>,
@@ -136,7 +136,7 @@ impl TracksReport {
     /// Follows every device's counters.
     ///
     /// # Errors
-    /// When a device does not exist, the window exists on none, or none has entries.
+    /// If a device does not exist, the window exists on none, or none has entries.
     pub fn of(recording: &Devices<'_>, options: &TracksOptions) -> Result<Self> {
         let wanted = recording.wanted(&options.devices)?;
         let (devices, mut skipped) = ask_each(&wanted, |device| DeviceTracks::of(device, options))?;
@@ -221,7 +221,7 @@ impl Slice {
         is_time(start) && is_time(end) && start <= end
     }
 
-    /// The entries from one instant to another; nothing if there are none.
+    /// The entries from one instant to another; empty if there are none.
     fn of_entries(track: Track<'_>, name: Arc<str>, from: Instant, to: Instant) -> Option<Self> {
         let times = track.times().get(from as usize..to as usize)?;
         let (&first, &last) = times.first().zip(times.last())?;
@@ -230,7 +230,7 @@ impl Slice {
     }
 }
 
-/// The time of the entry that leads to an instant; of the first one for what is there before it.
+/// The time of the entry that leads to an instant; for instant 0, the time of the first entry.
 fn time(track: Track<'_>, instant: Instant) -> i64 {
     track.times().get(instant.saturating_sub(1) as usize).copied().unwrap_or(0)
 }

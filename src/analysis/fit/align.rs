@@ -12,8 +12,8 @@ use crate::replay::Track;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// Differences that are looked for at once; where there are more, what is best so far is kept, and the search begins anew
-/// behind it.
+/// The most differences that are searched for at once; if there are more, the best path so far is kept, and the search
+/// continues after it.
 const MOST_DIFFERENCES: usize = 1000;
 
 /// A request, as far as alignment needs it.
@@ -21,7 +21,7 @@ const MOST_DIFFERENCES: usize = 1000;
 pub struct Request {
     /// Its step in the program.
     pub step: u32,
-    /// Number of its stack, the same in all runs that are aligned.
+    /// Number of its stack, the same in all aligned runs.
     pub stack: u32,
     /// Whether that stack identifies the request.
     pub has_stack: bool,
@@ -33,7 +33,7 @@ pub struct Request {
     pub bytes: u64,
 }
 
-/// Numbers for stacks, the same for stacks of the same lines in all recordings.
+/// Numbers for stacks, the same for stacks with the same lines in all recordings.
 #[derive(Debug)]
 pub struct StackNumbers {
     /// Whether lines count in addition to functions.
@@ -144,7 +144,7 @@ impl Values {
         times(first, self.second).is_some_and(|bytes| times(second, self.first) == Some(bytes))
     }
 
-    /// Whether sizes lie between equal and multiples of the square.
+    /// Whether sizes are between equal and multiples of the square.
     fn are_between(self, first: u64, second: u64) -> bool {
         let (low, high, by, to) = if self.first <= self.second {
             (first, second, self.first, self.second)
@@ -184,7 +184,7 @@ pub fn align(first: &[Request], second: &[Request], values: Values) -> Vec<(u32,
         pairs.push(pair);
         behind = (pair.0 + 1, pair.1 + 1);
     }
-    // A buffer beside a request, which one run alone takes, may well be of such a size that it is taken for the request.
+    // A buffer next to a request, which only one run allocates, may have a size for which it is mistaken for the request.
     for at in 0..pairs.len() - 1 {
         let (a, b) = pairs[at];
         let before = at.checked_sub(1).map_or((0, 0), |before| (pairs[before].0 + 1, pairs[before].1 + 1));
@@ -216,8 +216,8 @@ fn common(
     }
 }
 
-/// Myers' greedy search for the fewest differences: a path through a field from its first corner to the last, where a row or
-/// a column alone is a difference, and both at once are a pair that is the same.
+/// Myers' greedy search for the fewest differences: a path through a grid from its first corner to the last, where moving
+/// along a row or a column is a difference, and a diagonal move is an equal pair.
 struct Search<F> {
     rows: usize,
     columns: usize,
@@ -231,10 +231,10 @@ struct Found {
 }
 
 impl<F: Fn(usize, usize) -> bool> Search<F> {
-    /// The way to the last corner; where that takes too many differences, the one that leads furthest.
+    /// The path to the last corner; if that takes too many differences, the path that leads furthest.
     fn run(&self) -> Found {
-        // Where rows are `offset` more than columns is a diagonal. It is kept how far each was gone along, in rows, by paths
-        // with this many differences.
+        // A diagonal contains the points where rows minus columns is `offset`. For each diagonal, the furthest row reached by
+        // paths with this many differences is stored.
         let mut reach = vec![0; 2 * MOST_DIFFERENCES + 3];
         let middle = MOST_DIFFERENCES + 1;
         let mut earlier: Vec<Vec<usize>> = Vec::new();
@@ -264,7 +264,7 @@ impl<F: Fn(usize, usize) -> bool> Search<F> {
     }
 }
 
-/// Where a path with one difference more enters a diagonal, and the diagonal that it comes from.
+/// Where a path with one more difference enters a diagonal, and the diagonal that it comes from.
 fn step(reach: &[usize], diagonal: usize, middle: usize, differences: usize) -> (usize, usize) {
     let is_lowest = diagonal == middle - differences;
     let is_highest = diagonal == middle + differences;

@@ -27,8 +27,8 @@ pub fn ran_out(devices: &Devices<'_>) -> bool {
 /// out of memory.
 ///
 /// # Errors
-/// When a device is named that the recording does not have, a recording cannot be played, or the two are not the same program:
-/// with what differs.
+/// If a device is named that the recording does not have, a recording cannot be simulated, or the two are not from the same
+/// program: the error says what differs.
 pub fn plans_beside(failed: &Devices<'_>, other: &Devices<'_>, options: &PlanOptions) -> Result<PlanReport> {
     let mut wanted = other.wanted(&options.devices)?;
     wanted.retain(|device| device.id() > HOST_DEVICE);

@@ -48,7 +48,7 @@ impl FitPlans {
     /// Plans for a recording, and the mistakes to cure first.
     ///
     /// # Errors
-    /// As [`PlanReport::of`].
+    /// Like [`PlanReport::of`].
     pub fn of(recording: &Devices<'_>, options: &PlanOptions) -> Result<Self> {
         let plans = PlanReport::of(recording, options)?;
         let (cures, both): (Vec<_>, Vec<_>) = plans.devices.iter().map(|plans| cures(recording, plans)).unzip();

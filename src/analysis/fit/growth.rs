@@ -11,7 +11,7 @@ pub struct Size {
     /// Whether the recorded sizes follow a polynomial in the number, which determines this size. Otherwise, this is the
     /// best guess.
     pub follows: bool,
-    /// Whether any sizes would lie on the curve, since it has as many parameters as there are sizes.
+    /// Whether the curve fits any sizes, since it has as many parameters as there are sizes.
     pub is_weak: bool,
 }
 
@@ -25,10 +25,10 @@ impl Size {
     }
 }
 
-/// The size at a number, from those at others: what is known of it, ascending by number, at least one.
+/// The size at a number, from the known sizes at others: ascending by number, at least one.
 ///
-/// The simplest rule that all sizes keep to the byte: constant, proportional, proportional to the square, a straight line,
-/// a parabola. Where none does, the nearest size is scaled.
+/// The simplest rule that all sizes follow to the byte: constant, proportional, proportional to the square, a straight line,
+/// a parabola. If none does, the nearest size is scaled.
 pub fn size_at(points: &[Point], at: u64) -> Size {
     if let Some(&(_, bytes)) = points.iter().find(|&&(value, _)| value == at) {
         return Size::sure(bytes);
@@ -48,8 +48,8 @@ pub fn size_at(points: &[Point], at: u64) -> Size {
     if let Some(bytes) = newton(points, at) {
         return Size { bytes, follows: true, is_weak: points.len() <= 3 && !is_line(points) };
     }
-    // What rises faster than the number has a part that goes by its square. Two points tell how large, if there is nothing
-    // that does not rise.
+    // A size that grows faster than the number has a part that grows with its square. Two points determine that part if no
+    // part is constant.
     let from_nothing: Vec<Point> = std::iter::once((0, 0)).chain(points.iter().copied()).collect();
     if let Some(size) = newton(&from_nothing, at) {
         return Size::guess(size);
@@ -84,7 +84,7 @@ fn nearest(points: &[Point], at: u64) -> Point {
     }
 }
 
-/// Whether three sizes or more lie on a line.
+/// Whether three or more sizes are on a straight line.
 fn is_line(points: &[Point]) -> bool {
     points.len() > 2 && newton(&points[..2], points[2].0) == Some(points[2].1)
 }
@@ -113,8 +113,8 @@ fn is_power(points: &[Point], power: u32) -> bool {
     points.windows(2).all(|pair| same(&pair[0], &pair[1]))
 }
 
-/// The size on the line through two points, or the parabola through three, where these rise and give whole bytes. Of more,
-/// the others have to lie on the same parabola.
+/// The size on the line through two points, or the parabola through three, if these increase and give whole bytes. With more
+/// points, the others must be on the same parabola.
 fn newton(points: &[Point], at: u64) -> Option<u64> {
     let polynomial = Parabola::through(points.get(..points.len().min(3))?)?;
     let lies_on_it = |&(value, bytes): &Point| polynomial.at(value) == Some(bytes);

@@ -36,7 +36,7 @@ impl Largest {
         }
     }
 
-    /// Searches from a number up, or down where that does not fit: by doubling, and then by halves.
+    /// Searches upward from a number, or downward if it does not fit: by doubling, and then by bisection.
     pub(super) fn search(start: u64, fits: impl Fn(u64) -> bool) -> Self {
         let (mut low, mut high) = (0, start.max(1));
         let mut stride = high;

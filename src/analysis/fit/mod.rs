@@ -38,10 +38,10 @@ use crate::sorting::SortRows;
 use prediction::{FAR, Predictor};
 use scaling::Scaling;
 
-/// Share of requests, in percent, that must be in both of two runs: below they are runs of two programs, or of one that asks
-/// for more and more, as a loop over a batch does.
+/// Percentage of requests that two runs must have in common: below it, they are runs of two programs, or of one that makes
+/// more and more requests, such as a loop over a batch.
 const LEAST_MATCHED: u64 = 75;
-/// Numbers beyond those recorded that a table shows where none is requested: this many times the largest.
+/// Numbers beyond the recorded ones that a table shows if none is requested: this many times the largest.
 const MULTIPLES: [u64; 2] = [2, 4];
 /// The largest number that is tried.
 const LARGEST: u64 = 1 << 32;
@@ -54,15 +54,15 @@ pub struct FitOptions {
     pub changes: Vec<Change>,
     /// Numbers to predict.
     pub at: Vec<u64>,
-    /// Bytes of the device, as PyTorch's messages name its total capacity: asks for the largest number that fits.
+    /// Bytes of the device, the total capacity in PyTorch's messages: requests the largest number that fits.
     pub capacity: Option<u64>,
     /// Bytes of it that CUDA itself uses; [`play::DEFAULT_CONTEXT`] if `None`.
     pub context: Option<u64>,
-    /// What the device runs at once, where it is named; the recordings may show that it is something else.
+    /// How many threads the device runs at once, if it is named; the recordings may show a different number.
     pub threads: Option<Threads>,
     /// Allocator settings; those of the recordings if `None`.
     pub settings: Option<AllocatorSettings>,
-    /// Tokens in a cache that grows: asks for the largest number of requests that a device serves up to there.
+    /// Tokens in a growing cache: requests the largest number of requests that a device can serve up to this many tokens.
     pub tokens: Option<u64>,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
@@ -115,7 +115,7 @@ pub struct Check {
     pub measured: Measured,
 }
 
-/// Where two runs differ first, when they do not match.
+/// Where two runs first differ, if they do not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mismatch {
@@ -143,7 +143,7 @@ pub enum Refusal {
     Settings(&'static str),
     /// A change of the program cannot be made: its name, and why not.
     Change(String, String),
-    /// How many requests of a growing cache are served cannot be played.
+    /// Serving the requests of a growing cache cannot be simulated.
     Tokens(&'static str),
 }
 
@@ -179,7 +179,7 @@ pub struct DeviceFit {
     pub predictions: Vec<Prediction>,
     /// Tokens in the cache for which the largest number was requested.
     pub tokens: Option<u64>,
-    /// The largest number that fits, where a device was named.
+    /// The largest number that fits, if a device was named.
     pub largest: Option<Largest>,
     /// The memory at the peak, by group, at the requested number or at the largest that fits.
     pub peak: Option<(u64, Attribution)>,
@@ -213,7 +213,7 @@ impl FitReport {
     /// Predicts what a program needs at other numbers than it was recorded with.
     ///
     /// # Errors
-    /// When there are not two or three recordings with numbers that differ, or a device is named that they do not have.
+    /// If there are not two or three recordings with numbers that differ, or a device is named that they do not have.
     pub fn of(parameter: &str, inputs: &[FitInput<'_>], options: &FitOptions) -> Result<Self> {
         let inputs = sorted(parameter, inputs)?;
         // The largest is likely to give the order of requests: its devices count.
@@ -307,7 +307,7 @@ impl DeviceFit {
         Ok(Aligned { devices, scaling, editors })
     }
 
-    /// What predicts, given the settings, and the bytes of the device that CUDA keeps.
+    /// The predictor for these settings, and the bytes of the device that CUDA uses.
     fn predictor<'p, 'i>(
         &self,
         Aligned { devices, scaling, editors }: &'p Aligned<'i>,
@@ -439,7 +439,7 @@ fn mismatch(scaling: &Scaling, first: usize, matching: Matching, pair: &[&Device
     Mismatch { values: (runs[first].value, runs[first + 1].value), matching, first: places }
 }
 
-/// The memory, by group, where the program allocates the most at a number.
+/// Memory by group at the point where the program allocates the most, at a number.
 fn peak(predictor: &Predictor<'_, '_>, devices: &[&Device<'_>], value: u64, top: Option<usize>) -> Attribution {
     let scaled = predictor.scaling.at(value, &predictor.setup().rules);
     let device = devices[scaled.template];

@@ -20,12 +20,12 @@ pub struct PredictedOverTime {
 }
 
 impl PredictedOverTime {
-    /// A counter of a device at a number, up to the request that ends the program, if one fails; without the changes of the
-    /// options. `None` where no prediction is possible, and for the counters and recordings for which
+    /// A counter of a device at a number, up to the request that ends the program, if one fails; without the changes in the
+    /// options. `None` if no prediction is possible, and for the counters and recordings for which
     /// [`WhatIf::over_time`](crate::analysis::advice::WhatIf::over_time) has none.
     ///
     /// # Errors
-    /// As [`FitReport::of`](super::FitReport::of).
+    /// Like [`FitReport::of`](super::FitReport::of).
     pub fn of(
         inputs: &[FitInput<'_>],
         (device, metric, value): (DeviceId, Metric, u64),

@@ -59,15 +59,15 @@ impl Prediction {
 pub enum Doubt {
     /// A run was recorded at 1: copies and broadcasts vanish there.
     BaseOfOne,
-    /// A recording, by its number, starts late: what was there before does not grow with the number.
+    /// A recording, by its number, starts late: the earlier memory does not grow with the number.
     StartsLate(u64),
     /// A recording, by its number, is not complete or contradicts itself.
     NotComplete(u64),
-    /// The settings of a recording, by its number, played, are not what was recorded.
+    /// Replay with the settings of a recording, by its number, does not match the recording.
     NotReproduced(u64),
     /// The number of requests without a partner is large: bytes.
     Unmatched(u64),
-    /// The rule by which sizes grow has as many parameters as there are recordings: bytes that it decides.
+    /// The rule by which sizes grow has as many parameters as there are recordings: the bytes that it determines.
     WeakRule(u64),
     /// The number is far from those recorded.
     Far,
@@ -77,7 +77,7 @@ pub enum Doubt {
     Placement,
     /// Sums may be staged at this number that no recording shows.
     PerhapsSums,
-    /// There is one recording: what grows with the number is not known, only what each allocation is for.
+    /// There is one recording: what grows with the number is unknown; only the category of each allocation is known.
     OneRecording,
     /// Kernels requested other buffers in one of the recordings, and reserved memory depends on which.
     OtherOrder,
@@ -124,7 +124,7 @@ pub(super) struct Predictor<'a, 'i> {
     pub context: u64,
     /// The driver's placement of segments, if the recordings show it.
     pub placement: Option<Placement>,
-    /// Whether there are no doubts about all numbers.
+    /// Whether there are no doubts that apply to all numbers.
     pub is_sure: bool,
 }
 
@@ -141,8 +141,8 @@ impl Predictor<'_, '_> {
         self.changed(&scaled).is_some_and(|program| play(&program, &setup).failure().is_none())
     }
 
-    /// Whether requests of a growing cache are served on the device, so many at once as the number says, until there are so many
-    /// tokens in the cache. An error says why that cannot be played.
+    /// Whether the device can serve this number of requests with a growing cache, until it has this many tokens. An error
+    /// says why that cannot be simulated.
     pub fn serves(&self, devices: &[&Device<'_>], value: u64, tokens: u64) -> Result<bool, &'static str> {
         let setup = self.setup();
         let scaled = self.scaling.at(value, &setup.rules);
@@ -155,7 +155,7 @@ impl Predictor<'_, '_> {
         Ok(true)
     }
 
-    /// The number that a single pass has: where gradients are accumulated, a part of the whole, rounded up.
+    /// The number for a single pass: if gradients are accumulated, a fraction of the whole, rounded up.
     fn of_pass(&self, value: u64) -> u64 {
         let passes = self.changes.iter().find_map(|change| match change {
             Change::Accumulate { passes } => Some(u64::from(*passes)),
@@ -178,7 +178,7 @@ impl Predictor<'_, '_> {
         self.predict_from(value, self.scaling.runs().len())
     }
 
-    /// The program at a number, as the first of the runs alone tell.
+    /// The program at a number, from only the first of the runs.
     pub fn predict_from(&self, number: u64, known: usize) -> Option<Prediction> {
         let setup = self.setup();
         let value = self.of_pass(number);
@@ -244,7 +244,7 @@ impl Predictor<'_, '_> {
         is_any.then(|| play(&scaled.perhaps.apply(program.clone()).0, setup))
     }
 
-    /// What is reserved if requests come in the order of a run that asks for others than the one that gave the order.
+    /// The reserved memory if requests come in the order of a run that makes other requests than the run that gave the order.
     fn in_other_order(&self, value: u64, known: usize, scaled: &Scaled, setup: &Setup) -> Option<u64> {
         let template = scaled.template;
         let asks_for_others = |&other: &usize| {

@@ -1,8 +1,8 @@
-//! A range for another number from a single recording, by what each allocation is.
+//! A range for another number from a single recording, by the category of each allocation.
 //!
-//! One recording does not show what grows with the number. What it shows is what each allocation is for: parameters, their
-//! gradients and the states of the optimizer stay as they are, and what forward keeps for backward grows with the batch. The
-//! rest is played both ways.
+//! One recording does not show what grows with the number, but it shows the category of each allocation: parameters, their
+//! gradients and the optimizer states are constant, and what forward keeps for backward grows with the batch. The rest is
+//! simulated both ways.
 
 use super::prediction::{Doubt, Prediction};
 use super::{DeviceFit, FitInput, FitOptions, FitReport, LARGEST, MULTIPLES, Measured, Refusal, program};
@@ -13,8 +13,8 @@ use crate::play::{Outcome, Program, Setup, StepKind, Trust, placement_of, play, 
 use crate::replay::Metric;
 use std::collections::HashSet;
 
-/// One part in this many by which both ends are moved outwards: kernels take other workspaces at other sizes, and segments come to
-/// lie otherwise.
+/// The fraction (1/N) by which both ends are moved outwards: kernels allocate other workspaces at other sizes, and segments
+/// are placed differently.
 const MARGIN: u64 = 20;
 
 /// Which memory is assumed to grow in proportion.
@@ -55,7 +55,7 @@ impl FitReport {
     /// The range in which the memory of a program is at other numbers than the one it was recorded with.
     ///
     /// # Errors
-    /// When the number is 0 or too large, or a device is named that the recording does not have.
+    /// If the number is 0 or too large, or a device is named that the recording does not have.
     pub fn of_one(parameter: &str, input: FitInput<'_>, options: &FitOptions) -> Result<Self> {
         if !(1..=LARGEST).contains(&input.value) {
             let found = input.value;
@@ -161,8 +161,8 @@ fn scaled(device: &Device<'_>, program: &Program, rule: Rule, (from, to): (u64, 
 mod tests {
     use super::*;
 
-    /// Both ends of a range and what is between: what forward keeps grows in any case, what has the size of a parameter may be
-    /// something of it, and what the model owns stays.
+    /// Both ends of a range and the middle: what forward keeps grows in any case, blocks with the size of a parameter may be
+    /// part of that, and what the model owns is constant.
     #[test]
     fn what_grows_depends_on_what_it_is_for() {
         let grows = |category, has_size_of_parameter| {

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 /// One request in this many counts as many.
 const MANY: usize = 20;
-/// So many kinds of GPUs recordings most likely come from. Others are looked at where these explain nothing.
+/// The number of GPU models that recordings most likely come from. Others are tried if these explain nothing.
 const LIKELY: usize = 5;
 
 /// A run: its number, and its program.
@@ -74,14 +74,14 @@ pub struct Scaled {
     pub weak_bytes: u64,
     /// Whether these requests are many.
     pub are_weak: bool,
-    /// Buffers of sums that the run with the order does not have, or that are no longer needed.
+    /// Buffers of sums that the run that gives the order does not have, or that are no longer needed.
     pub staged: Staged,
-    /// Buffers that may be needed beside, of what looks like a sum.
+    /// Buffers that may be needed in addition, for requests that look like a sum.
     pub perhaps: Staged,
 }
 
 impl Scaled {
-    /// The whole program, with the buffers of sums, and what each of its allocations was in the recording.
+    /// The whole program, with the buffers of sums, and the recorded counterpart of each of its allocations.
     pub fn whole(&self) -> (Program, Vec<Option<usize>>) {
         self.staged.apply(self.program.clone())
     }
@@ -148,7 +148,7 @@ impl Scaling {
         self.at_from(value, self.runs.len(), rules)
     }
 
-    /// The same, as the first this many runs alone tell.
+    /// The same, from only the first this many runs.
     pub(super) fn at_from(&self, value: u64, known: usize, rules: &SizeRules) -> Scaled {
         self.in_order_of(self.template(value, known), value, known, rules)
     }
@@ -228,7 +228,8 @@ impl Scaling {
         })
     }
 
-    /// The first run that tells of other numbers than its own: at 1 copies and broadcasts vanish, so that two others are better.
+    /// The first run that is representative for other numbers: at 1, copies and broadcasts disappear, so two others are
+    /// better.
     fn first(&self, known: usize, template: usize) -> usize {
         usize::from(known > 2 && template > 0 && self.runs[0].value == 1)
     }
@@ -244,7 +245,7 @@ impl Scaling {
         let roles =
             self.same(template, place, known).map(|(other, at)| (self.runs[other].value, &self.runs[other].roles[at]));
         let all: Vec<(u64, &Role)> = roles.filter(|(_, role)| !role.is_buffer).collect();
-        // A buffer shows a sum. Where none does, it has to look like one in every run.
+        // A buffer shows a sum. Without one, the request must look like a sum in every run.
         let staged: Vec<(u64, &Role)> = all.iter().copied().filter(|(_, role)| role.staging.is_some()).collect();
         let is_staged = staged.iter().any(|(_, role)| !role.sums.is_empty());
         let &(recorded, role) = if is_staged { staged.first()? } else { all.first()? };
@@ -266,7 +267,7 @@ impl Scaling {
             let count = |of: &[(u64, &Role)]| of.iter().filter(|&&it| agrees(sum, power, it)).count();
             (count(&staged), count(&all))
         };
-        // Of those on which as many agree the first, which is the likeliest.
+        // Among those with which equally many agree, the first, which is the most likely.
         let ways: Vec<(Sum, u32)> = ways.collect();
         let best = *ways.iter().rev().max_by_key(|way| agreeing(way))?;
         let (of_staged, of_all) = agreeing(&best);
@@ -303,7 +304,8 @@ pub(super) fn have_same_lines(asked: &[Vec<Request>]) -> bool {
     })
 }
 
-/// What the device runs at once: whatever explains the most buffers; and what each request then is.
+/// The threads that the device runs at once: the number that explains the most buffers; and the resulting kind of each
+/// request.
 fn device(
     runs: &[(u64, Track<'_>, Program)],
     asked: &[Vec<Request>],
@@ -339,8 +341,8 @@ fn device(
     best
 }
 
-/// Whether a step asks for a buffer in which a sum over many rows is staged: the kernel takes it together with one
-/// counter for each of its columns of threads, and gives both back at once (`gpu_reduce_kernel`).
+/// Whether a step requests a buffer in which a sum over many rows is staged: the kernel allocates it together with one
+/// counter for each of its columns of threads, and frees both at once (`gpu_reduce_kernel`).
 fn is_staging(program: &Program, step: usize) -> bool {
     const LARGEST_COUNTERS: u64 = 64 << 10;
     let Some([buffer, counters, first, second]) = program.steps.get(step..step + 4) else { return false };

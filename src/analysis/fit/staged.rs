@@ -14,7 +14,7 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// The program with what it lacks and without what it has too much, and what each of its allocations was before.
+    /// The program with missing buffers added and unneeded ones removed, and the previous number of each of its allocations.
     pub fn apply(&self, program: Program) -> (Program, Vec<Option<usize>>) {
         if self.added.is_empty() && self.gone.is_empty() {
             let same = (0..program.allocations).map(Some).collect();
@@ -52,7 +52,7 @@ impl Staged {
     }
 }
 
-/// Numbers of allocations: rounds of a loop are known by their order, so they are counted anew.
+/// Numbers of allocations: rounds of a loop are recognized by their order, so they are renumbered.
 struct Numbers {
     known: Vec<Option<usize>>,
     origins: Vec<Option<usize>>,

@@ -1,9 +1,9 @@
 //! Sums over rows, and the buffers in which their kernel stages them.
 //!
-//! A gradient that is summed over many rows, such as that of a bias, is divided among blocks of threads that meet in a buffer:
-//! `gpu_reduce_kernel` asks for the buffer and for one counter for each column of blocks, and gives both back at once. When it
-//! does so, and for how much, follows from the numbers of columns and rows alone (`setReduceConfig` in PyTorch's
-//! `aten/src/ATen/native/cuda/Reduce.cuh`), and from how many threads the device runs at once.
+//! A gradient that is summed over many rows, such as that of a bias, is divided among thread blocks that combine their
+//! results in a buffer: `gpu_reduce_kernel` requests the buffer and one counter for each column of blocks, and frees both at
+//! once. When it does so, and with which sizes, depends only on the numbers of columns and rows (`setReduceConfig` in
+//! PyTorch's `aten/src/ATen/native/cuda/Reduce.cuh`), and on how many threads the device runs at once.
 
 use super::align::Request;
 use crate::model::gpu::Threads;
@@ -22,9 +22,9 @@ const VECTOR: u64 = 4;
 /// Rows that a thread of a divided sum has at least, and those from which on a sum is divided.
 const LEAST_ROWS: u64 = 16;
 const MOST_ROWS: u64 = 256;
-/// Requests between which gradients and their copies lie.
+/// Number of requests that may be between gradients and their copies.
 const NEAR: usize = 8;
-/// Live blocks that are looked at for what a sum has read, from the last one back.
+/// Number of live blocks that are examined, from the last one back, to find the input of a sum.
 const LOOKED_AT: usize = 24;
 
 /// The buffer of a sum, and its counters.
@@ -45,14 +45,14 @@ pub struct Sum {
     pub element: u64,
     /// Rows.
     pub rows: u64,
-    /// Bytes of the gradient of the weight that comes before it; 0 where it is not the sum of a bias.
+    /// Bytes of the gradient of the weight before it; 0 if it is not the sum of a bias.
     pub weight: u64,
     /// Whether forward has what may be the result of that matrix product.
     pub has_product: bool,
 }
 
 impl Sum {
-    /// What the kernel stages the sum in; `None` where a block of threads sums a column alone.
+    /// The buffers in which the kernel stages the sum; `None` if a thread block sums a column alone.
     pub fn staging(self, device: Threads) -> Option<Staging> {
         let outputs = self.output / self.element;
         let vector = [VECTOR, 2].into_iter().find(|&wide| outputs.is_multiple_of(wide)).unwrap_or(1);
@@ -61,7 +61,7 @@ impl Sum {
         let (wide, high) = (power(columns), power(self.rows));
         let height = high.min(most / wide.min(WARP));
         let width = wide.min(most / height);
-        // Warps of a block share a column where each of its threads has enough to do.
+        // Warps of a block share a column if each of its threads has enough work.
         if self.rows < (height * LEAST_ROWS).min(MOST_ROWS) {
             return None;
         }
@@ -116,12 +116,12 @@ pub fn roles(program: &Program, requests: &[Request], device: Threads) -> Vec<Ro
         }
         live.alloc(program.steps[step].allocation, request.bytes);
     }
-    // Rows are what a batch has of tokens: most sums of a program are over as many.
+    // Rows are the tokens of a batch: most sums of a program have the same number of rows.
     let mut votes: HashMap<u64, u32> = HashMap::new();
     for sum in roles.iter().flat_map(|role| &role.sums).filter(|sum| sum.weight > 0) {
         *votes.entry(sum.rows).or_default() += 1;
     }
-    // Under autocast gradients in 16 bits are copied to those of parameters.
+    // Under autocast, 16-bit gradients are copied to those of parameters.
     let is_copied = |place: usize, sum: &Sum| {
         let next = &requests[place + 1..requests.len().min(place + 1 + NEAR)];
         sum.element == 2 && [sum.output, sum.weight].iter().all(|of| next.iter().any(|it| it.bytes == 2 * of))
@@ -149,7 +149,7 @@ fn is_copied_from(sum: Sum, before: &[Role]) -> bool {
     before.iter().rev().take(NEAR).any(|role| role.sums.iter().any(is_half))
 }
 
-/// The two requests at a step, if they are a buffer and counters: given back at once.
+/// The two requests at a step, if they are a buffer and counters: both freed at once.
 pub fn staging(program: &Program, step: usize) -> Option<Staging> {
     let [buffer, counters, first, second] = program.steps.get(step..step + 4)? else { return None };
     let is_free = |wanted: u32| [first, second].iter().any(|it| it.kind == StepKind::Free && it.allocation == wanted);
@@ -168,7 +168,7 @@ fn sums(requests: &[Request], place: usize, is_staged: bool, live: &Live) -> Vec
     let mut sums = Vec::new();
     // The gradients of a matrix product come before the sum of its bias: of the input, if anything wants it, then of the weight.
     if let Some(inputs) = rows_of(last) {
-        // The first product asks for the workspace of the library between them.
+        // The first product requests the library's workspace between them.
         let of_input = [before(2), before(3)].into_iter().flatten().map(|it| it.bytes).filter(|&bytes| bytes != last);
         for (of_input, element) in of_input.flat_map(|of_input| elements().map(move |element| (of_input, element))) {
             let rows = of_input / (inputs * element);
@@ -189,7 +189,7 @@ fn sums(requests: &[Request], place: usize, is_staged: bool, live: &Live) -> Vec
         }
         return sums;
     }
-    // What follows what it sums. Two of a kind are what a normalization has for its weight and its bias.
+    // Follows the requests after the input. Two equal ones belong to the weight and the bias of a normalization.
     let is_twice = requests.get(place + 1).is_some_and(|next| next.bytes == output);
     let summed = [before(1), before(2)].into_iter().flatten().filter_map(|it| rows_of(it.bytes)).max();
     if let Some(rows) = summed.filter(|_| !is_twice) {

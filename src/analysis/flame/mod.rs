@@ -23,8 +23,8 @@ use std::sync::Arc;
 pub struct FlameOptions {
     /// The instant, counter, filters and devices, as for a peak; `by` and `top` have no meaning here.
     pub peak: PeakOptions,
-    /// Whether to keep frames that calls only pass through, such as `_call_impl` of modules, C++ frames beside Python ones,
-    /// and those of allocator, dispatcher and interpreter.
+    /// Whether to keep frames that only pass calls on, such as `_call_impl` of modules, C++ frames next to Python frames, and
+    /// frames of the allocator, the dispatcher and the interpreter.
     pub all_frames: bool,
     /// Groups between the root and the frames; each block must be in one of them.
     pub split: Option<GroupBy>,
@@ -70,7 +70,7 @@ pub struct FlameNode {
     pub category: Option<Category>,
     /// Number of frames above; 0 for the root.
     pub depth: usize,
-    /// Bytes to the left of it: those of the siblings before it, and to the left of its caller.
+    /// Bytes to its left: those of the siblings before it, and those to the left of its caller.
     pub start: u64,
 }
 
@@ -91,14 +91,14 @@ impl FlameReport {
     /// Builds every device's tree.
     ///
     /// # Errors
-    /// As [`PeakReport::of`]; and when a block can be in several groups of [`FlameOptions::split`], or segments in none.
+    /// Like [`PeakReport::of`]; also if a block can be in several groups of [`FlameOptions::split`], or segments in none.
     pub fn of(recording: &Devices<'_>, options: &FlameOptions) -> Result<Self> {
         let peak = PeakOptions { by: GroupBy::Stack, top: None, ..options.peak.clone() };
-        // Without stacks there is one frame: that of all memory.
+        // Without stacks, there is one frame for all memory.
         Self::around(recording, PeakReport::of_told_or_not(recording, &peak)?, options)
     }
 
-    /// As [`FlameReport::of`], at instants that are known.
+    /// Like [`FlameReport::of`], at instants that are known.
     pub(crate) fn around(recording: &Devices<'_>, report: PeakReport, options: &FlameOptions) -> Result<Self> {
         if let Some(by) = options.split {
             by.require(options.peak.metric)?;
@@ -210,7 +210,7 @@ struct Paths<'a> {
 }
 
 impl Paths<'_> {
-    /// Frames of an allocation, root first: inside of those of the forward stack that belongs to it its own.
+    /// Frames of an allocation, root first: its own frames are inside those of the forward stack that belongs to it.
     fn of_origin(&mut self, origin: CodeOrigin) -> Vec<(Arc<str>, Owner)> {
         let own = self.of_stack(origin.stack);
         let Some(forward) = origin.forward else { return own };

@@ -32,7 +32,7 @@ pub struct FragmentationOptions {
     pub at: Option<When>,
     /// What rows of non-releasable memory represent.
     pub by: GroupBy,
-    /// Number of those rows kept; the rest is one row.
+    /// Maximum number of those rows; the rest is one row.
     pub top: Option<usize>,
     /// The filter on stacks.
     pub filter: Filter,
@@ -40,8 +40,8 @@ pub struct FragmentationOptions {
     pub inference: Inference,
     /// Into how many equal parts the history is divided for rows over time; `None` for no such rows.
     pub points: Option<u32>,
-    /// Whether to simulate other allocator settings if much memory is non-releasable: what would be reserved at the
-    /// instant with them.
+    /// Whether to simulate other allocator settings if much memory is non-releasable, to find how much would be reserved at
+    /// the instant with them.
     pub plays: bool,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
@@ -78,7 +78,7 @@ pub struct PoolFragmentation {
     pub free_blocks: Vec<SizeClass>,
 }
 
-/// A segment and how it is used.
+/// A segment and its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentFragmentation {
@@ -106,7 +106,7 @@ pub struct DeviceFragmentation {
     pub figures: Figures,
     /// The same by pool and stream, the largest first. They sum to the whole.
     pub pools: Vec<PoolFragmentation>,
-    /// Free memory that only one side stream or pool can use, where there is much.
+    /// Free memory that only one side stream or pool can use, if there is much.
     pub stranded: Option<Stranded>,
     /// Free blocks by size.
     pub free_blocks: Vec<SizeClass>,
@@ -127,9 +127,9 @@ pub struct DeviceFragmentation {
     pub settings: Option<SettingsAdvice>,
     /// Number of points, if the requested number takes too long with this many segments and blocks.
     pub fewer_points: Option<u32>,
-    /// Counters at the instant. They differ from the figures only where the recording contradicts itself.
+    /// Counters at the instant. They differ from the figures only if the recording contradicts itself.
     pub counters: Counters,
-    /// Number and bytes of blocks in use that lie in no segment or in one another: the recording contradicts itself.
+    /// Number and bytes of active blocks that are in no segment or overlap: the recording contradicts itself.
     pub stray: (u64, u64),
     /// Counters before the first kept entry.
     pub baseline: Counters,
@@ -153,7 +153,7 @@ impl FragmentationReport {
     /// Computes the fragmentation of each device.
     ///
     /// # Errors
-    /// When the recording has no segments or does not show the groups, a device does not exist, or none has the requested instant.
+    /// If the recording has no segments or does not show the groups, a device does not exist, or none has the requested instant.
     pub fn of(recording: &Devices<'_>, options: &FragmentationOptions) -> Result<Self> {
         require_segments(recording.snapshot())?;
         options.by.require_told(recording)?;
@@ -217,11 +217,11 @@ impl DeviceFragmentation {
     }
 }
 
-/// How much is idle on a device where a request first fails, or at its peak, and what only one side stream or pool can use of
-/// that: the figures of a [`FragmentationReport`] alone.
+/// How much memory is idle on a device at its first failed request, or at its peak, and how much of that only one side stream
+/// or pool can use: only these figures of a [`FragmentationReport`].
 ///
 /// # Errors
-/// As [`FragmentationReport::of`].
+/// Like [`FragmentationReport::of`].
 pub(crate) fn idle(device: &Device<'_>, at: Option<&When>) -> Result<(Figures, Option<Stranded>)> {
     require_segments(device.snapshot())?;
     let instant = instant(device, at)?;
@@ -229,14 +229,14 @@ pub(crate) fn idle(device: &Device<'_>, at: Option<&When>) -> Result<(Figures, O
     Ok((Figures::of(device.history(), &layout), Stranded::of(device, &pools(device, &layout))))
 }
 
-/// The instant that is looked at.
+/// The selected instant.
 fn instant(device: &Device<'_>, at: Option<&When>) -> Result<Instant> {
     let metric = Metric::Allocated;
     let peak = device.history().maxima[metric as usize].instant;
     at.map_or(Ok(peak), |when| device.instant(when, metric, Purpose::At))
 }
 
-/// Segments apart by what the allocator keeps apart.
+/// Segments, by the properties by which the allocator separates them.
 fn pools(device: &Device<'_>, layout: &Layout) -> Vec<PoolFragmentation> {
     type Key = (bool, Option<u64>, Option<PoolId>, bool);
     let (history, private) = (device.history(), PrivatePools::of(device.track, device.sites()));

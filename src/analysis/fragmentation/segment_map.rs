@@ -39,8 +39,8 @@ pub struct DeviceSegmentMap {
     pub failed: Option<u64>,
     /// Whether the instant was chosen because more is inactive there than at any other.
     pub is_most_inactive: bool,
-    /// The row of [`DeviceSegmentMap::peak`] that a block counts in, by the allocation's index. Blocks that do not count
-    /// for the metric have none.
+    /// The row of [`DeviceSegmentMap::peak`] for each block, by the allocation's index. Blocks that do not count for the
+    /// metric have no row.
     pub rows: HashMap<usize, usize>,
 }
 
@@ -48,7 +48,7 @@ impl SegmentMapReport {
     /// Lays out every device at the instant that `options` ask for.
     ///
     /// # Errors
-    /// As [`PeakReport::of`]; when groups overlap, so that a block has no one color; and when the recording has no
+    /// Like [`PeakReport::of`]; also if groups overlap, so that a block has no one color; and when the recording has no
     /// segments.
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         require_segments(recording.snapshot())?;
@@ -56,11 +56,11 @@ impl SegmentMapReport {
         Self::around(recording, PeakReport::of(recording, &all_rows)?, options)
     }
 
-    /// As [`SegmentMapReport::of`]; where no instant is requested, at each device's first failed request, or else where most
-    /// is inactive.
+    /// Like [`SegmentMapReport::of`]; if no instant is requested, at each device's first failed request, or else at the
+    /// instant with the most inactive memory.
     ///
     /// # Errors
-    /// As [`SegmentMapReport::of`].
+    /// Like [`SegmentMapReport::of`].
     pub fn where_it_matters(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         if options.at.is_some() {
             return Self::of(recording, options);
@@ -89,7 +89,7 @@ impl SegmentMapReport {
         Ok(report)
     }
 
-    /// As [`SegmentMapReport::of`], at instants that are known.
+    /// Like [`SegmentMapReport::of`], at instants that are known.
     pub(crate) fn around(recording: &Devices<'_>, peaks: PeakReport, options: &PeakOptions) -> Result<Self> {
         if options.by.is_inclusive() {
             let by = options.by.name();
@@ -116,7 +116,7 @@ impl SegmentMapReport {
 /// Whether a recording has segments at all.
 ///
 /// # Errors
-/// When it has none, as profiler traces and memory timelines.
+/// If it has none, like profiler traces and memory timelines.
 pub fn require_segments(snapshot: &Snapshot) -> Result<()> {
     let format = snapshot.notes.format;
     if format.has_segments() {

@@ -1,7 +1,7 @@
 //! Free memory that only one stream, or one pool, can use.
 //!
-//! The allocator keeps free blocks by stream and by pool. What a side stream or a `MemPool` has reserved and does not use is
-//! idle while others ask the driver for more, so that reserved memory grows where allocated does not.
+//! The allocator keeps free blocks by stream and by pool. Unused memory that a side stream or a `MemPool` has reserved is
+//! idle while others request more from the driver, so reserved memory grows although allocated memory does not.
 
 use super::PoolFragmentation;
 use crate::facts::device::Device;
@@ -31,8 +31,8 @@ pub struct Stranded {
 }
 
 impl Stranded {
-    /// The stream or pool with most free memory beside the main one. Pools of captured graphs are left out: a graph uses
-    /// its free blocks whenever it is replayed.
+    /// The stream or pool with the most free memory, other than the main one. Pools of captured graphs are left out: a graph
+    /// uses its free blocks whenever it is replayed.
     pub(super) fn of(device: &Device<'_>, pools: &[PoolFragmentation]) -> Option<Self> {
         let mut all: IndexMap<(u64, PoolId), (u64, u64)> = IndexMap::new();
         let mut reserved = 0u64;

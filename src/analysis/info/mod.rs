@@ -19,9 +19,9 @@ pub struct DeviceInfo {
     pub entries: u32,
     /// Number of entries by action, in the order of [`Action::ALL`].
     pub actions: [u64; Action::ALL.len()],
-    /// Times of the first and last entry in microseconds since the epoch, where the file has times.
+    /// Times of the first and last entry in microseconds since the epoch, if the file has times.
     pub time_us: Option<(i64, i64)>,
-    /// Microseconds from the first entry of the recording to that of the device, where the file has times.
+    /// Microseconds from the first entry of the recording to that of the device, if the file has times.
     pub starts_after_us: Option<i64>,
     /// Number of segments at dump time.
     pub segments: usize,
@@ -85,7 +85,7 @@ pub struct AnnotationSummary {
     pub name: String,
     /// How many there are.
     pub count: u64,
-    /// Time of all that have both ends, in microseconds.
+    /// Total time of the ranges with both ends, in microseconds.
     pub total_us: i64,
     /// How many lack an end.
     pub open: u64,
@@ -109,7 +109,7 @@ impl InfoReport {
     /// Summarizes a recording. `devices` are those wanted, all when empty.
     ///
     /// # Errors
-    /// When a device is named that the recording does not have.
+    /// If a device is named that the recording does not have.
     pub fn of(recording: &Devices<'_>, devices: &[DeviceId]) -> Result<Self> {
         let devices = recording.wanted(devices)?;
         let snapshot = recording.snapshot();

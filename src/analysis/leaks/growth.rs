@@ -1,7 +1,7 @@
-//! Whether a series of live bytes, one value a step, leaks, grows, or has filled.
+//! Decides whether a series of live bytes, one value per step, leaks, grows, or is constant.
 //!
-//! In: for one group of blocks, what was live at the end of each step. Out: a verdict and a rate. Only numbers: other
-//! modules decide what they belong to and how they are shown.
+//! In: for one group of blocks, the live bytes at the end of each step. Out: a verdict and a rate. Only numbers: other
+//! modules decide which group they belong to and how they are shown.
 
 use serde::Serialize;
 use std::ops::Range;
@@ -9,8 +9,8 @@ use std::ops::Range;
 /// Steps after the warm-up without which no verdict is given: three values are the fewest that can show a trend twice.
 pub const MIN_JUDGED: usize = 3;
 
-/// Steps after the warm-up without which [`Verdict::Growth`] is not given: values differ from step to step for other
-/// reasons as well, such as batches of different length, but eight that rise one after the other are no accident.
+/// The least number of steps after the warm-up for [`Verdict::Growth`]: values differ from step to step for other reasons as
+/// well, such as batches of different length, but eight increases in a row are not a coincidence.
 const MIN_RISING: usize = 8;
 
 /// The share of the growth after the warm-up that must still be live at the end for a leak: numerator and denominator.
@@ -22,7 +22,8 @@ const WINDOWS: usize = 4;
 /// The part of a series, one in this many, in which a cache has stopped growing.
 const TAIL: usize = 3;
 
-/// One value in this many may be lower than the one before it, where a series mostly rises. One in two is without a trend.
+/// At most 1/N of the values may be lower than the previous one for a series to be increasing. Without a trend, half of them
+/// are.
 const MAY_FALL: usize = 5;
 
 /// The behavior of a group of blocks over the steps.
@@ -56,14 +57,14 @@ impl Verdict {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Rate {
-    /// Bytes that the program asks for, rounded to the nearest.
+    /// Requested bytes, rounded to the nearest.
     #[serde(rename = "bytes_per_step")]
     pub bytes: u64,
-    /// Bytes of the blocks that it gets, rounded to the nearest. The allocator rounds requests up, and hands out a free
-    /// block whole when the rest would be too small, so this is what fills the device.
+    /// Bytes of the blocks, rounded to the nearest. The allocator rounds requests up, and uses a free block as a whole if the
+    /// rest would be too small, so these bytes fill the device.
     #[serde(rename = "allocated_bytes_per_step")]
     pub allocated_bytes: i64,
-    /// Blocks; 0 where their number stays and they only get larger.
+    /// Number of blocks; 0 if it is constant and only their sizes grow.
     #[serde(rename = "blocks_per_step")]
     pub blocks: f64,
 }
@@ -84,7 +85,7 @@ pub(super) struct Totals {
 pub(super) struct Series {
     /// Live at the end of each step.
     pub live: Totals,
-    /// Of these, what was there when the step began: what a step needs for itself is not in it.
+    /// The bytes of these from before the step: what a step needs for itself is not included.
     pub old: Totals,
     /// Requested bytes in each step and still live at the end of the recording.
     pub kept: Vec<i128>,
@@ -157,7 +158,7 @@ pub(super) struct Survivor {
 }
 
 impl Series {
-    /// The series of a group, from where each of its blocks comes and goes; linear in blocks and steps.
+    /// The series of a group, from the lifetimes of its blocks; linear in blocks and steps.
     pub(super) fn of(blocks: impl Iterator<Item = Survivor>, steps: usize) -> Self {
         let mut series = Self { live: Totals::new(steps), old: Totals::new(steps), kept: vec![0; steps] };
         for block in blocks {
@@ -173,8 +174,8 @@ impl Series {
         series
     }
 
-    /// Judges the series without its first `warm_up` values, which are `stride` steps apart; `None` when it does not
-    /// grow, or there are too few.
+    /// Judges the series without its first `warm_up` values, which are `stride` steps apart; `None` if it does not grow, or
+    /// there are too few values.
     pub(super) fn judge(&self, warm_up: usize, stride: usize) -> Option<Judgement> {
         let old = self.old.requested.get(warm_up..).filter(|old| old.len() >= MIN_JUDGED)?;
         let live = &self.live.requested[warm_up..];
@@ -198,8 +199,8 @@ impl Series {
         filled.then(|| Judgement { verdict: Verdict::Cache, rate: Rate::default(), filled_in })
     }
 
-    /// Whether what piled up after the warm-up is still there at the end of the recording: at least three quarters of
-    /// its bytes, and some from early and from late steps alike. A queue of fixed length keeps late ones only.
+    /// Whether the blocks that accumulated after the warm-up are still live at the end of the recording: at least three
+    /// quarters of their bytes, and some from both early and late steps. A queue of fixed length keeps only late ones.
     fn stays(&self, warm_up: usize) -> bool {
         let (Some(first), Some(last)) = (self.old.requested.get(warm_up), self.old.requested.last()) else {
             return false;
@@ -216,9 +217,9 @@ impl Series {
     }
 }
 
-/// Growth per step, not moved by a quarter of the values being far off: the median of the slopes between each value and
-/// the one half the series later (Theil's abbreviated method). Exact where every step adds the same, also when a few
-/// add something else once.
+/// Growth per step, robust against a quarter of the values being outliers: the median of the slopes between each value and
+/// the one half the series later (Theil's abbreviated method). Exact if every step adds the same, even if a few add something
+/// else once.
 fn slope(values: &[i128]) -> f64 {
     let lag = (values.len() / 2).max(1);
     median(differences(&without_jumps(values), lag)) / lag as f64
@@ -227,8 +228,8 @@ fn slope(values: &[i128]) -> f64 {
 /// Changes this many times the usual one are something that happens once, such as a buffer for evaluation.
 const JUMP: u128 = 8;
 
-/// The series, from zero, with the usual change in place of jumps. One level shift in the middle of a series is
-/// between half of all pairs of values, which no median of slopes survives.
+/// The series, from zero, with jumps replaced by the usual change. One level shift in the middle of a series is between half
+/// of all pairs of values, which no median of slopes can handle.
 fn without_jumps(values: &[i128]) -> Vec<i128> {
     let changes = differences(values, 1);
     let mut sorted: Vec<i128> = changes.iter().copied().filter(|&change| change != 0).collect();
@@ -248,7 +249,7 @@ fn tail(values: &[i128]) -> &[i128] {
     &values[values.len() - length..]
 }
 
-/// Whether at most one value in five is lower than the one before it. One in two is, where values have no trend.
+/// Whether at most one value in five is lower than the previous one. Without a trend, half of them are.
 fn mostly_rises(values: &[i128]) -> bool {
     let falls = values.windows(2).filter(|pair| pair[1] < pair[0]).count();
     falls * MAY_FALL <= values.len().saturating_sub(1)
@@ -264,7 +265,7 @@ fn differences(values: &[i128], lag: usize) -> Vec<i128> {
     values.iter().zip(values.iter().skip(lag)).map(|(before, after)| after - before).collect()
 }
 
-/// The middle value, the mean of the two middle ones of an even number; 0 of none.
+/// The middle value, or the mean of the two middle values of an even number; 0 if there are none.
 fn median(mut values: Vec<i128>) -> f64 {
     values.sort_unstable();
     let middle = values.len() / 2;
@@ -275,7 +276,7 @@ fn median(mut values: Vec<i128>) -> f64 {
     }
 }
 
-/// The step in which a value that is higher than all before it came about last: old bytes are one step behind.
+/// The latest step in which a value exceeded all previous ones: bytes from before a step appear one step later.
 fn last_record(old: &[i128]) -> Option<usize> {
     let mut highest = *old.first()?;
     let mut step = None;

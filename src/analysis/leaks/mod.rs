@@ -1,8 +1,8 @@
 //! Allocations that survive step after step.
 //!
-//! For every group of blocks (a line of code, unless asked otherwise) this measures what is live at the end of each
-//! step, and lets [`growth`] judge the series. Memory that a step needs for itself is free again when the next
-//! one ends, so it never shows, however much it is; what is left is what the program holds on to.
+//! For every group of blocks (a line of code, unless requested otherwise), this measures what is live at the end of each
+//! step, and lets [`growth`] judge the series. Memory that a step needs for itself is free again when the next one ends, so
+//! it never appears, however much it is; the rest is what the program keeps.
 
 pub mod growth;
 
@@ -38,7 +38,7 @@ pub struct LeakOptions {
     pub filter: Filter,
     /// Whether labels may be inferred.
     pub inference: Inference,
-    /// Number of rows kept.
+    /// Maximum number of rows.
     pub top: Option<usize>,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
@@ -81,7 +81,7 @@ pub struct LeakRow {
     pub verdict: Verdict,
     /// Growth per step; zero for [`Verdict::Cache`].
     pub rate: Rate,
-    /// Requested bytes that are live at the end of the last step. What the last step allocated itself is no part of a
+    /// Requested bytes that are live at the end of the last step. Blocks that the last step allocated are not part of a
     /// [`Verdict::Cache`].
     pub live_bytes: u64,
     /// Number of these blocks.
@@ -90,7 +90,7 @@ pub struct LeakRow {
     pub filled_in: Option<usize>,
     /// The oldest block of [`LeakRow::stack`] live at the end of the last step.
     pub oldest: Option<Oldest>,
-    /// The stack that most of what the verdict is about comes from, innermost frame first.
+    /// The stack of most of the blocks that the verdict is about, innermost frame first.
     pub stack: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ pub struct Oldest {
     pub entry: Option<u32>,
     /// The step, counted from 1, that allocated it; `None` for blocks from before the recording.
     pub step: Option<usize>,
-    /// Time of that entry, in microseconds from the first one of the recording, where the file has times.
+    /// Time of that entry, in microseconds from the first one of the recording, if the file has times.
     pub since_start_us: Option<i64>,
 }
 
@@ -144,7 +144,8 @@ pub struct DeviceLeaks {
     pub steps: std::result::Result<Steps, NoSteps>,
     /// Leading steps that no rate is taken from.
     pub warm_up: usize,
-    /// Every how many steps memory is looked at: 1, and more only where there are more than [`MAX_ENDS`] steps.
+    /// The distance between the steps at which memory is measured: 1, and more only if there are more than [`MAX_ENDS`]
+    /// steps.
     pub stride: usize,
     /// What was allocated at those ends of steps.
     pub ends: Vec<StepEnd>,
@@ -152,9 +153,9 @@ pub struct DeviceLeaks {
     pub rows: Vec<LeakRow>,
     /// Rows left out by [`LeakOptions::top`].
     pub left_out: usize,
-    /// Rates of all leaks together.
+    /// Total rates of all leaks.
     pub leaking: Rate,
-    /// Rates of all that is [`Verdict::Growth`] together.
+    /// Total rates of all rows with [`Verdict::Growth`].
     pub growing: Rate,
     /// When the device is full; `None` when nothing leaks or grows, or the capacity is not known.
     pub projection: Option<Projection>,
@@ -176,13 +177,13 @@ pub struct LeakReport {
     pub devices: Vec<DeviceLeaks>,
 }
 
-/// Most ends of steps that memory is looked at; with more steps, only every second or third one and so on counts.
+/// The most steps at whose ends memory is measured; with more steps, only every second or third one and so on counts.
 pub const MAX_ENDS: usize = 256;
 
-/// One step in this many is part of the warm-up, beside the first: that covers autotuning and compilation.
+/// One step in this many is part of the warm-up, in addition to the first: that covers autotuning and compilation.
 const WARM_UP_PART: usize = 10;
 
-/// Steps without which nothing is judged: one to warm up, and as many as a trend takes.
+/// The least number of steps for a verdict: one to warm up, and as many as a trend needs.
 pub const MIN_STEPS: usize = 1 + MIN_JUDGED;
 
 impl DeviceLeaks {
@@ -206,8 +207,8 @@ impl DeviceLeaks {
         self.step_count() >= MIN_STEPS
     }
 
-    /// Whether there were enough steps to tell a leak, and they are steps: what a loop without a model piles up may be
-    /// what it is there for, so that only [`Verdict::Growth`] is told of it.
+    /// Whether there were enough steps to detect a leak, and they are steps: a loop without a model may accumulate memory on
+    /// purpose, so for it only [`Verdict::Growth`] is reported.
     pub fn tells_leaks(&self) -> bool {
         self.is_judged() && self.steps.as_ref().is_ok_and(Steps::are_steps)
     }
@@ -217,7 +218,7 @@ impl LeakReport {
     /// Finds the steps of each device and what survives them.
     ///
     /// # Errors
-    /// When a device does not exist, no annotation matches [`LeakOptions::steps`], or blocks cannot be grouped by
+    /// If a device does not exist, no annotation matches [`LeakOptions::steps`], or blocks cannot be grouped by
     /// [`LeakOptions::by`].
     pub fn of(recording: &Devices<'_>, options: &LeakOptions) -> Result<Self> {
         if !options.by.gives_each_stack_one_group() {
@@ -300,12 +301,12 @@ fn sum(rows: &[LeakRow], verdict: Verdict) -> Rate {
     })
 }
 
-/// The ends of steps that are looked at.
+/// The ends of steps at which memory is measured.
 struct Sample {
     ends: Vec<Instant>,
     /// Every how many steps one is.
     stride: usize,
-    /// Steps before the first of them that are no full stride.
+    /// Number of steps before the first of them that are less than a full stride.
     lead: usize,
     /// Leading ends that no rate is taken from.
     warm_up: usize,
@@ -403,8 +404,8 @@ fn survivor(history: &History, block: &Crossing) -> Survivor {
     }
 }
 
-/// The code that most of what a verdict is about comes from: what stays of a leak, what came after the warm-up of
-/// growth, what a cache holds.
+/// The code of most of the blocks that a verdict is about: the remaining blocks of a leak, those of growth that were
+/// allocated after the warm-up, those that a cache holds.
 fn example(
     groups: &Groups<'_>,
     history: &History,
@@ -485,8 +486,8 @@ fn project(
     Some(Projection { capacity_bytes, peak_bytes, allocated_bytes_per_step, steps })
 }
 
-/// What the program could have when a request first failed: what it had reserved, and what the driver had free, which
-/// profiler traces do not record.
+/// What the program could use when a request first failed: the memory that it had reserved, plus the driver's free memory,
+/// which profiler traces do not record.
 fn capacity_at_oom(track: Track<'_>) -> Option<u64> {
     let snapshot = track.snapshot;
     if !snapshot.notes.format.has_segments() {

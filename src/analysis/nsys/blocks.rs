@@ -127,7 +127,7 @@ impl Blocks {
             curve[place] = curve[place].max(Some(bytes));
             last_of[place] = Some(bytes);
         }
-        // Each part begins with what the part before ends with.
+        // Each part starts with the state at the end of the previous part.
         let mut before = 0;
         let parts = curve.into_iter().zip(last_of);
         parts

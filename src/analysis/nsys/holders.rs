@@ -65,9 +65,9 @@ pub struct NsysRow {
     pub freed: u64,
     /// Bytes of all blocks.
     pub allocated_bytes: u64,
-    /// Bytes of those that are there at the peak; 0 if there is no peak.
+    /// Bytes of the blocks that are live at the peak; 0 if there is no peak.
     pub peak_bytes: u64,
-    /// Bytes of those that were not freed.
+    /// Bytes of the blocks that were not freed.
     pub end_bytes: u64,
 }
 

@@ -87,7 +87,7 @@ impl Place {
         }
     }
 
-    /// Whether `--device` with this number asks for it.
+    /// Whether `--device` with this number selects it.
     fn is(self, wanted: DeviceId) -> bool {
         match self {
             Self::Device(device) => device == i64::from(wanted),
@@ -158,11 +158,11 @@ pub enum NoPeak {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NsysDoubt {
-    /// The profile has no free at all, although a program ran that long: figures are upper bounds.
+    /// The profile contains no frees, although a program ran this long: figures are upper bounds.
     NoFrees,
     /// This many frees have no allocation: they are from before the profile, whose memory is not counted.
     FreedUnseen(u64),
-    /// This many allocations are where memory was still allocated: its free is missing.
+    /// This many allocations are at addresses that were still allocated: the free is missing.
     AllocatedTwice(u64),
     /// This many frees have another size than their allocation, whose size counts.
     SizesDiffer(u64),
@@ -182,10 +182,10 @@ pub enum NsysDoubt {
 }
 
 impl NsysReport {
-    /// Memory by process and place, and what a recording of the same run has of it.
+    /// Memory by process and place, and which of it belongs to a recording of the same run.
     ///
     /// # Errors
-    /// When a device is asked for that the profile does not have.
+    /// If a device is requested that the profile does not have.
     pub fn of(profile: &NsysProfile, recording: Option<&Devices<'_>>, options: &NsysOptions) -> Result<Self> {
         let matches = recording.map(|recording| Matches::of(profile, recording));
         let mut groups: IndexMap<(Process, Place), Vec<usize>> = IndexMap::new();

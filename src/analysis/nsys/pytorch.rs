@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PytorchShare {
-    /// The process that the recording is of: that with the most of its segments; `None` if the profile has none of them.
+    /// The process of the recording: the one with the most of its segments; `None` if the profile has none of them.
     pub pid: Option<i64>,
     /// Segments in the recording, without expandable ones.
     pub segments: u64,

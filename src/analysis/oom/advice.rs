@@ -31,7 +31,7 @@ pub enum Fit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Advice {
-    /// Going without blocks that come and go: those of sites most of whose earlier blocks were freed again.
+    /// Avoiding blocks that are temporary: those of sites most of whose earlier blocks were freed.
     FreeSites {
         /// The sites, the one with the most bytes first, each with its bytes and blocks.
         sites: Vec<(String, u64, u64)>,
@@ -42,7 +42,7 @@ pub enum Advice {
     ExpandableSegments(Replayed),
     /// Why `expandable_segments:True`, which would have helped, may fail in this program.
     ExpandableConflict(&'static str),
-    /// Other settings that would have served it, where `expandable_segments:True` would not, or is not for these settings.
+    /// Other settings that would have served it, if `expandable_segments:True` would not, or does not apply.
     Settings {
         /// As `PYTORCH_CUDA_ALLOC_CONF` takes them; empty for the defaults.
         alloc_conf: String,
@@ -53,11 +53,11 @@ pub enum Advice {
     AlreadyExpandable,
     /// No other settings that are usually tried would have served it.
     NoSettings {
-        /// How many were played.
+        /// Number of simulated settings.
         tried: usize,
     },
-    /// Inactive bytes in whole pages, which expandable segments could have used elsewhere, where the history is not
-    /// known well enough to play it again. With that setting from the start the blocks would lie elsewhere.
+    /// Inactive bytes in whole pages, which expandable segments could have used elsewhere, if the history is not known well
+    /// enough for a replay. With that setting from the start, the blocks would be elsewhere.
     WholePages {
         /// Inactive bytes in whole pages.
         whole_pages: u64,
@@ -133,8 +133,8 @@ impl Adviser<'_> {
     pub fn advise(&self, turnover: &Turnover<'_>, sites: &Sites<'_>) -> Vec<Advice> {
         let Self { facts, serving, layout, cause, .. } = *self;
         let mut advice = Vec::new();
-        // If the failure is not understood, it is unknown what would have prevented it. Under a limit what the device
-        // had free does not tell what the process could have had.
+        // If the failure is not understood, it is unknown what would have prevented it. With a limit, the free memory of the
+        // device does not show how much the process could have used.
         if !matches!(cause, Cause::Unknown | Cause::Limit) {
             advice.extend(other_pool(facts, serving, layout));
             advice.extend(free_sites(facts, layout, turnover, sites));
@@ -145,8 +145,8 @@ impl Adviser<'_> {
         advice
     }
 
-    /// Whether other allocator settings would have helped: `expandable_segments` where it is off, else the best of those
-    /// that are usually tried. Where they could hardly be expected to, they are mentioned only if they would have.
+    /// Whether other allocator settings would have helped: `expandable_segments` if it is off, otherwise the best of the
+    /// usual settings. If they are unlikely to help, they are mentioned only if they would have.
     fn settings(&self) -> Vec<Advice> {
         let expected = self.cause == Cause::Fragmentation;
         if !(expected || self.cause == Cause::Capacity) {
@@ -174,7 +174,7 @@ impl Adviser<'_> {
         let contradicts = history.anomalies.total() > 0 || history.completeness.truncated;
         let Some(plays) = self.plays.filter(|_| !is_limited && !contradicts) else { return Vec::new() };
         let capacity = figures.reserved.saturating_add(device_free);
-        // Segments from before the recording are what they are: a failure then says nothing about settings from the start.
+        // Segments from before the recording are fixed, so a failure does not show what the settings would do from the start.
         let is_told = history.completeness.is_complete() && expected;
         let mut advice = Vec::new();
         if !request.expandable && !settings.expandable_segments && settings.max_split_size.is_none() {
@@ -216,8 +216,8 @@ fn fit(facts: &Facts<'_>, layout: &Layout) -> Option<Fit> {
     (supply >= request.driver_bytes).then_some(Fit::Driver(supply))
 }
 
-/// The largest transient site without which the request would have been served; if none is enough, the fewest of the
-/// largest together.
+/// The largest temporary site without which the request would have been served; if none is enough, the smallest number of the
+/// largest sites together.
 fn free_sites(facts: &Facts<'_>, layout: &Layout, turnover: &Turnover<'_>, sites: &Sites<'_>) -> Option<Advice> {
     let track = facts.track;
     let mut transient: IndexMap<String, (u64, Vec<usize>)> = IndexMap::new();
@@ -242,7 +242,7 @@ fn free_sites(facts: &Facts<'_>, layout: &Layout, turnover: &Turnover<'_>, sites
     })
 }
 
-/// Inactive bytes of the shared pools in whole pages, as the blocks lie.
+/// Inactive bytes of the shared pools in whole pages, with the current layout of blocks.
 fn whole_pages(facts: &Facts<'_>, layout: &Layout) -> Advice {
     let rules = SizeRules::device(&facts.track.snapshot.settings);
     let shared = layout.segments.iter().filter(|segment| segment.pool.is_none_or(|pool| pool == DEFAULT_POOL));
@@ -309,7 +309,7 @@ fn smaller_causes(facts: &Facts<'_>) -> Vec<Advice> {
 /// 1/N of the bytes in use: less would not have changed the answer.
 const NAMELESS_PART: u64 = 10;
 
-/// Blocks from before the recording without a stack, if they are a tenth of what is in use.
+/// Blocks from before the recording without a stack, if they are at least a tenth of the allocated memory.
 fn record_earlier(facts: &Facts<'_>, layout: &Layout) -> Option<Advice> {
     let &Facts { track, figures, .. } = facts;
     let history = track.history;

@@ -49,7 +49,7 @@ impl Cause {
 pub enum Symptom {
     /// Without what accumulates from step to step, the program would have reserved less than the process could have.
     Accumulates {
-        /// The line to change, where a stack has it.
+        /// The line to change, if a stack contains it.
         label: Option<String>,
         /// Bytes that the program would have reserved, the request included.
         reserved: u64,
@@ -63,7 +63,7 @@ pub enum Symptom {
         /// The needed bytes: the block, or the segment for it if that exceeds the available memory.
         needed: u64,
     },
-    /// Device free and inactive bytes together are as much as what was needed.
+    /// Device free and inactive bytes together are at least what was needed.
     Enough {
         /// Both together.
         together: u64,
@@ -86,7 +86,7 @@ pub enum Symptom {
         bytes: u64,
         /// Number of these blocks.
         blocks: u64,
-        /// The group that is charged most, and what it is charged.
+        /// The group with the most attributed bytes, and these bytes.
         top: Option<(String, u64)>,
     },
     /// A free block was large enough, but `max_split_size` keeps it for other requests.
@@ -115,20 +115,20 @@ pub enum Symptom {
         /// What the process holds: the limit, if there is one, is between that and `reserved + needed`.
         reserved: u64,
     },
-    /// The settings limit the process to a part of the device's memory (`per_process_memory_fraction`). How much that is
-    /// is not recorded, as the device's memory is not; what the request would have taken exceeds that part of all that
-    /// is known of the device.
+    /// The settings limit the process to a fraction of the device's memory (`per_process_memory_fraction`). The limit in
+    /// bytes is not recorded, since the device's memory is not; reserved memory with the request would have exceeded that
+    /// fraction of all known memory of the device.
     LimitSet {
         /// The part.
         fraction: f64,
         /// The memory that the process holds.
         reserved: u64,
-        /// Bytes of a segment for the request, by which the limit is judged even where segments are expandable.
+        /// Bytes of a segment for the request, which determine whether the limit is exceeded, even with expandable segments.
         segment: u64,
-        /// The device's memory, at least: what is reserved and what is free.
+        /// A lower bound of the device's memory: reserved plus free.
         device: u64,
     },
-    /// Reserved and device free bytes fall short of what the device had for the process at another time.
+    /// Reserved and device free bytes are less than what the device had for the process at another time.
     Shrunk {
         /// The memory then.
         known: KnownCapacity,
@@ -139,8 +139,8 @@ pub enum Symptom {
     KnownInPart,
 }
 
-/// The first cure of what accumulates from step to step, if it would have left room for a request that failed where the process could
-/// have this many bytes: what the allocator lacked in the end is then no cause.
+/// The first fix of accumulating memory, if it would have left room for a failed request when the process can use this many
+/// bytes: the memory that the allocator lacked in the end is then not the cause.
 pub(crate) fn leak(cures: &[Cure], capacity: u64) -> Option<Symptom> {
     cures.iter().filter(|cure| cure.story.piles_up()).find_map(|cure| match cure.saving {
         Saving::Played { reserved, .. } if reserved.after <= capacity => Some(Symptom::Accumulates {
@@ -152,7 +152,7 @@ pub(crate) fn leak(cures: &[Cure], capacity: u64) -> Option<Symptom> {
     })
 }
 
-/// The most that the process and the free memory of the device ever came to, and where.
+/// The highest sum of the process's memory and the device's free memory, and where it occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownCapacity {
@@ -182,8 +182,8 @@ pub(super) fn known_capacity(track: Track<'_>, ooms: &[u32]) -> KnownCapacity {
     known
 }
 
-/// A capacity that is smaller by less than one part in this many is taken for the same: CUDA's own libraries claim some
-/// hundred MiB as they are loaded.
+/// Capacities that differ by less than 1/N count as equal: CUDA's own libraries allocate some hundred MiB when they are
+/// loaded.
 const NOTABLE_PART: u64 = 10;
 
 /// The basis of a cause.
@@ -236,9 +236,9 @@ impl Facts<'_> {
         (if not_enough { Cause::Capacity } else { Cause::Fragmentation }, evidence)
     }
 
-    /// Whether all there was would not have been enough, and what shows it.
+    /// Whether all available memory would not have been enough, and the evidence.
     ///
-    /// It would have been if every inactive byte were one block of the right pool, or if all of them were given back to
+    /// It would have been enough if every inactive byte were one block of the right pool, or if all of them were released to
     /// the driver, which must then supply a whole segment.
     fn room(&self, serving: &Serving, pinning: &Pinning) -> (bool, Vec<Symptom>) {
         let Self { request, device_free, figures, .. } = *self;
@@ -265,8 +265,8 @@ impl Facts<'_> {
         (false, evidence)
     }
 
-    /// The limit that the settings set, if the request may have met it: even of a device with no more memory than is
-    /// known of, the part must be less than what was wanted.
+    /// The limit in the settings, if the request may have exceeded it: even for a device with no more memory than is known,
+    /// the fraction must be less than what was requested.
     fn limit(&self) -> Option<Symptom> {
         let settings = &self.track.snapshot.settings;
         let fraction = settings.memory_fraction.filter(|&fraction| fraction < 1.0)?;

@@ -34,18 +34,18 @@ use advice::Turnover;
 use rayon::prelude::*;
 use settings::Plays;
 
-/// Failed requests of a device whose history is played again with other settings: that costs as much as reading it.
+/// Number of failed requests of a device whose history is replayed with other settings: that costs as much as reading it.
 const REPLAYED: usize = 3;
 
-/// Failed requests of a device whose rows are all kept, each with an example of its stacks. A program that tries again
-/// and again has thousands of them, and what holds the memory is the same.
+/// Number of failed requests of a device for which all rows are kept, each with an example of its stacks. A program that
+/// retries has thousands of failures, and the same code holds the memory.
 pub const IN_FULL: usize = 10;
 /// Rows of the others.
 pub const ROWS_LATER: usize = 20;
-/// Blocks that are attributed for all failed requests of a device together; what comes after that has totals only.
+/// Total number of blocks that are attributed for all failed requests of a device; later requests have only totals.
 const MOST_BLOCKS: usize = 200_000;
-/// Blocks that are looked at for all failed requests of a device together; requests that fail after that are counted only. Every
-/// request is compared with all blocks of its time, so without an end many of both would take the square of the time.
+/// Total number of blocks that are examined for all failed requests of a device; later failed requests are only counted.
+/// Every request is compared with all blocks live at that time, so without a limit the time would be quadratic.
 const MOST_LOOKED_AT: usize = 20_000_000;
 
 /// Options of the analysis.
@@ -54,7 +54,7 @@ const MOST_LOOKED_AT: usize = 20_000_000;
 pub struct OomOptions {
     /// What rows represent.
     pub by: GroupBy,
-    /// Number of rows kept; the rest is one row.
+    /// Maximum number of rows; the rest is one row.
     pub top: Option<usize>,
     /// Stacks that count on their own.
     pub filter: Filter,
@@ -68,7 +68,7 @@ pub struct OomOptions {
     pub cures: Option<CurePlays>,
     /// Failed requests explained of each device, the first ones; all when absent.
     pub explained: Option<usize>,
-    /// Whether to look for mistakes only if a request failed, and not beside the peak that is shown otherwise.
+    /// Whether to look for mistakes only if a request failed, and not for the peak that is shown otherwise.
     pub cures_of_failures: bool,
 }
 
@@ -108,7 +108,7 @@ pub struct Oom {
     pub advice: Vec<Advice>,
     /// Who holds the allocated bytes.
     pub attribution: Attribution,
-    /// Who keeps free memory from being released.
+    /// The blocks that keep free memory from being released.
     pub pinning: Pinning,
     /// The signature, which the same failure shares with other runs; `None` unless rows are all sites.
     pub signature: Option<Signature>,
@@ -127,8 +127,8 @@ pub struct Unserved {
 }
 
 impl Unserved {
-    /// The request that failed at the last entry before an instant, given the layout then; `None` where that entry is no failed
-    /// request.
+    /// The request that failed at the last entry before an instant, given the layout at that instant; `None` if that entry is
+    /// not a failed request.
     pub fn at(device: &Device<'_>, instant: Instant, layout: &Layout) -> Option<Self> {
         let track = device.track;
         let entry = History::entry_before(instant)?;
@@ -166,7 +166,7 @@ pub struct DeviceOoms {
     pub plans: Option<DevicePlans>,
     /// Changes to the program, if requested.
     pub cures: Vec<Cure>,
-    /// Whether a search for such changes has an answer, if only that none is enough.
+    /// Whether a search for such changes has a result, even if only that none is enough.
     pub can_plan: bool,
     /// Who used the device when a request failed, if it was sampled then.
     pub ledger: Option<Ledger>,
@@ -188,7 +188,7 @@ pub struct OomReport {
     pub devices: Vec<DeviceOoms>,
     /// Failed requests of devices that were not requested.
     pub elsewhere: usize,
-    /// How CUDA devices compare, each at its own peak of allocated bytes; `None` where they hardly differ.
+    /// How CUDA devices compare, each at its own peak of allocated bytes; `None` if they hardly differ.
     pub comparison: Option<Comparison>,
 }
 
@@ -196,7 +196,7 @@ impl OomReport {
     /// Explains every failed request.
     ///
     /// # Errors
-    /// When a device does not exist, or the recording does not show the groups.
+    /// If a device does not exist, or the recording does not show the groups.
     pub fn of(recording: &Devices<'_>, options: &OomOptions) -> Result<Self> {
         options.by.require_told(recording)?;
         let wanted = recording.wanted(&options.devices)?;
@@ -231,7 +231,7 @@ impl OomReport {
     }
 }
 
-/// How much is worked out for a failed request.
+/// How much is computed for a failed request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Detail {
     /// The full answer, with simulations of its history.
@@ -257,7 +257,7 @@ struct Explainer<'d, 'a> {
 
 /// The entries of a device's failed requests that can be explained.
 fn failed_entries(track: Track<'_>) -> Vec<u32> {
-    // Without segments, nothing tells why a request failed.
+    // Without segments, the recording does not show why a request failed.
     let explained = track.snapshot.notes.format.has_segments();
     let failed = (0u32..).zip(track.actions()).filter(|&(_, &action)| explained && action == Action::Oom);
     failed.map(|(entry, _)| entry).collect()
@@ -330,8 +330,8 @@ impl DeviceOoms {
         }
     }
 
-    /// Adds what to change in the program. Which line made the memory is no answer where it is known which one keeps it, and that the
-    /// memory is fragmented is none where a leak fills it.
+    /// Adds what to change in the program. The line that allocated the memory is not an answer if it is known which one keeps
+    /// it, and neither is fragmentation if a leak fills the memory.
     pub(crate) fn with_cures(mut self, cures: Vec<Cure>) -> Self {
         for oom in self.ooms.iter_mut().filter(|oom| matches!(oom.cause, Cause::Fragmentation)) {
             if let Some(symptom) = leak(&cures, oom.figures.reserved.saturating_add(oom.device_free)) {

@@ -30,9 +30,9 @@ pub struct Request {
     pub site: String,
     /// Its stack, innermost frame first.
     pub stack: Vec<String>,
-    /// `torch.compile` context, empty when there is none.
+    /// `torch.compile` context; empty if there is none.
     pub compile_context: String,
-    /// Text the user attached, empty when there is none.
+    /// Text that the user attached; empty if there is none.
     pub user_metadata: String,
     /// For a request without Python frames: the last one before it that has some, by entry and site.
     pub last_known: Option<(u32, String)>,
@@ -84,16 +84,16 @@ impl Request {
         if self.bytes <= SMALL_SIZE { SegmentType::Small } else { SegmentType::Large }
     }
 
-    /// Whether a segment's free blocks may serve it. What the file does not tell is taken to match; a request whose pool
-    /// is not recorded is taken to be none of a private pool.
+    /// Whether a segment's free blocks may serve it. Properties that the file does not contain count as matching; a request
+    /// without a recorded pool counts as one of no private pool.
     pub(super) fn may_use(&self, segment: &SegmentLayout) -> bool {
         segment.segment_type == self.segment_type()
             && segment.stream.is_none_or(|stream| stream == self.stream)
             && segment.pool.is_none_or(|pool| pool == self.pool.unwrap_or(DEFAULT_POOL))
     }
 
-    /// Whether the allocator hands out a free block of this many bytes for it. `max_split_size` keeps large blocks from
-    /// smaller requests, and blocks that are much larger from large requests (`get_free_block`).
+    /// Whether the allocator uses a free block of this many bytes for it. `max_split_size` keeps large blocks from smaller
+    /// requests, and blocks that are much larger from large requests (`get_free_block`).
     pub(super) fn takes(&self, snapshot: &Snapshot, block: u64) -> bool {
         block >= self.bytes && !SizeRules::device(&snapshot.settings).keeps_back(self.bytes, block)
     }
@@ -165,8 +165,8 @@ impl Retry {
 pub struct Serving {
     /// Sums over them.
     pub figures: Figures,
-    /// Largest free block in them that is too small, or that the allocator would have handed out: not one that
-    /// `max_split_size` keeps back.
+    /// Largest free block in them that is too small, or that the allocator would have used: not one that `max_split_size`
+    /// keeps back.
     pub largest_usable: u64,
     /// Whether the request's pool is not recorded although there are private ones.
     pub assumed: bool,

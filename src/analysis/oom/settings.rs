@@ -11,7 +11,7 @@ use std::cell::OnceCell;
 /// Number of steps simulated to find settings for one failed request: the answer must appear at once.
 const STEPS: usize = 2_000_000;
 
-/// How a recording ends when its requests are played with other settings.
+/// How a recording ends when its requests are simulated with other settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// The entry whose request fails; `None` when all are served, the one that failed included.
@@ -22,7 +22,7 @@ pub struct Replayed {
     pub capacity: u64,
 }
 
-/// The program of a device, read when it is first played.
+/// The program of a device, read when it is first simulated.
 pub(super) struct Plays<'a> {
     track: Track<'a>,
     program: OnceCell<Option<Program>>,
@@ -64,15 +64,15 @@ impl<'a> Plays<'a> {
         Some(Replayed { fails_at, reserved, capacity })
     }
 
-    /// Whether what other settings serve is to be trusted: the recorded ones, played, are what was recorded, and fail where
-    /// they failed, so that it is the settings that make the difference.
+    /// Whether results for other settings can be trusted: replay with the recorded settings matches the recording, and fails
+    /// where it failed, so the settings make the difference.
     pub fn may_trust(&self, oom: u32, capacity: u64) -> bool {
         let recorded = self.replay(&recorded_settings(self.track), oom, capacity);
         self.is_reproduced() && recorded.is_some_and(|replayed| replayed.fails_at == Some(oom))
     }
 
-    /// How many other settings can be played in [`STEPS`], and the first of them that serve the request, the plainest before
-    /// others. Those with `expandable_segments` may be left out.
+    /// How many other settings can be simulated in [`STEPS`], and the first of them that serves the request, the simplest
+    /// settings first. Those with `expandable_segments` may be left out.
     pub fn best(&self, oom: u32, capacity: u64, only_plain: bool) -> (usize, Option<(String, Replayed)>) {
         let Some(program) = self.program() else { return (0, None) };
         let steps = program.steps_to_refusal(oom);
@@ -87,7 +87,7 @@ impl<'a> Plays<'a> {
             let serves = |replayed: &Replayed| replayed.fails_at.is_none();
             let replayed = self.replay(settings, oom, capacity).filter(serves)?;
             let serves_at = |&at: &Placement| self.replay_at(at, settings, oom, capacity).is_some_and(|it| serves(&it));
-            // Where segments would lie is not looked at here, as an answer is wanted at once.
+            // Placements of segments are not tried here, since the answer should be quick.
             let is_safe = possible_placements(None, settings)[1..].iter().all(serves_at);
             is_safe.then(|| (settings.alloc_conf.clone(), replayed))
         });
@@ -105,8 +105,8 @@ mod tests {
         Recording::open(path.as_ref(), &crate::input::ReadOptions::default()).unwrap()
     }
 
-    /// PyTorch ran one program with plain and with expandable segments. Its requests, recorded with plain ones and played
-    /// again, end in the same failure with the same bytes reserved as PyTorch's own run.
+    /// PyTorch ran one program with regular and with expandable segments. Its requests, recorded with regular segments and
+    /// replayed with expandable ones, end in the same failure, with the same reserved bytes, as PyTorch's own run.
     #[test]
     fn what_is_played_again_is_what_pytorch_does() {
         let [plain, expandable] = ["oom", "oom_expandable"].map(recording);

@@ -9,8 +9,8 @@ use crate::sorting::SortRows;
 use indexmap::{IndexMap, IndexSet};
 use std::cmp::Reverse;
 
-/// Devices differ when the fullest one holds so much more than the mean of all, as a part of what it holds: that is what
-/// an even split would take off it. Less is what buffers, workspaces and the order of allocations make.
+/// Devices differ if the fullest one exceeds the mean of all by at least this fraction of its own memory: an even split would
+/// save that much. Buffers, workspaces and the order of allocations cause smaller differences.
 pub const MATERIAL: f64 = 0.1;
 /// Maximum number of listed groups.
 pub const ROWS: usize = 3;
@@ -57,12 +57,12 @@ pub struct Comparison {
     pub emptiest: usize,
     /// Their mean.
     pub mean_bytes: i64,
-    /// The groups in which the two differ most, the largest difference first. Empty where groups overlap.
+    /// The groups in which the two differ most, the largest difference first. Empty if groups overlap.
     pub rows: Vec<GroupShares>,
 }
 
 impl Comparison {
-    /// Compares the peaks of devices, with all rows. `None` when there are not two of them, or they hardly differ.
+    /// Compares the peaks of devices, with all rows. `None` if there are not at least two, or they hardly differ.
     pub fn of(peaks: &[DevicePeak]) -> Option<Self> {
         let held = |peak: &&DevicePeak| peak.device >= 0 && peak.at.get(peak.metric) > 0;
         let peaks: Vec<&DevicePeak> = peaks.iter().filter(held).collect();

@@ -27,7 +27,7 @@ pub struct PeakOptions {
     pub from: Option<When>,
     /// End of that window.
     pub to: Option<When>,
-    /// Number of rows kept; the rest is one row.
+    /// Maximum number of rows; the rest is one row.
     pub top: Option<usize>,
     /// Stacks that count.
     pub filter: Filter,
@@ -63,15 +63,15 @@ pub struct DevicePeak {
     pub device: DeviceId,
     /// Counters before the first kept entry.
     pub baseline: Counters,
-    /// First and last instant of the part of the history that is looked at, when it is not the whole.
+    /// First and last instant of the selected part of the history, if it is not the whole.
     pub window: Option<(Instant, Instant)>,
-    /// The counter looked at.
+    /// The selected counter.
     pub metric: Metric,
     /// The instant: the peak, or the requested one.
     pub instant: Instant,
     /// The entry that leads to it, counted within the device's trace; `None` before the first entry.
     pub entry: Option<u32>,
-    /// Time of that entry in microseconds since the epoch, where the file has times.
+    /// Time of that entry in microseconds since the epoch, if the file has times.
     pub time_us: Option<i64>,
     /// The same, counted from the first entry of the recording.
     pub since_start_us: Option<i64>,

@@ -7,11 +7,11 @@ use crate::replay::Track;
 use crate::wire::ranks::{CodeSample, DIGITS, SAMPLE};
 use std::collections::{BTreeSet, HashSet};
 
-/// Fewer lines than this tell nothing about a program.
+/// Fewer lines than this are not representative of a program.
 const MIN_LINES: usize = 4;
 
 impl CodeSample {
-    /// The lines behind one device's allocations; `None` where no stack has code of the user's own.
+    /// The lines that allocate on one device; `None` if no stack has the user's own code.
     pub(super) fn of(track: Track<'_>, sites: &Sites<'_>) -> Option<Self> {
         let entries = track.actions().iter().zip(track.stacks());
         let allocs = entries.filter(|(action, _)| **action == Action::Alloc);
@@ -50,7 +50,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// The lines of both, as far as both tell.
+    /// The lines of both, if both show them.
     pub(super) fn join(&mut self, other: &Self) {
         self.limit = self.limit.min(other.limit);
         self.hashes.extend(&other.hashes);
@@ -58,8 +58,8 @@ impl Lines {
         self.hashes.retain(|&hash| hash <= limit);
     }
 
-    /// The part of the lines of one that the other one has, too, from 0 to 1: of the one that has fewer, so that a
-    /// recording of a part of a program is like the whole. `None` where there are too few to tell.
+    /// The fraction of the lines of one that the other has, too: for the one with fewer lines, so that a recording of a part
+    /// of a program matches the whole. `None` if there are too few.
     pub(super) fn overlap(&self, other: &Self) -> Option<f64> {
         let limit = self.limit.min(other.limit);
         let count = |lines: &Self| lines.hashes.range(..=limit).count();

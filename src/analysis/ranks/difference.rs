@@ -19,7 +19,7 @@ pub struct DifferenceRow {
     pub reference_bytes: Option<u64>,
     /// How many more the rank holds. What is not listed counts as nothing here, and with the others below.
     pub delta_bytes: i128,
-    /// Which bound that makes of the delta, where it is not exact.
+    /// Which bound the delta is as a result, if it is not exact.
     pub bound: Option<Bound>,
     /// Whether the label is inferred rather than recorded, on either of them.
     pub inferred: bool,
@@ -33,7 +33,7 @@ pub struct Difference {
     pub reference: usize,
     /// The total difference in bytes.
     pub delta_bytes: i128,
-    /// Sites that differ, the largest difference first, what is not listed last.
+    /// Sites that differ, the largest difference first; the rest is last.
     pub rows: Vec<DifferenceRow>,
 }
 

@@ -34,7 +34,7 @@ impl SameFailure {
     }
 }
 
-/// The failures of rows, those of the most rows first.
+/// The failures of rows; those that occur on the most rows are first.
 pub(super) fn same(lines: &[RankLine]) -> Vec<SameFailure> {
     let mut found: IndexMap<&str, SameFailure> = IndexMap::new();
     for (row, rank) in super::ranks(lines) {

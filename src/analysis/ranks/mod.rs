@@ -1,7 +1,8 @@
 //! Which rank of a distributed run differs from the others, and why.
 //!
 //! In: a [`RankLine`] for each rank and device, from recordings or from summaries that another machine wrote. Out: a
-//! [`RanksReport`]. A summary has a few kilobytes, whatever the recording has, so that thousands of them can be joined.
+//! [`RanksReport`]. A summary has a few kilobytes, regardless of the size of the recording, so thousands of them can be
+//! joined.
 
 mod code;
 mod difference;
@@ -64,7 +65,7 @@ pub enum Figure {
     Maximum(Metric),
     /// Allocated before the first kept entry.
     Baseline,
-    /// Reserved and not active, at the peak of the metric looked at.
+    /// Reserved and not active, at the peak of the selected metric.
     Inactive,
     /// In use on the device but not reserved by PyTorch's allocator, at the sample with the most memory in use.
     Outside,
@@ -115,7 +116,7 @@ pub struct Group {
     pub members: Vec<usize>,
     /// How each figure is distributed; those that no rank has are left out.
     pub spreads: Vec<(Figure, Spread)>,
-    /// The row whose maximum of the metric looked at is nearest to the median: the lower and then the first of several.
+    /// The row whose maximum of the selected metric is closest to the median: the lower one, then the first of several.
     pub median_rank: usize,
 }
 
@@ -159,13 +160,13 @@ pub struct RanksReport {
     pub metric: Metric,
     /// Whether something speaks against it that the recordings are ranks of one run, and nothing for it.
     pub unrelated: bool,
-    /// A line for each rank and device, and for each input that has none, in the order of the inputs.
+    /// A line for each rank and device, and for each input without one, in the order of the inputs.
     pub lines: Vec<RankLine>,
     /// Rows by kind of memory.
     pub groups: Vec<Group>,
-    /// Maxima that stand out, by rank and device. Only ranks of one run have any.
+    /// Outlying maxima, by rank and device. Only ranks of one run have any.
     pub outliers: Vec<Outlier>,
-    /// Failed requests by signature, those of the most rows first.
+    /// Failed requests by signature; those on the most rows are first.
     pub failures: Vec<SameFailure>,
     /// Number of rows of earlier runs that failed requests are compared with; `None` if there is no earlier run.
     pub earlier: Option<usize>,
@@ -196,7 +197,7 @@ impl RanksReport {
         Self { metric, unrelated, lines, groups, outliers, failures, earlier: None, duplicates, missing }
     }
 
-    /// Adds which failures happened in earlier runs. These are not compared otherwise.
+    /// Adds which failures happened in earlier runs. Earlier runs are not part of any other comparison.
     #[must_use]
     pub fn with_earlier(mut self, lines: &[RankLine]) -> Self {
         failures::add_earlier(&mut self.failures, lines);
@@ -205,7 +206,7 @@ impl RanksReport {
     }
 
     /// Number of failed requests without a signature: those after the first few of a row, and those of recordings that do not
-    /// show why.
+    /// show the cause.
     pub fn unsigned(&self) -> u64 {
         let signed = |rank: &RankSummary| rank.failures.iter().fold(0, |sum: u64, of| sum.saturating_add(of.requests));
         self.ranks().fold(0, |sum: u64, (_, rank)| sum.saturating_add(rank.ooms.saturating_sub(signed(rank))))
@@ -250,7 +251,7 @@ fn group(lines: &[RankLine], memory: MemoryKind, mut members: Vec<usize>, metric
     Group { memory, relation: Relation::of(lines, &members), members, spreads, median_rank }
 }
 
-/// The row whose maximum is nearest to the median of all.
+/// The row whose maximum is closest to the median of all.
 fn median_rank(lines: &[RankLine], members: &[usize], metric: Metric) -> usize {
     let (rows, maxima) = values(lines, members, Figure::Maximum(metric));
     let median = Spread::of(&maxima, &rows).map_or(0, |spread| spread.median);
@@ -258,7 +259,7 @@ fn median_rank(lines: &[RankLine], members: &[usize], metric: Metric) -> usize {
     nearest.map(|(&row, _)| row).or_else(|| members.first().copied()).unwrap_or(0)
 }
 
-/// The maxima of a group that stand out, by row and metric.
+/// The outlying maxima of a group, by row and metric.
 fn find_outliers(lines: &[RankLine], group: &Group, attributed: Metric) -> Vec<Outlier> {
     let members = group.relation.comparable(&group.members);
     let median_rank = median_rank(lines, members, attributed);
@@ -291,7 +292,7 @@ fn duplicates(lines: &[RankLine]) -> Vec<Duplicate> {
     duplicates
 }
 
-/// Gaps in the numbers of ranks. Numbers that represent the order of the inputs have none that mean anything.
+/// Gaps in the numbers of ranks. Numbers that represent the order of the inputs have no meaningful gaps.
 fn missing(lines: &[RankLine]) -> Vec<(u64, u64)> {
     let numbered = |rank: &&RankSummary| rank.rank_source != RankSource::Order;
     let mut present: Vec<u64> = ranks(lines).map(|(_, rank)| rank).filter(numbered).map(|rank| rank.rank).collect();

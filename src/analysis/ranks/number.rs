@@ -2,7 +2,7 @@
 
 use crate::wire::ranks::RankSource;
 
-/// A rank's number and where it is from.
+/// A rank's number and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RankNumber {
@@ -12,29 +12,29 @@ pub struct RankNumber {
     pub source: RankSource,
 }
 
-/// Longest number in a name that is taken for a rank where the name does not say so: what is longer is a time.
+/// Longest number in a name that counts as a rank if the name does not say so: a longer one is a time.
 const DIGITS: usize = 6;
 
-/// Words in front of numbers that are no ranks.
+/// Words before numbers that are not ranks.
 const OTHER_WORDS: [&str; 12] =
     ["step", "steps", "iter", "iteration", "epoch", "batch", "pid", "job", "port", "seed", "run", "attempt"];
 
-/// Months as `strftime("%b")` writes them, which begin a time: `host_Nov_21_10_30_00.pickle`.
+/// Months as `strftime("%b")` writes them, which start a time: `host_Nov_21_10_30_00.pickle`.
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// Numbers up to this are ranks of some of the devices of a run; beyond it only where nearly all ranks below are there,
-/// since process ids are no smaller as a rule.
+/// Numbers up to this may be ranks of only some devices of a run; higher numbers count only if nearly all ranks below exist,
+/// since process IDs are usually not lower.
 const SMALL: u64 = 999;
 /// So many times the number of files is as large as ranks among them may be beyond [`SMALL`].
 const SPARSE: u64 = 4;
 
-/// The ranks of files by their paths, which is all there is before they are read.
+/// The ranks of files from their paths, the only information before they are read.
 ///
-/// - The number behind `rank` (`rank5`, `rank_5`, `rank-5`), in the file's name or else in the folder next to it.
-/// - The number of six digits in front of `_step_`, as torchtitan writes it (`000005_step_10.pickle`).
-/// - Where names without these have numbers that tell them apart, the last one in the name (`mem.5.pickle`). Times,
-///   steps and process ids are none of them, and neither is one of several coordinates (`TP-1-DP-0`).
-/// - Otherwise the place in the list.
+/// - The number after `rank` (`rank5`, `rank_5`, `rank-5`), in the file's name, or else in the name of its folder.
+/// - The six-digit number before `_step_`, as torchtitan writes it (`000005_step_10.pickle`).
+/// - If other names have numbers that distinguish them, the last one in the name (`mem.5.pickle`). Times, steps and process
+///   IDs do not count, and neither does one of several coordinates (`TP-1-DP-0`).
+/// - Otherwise, the position in the list.
 pub fn rank_numbers(paths: &[&str]) -> Vec<RankNumber> {
     let named: Vec<Option<u64>> =
         paths.iter().map(|path| number_behind_rank(path).or_else(|| number_before_step(path))).collect();
@@ -58,7 +58,7 @@ pub fn rank_numbers(paths: &[&str]) -> Vec<RankNumber> {
     named.into_iter().zip(plain).enumerate().map(number).collect()
 }
 
-/// The number of six digits that a file's name begins with, in front of `_step_`.
+/// The six-digit number at the start of a file's name, before `_step_`.
 fn number_before_step(path: &str) -> Option<u64> {
     let (digits, rest) = file_name(path).split_at_checked(6)?;
     let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
@@ -74,7 +74,7 @@ pub(super) fn says_rank(path: &str) -> bool {
     number_behind_rank(path).is_some() || number_before_step(path).is_some()
 }
 
-/// The number behind the word `rank` in the innermost part of a path that has one.
+/// The number after the word `rank` in the innermost part of a path that contains one.
 fn number_behind_rank(path: &str) -> Option<u64> {
     path.rsplit(['/', '\\']).find_map(|part| {
         let lower = part.to_ascii_lowercase();
@@ -96,9 +96,9 @@ struct Number {
     is_padded: bool,
 }
 
-/// The last number in a file's name that may be a rank. The name ends where its extensions begin.
+/// The last number in a file's name that may be a rank. The name ends where its extensions start.
 fn last_number(path: &str) -> Option<Number> {
-    // `mem.5.pickle.gz`: an extension begins with a letter.
+    // `mem.5.pickle.gz`: an extension starts with a letter.
     let mut stem = file_name(path);
     while let Some((before, extension)) = stem.rsplit_once('.') {
         if before.is_empty() || !extension.starts_with(|first: char| first.is_ascii_alphabetic()) {
@@ -114,7 +114,7 @@ fn last_number(path: &str) -> Option<Number> {
     if (0..parts.len()).filter(|&index| is_coordinate(index)).count() > 1 {
         return None;
     }
-    // Where a time begins, numbers belong to it: behind a month, or three of two digits in a row.
+    // Numbers that belong to a time: after a month, or three two-digit numbers in a row.
     let is_pair = |index: usize| word(index).len() == 2 && is_number(index);
     let is_year = |index: usize| word(index).len() == 4 && is_pair(index + 1) && is_pair(index + 2);
     let is_date = |index: usize| is_number(index) && (is_year(index) || word(index).len() == 8);
@@ -140,8 +140,8 @@ fn last_number(path: &str) -> Option<Number> {
     found
 }
 
-/// Words and numbers of a name: `node3_step-10` is `node`, `3`, `step`, `10`. A number with letters of the alphabet behind
-/// it is one part with them.
+/// Words and numbers of a name: `node3_step-10` is `node`, `3`, `step`, `10`. A number followed by letters is one part with
+/// them.
 fn parts(stem: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     for part in stem.split(|next: char| !next.is_ascii_alphanumeric()) {
@@ -192,7 +192,7 @@ mod tests {
     }
     #[test]
     fn names_that_frameworks_write() {
-        /// A framework, its file names, and their ranks: none where only the order is left.
+        /// A framework, its file names, and their ranks: none if only the order is left.
         type Row = (&'static str, &'static [&'static str], Option<&'static [u64]>);
         let table: &[Row] = &[
             (

@@ -1,15 +1,15 @@
 //! The distribution of values of many ranks, and the outliers.
 //!
-//! The robust z-score of a value is `0.6745 * (value - median) / MAD`, where MAD is the median absolute deviation
-//! (Iglewicz and Hoaglin, "How to Detect and Handle Outliers", 1993): unlike mean and standard deviation, outliers
-//! themselves do not move it. Ranks of one run often have equal peaks, and where more than half are equal MAD is 0. The
-//! mean absolute deviation then takes its place: `(value - median) / (1.2533 * mean deviation)`.
+//! The robust z-score of a value is `0.6745 * (value - median) / MAD`, where MAD is the median absolute deviation (Iglewicz
+//! and Hoaglin, "How to Detect and Handle Outliers", 1993): unlike the mean and the standard deviation, it is not affected by
+//! outliers. Ranks of one run often have equal peaks, and if more than half are equal, MAD is 0. The mean absolute deviation
+//! is then used instead: `(value - median) / (1.2533 * mean deviation)`.
 
 use serde::Serialize;
 
 /// Fewer values than this are not judged.
 pub const MIN_RANKS: usize = 4;
-/// Values nearer to the median than this part of it are no outliers, however little the others differ.
+/// Values that differ from the median by less than this fraction of it are not outliers, however little the others differ.
 pub const MIN_SHARE: f64 = 0.01;
 
 /// The median absolute deviation of a normal distribution, in standard deviations: its third quartile.
@@ -47,15 +47,15 @@ pub struct Spread {
 }
 
 impl Scale {
-    /// A value with at least this score, above or below, stands out: 3.5 as the authors suggest. By the mean deviation the
-    /// one of four values that is not equal to the others has a score of 3.2, so there it is 3.0.
+    /// A value with at least this score, above or below, is an outlier: 3.5, as the authors suggest. With the mean deviation,
+    /// one of four values that differs from three equal ones has a score of 3.2, so the threshold is 3.0 there.
     pub fn threshold(self) -> f64 {
         if self == Self::MeanDeviation { 3.0 } else { 3.5 }
     }
 }
 
 impl Spread {
-    /// The distribution of `values`; `rows` are where they are from. `None` of nothing.
+    /// The distribution of `values`; `rows` are their rows. `None` if there are no values.
     pub fn of(values: &[i64], rows: &[usize]) -> Option<Self> {
         let pairs = || values.iter().copied().zip(rows.iter().copied());
         let min = pairs().min_by_key(|&(value, _)| value)?;
@@ -65,13 +65,13 @@ impl Spread {
         Some(Self { count: values.len(), min, median: twice_median.div_euclid(2) as i64, max, scale })
     }
 
-    /// The highest value over the median: 1 where all are equal. `None` where the median is not positive.
+    /// The highest value divided by the median: 1 if all are equal. `None` if the median is not positive.
     pub fn skew(&self) -> Option<f64> {
         (self.median > 0).then(|| self.max.0 as f64 / self.median as f64)
     }
 }
 
-/// Index, score and median of each value that stands out, in order.
+/// Index, score and median of each outlier, in order.
 pub fn outliers(values: &[i64]) -> Vec<(usize, f64, i64)> {
     let Some(twice_median) = twice_median(values.iter().map(|&value| i128::from(value)).collect()) else {
         return Vec::new();
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn where_most_are_equal_the_mean_deviation_counts() {
-        // As in eight ranks of which five are equal: only the one far away stands out.
+        // For example eight ranks, five of which are equal: only the distant one is an outlier.
         let values = [3974, 3974, 3974, 3563, 3974, 6469, 3974, 3148];
         assert_eq!(found(&values), [5]);
         assert_eq!(Spread::of(&values, &[0; 8]).unwrap().scale, Scale::MeanDeviation);

@@ -25,9 +25,9 @@ pub enum Relation {
     /// Ranks of one run, as far as is known.
     #[default]
     Ranks,
-    /// They run different code: the rows of each program, those of recordings that do not tell left out.
+    /// They run different code: the rows of each program, without recordings that do not show their code.
     Programs(Vec<Vec<usize>>),
-    /// Their recordings begin with the same entries: dumps of one process.
+    /// Their recordings start with the same entries: dumps of one process.
     Dumps,
     /// One after the other on the same devices: runs of one program, or dumps of one run.
     Apart {
@@ -68,8 +68,8 @@ impl Relation {
 }
 
 impl Relation {
-    /// The rows that are ranks of one run, out of `members`: all, or those of the program that most of them run, where
-    /// they are enough to tell which one stands out. What is beside them by mistake does not hide their outliers.
+    /// The rows in `members` that are ranks of one run: all, or those of the program that most of them run, if these are
+    /// enough to detect an outlier. Other recordings included by mistake do not hide outliers.
     pub fn comparable<'r>(&'r self, members: &'r [usize]) -> &'r [usize] {
         match self {
             Self::Ranks => members,
@@ -124,7 +124,8 @@ impl RecordingRanks {
     }
 }
 
-/// The rows of each program. A recording is of the first one whose code it shares; those that do not tell are of none.
+/// The rows of each program. A recording belongs to the first program whose code it shares; recordings that do not show their
+/// code belong to none.
 fn programs(recordings: &[RecordingRanks]) -> Vec<Vec<usize>> {
     let mut programs: Vec<(&Lines, Vec<usize>)> = Vec::new();
     for recording in recordings {

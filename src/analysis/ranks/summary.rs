@@ -53,7 +53,7 @@ impl RankSummary {
 /// another.
 ///
 /// # Errors
-/// When a device is requested that the recording does not have.
+/// If a device is requested that the recording does not have.
 pub fn summarize(
     path: &str,
     number: RankNumber,
@@ -104,7 +104,7 @@ pub fn summarize(
     Ok(report.devices.iter().map(|device| RankLine::Rank(Box::new(summary(device)))).collect())
 }
 
-/// The whole device, where it was sampled.
+/// The whole device, if it was sampled.
 fn device_memory(recording: &Devices<'_>, device: DeviceId) -> Option<DeviceMemory> {
     let ledgers = LedgerReport::known(recording, &[device]);
     let most = ledgers.first()?.highest()?;
@@ -127,7 +127,7 @@ fn failures(device: &Device<'_>) -> Vec<RankFailure> {
     failures
 }
 
-/// The largest rows, as many as are wanted and fit, and one for the rest.
+/// The largest rows, as many as requested and as fit, and one for the rest.
 fn top_rows(attribution: &Attribution, top: usize) -> Vec<TopRow> {
     let mut rows: Vec<TopRow> = Vec::new();
     let mut labels = 0;
@@ -151,7 +151,7 @@ fn top_rows(attribution: &Attribution, top: usize) -> Vec<TopRow> {
     rows
 }
 
-/// A text in at most `length` bytes: the end of a path is what tells files apart.
+/// A text of at most `length` bytes: the end of a path distinguishes files.
 fn ending(text: &str, length: usize) -> String {
     if text.len() <= length {
         return text.to_owned();

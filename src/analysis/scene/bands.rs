@@ -15,8 +15,8 @@ pub struct BandedColumns {
     pub instants: Vec<Instant>,
     /// What all bands hold together in each column: the counter, unless the recording contradicts itself.
     pub totals: Vec<u64>,
-    /// From the bottom of the stack up: what holds most over all columns first; the last may be all the others, as
-    /// [`OTHER`].
+    /// From the bottom of the stack up: the group with the most memory over all columns first; the last may be all the
+    /// others, as [`OTHER`].
     pub bands: Vec<SceneBand>,
 }
 
@@ -43,7 +43,7 @@ impl BandedColumns {
         });
         let mut largest: Vec<usize> = (0..areas.len()).filter(|&group| areas[group] > 0).collect();
         largest.sort_rows_by_key(|&group| (Reverse(areas[group]), group));
-        // A rest of one is no rest.
+        // A single remaining group is shown as itself.
         let own = if largest.len() == top + 1 { top + 1 } else { top.min(largest.len()) };
         let has_rest = own < largest.len();
         let mut row_of = vec![own; areas.len()];
@@ -61,7 +61,7 @@ impl BandedColumns {
     }
 }
 
-/// Notes that bytes are there from one column up to another. There is a column more than there are, for what stays.
+/// Adds bytes that are live from one column up to another. There is one more column than shown, for blocks that stay.
 pub(super) fn enter(changes: &mut [u64], from: u32, to: u32, bytes: u64) {
     if let Some(enters) = changes.get_mut(from as usize) {
         *enters = enters.wrapping_add(bytes);

@@ -7,8 +7,8 @@ use super::lives::{Lives, Seen};
 use crate::replay::Instant;
 use std::cmp::Reverse;
 
-/// Blocks stacked in the order of their allocations at the instant of each column, those that take most room one by one. When a
-/// block goes, those above it come down.
+/// Blocks stacked in the order of their allocations at the instant of each column; the largest ones are shown individually.
+/// When a block is freed, those above it move down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shapes {
     /// The instant of each column.
@@ -19,9 +19,9 @@ pub struct Shapes {
     pub groups: Vec<SceneGroup>,
     /// The shapes in the order of their allocations, the lowest in the stack first.
     pub shapes: Vec<Shape>,
-    /// Where shapes lie: from a column on, this many bytes above the ground.
+    /// Position of a shape: from a column on, this many bytes above the bottom.
     pub points: Vec<(u32, u64)>,
-    /// Bytes of all other blocks in each column. Shapes and rest sum to the totals.
+    /// Bytes of all other blocks in each column. Shapes and the rest sum to the totals.
     pub rest: Vec<u64>,
 }
 
@@ -79,7 +79,7 @@ impl Shapes {
 
 /// Stacks blocks, which come in the order of their allocations, column by column.
 fn stacked(seen: &[Seen], grouped: &Grouped, columns: usize) -> (Vec<(u32, u64)>, Vec<Shape>) {
-    // Every column that something enters or leaves in moves what is above it.
+    // Every column in which a block starts or ends moves the blocks above it.
     let mut changed = vec![false; columns + 1];
     for life in seen {
         changed[life.from as usize] = true;

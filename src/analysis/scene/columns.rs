@@ -38,10 +38,10 @@ pub struct Part {
     pub columns: usize,
 }
 
-/// The instant of each column at which a counter is highest, the state that the column begins with included.
+/// The instant of each column at which a counter is highest, including the state at the start of the column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
-    /// The instants, never falling. Where nothing happens in a column, that of the state it begins with.
+    /// The instants, in ascending order. If nothing happens in a column, the instant of the state at its start.
     pub instants: Vec<Instant>,
     /// The counter there.
     pub values: Vec<i64>,
@@ -126,7 +126,7 @@ impl<'a> Clock<'a> {
                 let at = |time: i64| time.saturating_sub(self.origin) as f64;
                 let before = self.times.partition_point(|&time| at(time) < position);
                 let is_there = self.times.get(before).is_some_and(|&time| at(time) <= position);
-                // The state before the first entry is where that entry is.
+                // The state before the first entry is at the position of that entry.
                 let first = Instant::from(before > 0 || (self.times.is_empty() && position > 0.0));
                 (before as Instant + first, is_there)
             }
@@ -149,9 +149,9 @@ impl<'a> Clock<'a> {
 /// The instants of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// The instant that it begins with: the one at its left edge, else the last one before that.
+    /// The instant at its start: the one at its left edge, or else the last one before that.
     pub first: Instant,
-    /// Its last instant; the first one where nothing happens in it.
+    /// Its last instant; the first one if nothing happens in it.
     pub last: Instant,
     /// Whether the first one is before its left edge.
     pub begins_before: bool,

@@ -1,4 +1,4 @@
-//! What a range of instants did to the memory: what was there, what was allocated and freed, and what became more or less.
+//! How memory changed over a range of instants: what was live before, what was allocated and freed, and what grew or shrank.
 
 use super::grouped::Place;
 use crate::facts::code::sites::CodeOrigin;
@@ -46,8 +46,8 @@ pub struct Amount {
     pub blocks: u64,
 }
 
-/// Memory over a range of instants: what is there at its start and what is allocated in it is what is freed in it and what is
-/// there at its end.
+/// Memory over a range of instants: what is live at its start plus what is allocated in it equals what is freed in it plus
+/// what is live at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     /// What is there at the first instant.

@@ -12,8 +12,8 @@ pub struct EventFilter {
     pub actions: Vec<Action>,
     /// Their bytes, at least.
     pub at_least: u64,
-    /// What one of their frames must match, or one of what they allocate or free, as [`Scene::search`] has it; `None` for entries
-    /// with and without a stack.
+    /// What one of their frames must match, or a frame of the allocation that they allocate or free, as in [`Scene::search`];
+    /// `None` for entries with and without a stack.
     ///
     /// [`Scene::search`]: super::Scene::search
     pub frames: Option<Filter>,
@@ -21,7 +21,7 @@ pub struct EventFilter {
 
 setters!(EventFilter { actions: Vec<Action>, at_least: u64, frames: Option<Filter> });
 
-/// The entries that a filter lets through, in order; `found` are the allocations that its frames find, in order.
+/// The entries that pass a filter, in order; `found` are the allocations whose frames match, in order.
 pub(super) fn events(device: &Device<'_>, filter: &EventFilter, found: &[u32]) -> Vec<u32> {
     let track = device.track;
     let stacks = filter.frames.as_ref().map(|frames| matching_stacks(track.snapshot, |text| frames.includes(text)));

@@ -1,4 +1,4 @@
-//! The group of everything that holds memory, worked out once.
+//! The group of each holder of memory, computed once.
 
 use crate::facts::device::Device;
 use crate::facts::grouping::filter::Filter;
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 pub struct SceneGroup {
     /// As in the rows of an attribution.
     pub label: String,
-    /// What it is for, where groups are categories.
+    /// Its category, if groups are categories.
     pub category: Option<Category>,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
@@ -22,10 +22,10 @@ pub struct SceneGroup {
     pub place: Place,
 }
 
-/// The place of a group among those like it, over the whole history: the same in all that is drawn of it.
+/// The rank of a group among those of its category, over the whole history: the same in all drawings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// What most of its memory is for, where that is known of some group.
+    /// The category of most of its memory, if it is known for any group.
     pub category: Option<Category>,
     /// Groups of this category that are larger: hold more bytes for longer.
     pub index: usize,

@@ -5,7 +5,7 @@ use crate::facts::grouping::Holder;
 use crate::replay::{Instant, Metric, Track};
 use std::ops::Range;
 
-/// At least this many lives begin between two lists of what is there.
+/// At least this many lives start between two lists of live blocks.
 const BETWEEN: usize = 512;
 
 /// What counts for a metric at some time: bytes, and from when to when.
@@ -22,7 +22,7 @@ struct Life {
 #[derive(Debug)]
 pub(super) struct Lives {
     all: Vec<Life>,
-    /// Now and then, what is there.
+    /// Lists of live blocks at intervals.
     lists: Vec<List>,
     /// The lives of all lists.
     there: Vec<u32>,
@@ -44,7 +44,7 @@ pub(super) struct Seen {
     pub bytes: u64,
     /// Index into the allocations, or spans, of the history.
     pub index: u32,
-    /// The first column that shows it, and the first one behind that.
+    /// The first column that shows it, and the first one after it.
     pub from: u32,
     pub to: u32,
 }
@@ -68,8 +68,8 @@ impl Lives {
         let mut live: Vec<u32> = Vec::new();
         let (mut kept, mut begun_since) = (0, 0);
         for (begun, life) in all.iter().enumerate() {
-            // A list is as long as there is anything, and as many lives begin before the next: all lists together are no longer
-            // than a few times all lives, even if those never end.
+            // A list is as long as the number of live blocks, and at least that many lives start before the next list: all
+            // lists together are at most a few times as long as all lives, even if those never end.
             if begun_since >= BETWEEN.max(kept) {
                 let instant = life.born;
                 live.retain(|&before| all[before as usize].gone > instant);
@@ -84,7 +84,8 @@ impl Lives {
         Self { all, lists, there }
     }
 
-    /// Calls `visit` with what any of the columns shows, in the order of allocations. Columns are instants, never falling.
+    /// Calls `visit` with each life that any of the columns shows, in the order of allocations. Columns are instants in
+    /// ascending order.
     pub fn seen(&self, columns: &[Instant], mut visit: impl FnMut(Seen)) {
         let (Some(&first), Some(&last)) = (columns.first(), columns.last()) else { return };
         let table = ColumnOf::new(columns.iter().copied());

@@ -1,9 +1,8 @@
-//! A device as it looks from any distance: curves, bands and blocks of any part of its history, as many columns as there
-//! are pixels.
+//! A device at any zoom: curves, bands and blocks of any part of its history, with as many columns as there are pixels.
 //!
-//! A program draws again with every turn of the wheel, so what a part costs depends on that part, and on all of the history
-//! only where all of it is requested. What is shown stays exact: each column represents the instant at which memory is
-//! highest within it, so that no peak is lost.
+//! A program draws again with every scroll event, so the cost depends only on the requested part, and on the whole history
+//! only if all of it is requested. The result stays exact: each column represents the instant at which memory is highest
+//! within it, so no peak is lost.
 
 mod bands;
 mod blocks;
@@ -33,8 +32,7 @@ use lives::Lives;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A device that is looked at again and again. What a question needs of the whole history is made when it is first asked,
-/// and kept.
+/// A device that is drawn repeatedly. Data about the whole history is computed when it is first needed, and stored.
 #[derive(Clone, Debug)]
 pub struct Scene<'a> {
     device: Device<'a>,
@@ -72,7 +70,7 @@ impl<'a> Scene<'a> {
     /// The highest instant of a counter in each column.
     ///
     /// # Errors
-    /// When the part has no columns, too many of them, or no extent.
+    /// If the part has no columns, too many of them, or no extent.
     pub fn columns(&self, metric: Metric, part: &Part) -> Result<Columns> {
         part.check(&self.clock)?;
         Ok(Columns::of(&self.device, &self.clock, &self.pyramid, metric, part))
@@ -81,7 +79,7 @@ impl<'a> Scene<'a> {
     /// The instants of each column.
     ///
     /// # Errors
-    /// As [`Scene::columns`].
+    /// Like [`Scene::columns`].
     pub fn instants(&self, part: &Part) -> Result<Vec<Column>> {
         part.check(&self.clock)?;
         Ok(Column::all(&self.clock, part).collect())
@@ -90,7 +88,7 @@ impl<'a> Scene<'a> {
     /// A counter at each of some instants.
     ///
     /// # Errors
-    /// When the recording has no such instant.
+    /// If the recording has no such instant.
     pub fn values(&self, metric: Metric, instants: &[Instant]) -> Result<Vec<i64>> {
         let value = |&instant: &Instant| {
             self.require_instant(instant)?;
@@ -102,7 +100,7 @@ impl<'a> Scene<'a> {
     /// What holds the memory in each column: the `top` groups that hold most over the part, and the others as one.
     ///
     /// # Errors
-    /// As [`Scene::columns`]; when groups overlap, or the counter or the recording cannot be grouped like this.
+    /// Like [`Scene::columns`]; also if groups overlap, or the counter or the recording cannot be grouped like this.
     pub fn bands(&mut self, metric: Metric, by: GroupBy, part: &Part, top: usize) -> Result<BandedColumns> {
         let columns = self.columns(metric, part)?;
         let grouped = self.grouped(metric, by)?;
@@ -114,7 +112,7 @@ impl<'a> Scene<'a> {
     /// take most room, and the others as one band on top.
     ///
     /// # Errors
-    /// As [`Scene::bands`].
+    /// Like [`Scene::bands`].
     pub fn shapes(&mut self, metric: Metric, by: GroupBy, part: &Part, most: usize) -> Result<Shapes> {
         let columns = self.columns(metric, part)?;
         let grouped = self.grouped(metric, by)?;
@@ -122,11 +120,11 @@ impl<'a> Scene<'a> {
         Ok(Shapes::of(&lives, &grouped, columns, most))
     }
 
-    /// What some allocations hold in each column, of the counter that is highest there. Their indexes come in rising order,
-    /// as those of [`Scene::search`] do.
+    /// What some allocations hold in each column, at the instant at which the counter is highest. Their indexes must be in
+    /// ascending order, like those of [`Scene::search`].
     ///
     /// # Errors
-    /// As [`Scene::columns`]; and for [`Metric::Reserved`], which has no blocks.
+    /// Like [`Scene::columns`]; also for [`Metric::Reserved`], which has no blocks.
     pub fn held(&mut self, metric: Metric, part: &Part, allocations: &[u32]) -> Result<Vec<u64>> {
         require_blocks(metric)?;
         let columns = self.columns(metric, part)?;
@@ -142,7 +140,7 @@ impl<'a> Scene<'a> {
     /// What was there, was allocated and was freed from one instant to another, and so what became more and what less.
     ///
     /// # Errors
-    /// When the recording has no such instant, the second one is before the first, or the counter cannot be grouped like this.
+    /// If the recording has no such instant, the second one is before the first, or the counter cannot be grouped like this.
     pub fn difference(
         &self,
         metric: Metric,
@@ -167,13 +165,13 @@ impl<'a> Scene<'a> {
     /// What was there, was allocated and was freed from one instant to another, as one sum.
     ///
     /// # Errors
-    /// When the recording has no such instant, or the second one is before the first.
+    /// If the recording has no such instant, or the second one is before the first.
     pub fn flow(&self, metric: Metric, (from, to): (Instant, Instant)) -> Result<Flow> {
         self.require_range(from, to)?;
         Ok(Flow::of(&self.device, metric, (from, to)))
     }
 
-    /// Indexes of the allocations that a filter lets through, in order, as `--include` would have them.
+    /// Indexes of the allocations that pass a filter, in order, as with `--include`.
     pub fn search(&self, filter: &Filter) -> Vec<u32> {
         let device = &self.device;
         let grouper = Grouper::new(device, device.deep_sites(), filter, GroupBy::Site).inferring(
@@ -190,7 +188,7 @@ impl<'a> Scene<'a> {
         all.filter(passes).map(|index| index as u32).collect()
     }
 
-    /// The entries that a filter lets through, in order.
+    /// The entries that pass a filter, in order.
     pub fn events(&self, filter: &EventFilter) -> Vec<u32> {
         let found = filter.frames.as_ref().map(|frames| self.search(frames)).unwrap_or_default();
         events::events(&self.device, filter, &found)
@@ -199,7 +197,7 @@ impl<'a> Scene<'a> {
     /// That the device has an instant.
     ///
     /// # Errors
-    /// When it has not.
+    /// If it has not.
     pub fn require_instant(&self, instant: Instant) -> Result<()> {
         let last = self.device.track.entries();
         if instant <= last {
@@ -212,7 +210,7 @@ impl<'a> Scene<'a> {
     /// That the device has both instants of a range, in their order.
     ///
     /// # Errors
-    /// When it has not.
+    /// If it has not.
     pub fn require_range(&self, from: Instant, to: Instant) -> Result<()> {
         self.require_instant(from)?;
         self.require_instant(to)?;

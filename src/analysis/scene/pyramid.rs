@@ -11,7 +11,7 @@ type Maxima = [Maximum; Metric::ALL.len()];
 
 /// Maxima of all counters over runs of entries, over runs of such runs, and so on.
 ///
-/// Leaf `n` is about the instants after the entries from `n * LEAF` on. A million entries take 2 MB.
+/// Leaf `n` contains the instants after the entries from `n * LEAF` on. A million entries take 2 MB.
 #[derive(Clone, Debug)]
 pub struct Pyramid {
     /// Counters before each leaf.
@@ -50,7 +50,8 @@ impl Pyramid {
         Self { starts, levels }
     }
 
-    /// Where a counter is highest within the instants `from..=to` of the track that this was made of; the first of several.
+    /// Where a counter is highest within the instants `from..=to` of the track for which this was built; the first of
+    /// several.
     pub fn highest(&self, track: Track<'_>, metric: Metric, from: Instant, to: Instant) -> Maximum {
         let to = to.min(track.entries()).max(from);
         let mut best = None;

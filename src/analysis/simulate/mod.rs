@@ -29,13 +29,14 @@ pub struct SimulateOptions {
     /// Changes to the program: simulated under the recorded settings and all others, in addition to the unchanged
     /// program.
     pub changes: Vec<Change>,
-    /// Settings, each with its string as name. The recorded ones are played in any case.
+    /// Settings, each with its string as its name. The recorded ones are always simulated.
     pub settings: Vec<AllocatorSettings>,
     /// Whether to try the settings that are worth it, too, and sort.
     pub sweep: bool,
     /// Bytes of the device, as PyTorch's messages name its total capacity.
     pub capacity: Option<u64>,
-    /// Bytes of it that CUDA keeps; where not given, what a refused request tells, or else [`crate::play::DEFAULT_CONTEXT`].
+    /// Bytes of it that CUDA uses; if not given, the value that a failed request shows, or else
+    /// [`crate::play::DEFAULT_CONTEXT`].
     pub context: Option<u64>,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
@@ -75,12 +76,12 @@ pub struct DeviceSimulation {
     pub refused_otherwise: bool,
     /// The recorded settings first, then the requested ones; in a sweep, those that need the least first.
     pub runs: Vec<Run>,
-    /// The maximum of bytes in use: every allocator needs them. `None` if there is no simulation.
+    /// The maximum of allocated bytes: every allocator needs at least these. `None` if there is no simulation.
     pub live_bytes: Option<u64>,
     /// Why expandable segments, which some of the runs have and the recording does not, may fail in this program: each as part of
     /// a sentence.
     pub expandable_conflicts: Vec<&'static str>,
-    /// Why nothing is played.
+    /// Why nothing is simulated.
     pub refused: Option<&'static str>,
     /// What the recording lacks.
     pub completeness: Completeness,
@@ -129,7 +130,7 @@ impl SimulateReport {
     /// Plays the programs of the devices.
     ///
     /// # Errors
-    /// When a device is named that the recording does not have.
+    /// If a device is named that the recording does not have.
     pub fn of(recording: &Devices<'_>, options: &SimulateOptions) -> Result<Self> {
         let wanted = recording.wanted(&options.devices)?;
         let devices = ask_each(&wanted, |device| Ok(DeviceSimulation::of(device, options)))?.0;
@@ -210,7 +211,7 @@ impl DeviceSimulation {
         simulation
     }
 
-    /// Plays pinned host memory, which has an allocator of its own.
+    /// Simulates pinned host memory, which has a separate allocator.
     fn play_host(&mut self, device: &Device<'_>, program: &Program, options: &SimulateOptions) {
         let swept = if options.sweep { host::candidates() } else { Vec::new() };
         let others: Vec<&AllocatorSettings> = options.settings.iter().chain(&swept).collect();

@@ -3,16 +3,16 @@
 use super::idle::{Gap, folded};
 use super::parts::XAxis;
 
-/// From x, in microseconds or entries, to columns.
+/// Maps x, in microseconds or entries, to columns.
 ///
-/// The part of the program between its first and its last step takes most of the columns: what comes before it at most a
-/// tenth of them, what comes after it an eighth. Where nothing happens for long, the axis is folded.
+/// The part of the program between its first and its last step takes most of the columns: the part before it takes at most a
+/// tenth of them, the part after it an eighth. The axis is folded where nothing happens for a long time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Axis {
     /// The unit of x.
     pub counts: XAxis,
-    /// Parts of the axis, each with a scale of its own. They abut, in x and in columns.
+    /// Parts of the axis, each with its own scale. They are adjacent, in x and in columns.
     pub periods: Vec<Period>,
 }
 
@@ -22,11 +22,11 @@ pub struct Axis {
 pub struct Period {
     /// First x.
     pub from: i64,
-    /// The x behind the last one.
+    /// The x after the last one.
     pub to: i64,
     /// First column.
     pub start: usize,
-    /// The column behind the last one.
+    /// The column after the last one.
     pub end: usize,
     /// The content of the part.
     pub shows: Shows,
@@ -37,7 +37,7 @@ pub struct Period {
 pub enum Shows {
     /// The time before the first step.
     StartUp,
-    /// The time between the first and the last step; everything if there are no steps.
+    /// The time between the first and the last step; the whole range if there are no steps.
     Steps,
     /// The time after the last step.
     After,
@@ -45,15 +45,15 @@ pub enum Shows {
     Idle,
 }
 
-/// Start-up takes one column in this many at most, and what comes after the last step.
+/// The part before the first step takes at most one column in this many, and so does the part after the last step.
 const START_UP_PART: usize = 10;
 const AFTER_PART: usize = 8;
 /// With fewer columns, there is no room for parts.
 const LEAST_COLUMNS: usize = 40;
 
 impl Axis {
-    /// An axis over `range` (first and last x) on which `steps` lie between these two, and that is folded at gaps, which
-    /// come in order.
+    /// An axis over `range` (first and last x), with steps between the two values of `steps`, folded at gaps, which are in
+    /// order.
     pub(super) fn new(
         counts: XAxis,
         range: (i64, i64),
@@ -108,14 +108,14 @@ impl Axis {
         })
     }
 
-    /// The first x that is in a column or in a later one; `i64::MAX` where none is. What comes in order is placed by
-    /// comparing with that, which takes no division.
+    /// The first x that is in a column or in a later one; `i64::MAX` if there is none. Ordered values are placed by comparing
+    /// with it, which needs no division.
     pub(super) fn start_of(&self, column: usize) -> i64 {
         let next = self.periods.partition_point(|period| period.end <= column);
         let Some(period) = self.periods.get(next) else { return i64::MAX };
         let width = (period.end - period.start) as i128;
         let offset = ((column - period.start) as i128 * period.length() + width - 1) / width;
-        // With more columns than x the last columns have none of their own, and there may be no later ones.
+        // With more columns than x values, the last columns are empty, and there may be no later ones.
         let is_behind_all = offset == period.length() && next + 1 == self.periods.len();
         let x = i64::try_from(i128::from(period.from) + offset).unwrap_or(i64::MAX);
         if is_behind_all { i64::MAX } else { x }
@@ -149,7 +149,7 @@ impl Period {
     }
 }
 
-/// What comes before, between or after steps.
+/// The part before, between or after steps.
 struct Zone {
     from: i64,
     to: i64,
@@ -172,7 +172,7 @@ impl Zone {
     /// Adds its parts, which take `width` columns from `start` on.
     fn place(&self, start: usize, width: usize, out: &mut Vec<Period>) {
         let mut gaps = self.gaps.as_slice();
-        // Each part has a column at least, and a gap more where there is room.
+        // Each part has at least one column, and each gap one more if there is room.
         let fold = (width / 80).clamp(1, 10);
         while (fold + 1) * gaps.len() + 1 > width / 2 && !gaps.is_empty() {
             gaps = &gaps[..gaps.len() - 1];
@@ -196,7 +196,7 @@ impl Zone {
                 (from, column) = (gap.to, end + fold);
             }
         }
-        // Where it ends with a gap, that takes the column of what would be behind it.
+        // If it ends with a gap, the gap takes the column after it.
         if let Some(last) = out.last_mut() {
             last.end = start + width;
         }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// Maximum number of bands.
 const MOST: usize = 40;
 
-/// Categories from the bottom of the stack up: what stays first, what comes and goes above it.
+/// Categories from the bottom of the stack up: first memory that stays, above it memory that changes.
 const FROM_THE_BOTTOM: [Category; Category::ALL.len()] = [
     Category::Parameter,
     Category::Buffer,
@@ -46,7 +46,7 @@ struct Pile {
     category: Option<Category>,
     /// Bytes times columns.
     area: u128,
-    /// Bytes and blocks at the instant that is looked at.
+    /// Bytes and blocks at the selected instant.
     bytes: u64,
     blocks: u64,
 }
@@ -129,14 +129,14 @@ fn piles(
     (piles, stays)
 }
 
-/// The band that a pile is in: one of its own, or what is left of its category.
+/// The band of a pile: its own, or the rest of its category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Slot {
     Own(usize),
     Rest(Option<Category>),
 }
 
-/// The `top` piles with most area have bands of their own, and more of them where what is left of a category would be the
+/// The `top` piles with the largest areas have their own bands, and more of them if the rest of a category would be the
 /// largest band.
 fn chosen(piles: &[Pile], top: usize, stands_apart: impl Fn(&Pile) -> bool) -> Vec<Slot> {
     let mut by_area: Vec<usize> = (0..piles.len()).collect();
@@ -175,7 +175,7 @@ fn category(by: GroupBy, pile: &Pile, label: Option<&str>) -> Option<Category> {
     pile.category.or_else(|| Category::ALL.into_iter().find(|category| Some(category.name()) == named))
 }
 
-/// Adds up every band's bytes in every column: each block enters the sum where it is born and leaves where it goes.
+/// Adds up every band's bytes in every column: each block is added where it is allocated and removed where it is freed.
 fn fill(bands: &mut [Band], stays: &[Stay], band_of_pile: &[usize], columns: usize) {
     let mut changes = vec![0u64; bands.len() * (columns + 1)];
     for stay in stays {
@@ -194,7 +194,8 @@ fn fill(bands: &mut [Band], stays: &[Stay], band_of_pile: &[usize], columns: usi
     }
 }
 
-/// Where a band is in the stack, the lowest first: by category, and within it what stays below what comes and goes.
+/// The order of a band in the stack, the lowest first: by category, and within it memory that stays below memory that
+/// changes.
 fn rank(band: &Band) -> (usize, bool, u64, String) {
     let place = |category| FROM_THE_BOTTOM.iter().position(|&other| other == category);
     let highest = band.bytes.iter().copied().max().unwrap_or(0).max(1);

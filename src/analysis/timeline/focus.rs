@@ -11,14 +11,14 @@ use crate::replay::{History, Instant};
 /// The steps of a device on its history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StepSpan {
-    /// Where the first step begins: with the first forward pass.
+    /// Where the first step starts: at the first forward pass.
     pub start: Instant,
     /// Where each ends. The last one may be cut off by the end of the recording.
     pub ends: Vec<Instant>,
 }
 
 impl StepSpan {
-    /// The steps; one, where only what the program does is known. `None` where that is not known either.
+    /// The steps; one, if only the activity of the program is known. `None` if that is unknown, too.
     pub fn of(device: &Device<'_>) -> Option<Self> {
         let spans = &device.phases().spans;
         let works = |phase| matches!(phase, Phase::Forward | Phase::Backward | Phase::Optimizer);
@@ -30,7 +30,7 @@ impl StepSpan {
         let last_oom =
             actions.iter().rposition(|&action| action == Action::Oom).map_or(0, |entry| entry as Instant + 1);
         let mut ends: Vec<Instant> = known.into_iter().filter(|&end| end > start).collect();
-        // What comes behind the last end that is known is a step, too, if it does what steps do.
+        // The part after the last known end is a step, too, if it does what steps do.
         let end = last_work.max(last_oom);
         if ends.last().is_none_or(|&last| last < end) {
             ends.push(end);
@@ -43,7 +43,7 @@ impl StepSpan {
         self.ends.last().copied().unwrap_or(self.start)
     }
 
-    /// The step that an instant is in, counted from 1, and from where to where it reaches, if there are several.
+    /// The step that contains an instant, counted from 1, and its start and end, if there are several.
     pub fn around(&self, instant: Instant) -> Option<(usize, (Instant, Instant))> {
         let step = self.ends.partition_point(|&end| end < instant);
         let end = *self.ends.get(step).filter(|_| self.ends.len() > 1 && instant >= self.start)?;
@@ -52,7 +52,7 @@ impl StepSpan {
     }
 }
 
-/// The peak of each device, or its first failed request where there is one in the window and nothing else is requested.
+/// The peak of each device, or its first failed request if there is one in the window and nothing else is requested.
 pub(crate) fn peaks_or_failures(recording: &Devices<'_>, options: &PeakOptions) -> Result<PeakReport> {
     let mut report = PeakReport::of(recording, options)?;
     if options.at.is_some() {

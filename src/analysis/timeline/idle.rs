@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 pub(super) struct Gap {
     /// First x.
     pub from: i64,
-    /// The x behind the last one, which is that of the next entry.
+    /// The x after the last one, which is that of the next entry.
     pub to: i64,
 }
 
@@ -18,16 +18,16 @@ impl Gap {
     }
 }
 
-/// What a gap is, as a part of what is looked at: shorter ones are not worth looking for.
+/// The least length of a gap, as a fraction of the shown range: shorter ones are ignored.
 const LEAST_PART: i128 = 400;
-/// A gap is folded from this part of what is drawn to scale on, and where it is so many times as long as what is usual
-/// between two entries.
+/// A gap is folded if it takes at least this fraction of what is drawn to scale, and is this many times as long as the usual
+/// distance between two entries.
 const FOLDED_PART: i128 = 12;
 const UNUSUAL: i128 = 8;
 /// Folds of a part of the axis, at most.
 const FOLDS: usize = 8;
 
-/// The gaps of a range, given all x in order; where an x goes back, as in damaged files, there is none.
+/// The gaps of a range, given all x in order; where an x decreases, as in damaged files, there is none.
 pub(super) fn gaps(all: impl IntoIterator<Item = i64>, range: (i64, i64)) -> Vec<Gap> {
     let least = ((i128::from(range.1) - i128::from(range.0)) / LEAST_PART).max(1);
     let end = range.1.saturating_add(1);
@@ -61,7 +61,7 @@ pub(super) fn common(a: &[Gap], b: &[Gap]) -> Vec<Gap> {
     both
 }
 
-/// Those of the gaps within a part of the axis that are folded, in order. There are so many entries in all.
+/// The folded gaps within a part of the axis, in order. `entries` is the total number of entries.
 pub(super) fn folded(gaps: &[Gap], (from, to): (i64, i64), entries: usize) -> Vec<Gap> {
     let clipped = gaps.iter().map(|gap| Gap { from: gap.from.max(from), to: gap.to.min(to) });
     let mut gaps: Vec<Gap> = clipped.filter(|gap| gap.from < gap.to).collect();

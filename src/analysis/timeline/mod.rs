@@ -1,8 +1,8 @@
 //! Live memory over time, as many samples as a picture has columns.
 //!
-//! A device is shown around the instant that matters: its first failed request, or its peak. Where the program runs in
-//! steps, that is the step around it, with the whole run beside it; where memory grows from step to step, or where a
-//! part of the history is requested, it is all of that.
+//! A device is shown around the instant that matters: its first failed request, or its peak. If the program runs in steps,
+//! that is the step around it, with the whole run above it; if memory grows from step to step, or if a part of the history is
+//! requested, it is the whole of that.
 
 mod axis;
 mod bands;
@@ -28,25 +28,25 @@ use focus::StepSpan;
 use rayon::prelude::*;
 use sample::{Sampled, Scale};
 
-/// Samples when nothing else is requested: about as many as a wide picture has columns.
+/// Default number of samples: about as many as a wide picture has columns.
 pub(crate) const COLUMNS: usize = 1000;
 
-/// What has grown over the steps matters more than a single step from one part of all memory in this many on.
+/// Growth over the steps is more important than a single step if it is at least this fraction (1/N) of all memory.
 const GROWN_PART: u64 = 20;
 
 /// What to draw.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TimelineOptions {
-    /// The counter, its groups, the window, filters and devices, as for a peak; `top` is the number of groups with a
-    /// band of their own, those that hold most over the picture. `at` is an instant to look at instead of the first
-    /// failed request or the peak.
+    /// The counter, its groups, the window, filters and devices, as for a peak; `top` is the number of groups with their own
+    /// band, those that hold the most over the picture. `at` is an instant to show instead of the first failed request or the
+    /// peak.
     pub peak: PeakOptions,
     /// What the x axis shows.
     pub axis: XAxis,
     /// Samples per device.
     pub columns: usize,
-    /// Whether to add a band of what is reserved and inactive: [`INACTIVE`].
+    /// Whether to add a band for reserved and inactive memory: [`INACTIVE`].
     pub inactive: bool,
 }
 
@@ -72,26 +72,26 @@ pub struct TimelineReport {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceTimeline {
-    /// The instant that is looked at, and what holds the memory there; all rows. It is the first failed request within
-    /// the window, else the peak.
+    /// The selected instant, and what holds the memory there; all rows. It is the first failed request within the window, or
+    /// else the peak.
     pub peak: DevicePeak,
     /// From x to columns.
     pub axis: Axis,
     /// A sample for each column of the axis.
     pub columns: Vec<Column>,
-    /// The column with the instant that is looked at.
+    /// The column of the selected instant.
     pub column: usize,
-    /// The column with the peak, where it is shown.
+    /// The column of the peak, if it is shown.
     pub peak_column: Option<usize>,
-    /// Bands from the top of the stack down. Those of sites lie together by category.
+    /// Bands from the top of the stack down. Bands of sites are ordered by category.
     pub bands: Vec<Band>,
     /// Failed requests.
     pub ooms: Vec<OomMark>,
     /// Where each of the ranges of [`DeviceTimeline::peak`] has its peak, on the x axis, in their order.
     pub range_peaks: Vec<i64>,
-    /// Annotations that overlap what is shown, in order of their starts.
+    /// Annotations that overlap the shown range, in order of their starts.
     pub ribbons: Vec<Ribbon>,
-    /// The whole run, where the columns show one step of it.
+    /// The whole run, if the columns show one step of it.
     pub run: Option<Run>,
 }
 
@@ -103,7 +103,7 @@ pub struct Run {
     pub axis: Axis,
     /// A sample for each column.
     pub columns: Vec<Column>,
-    /// First x and last x of what is shown large.
+    /// First x and last x of the enlarged part.
     pub shown: (i64, i64),
     /// The step that is shown large, counted from 1.
     pub step: usize,
@@ -119,18 +119,18 @@ impl TimelineReport {
     /// Samples every device.
     ///
     /// # Errors
-    /// As [`PeakReport::of`]; and when groups overlap, which cannot be stacked.
+    /// Like [`PeakReport::of`]; also if groups overlap, which cannot be stacked.
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
         let all_rows = PeakOptions { top: None, ..options.peak.clone() };
         let wanted = recording.wanted(&options.peak.devices)?;
-        // What bands take longest to find out, beside what else there is to know before.
+        // Bands take the longest to compute, compared with everything else.
         let categories =
             || wanted.par_iter().filter(|_| options.has_categories()).for_each(|device| _ = device.categories());
         let (leaks, ()) = rayon::join(|| LeakReport::of(recording, &options.leaks()), categories);
         Self::around(recording, peaks_or_failures(recording, &all_rows)?, &leaks?, options)
     }
 
-    /// As [`TimelineReport::of`], around instants that are known, and with leaks that are.
+    /// Like [`TimelineReport::of`], around instants that are known, and with leaks that are.
     pub(crate) fn around(
         recording: &Devices<'_>,
         peaks: PeakReport,
@@ -168,11 +168,11 @@ impl TimelineOptions {
     }
 }
 
-/// A device with what is asked of it.
+/// A device and the request for it.
 struct Asked<'d, 'a> {
     device: &'d Device<'a>,
     peak: DevicePeak,
-    /// First and last instant of what is requested.
+    /// First and last requested instant.
     window: (Instant, Instant),
     /// All of that.
     whole: Scale,

@@ -10,40 +10,40 @@ use crate::replay::{Counters, Instant, Track};
 pub enum XAxis {
     /// Seconds since the first entry.
     ///
-    /// Entries of the trace where the recording has no times (PyTorch 2.0).
+    /// Entries of the trace if the recording has no times (PyTorch 2.0).
     #[default]
     Time,
     /// Entries of the trace.
     Entry,
 }
 
-/// Label of the band on top of all others for what is reserved and in no active block, `reserved - active`. It is no part
+/// Label of the band above all others for memory that is reserved but in no active block, `reserved - active`. It is not part
 /// of the metric.
 pub const INACTIVE: &str = "(inactive)";
 
-/// Label of the band of everything that leaks, where other bands are categories.
+/// Label of the band for all leaks, if other bands are categories.
 pub const LEAKS: &str = "(leaks)";
 
 /// A sample: the instant within a period of the x axis at which memory is highest, so that no peak is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Column {
-    /// The instant; that of the column before when nothing happens in this one.
+    /// The instant; that of the previous column if nothing happens in this one.
     pub instant: Instant,
     /// Counters at that instant.
     pub counters: Counters,
-    /// The highest `reserved` of the period, which may lie at another instant.
+    /// The highest `reserved` of the period, which may be at another instant.
     pub max_reserved: i64,
 }
 
-/// Bytes of a group over time; of all groups of a category without a band of their own, where the label is
+/// Bytes of a group over time, or of all groups of a category without their own band, labeled
 /// [`crate::facts::grouping::attribution::OTHER`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Band {
     /// The group, as in the rows of [`super::DeviceTimeline::peak`].
     pub label: String,
-    /// What its memory is for, where bands are sites, or where they are categories. A site may have several bands.
+    /// The category of its memory, if bands are sites or categories. A site may have several bands.
     pub category: Option<Category>,
     /// Number of groups in it.
     pub groups: usize,
@@ -51,11 +51,11 @@ pub struct Band {
     pub inferred: bool,
     /// Bytes in each column.
     pub bytes: Vec<u64>,
-    /// Bytes at the instant that is looked at.
+    /// Bytes at the selected instant.
     pub bytes_there: u64,
     /// Blocks at that instant.
     pub blocks_there: u64,
-    /// Bytes that each step leaves behind here for good.
+    /// Bytes that each step leaves behind here permanently.
     pub leak: Option<i64>,
 }
 
@@ -69,7 +69,7 @@ pub struct OomMark {
     pub entry: u32,
     /// Requested bytes, rounded as the allocator does.
     pub requested: u64,
-    /// Bytes the device had free; profiler traces do not tell.
+    /// Bytes that the device had free; profiler traces do not record them.
     pub device_free: Option<u64>,
     /// Counters then.
     pub counters: Counters,
@@ -93,13 +93,13 @@ impl OomMark {
         Some(Self { x, entry, requested: found.size, device_free, counters: *counters })
     }
 
-    /// What this process could reserve at most then: what it had, and what was free.
+    /// The most that this process could reserve then: what it had, and what was free.
     pub fn capacity(&self) -> Option<u64> {
         Some(u64::try_from(self.counters.reserved).unwrap_or(0).saturating_add(self.device_free?))
     }
 }
 
-/// A `record_function` range on the x axis, cut at the ends of what is shown.
+/// A `record_function` range on the x axis, cut at the ends of the shown range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ribbon {

@@ -60,7 +60,7 @@ impl Scale {
         }
     }
 
-    /// One for all, where they count time.
+    /// One for all, if they measure time.
     pub fn together(all: &[&Self]) -> Option<Self> {
         let (first, others) = all.split_first()?;
         if all.iter().any(|scale| scale.counts != XAxis::Time) {

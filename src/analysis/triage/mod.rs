@@ -1,7 +1,8 @@
-//! One look at a recording: how it ended or how high it got, what holds the memory there, and what is worth a closer look.
+//! A first look at a recording: how it ended or where it peaked, what holds the memory there, and what deserves a closer
+//! look.
 //!
-//! Every figure is one that another command gives, too; here they are only chosen. What is worth a line is decided by
-//! bytes: what could not matter to anybody who is out of memory is left out.
+//! Every figure is also in the answer of another command; here they are only selected. Bytes decide what is worth a line:
+//! what cannot matter to a user who is out of memory is left out.
 
 use super::advice::{Advice, Plays, Story, advice};
 use super::checkpoint::DeviceCheckpoint;
@@ -36,7 +37,7 @@ pub struct TriageOptions {
     pub inference: Inference,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
-    /// Which cures are played.
+    /// Which fixes are simulated.
     pub plays: Plays,
 }
 
@@ -48,9 +49,9 @@ setters!(TriageOptions { inference: Inference, devices: Vec<DeviceId>, plays: Pl
 pub struct TriageReport {
     /// The selected devices, in order, each at its first failed request or at its peak of allocated bytes.
     pub devices: Vec<DeviceTriage>,
-    /// The one to look at first, as an index into them: one that ran out of memory, else the one that holds most.
+    /// The most important one, as an index into them: one that ran out of memory, or else the one that holds the most.
     pub first: usize,
-    /// How CUDA devices compare, each at its own peak; `None` where they hardly differ.
+    /// How CUDA devices compare, each at its own peak; `None` if they hardly differ.
     pub comparison: Option<Comparison>,
 }
 
@@ -58,11 +59,11 @@ pub struct TriageReport {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceTriage {
-    /// The instant looked at, and what holds the memory there by site, [`SITES`] of them.
+    /// The selected instant, and what holds the memory there by site, [`SITES`] of them.
     pub peak: DevicePeak,
     /// The same by category.
     pub categories: Attribution,
-    /// The first failed request, which then is the instant looked at.
+    /// The first failed request, which is then the selected instant.
     pub failure: Option<Failure>,
     /// Who used the device when a request failed, if it was sampled then.
     pub ledger: Option<Ledger>,
@@ -70,7 +71,7 @@ pub struct DeviceTriage {
     pub device_bytes: Option<u64>,
     /// What the program was doing, as far as the recording shows.
     pub during: During,
-    /// What deserves a closer look, in the order in which it should be looked at.
+    /// What deserves a closer look, the most important first.
     pub findings: Vec<Finding>,
     /// What to change in the program, what saves most first.
     pub advice: Vec<Advice>,
@@ -86,33 +87,33 @@ pub struct DeviceTriage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Nothing {
-    /// So many bytes of all are weights.
+    /// Bytes of the weights.
     Weights {
         /// Bytes of parameters and buffers.
         bytes: u64,
-        /// Bytes in all.
+        /// Total bytes.
         total: u64,
     },
-    /// So many bytes of all are weights, gradients and optimizer state.
+    /// Bytes of weights, gradients and optimizer state.
     Training {
         /// Their bytes.
         bytes: u64,
         /// Bytes of optimizer state among them.
         states: u64,
-        /// Bytes in all.
+        /// Total bytes.
         total: u64,
     },
     /// No mistake is known that the recording shows.
     Unknown {
-        /// Where most of the memory comes from.
+        /// The site that allocated most of the memory.
         label: String,
         /// Whether that is inferred.
         inferred: bool,
-        /// Whether most of that is weights, or what training keeps for each of them: smaller inputs change nothing there.
+        /// Whether most of that is weights, or what training keeps for each of them: smaller inputs do not reduce it.
         is_of_weights: bool,
         /// Bytes from there.
         bytes: u64,
-        /// Bytes in all.
+        /// Total bytes.
         total: u64,
     },
 }
@@ -125,13 +126,13 @@ pub struct Failure {
     pub requested: u64,
     /// What the device had free.
     pub device_free: u64,
-    /// What the process could have at most then: what it had reserved, and what was free.
+    /// The most that the process could use then: what it had reserved, and what was free.
     pub capacity: u64,
     /// Why it failed.
     pub cause: Cause,
     /// Number of failed requests of the device.
     pub count: usize,
-    /// Whether `fit` can tell what would have made room, and it takes an instant to know.
+    /// Whether `fit` can find what would have made room, determined in an instant.
     pub can_plan: bool,
 }
 
@@ -139,9 +140,9 @@ pub struct Failure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct During {
-    /// The part of a training step; `None` where that is not known.
+    /// The part of a training step; `None` if it is unknown.
     pub phase: Option<Phase>,
-    /// The step, counted from 1; `None` where steps are not known, or the instant is behind the last one.
+    /// The step, counted from 1; `None` if steps are unknown, or the instant is after the last one.
     pub step: Option<usize>,
 }
 
@@ -149,7 +150,7 @@ pub struct During {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// Free memory that blocks in use keep from being given back.
+    /// Free memory that live blocks keep reserved.
     Fragmentation {
         /// Those bytes.
         pinned_free: u64,
@@ -158,14 +159,14 @@ pub enum Finding {
     },
     /// Free memory that only one side stream or pool can use.
     Stranded(Stranded),
-    /// Much of what is reserved when a recording without history was dumped is free.
+    /// Much of the memory reserved at the dump of a recording without history is free.
     Free {
         /// Those bytes.
         free: u64,
         /// Bytes of all segments.
         reserved: u64,
     },
-    /// Blocks that step after step leaves behind, or that pile up.
+    /// Blocks that each step leaves behind, or that accumulate.
     Growth {
         /// Whether nothing ever frees them.
         is_leak: bool,
@@ -182,17 +183,17 @@ pub enum Finding {
     Activations {
         /// Bytes of activations.
         bytes: u64,
-        /// Of these, what forwards made before the kept history and what is held still.
+        /// Of these, the bytes that forward allocated before the kept history and that are still live.
         older: u64,
-        /// Bytes in all.
+        /// Total bytes.
         total: u64,
     },
 }
 
 /// Sites shown of each device.
 pub const SITES: usize = 5;
-/// Activations are worth a line from one part of all in this many on. Running a forward again costs time, so a small part
-/// is seldom worth it.
+/// Activations are worth a line from this fraction (1/N) on. Running a forward again costs time, so a small part is seldom
+/// worth it.
 const ACTIVATION_PART: u64 = 4;
 /// And so is free memory of a recording without history.
 const FREE_PART: u64 = 4;
@@ -201,15 +202,16 @@ const LONG_RUN: u64 = 1000;
 const LONGEST_RUN: u64 = 10_000;
 const GROWTH_PART: u64 = 100;
 
-/// What has the size of weights, whatever the inputs are.
+/// Categories with the size of weights, regardless of the inputs.
 const OF_WEIGHTS: [Category; 5] =
     [Category::Parameter, Category::Buffer, Category::Gradient, Category::OptimizerState, Category::ModelState];
 
-/// From such a part on weights are what a program needs: as numerator and denominator.
+/// From this fraction on, weights are what the program needs: numerator and denominator.
 const WEIGHTS_PART: (u64, u64) = (4, 5);
 
 impl Finding {
-    /// Whether these are activations of which most were made before the kept history, where checkpointing is not the question.
+    /// Whether these are activations most of which were allocated before the kept history, for which checkpointing is not
+    /// the question.
     pub(crate) fn is_older(&self) -> bool {
         matches!(self, Self::Activations { bytes, older, .. } if *older > bytes / 2)
     }
@@ -228,7 +230,7 @@ impl TriageReport {
     /// Looks at each device.
     ///
     /// # Errors
-    /// When a device does not exist.
+    /// If a device does not exist.
     pub fn of(recording: &Devices<'_>, options: &TriageOptions) -> Result<Self> {
         let advice = || Self::advice(recording, options);
         let leaks =
@@ -271,13 +273,13 @@ impl TriageReport {
         Ok(Self { devices, first, comparison })
     }
 
-    /// What to change in the program of each device: that takes longer than all the rest, and can be worked out beside it.
+    /// What to change in the program of each device: this takes longer than everything else, and can be computed in parallel.
     pub(crate) fn advice(recording: &Devices<'_>, options: &TriageOptions) -> Result<HashMap<DeviceId, Vec<Advice>>> {
         let wanted = recording.wanted(&options.devices)?;
         Ok(wanted.par_iter().map(|device| (device.id(), advice(device, options.plays))).collect())
     }
 
-    /// The same with what to change.
+    /// The same, including what to change.
     pub(crate) fn with_advice(mut self, mut advice: HashMap<DeviceId, Vec<Advice>>) -> Self {
         for device in &mut self.devices {
             device.advice = advice.remove(&device.peak.device).unwrap_or_default();
@@ -328,7 +330,7 @@ impl DeviceTriage {
         let leaks = leaks.devices.iter().find(|leaks| leaks.device == device.id());
         findings.extend(leaks.and_then(|leaks| growth(leaks, peak)));
         let during = During::of(device, sites.instant);
-        // Of a pass that runs out of memory nobody knows what checkpointing would do: what fits tells how to make room.
+        // For a pass that runs out of memory, the effect of checkpointing is unknown: `fit` shows how to make room.
         let is_unfinished = failed && matches!(during.phase, Some(Phase::Forward | Phase::Backward));
         let activations = Finding::activations(&categories).filter(|_| !is_unfinished);
         let is_played = activations.as_ref().is_some_and(|found| !found.is_older()) && options.plays.covers(device);
@@ -421,7 +423,8 @@ impl During {
     }
 }
 
-/// Whether checkpointing has an answer: asked where that takes an instant, else told by what the recording holds.
+/// Whether checkpointing has candidates: determined by simulation if that is quick, otherwise from the contents of the
+/// recording.
 pub(crate) fn can_checkpoint(recording: &Devices<'_>, device: &Device<'_>) -> bool {
     if Plays::Quick.covers(device) {
         tradeoffs::checkpoint(recording, device).is_some()
@@ -439,7 +442,7 @@ fn may_checkpoint(device: &Device<'_>) -> bool {
 
 fn fragmentation(device: &Device<'_>, failure: Option<&Failure>) -> Option<Finding> {
     let at = failure.map(|_| When::Oom);
-    // Recordings without segments have no answer, which is no error here.
+    // Recordings without segments have no answer, which is not an error here.
     let (figures, stranded) = idle(device, at.as_ref()).ok()?;
     let is_the_cause = failure.is_some_and(|failure| failure.cause == Cause::Fragmentation);
     let (free, reserved) = (figures.inactive, figures.reserved);
@@ -450,7 +453,7 @@ fn fragmentation(device: &Device<'_>, failure: Option<&Failure>) -> Option<Findi
         }
         () => is_free.then_some(Finding::Free { free, reserved }),
     };
-    // One line about free memory: where most of it is on a side stream or in a pool, that is why.
+    // One line about free memory: if most of it is on a side stream or in a pool, that is the reason.
     let stranded = stranded.filter(|stranded| in_all.is_none() || stranded.free >= free / 2);
     stranded.map(Finding::Stranded).or(in_all)
 }

@@ -41,7 +41,7 @@ pub struct Checkpoint {
     common: CommonArgs,
 }
 
-/// Candidates for people; machines get all.
+/// Default number of candidates for people; other programs get all.
 const DEFAULT_TOP: usize = 10;
 
 impl Run for Checkpoint {

@@ -71,7 +71,7 @@ pub struct Diff {
     common: CommonArgs,
 }
 
-/// Rows for people; machines get all.
+/// Default number of rows for people; other programs get all.
 const DEFAULT_TOP: usize = 20;
 
 impl Run for Diff {
@@ -103,7 +103,7 @@ impl Run for Diff {
         let base = base.transpose().map_err(|error| Failure::about(&base_path, &error))?;
         let new = new.map_err(|error| Failure::about(&new_path, &error))?;
         let base = base.as_ref().unwrap_or(&new);
-        // Of one recording everything is worked out once.
+        // For a single recording, facts are computed only once.
         let new_devices = new.devices();
         let base_devices = if is_one { new_devices.clone() } else { base.devices() };
         let (base_side, new_side) =
@@ -143,7 +143,7 @@ impl Run for Diff {
     }
 }
 
-/// The outcome, when the answer is written: what cannot be told fails, and says why.
+/// The outcome after the answer was written: if the question cannot be answered, the command fails and says why.
 fn settle(args: &Diff, report: &DiffReport, anomalies: u64, path: &str) -> Result<Outcome, Failure> {
     let growth = args.fail_on_growth.map_or(Growth::Within, |limit| report.growth(limit));
     let contradicts = args.common.strict && anomalies > 0;
@@ -164,7 +164,7 @@ fn read_one(args: &Diff, file: &Path) -> crate::Result<Recording> {
     open(file, &args.common, args.common.view_of_one(), progress.bytes.first())
 }
 
-/// Reads both at once, unless a single thread is requested.
+/// Reads both at the same time, unless one thread is requested.
 fn read(
     args: &Diff,
     base: &AtInstant,
@@ -181,7 +181,7 @@ fn read(
     thread::scope(|scope| {
         let base = scope.spawn(read_base);
         let new = read_new();
-        // A thread that panicked has said why.
+        // A thread that panicked has already reported it.
         (Some(base.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))), new)
     })
 }

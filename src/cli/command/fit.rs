@@ -74,9 +74,9 @@ pub struct Fit {
     shared: SharedArgs,
 }
 
-/// Rows for people; machines get all.
+/// Default number of rows for people; other programs get all.
 const DEFAULT_TOP: usize = 10;
-/// What a number without a name is called.
+/// The name of a number without a name.
 const UNNAMED: &str = "size";
 
 /// What varies, and its values.
@@ -101,7 +101,7 @@ impl FromStr for Vary {
     }
 }
 
-/// A value, with the name or without.
+/// A value, with or without its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct At {
     name: Option<String>,
@@ -167,7 +167,7 @@ impl Run for Fit {
 }
 
 impl Fit {
-    /// The range in which a single recording is at other numbers.
+    /// The range in which other values of a single recording are.
     fn range(&self, format: RowsOrPicture) -> Result<Outcome, Failure> {
         let is_picture = matches!(format, RowsOrPicture::Picture(_));
         if is_picture || self.memory.total().is_some() || !self.changes.changes().is_empty() || self.top.is_some() {
@@ -193,13 +193,13 @@ impl Fit {
         let recordings = self.read()?;
         let Some(recording) = recordings.first() else { return Ok(Outcome::Done) };
         let mut options = self.plan_options();
-        // A rehearsal has a device: what fits another one is asked by name.
+        // A rehearsal already has a device: another one must be named.
         let rehearsal = recording.snapshot.notes.rehearsal.as_ref();
         if let (None, Some(rehearsal)) = (options.capacity, rehearsal.filter(|rehearsal| rehearsal.memory > 0)) {
             options.capacity = Some(rehearsal.memory);
             options.context = options.context.or(Some(rehearsal.context));
         }
-        // And so has a recording with samples of it: what others held there is not to be had.
+        // So does a recording with samples of the device: memory used by others there is not available.
         let sampled = recording.device_file.as_ref().and_then(DeviceFile::memory);
         if let (None, Some((total, outside))) = (options.capacity, sampled) {
             options.capacity = Some(total);
@@ -235,7 +235,7 @@ impl Fit {
         self.write_plans(&FitPlans::without_cures(report), recordings, format)
     }
 
-    /// The format of plans; what is not for them is a mistake.
+    /// The format of plans; options that plans do not have are errors.
     fn of_plans(&self, format: RowsOrPicture) -> Result<RowsOrPicture, Failure> {
         let of_several = [
             (self.vary.is_some(), "--vary"),
@@ -328,7 +328,7 @@ impl Fit {
         if self.shared.strict && contradicts { Outcome::CheckFailed } else { Outcome::Done }
     }
 
-    /// What varies: as typed, or as the names of the inputs tell.
+    /// What varies: as typed, or from the names of the inputs.
     fn vary(&self) -> Result<Vary, Failure> {
         let vary = match &self.vary {
             Some(vary) => vary.clone(),
@@ -363,7 +363,7 @@ impl Fit {
             return Err(Failure::Message("expected one input from standard input, found more".to_owned()));
         }
         let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        // A counter for each: what is counted becomes the size of the file in the answer.
+        // One counter for each input: its value becomes the file size in the answer.
         let progress = Progress::start(self.inputs.iter().map(size).sum(), self.inputs.len(), shared.quiet);
         let read = |(index, path): (usize, &PathBuf)| {
             let recording = open(path, shared, shared.view(), progress.bytes.get(index));
@@ -378,7 +378,7 @@ fn sources<'a>(paths: &'a [String], recordings: &'a [Recording]) -> Vec<Source<'
     paths.iter().zip(recordings).map(|(path, recording)| Source { path, recording }).collect()
 }
 
-/// A name in pieces: text and the numbers in it.
+/// A name in parts: text, and the numbers in it.
 fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -392,7 +392,7 @@ fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// The number in which names differ that are the same otherwise, and the word in front of it.
+/// The number in which otherwise equal names differ, and the word before it.
 fn from_names(paths: &[impl AsRef<Path>]) -> Option<Vary> {
     let names: Vec<String> = paths.iter().map(|path| path.as_ref().display().to_string()).collect();
     let all: Vec<Vec<&str>> = names.iter().map(|name| pieces(name)).collect();
@@ -409,7 +409,7 @@ fn from_names(paths: &[impl AsRef<Path>]) -> Option<Vary> {
     Some(Vary { name: word.unwrap_or(UNNAMED).to_owned(), values })
 }
 
-/// The memory of the device, where traces tell it for all recordings, and it is the same.
+/// The memory of the device, if the traces of all recordings contain it and agree.
 fn traced(recordings: &[Recording]) -> Option<u64> {
     let of = |recording: &Recording| {
         let known = &recording.snapshot.notes.device_memory;

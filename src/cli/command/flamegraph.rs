@@ -50,7 +50,7 @@ pub struct Flamegraph {
     common: CommonArgs,
 }
 
-/// What can stand around stacks.
+/// Groups that can be between the root and the stacks.
 const GROUPS: [GroupBy; 2] = [GroupBy::Category, GroupBy::Phase];
 
 impl Run for Flamegraph {

@@ -56,7 +56,7 @@ pub struct Fragmentation {
     common: CommonArgs,
 }
 
-/// Rows of non-releasable memory for people; machines get all.
+/// Default number of rows of non-releasable memory for people; other programs get all.
 const DEFAULT_TOP: usize = 20;
 /// Colors of the picture.
 const DEFAULT_COLORS: usize = 10;

@@ -1,4 +1,4 @@
-//! What `-h` and `--help` show: two examples first, commands in groups, and the options that commands share in one paragraph.
+//! The output of `-h` and `--help`: two examples first, commands in groups, and the common options in one paragraph.
 
 use super::{COMMANDS, Entry, Run};
 use crate::cli::args::{COMMON, SharedArgs};
@@ -6,12 +6,12 @@ use crate::cli::outcome::{Failure, Outcome};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 use std::io::{self, Write};
 
-/// What a command is for.
+/// The purpose of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Shows what a recording holds.
+    /// Shows what is in a recording.
     Look,
-    /// Shows why.
+    /// Explains it.
     Explain,
     /// Predicts.
     Plan,
@@ -19,7 +19,7 @@ pub enum Group {
     Guard,
     /// Writes a file for others.
     Share,
-    /// Prints what other programs read.
+    /// Prints input for other programs.
     SetUp,
 }
 
@@ -36,7 +36,7 @@ impl Group {
     }
 }
 
-/// The name of the flag that explains the shared options.
+/// The name of the option that explains the common options.
 const FLAG: &str = "help-common";
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 a requested check failed; 2 the command could not do its work.";
@@ -47,14 +47,14 @@ const EXAMPLES: [(&str, &str); 2] = [
     ("memviz snapshot.pickle --open", "open the recording in the browser"),
 ];
 
-/// Command lines to begin with, each with what it is for.
+/// Example command lines, each with its purpose.
 pub(super) fn examples(examples: &[(&str, &str)]) -> String {
     let width = examples.iter().map(|(typed, _)| typed.len()).max().unwrap_or(0);
     let line = |(typed, about): &(&str, &str)| format!("\n  {typed:width$}  # {about}");
     format!("Examples:{}", examples.iter().map(line).collect::<String>())
 }
 
-/// The help of memviz as a whole.
+/// The help for memviz as a whole.
 pub(super) fn of_all(command: Command) -> Command {
     let commands: String = COMMANDS.iter().enumerate().map(|(place, entry)| listed(place, entry)).collect();
     let template = format!(
@@ -70,7 +70,7 @@ pub(super) fn of_all(command: Command) -> Command {
         .arg(flag())
 }
 
-/// A line of the list of commands, with the name of the group before its first one.
+/// A line in the list of commands; the first command of a group has the name of the group before it.
 fn listed(place: usize, entry: &Entry) -> String {
     let before = place.checked_sub(1).and_then(|before| COMMANDS.get(before));
     let is_first = before.is_none_or(|before| before.group != entry.group);
@@ -79,7 +79,7 @@ fn listed(place: usize, entry: &Entry) -> String {
     format!("  {group:<9}{:<15}{about}\n", entry.name)
 }
 
-/// The help of a command.
+/// The help for a command.
 pub(super) fn of_one(command: Command) -> Command {
     let command =
         command.help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}");
@@ -100,7 +100,7 @@ pub(super) fn of_one(command: Command) -> Command {
         .after_long_help(EXIT_CODES)
 }
 
-/// The flag that prints the version, which the short help leaves out to fit a screen.
+/// The option that prints the version, which the short help leaves out to fit on a screen.
 fn version() -> Arg {
     let arg = Arg::new("version").short('V').long("version").action(ArgAction::Version);
     arg.hide_short_help(true).help("Print version")
@@ -111,7 +111,7 @@ fn flag() -> Arg {
     Arg::new(FLAG).long(FLAG).action(ArgAction::SetTrue).exclusive(true).hide_short_help(true).help(help)
 }
 
-/// Whether the shared options are what somebody asks about.
+/// Whether the user asked about the common options.
 pub fn is_about_common(matches: &ArgMatches) -> bool {
     matches.try_get_one::<bool>(FLAG).ok().flatten().copied().unwrap_or(false)
 }
@@ -134,7 +134,7 @@ impl Run for CommonOptions {
 mod tests {
     use crate::cli::command::command_line;
 
-    /// Help that scrolls away is not read.
+    /// Help should fit on a screen.
     #[test]
     fn help_fits_a_screen() {
         let mut cli = command_line();

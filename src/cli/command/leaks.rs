@@ -50,9 +50,9 @@ pub struct Leaks {
     common: CommonArgs,
 }
 
-/// Groups that each block is in one of.
+/// Groups in which each block is in exactly one.
 const GROUPS: [GroupBy; 4] = [GroupBy::Site, GroupBy::Stack, GroupBy::File, GroupBy::Module];
-/// Rows for people; machines get all.
+/// Default number of rows for people; other programs get all.
 const DEFAULT_TOP: usize = 20;
 
 impl Run for Leaks {

@@ -19,7 +19,7 @@ use clap::Args;
     ("memviz ledger run.pickle", "with run.device.json beside it"),
     ("memviz ledger oom.pickle --capacity 80GiB", "at the failed request"),
 ]))]
-// Its samples say how large the device is; an oom entry does not.
+// Its samples contain the size of the device; an oom entry does not.
 #[command(mut_arg("capacity", |arg| arg.help("Memory of the device, such as 80GiB, if no samples show it")))]
 pub struct Ledger {
     #[command(flatten)]

@@ -20,7 +20,7 @@ impl Run for Man {
         for command in cli.get_subcommands().filter(|command| command.get_name() != "help") {
             let name: &'static str = format!("memviz-{}", command.get_name()).leak();
             let mut command = command.clone().name(name);
-            // A page of the manual has no place for them in front.
+            // A manual page has no place for examples at the start.
             if let Some(examples) = command.get_before_help().cloned() {
                 command = command.after_long_help(examples);
             }

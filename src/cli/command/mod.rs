@@ -1,4 +1,4 @@
-//! The commands: a file for each, with what can be typed behind its name and what it then does.
+//! The commands: a file for each, with its arguments and what it does.
 
 mod blocks;
 mod check;
@@ -36,7 +36,7 @@ use crate::cli::outcome::{Failure, Outcome};
 use clap::{ArgMatches, Args, Command};
 use help::{Group, examples};
 
-/// Every command, in the order of the help. A new command is a new line.
+/// Every command, in the order of the help.
 pub const COMMANDS: &[Entry] = &[
     entry::<triage::Triage>("triage", Group::Look),
     entry::<info::Info>("info", Group::Look),
@@ -80,17 +80,17 @@ pub(crate) fn command_line() -> Command {
     help::of_all(command)
 }
 
-/// What a command does with what was typed.
+/// A command with its arguments.
 pub trait Run {
     /// Does the command's work.
     fn run(&self) -> Result<Outcome, Failure>;
 }
 
-/// A command: its name, what can be typed behind it, and what comes of that.
+/// A command: its name, its arguments, and how to run it.
 pub struct Entry {
-    /// What is typed.
+    /// The name, as typed.
     pub name: &'static str,
-    /// Where the help lists it.
+    /// Its group in the help.
     group: Group,
     arguments: fn(Command) -> Command,
     parse: fn(&ArgMatches) -> Result<Box<dyn Run>, clap::Error>,
@@ -105,15 +105,15 @@ fn parse<C: Args + Run + 'static>(matches: &ArgMatches) -> Result<Box<dyn Run>, 
 }
 
 impl Entry {
-    /// The command for clap, with its help: the first paragraph above its type.
+    /// The command for clap. Its help is the first paragraph of its type's documentation.
     pub fn command(&self) -> Command {
         help::of_one((self.arguments)(Command::new(self.name)))
     }
 
-    /// The command as it was typed.
+    /// The command with the typed arguments.
     ///
     /// # Errors
-    /// When the arguments do not fit together.
+    /// If the arguments are not valid together.
     pub fn parse(&self, matches: &ArgMatches) -> Result<Box<dyn Run>, clap::Error> {
         (self.parse)(matches)
     }

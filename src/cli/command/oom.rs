@@ -40,7 +40,7 @@ pub struct Oom {
     common: CommonArgs,
 }
 
-/// Rows for people; machines get all.
+/// Default number of rows for people; other programs get all.
 const DEFAULT_TOP: usize = 10;
 
 impl Run for Oom {

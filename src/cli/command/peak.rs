@@ -54,9 +54,9 @@ pub struct Peak {
     common: CommonArgs,
 }
 
-/// Rows for people; machines get all.
+/// Default number of rows for people; other programs get all.
 const DEFAULT_TOP: usize = 20;
-/// Rows of each range for people, and for machines, who may get thousands of ranges.
+/// Default number of rows of each range, for people and for other programs, since there may be thousands of ranges.
 const EACH_TOP: usize = 1;
 const EACH_TOP_FOR_MACHINES: usize = 3;
 
@@ -77,7 +77,7 @@ impl Run for Peak {
             inference: (&self.stacks.infer).into(),
             devices: self.common.devices(),
             each: self.each.clone().map(|each| EachOptions { each, top: self.top.unwrap_or(each_top) }),
-            // Their bars have its color.
+            // Their bars have the color of their category.
             categories: for_people && style.color,
         };
         with_folded(&self.common, self.stacks.frames.fold(for_people), |recording| {

@@ -79,14 +79,14 @@ impl Run for Ranks {
         }
         let before = RankInputs::of(&self.earlier, &options);
         output::check_target(shared, &inputs.paths().chain(before.paths()).collect::<Vec<_>>())?;
-        // Rows that appear on a terminal show the progress themselves.
+        // Rows that appear on a terminal already show the progress.
         let rows_show = shared.output.is_none() && io::stdout().is_terminal() && streamed.is_some();
         limits::grant(inputs.bytes() + before.bytes());
         let progress = Progress::start(inputs.bytes(), 1, shared.quiet || rows_show);
         read.progress = progress.bytes.first().cloned();
         options.read = read;
 
-        // Those that cannot be read are complained about, and nothing is written for them.
+        // Inputs that cannot be read are reported, and nothing is written for them.
         let mut earlier = Vec::new();
         read_all(&before, &options, |line| {
             earlier.push(line);
@@ -123,8 +123,8 @@ impl Run for Ranks {
     }
 }
 
-/// Writes each line when it is there, in formats that can, and complains about inputs that cannot be analyzed; then
-/// compares them.
+/// Writes each line as soon as it is complete, in formats that allow it, and reports inputs that cannot be analyzed; then
+/// compares the ranks.
 fn summarize(
     inputs: &RankInputs,
     options: &RanksOptions,
@@ -143,7 +143,7 @@ fn summarize(
     Ok(RanksReport::of(lines, options.summary.metric))
 }
 
-/// Reads inputs, and complains about those that cannot be analyzed.
+/// Reads inputs, and reports those that cannot be analyzed.
 fn read_all(
     inputs: &RankInputs,
     options: &RanksOptions,

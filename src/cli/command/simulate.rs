@@ -51,7 +51,7 @@ pub struct Simulate {
 
 impl Run for Simulate {
     fn run(&self) -> Result<Outcome, Failure> {
-        // Mistakes show before a large file is read.
+        // Report mistakes before reading a large file.
         for text in &self.alloc_conf {
             parse(text, Rest::default()).map_err(|error| Failure::Message(format!("--alloc-conf: {error}")))?;
         }
@@ -60,7 +60,7 @@ impl Run for Simulate {
         let style = output::style(&self.common);
         with_recording(&self.common, |recording| {
             let rest = rest_of(&recording.snapshot.settings);
-            // A picture compares: with nothing named, with the settings that are worth it.
+            // A picture compares settings: if none is named, those worth trying.
             let is_picture = matches!(format, RowsOrPicture::Picture(_));
             let options = SimulateOptions {
                 changes: changes.clone(),
@@ -80,7 +80,8 @@ impl Run for Simulate {
                     lacks.clone_into(&mut run.because);
                 });
             }
-            // Calls that no device can checkpoint were named by mistake: rows without them would answer another question.
+            // If no device has the named calls to checkpoint, the name is wrong: rows without them would answer another
+            // question.
             let is_named = !changes.is_empty() && changes.iter().all(|it| matches!(it, Change::Checkpoint { .. }));
             let changed = || report.devices.iter().filter_map(|device| device.changed()).filter(|_| is_named);
             if let Some(run) = changed().next().filter(|_| changed().all(|run| run.outcome.is_none())) {

@@ -1,4 +1,4 @@
-//! `memviz triage`, which is what `memviz FILE` is short for.
+//! `memviz triage`; `memviz FILE` is short for it.
 
 use super::{Run, examples};
 use crate::analysis::triage::TriageOptions;

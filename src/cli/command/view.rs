@@ -55,7 +55,7 @@ pub struct View {
     shared: SharedArgs,
 }
 
-/// What the command writes.
+/// The output of the command.
 #[derive(Clone, Debug, PartialEq, Eq, ValueEnum)]
 enum PageFile {
     Html,
@@ -70,35 +70,35 @@ impl Format for PageFile {
     }
 }
 
-/// A recording on its way into a page.
+/// A recording for the page.
 struct Input {
     name: String,
     content: Content,
     options: String,
-    /// Samples of the whole device beside it.
+    /// Samples of the whole device next to it.
     samples: String,
     show: String,
     anomalies: u64,
 }
 
-/// What is put into the page.
+/// What the page contains.
 enum Content {
-    /// The recording as it is, and how it is compressed. It is read twice: to see what it is, and to be put there.
+    /// The recording as it is, and its compression. It is read twice: to recognize it, and to copy it into the page.
     Whole(Origin, Compression),
     /// A part of it.
     Part(Box<Snapshot>),
 }
 
-/// What a recording is read from.
+/// The source of a recording.
 enum Origin {
     File(PathBuf),
-    /// A pipe, which comes only once.
+    /// A pipe, which can be read only once.
     Bytes(Arc<[u8]>),
 }
 
 impl Run for View {
     fn run(&self) -> Result<Outcome, Failure> {
-        // A terminal does not show pages.
+        // A terminal cannot show pages.
         let is_seen = self.shared.open || io::stdout().is_terminal();
         let is_temporary = !self.serve && self.shared.output.is_none() && is_seen;
         if !is_temporary {
@@ -121,7 +121,7 @@ impl Run for View {
 }
 
 impl View {
-    /// Reads a recording as every command does, so that what is wrong with it is told now rather than in the page.
+    /// Reads a recording like every command, so that errors are reported now rather than in the page.
     fn read(&self, input: &Path) -> Result<Input, Failure> {
         let path = CommonArgs::shown(input);
         let about = |error: crate::Error| Failure::about(&path, &error);
@@ -149,7 +149,7 @@ impl View {
         Ok(Input { name, content, options, samples, show, anomalies })
     }
 
-    /// What is requested of each device: of those that have such instants.
+    /// The requested instants on each device that has them.
     fn windows(&self, devices: &Devices<'_>) -> crate::Result<Vec<Window>> {
         let mut windows = Vec::new();
         let mut failed = None;
@@ -185,7 +185,8 @@ impl View {
         Err(crate::Error::Request(format!("expected --from before --to on {}", device_words(device.id()))))
     }
 
-    /// Writes a page that only this user can read, and opens it in the browser; where there is none, prints where the page is.
+    /// Writes a page that only this user can read, and opens it in the browser; without a browser, prints the path of the
+    /// page.
     fn browse(&self, input: Option<&Input>) -> Result<(), Failure> {
         let page = files::write_temporary("memviz.html", |out| write(input, out))?;
         let opened = browser::browse(&page);
@@ -219,7 +220,7 @@ impl View {
     }
 }
 
-/// The samples of the whole device beside a recording, as they are. If they cannot be read, memviz warns and does without.
+/// The samples of the whole device next to a recording, unchanged. If they cannot be read, memviz warns and leaves them out.
 fn samples_beside(recording: &Path, quiet: bool) -> String {
     if recording.as_os_str() == "-" {
         return String::new();
@@ -240,8 +241,7 @@ fn is_whole(devices: &Devices<'_>, window: &Window) -> bool {
     devices.get(window.device).is_some_and(|device| *window == Window::whole(device))
 }
 
-/// The first request that failed, in the words of a link within the page: nothing where none did, and the page opens at the
-/// peak.
+/// The first failed request, as a link within the page: empty if there is none, and the page then opens at the peak.
 fn shown_failure(devices: &Devices<'_>) -> String {
     let failed = |device: &Device<'_>| {
         let instant = device.instant(&When::Oom, Metric::Allocated, Purpose::At).ok()?;
@@ -250,18 +250,18 @@ fn shown_failure(devices: &Devices<'_>) -> String {
     devices.all().iter().find_map(failed).unwrap_or_default()
 }
 
-/// A window in the words of a link within the page.
+/// A window, as a link within the page.
 fn shown_first(devices: &Devices<'_>, window: &Window) -> String {
     let Window { device, from, to } = window;
     if is_whole(devices, window) {
         return format!("device={device}");
     }
-    // What an instant looks like is shown up to the next one.
+    // The state at an instant is shown up to the next instant.
     let to = u64::from(*to) + 1;
     format!("device={device}&x=entry&from={from}&to={to}")
 }
 
-/// Windows for people: entries by their numbers in the whole recording, both ends included.
+/// Windows for people: entries by their numbers in the whole recording, including both ends.
 fn described(devices: &Devices<'_>, windows: &[Window]) -> String {
     let has_several = devices.all().len() > 1;
     let one = |window: &Window| {

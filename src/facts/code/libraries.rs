@@ -1,6 +1,6 @@
 //! Names that identify installed code if its directory does not.
 
-/// Packages that are installed rather than written by the user, by their directory.
+/// Packages that are usually installed, not written by the user, by their directory.
 pub const PACKAGES: &[&str] = &[
     "IPython",
     "PIL",
@@ -42,7 +42,7 @@ pub const PACKAGES: &[&str] = &[
     "xformers",
 ];
 
-/// Modules of the standard library that run the user's code or are run by it, as the first part of a relative path.
+/// Modules of the standard library that call the user's code or are called by it, by the first part of their relative path.
 pub const STANDARD_LIBRARY: &[&str] = &[
     "__future__",
     "_collections_abc",
@@ -171,8 +171,8 @@ pub const STANDARD_LIBRARY: &[&str] = &[
     "zoneinfo",
 ];
 
-/// Files and directories of PyTorch's own `torch` package that no project of another's has under a directory of that
-/// name, relative to it: PyTorch built from source or bundled by a build system is anywhere. All releases from 2.0 on.
+/// Files and directories of PyTorch's `torch` package, relative to it, that other projects do not have in a directory
+/// `torch`: PyTorch that was built from source or bundled by a build system can be anywhere. From all releases since 2.0.
 pub const TORCH_SOURCES: &[&str] = &[
     "_compile.py",
     "_decomp/",

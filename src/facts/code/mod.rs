@@ -1,4 +1,4 @@
-//! The owner and name of a frame's code, and the line that a stack is charged to.
+//! The owner and name of a frame's code, and the line that a stack is attributed to.
 
 pub mod frames;
 mod libraries;

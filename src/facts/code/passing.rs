@@ -1,11 +1,11 @@
-//! Frames that calls only pass through: between a module and the one it calls, or under every allocation alike.
+//! Frames that only pass calls on: between a module and the one it calls, or under every allocation.
 //!
-//! They double the height of a flame graph and tell nothing that their neighbors do not. What a library does of its own
-//! stays: only what hands a call on is left out.
+//! They double the height of a flame graph and add no information. Frames of a library's own work stay; only those that pass
+//! a call on are left out.
 
 use super::frames::{FrameKind, installed_path, short_native_name};
 
-/// Files of installed packages, every function of which hands calls on. All releases of PyTorch from 2.0 on.
+/// Files of installed packages in which every function only passes calls on. From all releases of PyTorch since 2.0.
 const FILES: &[&str] = &[
     "torch/_compile.py",
     "torch/_dynamo/eval_frame.py",
@@ -23,7 +23,7 @@ const FILES: &[&str] = &[
     "torch/utils/_contextlib.py",
 ];
 
-/// Functions that do so in files with others.
+/// Functions that only pass calls on, in files with other functions.
 const FUNCTIONS: &[(&str, &str)] = &[
     ("accelerate/hooks.py", "new_forward"),
     ("torch/_inductor/codecache.py", "__call__"),
@@ -36,13 +36,13 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("torch/optim/optimizer.py", "_use_grad"),
 ];
 
-/// Functions that a decorator puts around another one, by the names that programmers give them.
+/// Wrapper functions of decorators, by the names that programmers usually give them.
 const DECORATORS: &[&str] = &["decorate_context", "inner", "wrapped", "wrapper"];
 
 /// Files of the standard library that start programs and threads, or wrap functions.
 const STARTERS: &[&str] = &["contextlib.py", "functools.py", "runpy.py", "threading.py"];
 
-/// Beginnings of C++ functions that run nodes of the autograd graph, start threads or make empty tensors.
+/// Prefixes of C++ functions that run nodes of the autograd graph, start threads or create empty tensors.
 const NATIVE: &[&str] = &[
     "__xmknodat",
     "at::detail::_empty_",
@@ -55,8 +55,8 @@ const NATIVE: &[&str] = &[
     "torch::dynamo::",
 ];
 
-/// Whether a frame only hands a call on. `has_python` says whether its stack has Python frames: beside those, C++ ones are
-/// how an operator does its work, not who asked for it.
+/// Whether a frame only passes a call on. `has_python` says whether its stack has Python frames: next to those, C++ frames
+/// show how an operator works, not what called it.
 pub fn is_passed_through(kind: FrameKind, file: &str, name: &str, has_python: bool) -> bool {
     match kind {
         FrameKind::Plumbing => true,

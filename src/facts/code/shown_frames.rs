@@ -1,4 +1,4 @@
-//! The frames of stacks that say something to people: all but those that calls only pass through.
+//! The frames of stacks that are shown: all except those that only pass calls on.
 
 use super::passing::is_passed_through;
 use super::sites::Sites;
@@ -6,21 +6,21 @@ use crate::model::{FrameId, StackId};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// Frames further from the root are left out, and their bytes count for the last one kept: no program nests as deep,
-/// and it bounds what a hostile file costs.
+/// Frames further from the root are left out, and their bytes are attributed to the last one kept. No program nests as deep,
+/// and this bounds the cost of a malicious file.
 pub const MAX_DEPTH: usize = 512;
 
-/// Decides which frames of stacks are shown, once for each frame.
+/// Decides which frames of stacks are shown, once per frame.
 pub(crate) struct ShownFrames<'a> {
     sites: &'a Sites<'a>,
-    /// Whether to keep frames that calls only pass through.
+    /// Whether to keep frames that only pass calls on.
     all: bool,
-    /// Whether frames only hand calls on, in stacks with and without Python.
+    /// Whether frames only pass calls on, in stacks with and without Python.
     passing: HashMap<(FrameId, bool), bool, RandomState>,
 }
 
 impl<'a> ShownFrames<'a> {
-    /// Shows all frames, or leaves out those that calls only pass through.
+    /// Shows all frames, or leaves out those that only pass calls on.
     pub(crate) fn new(sites: &'a Sites<'a>, all: bool) -> Self {
         Self { sites, all, passing: HashMap::default() }
     }
@@ -31,7 +31,7 @@ impl<'a> ShownFrames<'a> {
         let has_python = self.sites.has_python(stack);
         let is_shown = |id: &FrameId| self.all || !self.is_passed_through(*id, has_python);
         let mut shown: Vec<FrameId> = frames.iter().copied().rev().filter(is_shown).take(MAX_DEPTH).collect();
-        // A stack of nothing else is still a stack.
+        // A stack without other frames is still a stack.
         if shown.is_empty() {
             shown.extend(frames.first());
         }

@@ -1,4 +1,4 @@
-//! One label per stack: the line of code that an allocation is charged to.
+//! One label per stack: the line of code that an allocation is attributed to.
 
 use super::frames::{FrameKind, dispatched_operator, has_line, installed_path, package, short_native_name};
 use crate::model::stacks::special;
@@ -8,14 +8,14 @@ use std::sync::OnceLock;
 
 /// Label of allocations without a stack.
 pub const NO_STACK: &str = "(no stack)";
-/// Label of files and packages, where a profiler trace has no Python function around an operator.
+/// Label for files and packages if a profiler trace has no Python function around an operator.
 pub const NO_PYTHON: &str = "(no Python code)";
 /// Label of the frame between a backward operator and its forward operator.
 const BACKWARD: &str = "(backward)";
-/// The same if that operator is inferred.
+/// The same if the forward operator is inferred.
 const INFERRED_BACKWARD: &str = "(backward, inferred)";
 
-/// Operators that make a tensor for others, or a copy of one.
+/// Operators that create a tensor for other operators, or copy one.
 const FACTORIES: [&str; 14] = [
     "aten::empty",
     "aten::empty_like",
@@ -33,15 +33,16 @@ const FACTORIES: [&str; 14] = [
     "aten::to",
 ];
 
-/// The code behind an allocation, as far as known.
+/// The code of an allocation, as far as known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct CodeOrigin {
     /// Its stack, as recorded.
     pub stack: StackId,
-    /// For one that backward made, the stack in forward that it goes back to.
+    /// For an allocation made by backward, the stack in forward that it belongs to.
     pub forward: Option<StackId>,
-    /// Whether that is recorded (`forward_frames`); otherwise it is inferred: see [`crate::facts::training::BackwardSites`].
+    /// Whether the forward stack is recorded (`forward_frames`); otherwise it is inferred: see
+    /// [`crate::facts::training::BackwardSites`].
     pub is_recorded: bool,
 }
 
@@ -57,12 +58,12 @@ impl CodeOrigin {
     }
 }
 
-/// Where code is, as programs name it.
+/// A place in the code, as programs name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Place {
-    /// The function, with the file that distinguishes it from others of that name: `model.py forward`; a marker such as
-    /// `(before the recording)` for what is no code.
+    /// The function, with the file that distinguishes it from other functions with the same name: `model.py forward`; a
+    /// marker such as `(before the recording)` if it is not code.
     pub function: String,
     /// The name of the function as recorded.
     pub name: String,
@@ -79,7 +80,7 @@ impl Place {
     }
 }
 
-/// Labels of frames and stacks, worked out once per frame.
+/// Labels of frames and stacks, computed once per frame.
 #[derive(Clone, Debug)]
 pub struct Sites<'s> {
     snapshot: &'s Snapshot,
@@ -87,18 +88,18 @@ pub struct Sites<'s> {
     /// Whether the code of each frame is the user's own.
     own: Vec<bool>,
     library: LibraryLines,
-    /// The labels that were requested: answers ask for those of few frames, and for these again and again.
+    /// The requested labels: answers use the labels of few frames, but repeatedly.
     labels: Vec<OnceLock<String>>,
-    /// The path of each frame's file inside the installed package, if it was requested.
+    /// The path of each frame's file inside the installed package, once requested.
     installed: Vec<OnceLock<String>>,
 }
 
-/// Where lines of a library represent those of the user's own: nowhere, unless something says so.
+/// Lines of the user's own code that are replaced by lines of a library: none, unless set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LibraryLines {
-    /// The lines of the user's own.
+    /// The replaced lines of the user's own code.
     pub above: HashSet<FrameId>,
-    /// The library's line that a stack with one of them is charged to.
+    /// The library's line that a stack with one of them is attributed to.
     pub below: HashMap<StackId, FrameId>,
 }
 
@@ -106,7 +107,7 @@ impl<'s> Sites<'s> {
     /// Classifies every frame of the snapshot.
     pub fn new(snapshot: &'s Snapshot) -> Self {
         let frames = (0..snapshot.stacks.frame_count() as u32).filter_map(|id| snapshot.stacks.frame(FrameId(id)));
-        // Frames of one function differ in their lines only.
+        // Frames of one function differ only in their lines.
         let mut known: HashMap<(StrId, StrId), FrameKind> = HashMap::new();
         let kind = |frame: &Frame| {
             *known.entry((frame.filename, frame.name)).or_insert_with(|| FrameKind::of(frame, &snapshot.strings))
@@ -121,7 +122,7 @@ impl<'s> Sites<'s> {
         Self { snapshot, kinds, own, library: LibraryLines::default(), labels, installed }
     }
 
-    /// The same with lines of a library that represent those of the user's own.
+    /// The same, with lines of the user's own code replaced by lines of a library.
     pub(crate) fn going_down(self, library: LibraryLines) -> Self {
         Self { library, ..self }
     }
@@ -131,7 +132,7 @@ impl<'s> Sites<'s> {
         self.kinds.contains(&FrameKind::Package)
     }
 
-    /// Whether the code of a frame is the user's own: by its path, or by [`crate::model::View::own`].
+    /// Whether the code of a frame is the user's own: by its path, or because of [`crate::model::View::own`].
     pub fn is_own(&self, frame: FrameId) -> bool {
         self.own.get(frame.index()).copied().unwrap_or(false)
     }
@@ -145,7 +146,7 @@ impl<'s> Sites<'s> {
         self.installed.get(frame.index()).map_or("", |known| known.get_or_init(path))
     }
 
-    /// Lines of the user's own that lines of a library represent, as labels in order.
+    /// Lines of the user's own code that are replaced by lines of a library, as labels in order.
     pub fn library_below(&self) -> Vec<String> {
         let mut labels: Vec<String> = self.library.above.iter().map(|&frame| self.label(frame)).collect();
         labels.sort_unstable();
@@ -162,13 +163,14 @@ impl<'s> Sites<'s> {
         self.kinds.get(frame.index()).copied().unwrap_or(FrameKind::Plumbing)
     }
 
-    /// The frame that a stack is charged to: the innermost frame of the user's own Python code, or that of a library's
-    /// model below it (see [`crate::facts::device::Device::deep_sites`]); else the innermost Python frame; else the first
-    /// operator that does more than to make a tensor, or C++ frame that is not plumbing; else the innermost frame.
+    /// The frame that a stack is attributed to: the innermost frame of the user's own Python code, or that of a library's
+    /// model below it (see [`crate::facts::device::Device::deep_sites`]); otherwise the innermost Python frame; otherwise the
+    /// first operator that does more than create a tensor, or the first C++ frame that is not plumbing; otherwise the
+    /// innermost frame.
     pub fn site_frame(&self, stack: StackId) -> Option<FrameId> {
         let frames = self.snapshot.stacks.frame_ids(stack);
         let first = |wanted: &dyn Fn(FrameKind) -> bool| frames.iter().copied().find(|&frame| wanted(self.kind(frame)));
-        // Generated code that remembers the user's line is the user's code, and further in.
+        // Generated code with a recorded line of the user counts as the user's code, and is further inside.
         let generated = frames.iter().copied().find(|&frame| self.original_line(frame).is_some());
         generated
             .or_else(|| self.library.below.get(&stack).copied())
@@ -179,7 +181,7 @@ impl<'s> Sites<'s> {
             .or_else(|| frames.first().copied())
     }
 
-    /// The innermost operator that does more than to make a tensor, or copy one; the outermost, if all do nothing else.
+    /// The innermost operator that does more than create or copy a tensor; the outermost operator, if there is none.
     fn operator_frame(&self, frames: &[FrameId]) -> Option<FrameId> {
         let mut operators = frames.iter().copied().filter(|&frame| self.kind(frame) == FrameKind::Operator);
         let computes = |&frame: &FrameId| {
@@ -196,7 +198,7 @@ impl<'s> Sites<'s> {
         if self.is_backward(stack, frame) { backward_of(&label) } else { label }
     }
 
-    /// An operator with the innermost module around it, where a trace names modules: `aten::linear in fc(Linear)`.
+    /// An operator with the innermost module around it, if the trace names modules: `aten::linear in fc(Linear)`.
     pub(crate) fn operator_in_module(&self, stack: StackId, operator: FrameId) -> Option<String> {
         if self.kind(operator) != FrameKind::Operator {
             return None;
@@ -207,7 +209,7 @@ impl<'s> Sites<'s> {
         Some(format!("{} in {module}", self.label(operator)))
     }
 
-    /// File and line of the code that a stack is charged to, if it is Python.
+    /// File and line of the code that a stack is attributed to, if it is Python.
     pub fn source_line(&self, stack: StackId) -> Option<(&'s str, u64)> {
         let id = self.site_frame(stack)?;
         let frame = self.snapshot.stacks.frame(id)?;
@@ -218,7 +220,7 @@ impl<'s> Sites<'s> {
         (self.kind(id).is_python() && has_line(frame.line, file)).then_some((file, frame.line))
     }
 
-    /// The label of a stack under `--by site`, if its file must be distinguished from another one of that name.
+    /// The label of a stack under `--by site`, if its file must be distinguished from another file with the same name.
     pub fn site_with_path(&self, stack: StackId) -> String {
         let frame = self.site_frame(stack).and_then(|id| self.snapshot.stacks.frame(id).map(|frame| (id, frame)));
         match frame {
@@ -231,14 +233,14 @@ impl<'s> Sites<'s> {
         }
     }
 
-    /// Whether a frame of a stack belongs to the forward operator that a backward one goes back to.
+    /// Whether a frame of a stack belongs to the forward operator of a backward operator.
     pub fn is_backward(&self, stack: StackId, frame: FrameId) -> bool {
         let frames = self.snapshot.stacks.frame_ids(stack);
         frames.iter().take_while(|&&inner| inner != frame).any(|&inner| self.kind(inner) == FrameKind::Backward)
     }
 
-    /// The innermost operator of a stack, such as `aten::mm`: recorded in profiler traces, and in the names of the
-    /// dispatcher's functions where a snapshot has C++ frames.
+    /// The innermost operator of a stack, such as `aten::mm`: recorded in profiler traces, and named by the dispatcher's
+    /// functions if a snapshot has C++ frames.
     pub fn operator(&self, stack: StackId) -> Option<String> {
         self.snapshot.stacks.frame_ids(stack).iter().find_map(|&id| match self.kind(id) {
             FrameKind::Operator => Some(self.label(id)),
@@ -282,8 +284,8 @@ impl<'s> Sites<'s> {
         line_label(self.snapshot.strings.get(frame.filename), frame.line, name, false)
     }
 
-    /// The frames of a stack, innermost first: every one, or those that say something to people, as
-    /// [`crate::model::View::fold`] asks.
+    /// The frames of a stack, innermost first: all of them, or only the informative ones if [`crate::model::View::fold`] is
+    /// set.
     fn shown(&self, stack: StackId) -> Vec<FrameId> {
         let frames = self.snapshot.stacks.frame_ids(stack);
         if !self.snapshot.view.fold {
@@ -296,13 +298,13 @@ impl<'s> Sites<'s> {
             _ => true,
         };
         let shown: Vec<FrameId> = frames.iter().copied().filter(is_shown).collect();
-        // A stack of nothing but plumbing is still a stack.
+        // A stack that consists only of plumbing is still a stack.
         if shown.is_empty() { frames.iter().copied().take(1).collect() } else { shown }
     }
 
-    /// The frames of an allocation's stack as labels, innermost first; behind them those of the forward stack that was
-    /// inferred for it. Where there are more than `MOST_FRAMES`, or more than `longest` bytes of labels, the last one
-    /// says how many are left out. What people do not get is neither shown nor counted: see [`crate::model::View::fold`].
+    /// The frames of an allocation's stack as labels, innermost first, followed by those of the forward stack inferred for
+    /// it. If there are more than `MOST_FRAMES`, or more than `longest` bytes of labels, the last label says how many are
+    /// left out. Frames removed by [`crate::model::View::fold`] are neither shown nor counted.
     pub fn origin_labels(&self, origin: CodeOrigin, longest: usize) -> Vec<String> {
         let own = self.shown(origin.stack).into_iter().map(Some);
         let forward = origin.forward.map(|forward| self.shown(forward)).unwrap_or_default();
@@ -321,8 +323,8 @@ impl<'s> Sites<'s> {
         labels
     }
 
-    /// A frame as programs name code: its function, file and line. Generated code represents the user's line behind it,
-    /// where the recording has that.
+    /// A frame as a place in the code: its function, file and line. Generated code is replaced by the user's line that it was
+    /// generated from, if the recording has that line.
     pub(crate) fn place(&self, id: FrameId) -> Place {
         let Some(frame) = self.snapshot.stacks.frame(id) else { return Place::default() };
         let strings = &self.snapshot.strings;
@@ -330,7 +332,7 @@ impl<'s> Sites<'s> {
             .unwrap_or_else(|| (strings.get(frame.filename), frame.line, strings.get(frame.name)));
         let is_python = self.kind(id).is_python();
         let function = if is_python { line_label(file, 0, name, false) } else { self.label(id) };
-        // Operators, modules and C++ frames without symbols have something else there than a file.
+        // Operators, modules and C++ frames without symbols have something other than a file there.
         let has_file = is_python || !(file == "??" || file.starts_with('['));
         Place {
             function,
@@ -340,7 +342,7 @@ impl<'s> Sites<'s> {
         }
     }
 
-    /// The function a frame runs, without its line: `file.py function`.
+    /// The function of a frame, without its line: `file.py function`.
     pub fn function(&self, id: FrameId) -> String {
         let Some(frame) = self.snapshot.stacks.frame(id) else { return String::new() };
         let name = self.snapshot.strings.get(frame.name);
@@ -365,8 +367,8 @@ impl<'s> Sites<'s> {
         }
     }
 
-    /// The Python package that allocates: that of the innermost frame which belongs neither to PyTorch nor to the
-    /// standard library, since under everything it is PyTorch that allocates.
+    /// The Python package that allocates: that of the innermost frame that belongs neither to PyTorch nor to the standard
+    /// library, since the innermost frames are always PyTorch's.
     pub fn module(&self, stack: StackId) -> String {
         let frames = self.snapshot.stacks.frame_ids(stack);
         let owned = |&id: &FrameId| matches!(self.kind(id), FrameKind::User | FrameKind::Package);
@@ -384,7 +386,7 @@ impl<'s> Sites<'s> {
         self.snapshot.stacks.frame(frame).map_or("", |frame| package(self.snapshot.strings.get(frame.filename)))
     }
 
-    /// The file that represents a stack without Python.
+    /// The label for the file of a stack without Python.
     fn elsewhere(&self, stack: StackId) -> &'static str {
         let is_native = |&frame: &FrameId| matches!(self.kind(frame), FrameKind::Native | FrameKind::Plumbing);
         if self.snapshot.stacks.frame_ids(stack).iter().any(is_native) { "(C++)" } else { NO_PYTHON }
@@ -395,7 +397,7 @@ impl<'s> Sites<'s> {
         self.snapshot.stacks.frame_ids(stack).iter().any(|&frame| self.kind(frame).is_python())
     }
 
-    /// The user's line behind a frame of generated code, when the recording has it (`augment_with_fx_traces`).
+    /// The user's line that generated code comes from, if the recording has it (`augment_with_fx_traces`).
     pub fn original_line(&self, id: FrameId) -> Option<String> {
         let frame = self.snapshot.stacks.frame(id)?;
         let (file, line, name) = original_trace(self.snapshot, frame)?;
@@ -409,7 +411,7 @@ fn is_named_own(snapshot: &Snapshot, frame: &Frame) -> bool {
     snapshot.view.own.iter().any(|own| own.is_match(file) || own.is_match(package(file)))
 }
 
-/// The label of backward memory, by that of the forward line which caused it.
+/// The label of backward memory, from that of the forward line that caused it.
 pub fn backward_of(label: &str) -> String {
     format!("backward of {label}")
 }
@@ -427,24 +429,24 @@ pub fn line_label(file: &str, line: u64, name: &str, whole_path: bool) -> String
     if has_line(line, file) { format!("{file}:{line} {name}") } else { format!("{file} {name}") }
 }
 
-/// Most frames of an example of a row's stacks: no program nests as deep, and every row has an example.
+/// The most frames in an example of a row's stacks: no program nests as deep, and every row has an example.
 const MOST_FRAMES: usize = 512;
-/// Most bytes of their labels; no program has names as long.
+/// The most bytes of their labels; no program has names as long.
 pub(crate) const LONGEST_STACK: usize = 64 << 10;
-/// The same where a recording has so many long ones that they would fill the memory.
+/// The same if a recording has so many long labels that they would fill the memory.
 pub(crate) const SHORTENED_STACK: usize = 1 << 10;
-/// Bytes of labels from which on there are that many.
+/// From this many bytes of labels on, there are too many.
 pub(crate) const LONG_STACKS: usize = 64 << 20;
-/// Longest name that is shown, in bytes: one in a hostile file may be a million long and stand on every stack.
+/// The longest name that is shown, in bytes: in a malicious file, one name may be a million bytes long and be on every stack.
 const LONGEST_NAME: usize = 2048;
 
-/// The beginning of a name, if it is too long to be shown.
+/// The start of a name, if it is too long to be shown.
 pub(crate) fn clipped(name: &str) -> &str {
     let end = (0..=LONGEST_NAME.min(name.len())).rev().find(|&end| name.is_char_boundary(end));
     &name[..end.unwrap_or(0)]
 }
 
-/// A path as people refer to it: inside the package for installed code, else the file's name.
+/// A path as people refer to it: relative to the package for installed code, otherwise the file's name.
 fn short_path(file: &str) -> &str {
     installed_path(file).unwrap_or_else(|| file.rsplit(['/', '\\']).next().unwrap_or(file))
 }

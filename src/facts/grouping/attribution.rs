@@ -22,7 +22,7 @@ pub struct Row {
     pub blocks: u64,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
-    /// The stack with the most bytes in the group, innermost frame first; empty if groups are not made of stacks.
+    /// The stack with the most bytes in the group, innermost frame first; empty if groups do not depend on stacks.
     pub stack: Vec<String>,
     /// The evidence for the group, most bytes first; only under [`GroupBy::Category`].
     pub evidence: Vec<Reason>,
@@ -42,7 +42,7 @@ pub struct Reason {
     pub blocks: u64,
 }
 
-/// Label of the row that [`Attribution::keep_top`] sums up the rest in.
+/// Label of the row in which [`Attribution::keep_top`] combines the rest.
 pub const OTHER: &str = "(other)";
 /// The memory at an instant by group. Rows sum to the total, unless grouping is inclusive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,9 +54,10 @@ pub struct Attribution {
     pub total_bytes: u64,
     /// Groups, largest first.
     pub rows: Vec<Row>,
-    /// Lines of the user's own that rows of a library's lines represent: see [`crate::facts::device::Device::deep_sites`].
+    /// Lines of the user's own code that are replaced by lines of a library: see
+    /// [`crate::facts::device::Device::deep_sites`].
     pub library_below: Vec<String>,
-    /// The private pools of the device, where rows represent pools.
+    /// The private pools of the device, if rows represent pools.
     pub private_pools: Vec<PrivatePool>,
 }
 
@@ -66,7 +67,7 @@ struct Group {
     bytes: u64,
     blocks: u64,
     inferred: bool,
-    /// Bytes by origin, to pick the row's example.
+    /// Bytes by origin, to select the example of the row.
     origins: IndexMap<CodeOrigin, u64, RandomState>,
     /// Bytes and blocks by evidence.
     evidence: IndexMap<Evidence, (u64, u64)>,
@@ -96,7 +97,7 @@ impl Group {
         }
     }
 
-    /// The category of most of it.
+    /// The category of most of its bytes.
     fn purpose(&self) -> Option<Category> {
         self.purposes
             .iter()
@@ -125,7 +126,7 @@ impl Attribution {
         Self::new(grouper, total_bytes, rows)
     }
 
-    /// Groups the allocations with these indexes, with bytes of one's own.
+    /// Groups the allocations with these indexes, with the given bytes for each.
     pub(crate) fn of_blocks(
         grouper: &Grouper<'_>,
         metric: Metric,
@@ -175,7 +176,7 @@ impl Attribution {
         Self { by, total_bytes: row.bytes, rows, ..Self::default() }
     }
 
-    /// Keeps the `top` largest rows and sums up the rest in one labeled [`OTHER`]. Inclusive rows overlap, so there
+    /// Keeps the `top` largest rows and combines the rest in one labeled [`OTHER`]. If rows are inclusive, they overlap, so
     /// the rest is dropped.
     pub fn keep_top(&mut self, top: usize) {
         if self.rows.len() <= top {

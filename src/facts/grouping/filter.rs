@@ -13,11 +13,11 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// A filter that keeps stacks with a frame that matches any of `include` (all, when empty) and none with a frame
-    /// that matches any of `exclude`. Frames are matched as `path/file.py:line function`.
+    /// A filter that keeps stacks with a frame that matches any of `include` (all stacks if it is empty), and drops stacks
+    /// with a frame that matches any of `exclude`. Frames are matched as `path/file.py:line function`.
     ///
     /// # Errors
-    /// When an expression is malformed.
+    /// If an expression is malformed.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Self> {
         let compile = |patterns: &[String]| {
             if patterns.is_empty() {
@@ -37,13 +37,13 @@ impl Filter {
         self.include.is_none() && self.exclude.is_none()
     }
 
-    /// Whether a text by itself has something that is to be included.
+    /// Whether a text matches any of the expressions to include.
     pub fn includes(&self, text: &str) -> bool {
         self.include.as_ref().is_none_or(|set| set.is_match(text))
     }
 
-    /// The filter's answers about every stack of a recording, worked out frame by frame: one frame stands on many stacks,
-    /// and one stack behind many blocks.
+    /// The result of the filter for every stack of a recording, computed frame by frame: a frame is on many stacks, and many
+    /// blocks share a stack.
     pub(crate) fn over(&self, snapshot: &Snapshot) -> Passing {
         let stacks =
             |set: &Option<RegexSet>| set.as_ref().map(|set| matching_stacks(snapshot, |text| set.is_match(text)));
@@ -54,15 +54,15 @@ impl Filter {
 /// Which stacks of a recording pass a filter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Passing {
-    /// Whether a stack has a frame that is to be included, by number; `None` where all are.
+    /// By number, whether a stack has a frame to include; `None` if all are included.
     include: Option<Vec<bool>>,
-    /// Whether it has one that is to be excluded.
+    /// By number, whether a stack has a frame to exclude.
     exclude: Option<Vec<bool>>,
 }
 
 impl Passing {
-    /// Whether an allocation passes, by its stack and the forward stack that was inferred for it. The empty stack passes
-    /// unless something must be included.
+    /// Whether an allocation passes, by its stack and the forward stack inferred for it. The empty stack passes unless
+    /// `include` is set.
     pub fn passes(&self, origin: CodeOrigin) -> bool {
         let matches = |stacks: &Vec<bool>| {
             let stack = |stack: StackId| stacks.get(stack.index()).copied().unwrap_or(false);
@@ -81,7 +81,8 @@ pub(crate) fn matching_stacks(snapshot: &Snapshot, matches: impl Fn(&str) -> boo
     (0..snapshot.stacks.len() as u32).map(any).collect()
 }
 
-/// A frame as expressions see it: `path/file.py:line function`. Of names that are too long to be shown, they see what is.
+/// A frame as the text that expressions match: `path/file.py:line function`. If a name is too long to be shown, only its
+/// shown part is matched.
 fn frame_text(snapshot: &Snapshot, frame: &Frame) -> String {
     let text = |id| clipped(snapshot.strings.get(id));
     format!("{}:{} {}", text(frame.filename), frame.line, text(frame.name))

@@ -1,4 +1,4 @@
-//! Which group a block belongs to, under each `--by`.
+//! The group of a block under each `--by`.
 
 use super::filter::{Filter, Passing};
 use super::holder::Holder;
@@ -20,7 +20,7 @@ use crate::model::{DEFAULT_POOL, EntryContext, FrameId, PoolId, Snapshot, StackI
 use crate::replay::{BaselineOrigin, Metric, NO_OPERATOR, Track};
 use indexmap::IndexSet;
 
-/// `internal_metadata` of blocks under [`ALLOCATOR`].
+/// `internal_metadata` of blocks in the group [`ALLOCATOR`].
 const WITH_ADDRESS: &str = "mallocWithAddress";
 
 /// Finds the groups of blocks of one device.
@@ -36,7 +36,7 @@ pub(crate) struct Grouper<'a> {
     /// The forward lines of memory that backward allocated, if requested.
     backward: Option<(&'a BackwardSites, &'a Roles)>,
     training: Training<'a>,
-    /// The categories of memory, if rows show them and groups are not made of them.
+    /// The categories of memory, if rows show them and are not categories themselves.
     purposes: Option<&'a Categories>,
     /// The label of blocks from before the first entry without a stack.
     before: &'static str,
@@ -47,10 +47,10 @@ pub(crate) struct Grouper<'a> {
     pub(crate) by: GroupBy,
 }
 
-/// The properties that decide the groups of holders.
+/// The properties that determine the groups of holders.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Shared {
-    /// The code behind them, and whether they are from before the recording.
+    /// The code that allocated them, and whether they are from before the recording.
     Origin(CodeOrigin, bool),
     Category(Category),
     /// `None` before the recording.
@@ -60,7 +60,7 @@ pub(crate) enum Shared {
     Pool(Option<PoolId>),
 }
 
-/// Data about the training step, if groups are made of it.
+/// Data about the training step, if groups depend on it.
 enum Training<'a> {
     NotAsked,
     Modules(ModulePaths),
@@ -83,7 +83,7 @@ impl<'a> Training<'a> {
 }
 
 impl<'a> Grouper<'a> {
-    /// Groups of a device's blocks by code, labeled as `sites` does, or by anything else.
+    /// Groups the blocks of a device by code, with the labels of `sites`, or by another property.
     pub(crate) fn new(device: &'a Device<'_>, sites: &'a Sites<'a>, filter: &'a Filter, by: GroupBy) -> Self {
         let track = device.track;
         let Track { snapshot, history } = track;
@@ -113,8 +113,8 @@ impl<'a> Grouper<'a> {
         }
     }
 
-    /// The same with lines of forward for what backward allocated, if groups are about code. Segments
-    /// ([`Metric::Reserved`]) are those of many allocations.
+    /// The same, with forward lines for what backward allocated, if groups are about code. Segments ([`Metric::Reserved`])
+    /// contain many allocations, so this does not apply to them.
     pub(crate) fn inferring(mut self, device: &'a Device<'_>, inference: Inference, metric: Metric) -> Self {
         let has_segments = self.track.snapshot.notes.format.has_segments();
         if inference == Inference::On && self.by.is_by_code() && has_segments && metric != Metric::Reserved {
@@ -123,13 +123,14 @@ impl<'a> Grouper<'a> {
         self
     }
 
-    /// The same with what most of each group's memory is for. Segments ([`Metric::Reserved`]) are for many things.
+    /// The same, with the category of most memory in each group. Segments ([`Metric::Reserved`]) contain many categories, so
+    /// this does not apply to them.
     pub(crate) fn with_purposes(mut self, device: &'a Device<'_>, metric: Metric) -> Self {
         self.purposes = (metric != Metric::Reserved).then(|| device.categories());
         self
     }
 
-    /// Lines of the user's own that groups of a library's lines represent.
+    /// Lines of the user's own code that are replaced by groups of a library's lines.
     pub(crate) fn library_below(&self) -> Vec<String> {
         if matches!(self.by, GroupBy::Site | GroupBy::Stack | GroupBy::File) {
             self.sites.library_below()
@@ -138,7 +139,7 @@ impl<'a> Grouper<'a> {
         }
     }
 
-    /// The code behind a holder.
+    /// The code that allocated a holder.
     pub(crate) fn origin(&self, holder: &Holder) -> CodeOrigin {
         let stack = holder.stack;
         if let Some(forward) = self.recorded_forward(holder) {
@@ -149,7 +150,7 @@ impl<'a> Grouper<'a> {
         CodeOrigin { stack, forward: self.backward.and_then(inferred), is_recorded: false }
     }
 
-    /// The recorded forward stack of a holder. A line of the user's own in backward says more: it ran.
+    /// The recorded forward stack of a holder. A line of the user's own code in backward is more specific, since it ran.
     fn recorded_forward(&self, holder: &Holder) -> Option<StackId> {
         if !self.has_forward || !self.by.is_by_code() {
             return None;
@@ -161,7 +162,7 @@ impl<'a> Grouper<'a> {
         (forward != StackId::EMPTY && !is_own).then_some(forward)
     }
 
-    /// Whether a holder is the allocator's own. It is in a pool and on a stream like any other.
+    /// Whether the allocator made a holder for itself. Such holders still belong to a pool and a stream.
     fn is_allocators_own(&self, holder: &Holder) -> bool {
         self.has_own
             && !matches!(self.by, GroupBy::Stream | GroupBy::Pool)
@@ -173,7 +174,7 @@ impl<'a> Grouper<'a> {
         match self.by {
             _ if self.is_allocators_own(holder) => None,
             by if by.is_by_stack() => Some(Shared::Origin(self.origin(holder), holder.baseline)),
-            // Filters look at stacks.
+            // Filters need the stack.
             _ if !self.filter.is_empty() => None,
             GroupBy::Category => Some(Shared::Category(self.decision(holder).category)),
             GroupBy::Phase => Some(Shared::Phase(self.phase(holder))),
@@ -183,7 +184,7 @@ impl<'a> Grouper<'a> {
         }
     }
 
-    /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
+    /// The groups that a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
     pub(crate) fn keys(&self, holder: &Holder) -> Vec<Key> {
         let origin = self.origin(holder);
         if !self.filter.is_empty() && !self.passing.passes(origin) {
@@ -246,7 +247,7 @@ impl<'a> Grouper<'a> {
         vec![one]
     }
 
-    /// The category of an allocation; `None` under other groups than [`GroupBy::Category`].
+    /// The category of an allocation; `None` unless grouping by [`GroupBy::Category`].
     pub(crate) fn decision(&self, holder: &Holder) -> Decision {
         match &self.training {
             Training::Categories(categories) => categories.get(holder.index),
@@ -254,7 +255,7 @@ impl<'a> Grouper<'a> {
         }
     }
 
-    /// The category of an allocation, if groups are made of it or rows show it.
+    /// The category of an allocation, if groups are categories or rows show them.
     pub(crate) fn purpose(&self, holder: &Holder) -> Option<Category> {
         let categories = match &self.training {
             Training::Categories(categories) => Some(*categories),
@@ -263,7 +264,7 @@ impl<'a> Grouper<'a> {
         categories.map(|categories| categories.get(holder.index).category)
     }
 
-    /// The stream that a holder was made on, if the recording shows it.
+    /// The stream of a holder, if the recording shows it.
     fn stream(&self, holder: &Holder) -> Option<u64> {
         let (context, origin) = self.made(holder);
         let recorded = context.map(|context| context.stream).or(origin.map(|origin| origin.stream));
@@ -277,7 +278,8 @@ impl<'a> Grouper<'a> {
         recorded.or_else(|| self.pools.at(holder)?.pool)
     }
 
-    /// What the entry that made a holder says, or its block if it is older than the trace, where recordings tell of pools.
+    /// The context of the entry that allocated a holder, or the origin of its block if it is older than the trace, if the
+    /// recording has pools.
     fn made(&self, holder: &Holder) -> (Option<EntryContext>, Option<BaselineOrigin>) {
         let has_segments = self.track.snapshot.notes.format.has_segments();
         let context = holder.entry.filter(|_| has_segments).map(|entry| self.track.context(entry));
@@ -295,17 +297,17 @@ impl<'a> Grouper<'a> {
         }
     }
 
-    /// The private pools, where groups are pools.
+    /// The private pools, if groups are pools.
     pub(crate) fn private_pools(&self) -> Vec<PrivatePool> {
         self.private.all()
     }
 
-    /// The phase that a block was made in; `None` for blocks from before the recording.
+    /// The phase in which a block was allocated; `None` for blocks from before the recording.
     fn phase(&self, holder: &Holder) -> Option<Phase> {
         holder.entry.map(|_| self.span(holder).map_or(Phase::Other, |span| span.phase))
     }
 
-    /// The span of the phase that made a holder.
+    /// The span of the phase in which a holder was allocated.
     fn span(&self, holder: &Holder) -> Option<&PhaseSpan> {
         match &self.training {
             Training::Phases(phases) => phases.span(holder.entry?),
@@ -348,7 +350,7 @@ impl<'a> Grouper<'a> {
         }
     }
 
-    /// Functions of a stack without repetition. Next to Python frames, C++ frames say nothing about whose memory it is.
+    /// Functions of a stack without repetition. Next to Python frames, C++ frames do not show what the memory belongs to.
     fn functions(&self, stack: StackId) -> Vec<Key> {
         let python = self.sites.has_python(stack);
         let mut functions: IndexSet<Key> = IndexSet::new();
@@ -375,7 +377,7 @@ impl<'a> Grouper<'a> {
         if names.is_empty() { Key::Special(NO_ANNOTATION) } else { Key::Nested(names) }
     }
 
-    /// The name of a group; with the whole path of its file, where the file's name alone would be ambiguous.
+    /// The name of a group, with the whole path of its file if the file's name alone would be ambiguous.
     pub(crate) fn label(&self, key: &Key, whole_path: bool) -> String {
         let strings = &self.track.snapshot.strings;
         match key {

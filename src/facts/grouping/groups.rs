@@ -18,13 +18,13 @@ pub(crate) struct RowHead {
     pub(crate) stack: Vec<String>,
 }
 
-/// Groups in the order in which they were met. Analyses keep sums of their own for each.
+/// Groups in the order of their first holders. Analyses keep their own sums for each group.
 pub(crate) struct Groups<'g> {
     pub(crate) grouper: &'g Grouper<'g>,
     keys: IndexSet<Key>,
-    /// Groups of what shares them.
+    /// The groups for each set of shared properties.
     known: HashMap<Shared, Vec<usize>, RandomState>,
-    /// Groups of the last holder that does not.
+    /// Groups of the last holder without shared properties.
     last: Vec<usize>,
 }
 
@@ -33,7 +33,7 @@ impl<'g> Groups<'g> {
         Self { grouper, keys: IndexSet::new(), known: HashMap::default(), last: Vec::new() }
     }
 
-    /// The groups a holder counts in: one, or under [`super::GroupBy::Function`] every function on its stack.
+    /// The groups that a holder counts in: one, or under [`super::GroupBy::Function`] every function on its stack.
     pub(crate) fn of(&mut self, holder: &Holder) -> &[usize] {
         let Self { grouper, keys, known, last } = self;
         let mut enter = || grouper.keys(holder).into_iter().map(|key| keys.insert_full(key).0).collect();
@@ -53,24 +53,24 @@ impl<'g> Groups<'g> {
         }
     }
 
-    /// The code behind the allocation with this index.
+    /// The code that allocated the allocation with this index.
     pub(crate) fn origin_of(&self, index: usize) -> CodeOrigin {
         let holder = Holder::of_allocation(self.grouper.track, Metric::Active, index);
         holder.map(|holder| self.grouper.origin(&holder)).unwrap_or_default()
     }
 
-    /// The groups met so far.
+    /// The groups so far.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
         self.keys.iter()
     }
 
-    /// Whether a group is that of blocks which a filter excludes.
+    /// Whether a group contains blocks that a filter excludes.
     pub(crate) fn is_filtered_out(&self, group: usize) -> bool {
         self.keys.get_index(group) == Some(&Key::Special(FILTERED))
     }
 
-    /// The groups met, with what their rows are called and the stack with most bytes in each, given each group's bytes
-    /// by origin. Where two keys of different files would share a label, both show their whole path.
+    /// The groups so far, with the labels of their rows and the stack with the most bytes in each, given each group's bytes
+    /// by origin. If two keys of different files would have the same label, both labels get the whole path.
     pub(crate) fn heads<I: Iterator<Item = (CodeOrigin, u64)>>(
         &self,
         bytes_by_origin: impl Fn(usize) -> I,
@@ -81,7 +81,7 @@ impl<'g> Groups<'g> {
             *uses.entry(grouper.label(key, false)).or_default() += 1;
         }
         let mut length = 0;
-        // Rows of one deep stack have the same example, which is written out once.
+        // Rows with the same deep stack share the example, which is built once.
         let mut examples: HashMap<(CodeOrigin, usize), Vec<String>, RandomState> = HashMap::default();
         let head = |(index, key): (usize, &Key)| {
             let short = grouper.label(key, false);

@@ -9,7 +9,7 @@ pub(crate) struct Holder {
     pub(crate) index: usize,
     pub(crate) bytes: u64,
     pub(crate) stack: StackId,
-    /// The entry that made it; `None` for what is from before the trace.
+    /// The entry that allocated it; `None` if it is from before the trace.
     pub(crate) entry: Option<u32>,
     /// Stream and pool of a block from before the trace.
     pub(super) origin: Option<BaselineOrigin>,
@@ -22,7 +22,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Calls `visit` with everything that counts for a metric at some time, and whose lifetime is `wanted`.
+    /// Calls `visit` with everything that counts for a metric at some time and whose lifetime is `wanted`.
     pub(crate) fn visit(
         track: Track<'_>,
         metric: Metric,

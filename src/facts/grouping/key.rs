@@ -4,10 +4,10 @@ use super::labels::{BASELINE, FILTERED, NOT_RECORDED};
 use crate::facts::code::sites::{CodeOrigin, NO_STACK};
 use crate::model::StrId;
 
-/// The key of a group. Labels are made at the end: two files may share a name and a line, but not a key.
+/// The key of a group. Labels are created at the end: two files may share a name and a line, but not a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
-    /// A group of its own, such as [`BASELINE`].
+    /// A special group, such as [`BASELINE`].
     Special(&'static str),
     /// A line of code, by the frame that represents it.
     Line { file: StrId, line: u64, name: StrId },
@@ -15,7 +15,7 @@ pub(crate) enum Key {
     Function { file: StrId, name: StrId },
     /// A whole stack.
     Stack(CodeOrigin),
-    /// Anything that its text identifies.
+    /// Anything identified by text.
     Text(String),
     /// Open annotations or modules, outermost first.
     Nested(Vec<StrId>),

@@ -24,8 +24,8 @@ impl<'a> Metadata<'a> {
         Self { track, annotated }
     }
 
-    /// The text of a block: the one that was attached last, else the one that was active at its allocation. Of
-    /// dictionaries the value of [`crate::model::View::metadata_key`], where one is requested.
+    /// The text of a block: the last one that was attached to it, otherwise the one that was set when it was allocated. If
+    /// the text is a dictionary and [`crate::model::View::metadata_key`] is set, the value of that key.
     pub(super) fn text(&self, holder: &Holder) -> Option<String> {
         let strings = &self.track.snapshot.strings;
         let attached = self.annotated.get(&(holder.index as u32)).into_iter().flatten().rev().copied();
@@ -36,7 +36,7 @@ impl<'a> Metadata<'a> {
     }
 }
 
-/// The value of a key, where the text is a dictionary that has it.
+/// The value of a key, if the text is a dictionary that contains it.
 fn value_of(text: &str, key: &str) -> Option<String> {
     let Value::Object(values) = serde_json::from_str(text).ok()? else { return None };
     match values.get(key)? {

@@ -1,4 +1,4 @@
-//! Which group a block belongs to, under each `--by`.
+//! The group of a block under each `--by`.
 
 pub mod attribution;
 pub mod filter;
@@ -88,7 +88,7 @@ impl GroupBy {
         Self::Phase,
     ];
 
-    /// The name as in flags and JSON.
+    /// The name in options and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Site => "site",
@@ -108,10 +108,10 @@ impl GroupBy {
         }
     }
 
-    /// Whether what a metric counts can be grouped like this.
+    /// Whether a metric can be grouped like this.
     ///
     /// # Errors
-    /// When it cannot: a segment holds blocks of many categories.
+    /// If it cannot: a segment contains blocks of many categories.
     pub(crate) fn require(self, metric: Metric) -> Result<()> {
         if self == Self::Category && metric == Metric::Reserved {
             let message =
@@ -126,12 +126,12 @@ impl GroupBy {
         self == Self::Function
     }
 
-    /// Whether stacks alone decide the groups, and each block is in one of them.
+    /// Whether the stack alone determines the group, and each block is in exactly one group.
     pub(crate) fn gives_each_stack_one_group(self) -> bool {
         self.is_by_stack() && !self.is_inclusive()
     }
 
-    /// Whether a forward stack says which group a block of backward is in. Snapshots have no operators.
+    /// Whether a forward stack determines the group of a block of backward. Snapshots have no operators.
     pub fn is_by_code(self) -> bool {
         matches!(self, Self::Site | Self::Stack | Self::Function | Self::File | Self::Module)
     }
@@ -142,7 +142,7 @@ impl GroupBy {
     }
 }
 
-/// Whether what the recording does not tell is inferred.
+/// Whether to infer what the recording does not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inference {
     /// Memory that backward passes allocate is attributed to lines of forward: see [`crate::facts::training::BackwardSites`].

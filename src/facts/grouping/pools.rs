@@ -4,11 +4,11 @@ use super::holder::Holder;
 use crate::model::Segment;
 use crate::replay::{NEVER, SegmentSpan, Track};
 
-/// Stream and pool by address. Before PyTorch 2.15 entries do not record the pool, but a segment that is still there
-/// at the end does, and all its blocks are of its pool.
+/// Stream and pool by address. Before PyTorch 2.15, entries do not record the pool, but a segment that exists at the end
+/// does, and all its blocks belong to its pool.
 #[derive(Default)]
 pub(super) struct Pools<'a> {
-    /// Ranges that are there at the end, in address order, with the segments they belong to.
+    /// Ranges that exist at the end, in address order, with their segments.
     ranges: Vec<(&'a SegmentSpan, &'a Segment)>,
 }
 
@@ -26,12 +26,12 @@ impl<'a> Pools<'a> {
         Self { ranges }
     }
 
-    /// The ranges that are there at the end, each with its segment.
+    /// The ranges that exist at the end, each with its segment.
     pub(super) fn segments(&self) -> impl Iterator<Item = (&'a SegmentSpan, &'a Segment)> {
         self.ranges.iter().copied()
     }
 
-    /// The segment that a block was made in, if that segment lived on to the end.
+    /// The segment in which a block was allocated, if that segment exists at the end.
     pub(super) fn at(&self, holder: &Holder) -> Option<&'a Segment> {
         let after = self.ranges.partition_point(|(span, _)| span.addr <= holder.addr);
         let &(span, segment) = self.ranges.get(after.checked_sub(1)?)?;

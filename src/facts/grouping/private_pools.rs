@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 pub struct PrivatePool {
     /// Its id.
     pub id: PoolId,
-    /// What it is for.
+    /// Its kind.
     pub kind: PoolKind,
     /// The evidence for its kind.
     pub evidence: PoolEvidence,
@@ -24,13 +24,13 @@ pub struct PrivatePool {
     pub first_used: Option<String>,
 }
 
-/// What a pool is for.
+/// The kind of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PoolKind {
-    /// The CUDA graph that made it.
+    /// For the CUDA graph that created it.
     CapturedGraph,
     /// The CUDA graphs of `torch.compile(mode="reduce-overhead")`.
     CudagraphTrees,
@@ -38,7 +38,7 @@ pub enum PoolKind {
     SymmetricMemory,
     /// `torch.cuda.MemPool`.
     MemPool,
-    /// `torch.cuda.MemPool`, or graphs that share a `graph_pool_handle`: their ids are alike.
+    /// `torch.cuda.MemPool`, or graphs that share a `graph_pool_handle`: their IDs look the same.
     MemPoolOrHandle,
 }
 
@@ -48,7 +48,7 @@ pub enum PoolKind {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PoolEvidence {
-    /// Its id: (number, 0) of a graph with a pool of its own, (0, number) of what Python makes.
+    /// Its ID: (number, 0) for a graph with its own pool, (0, number) for pools created from Python.
     Id,
     /// A frame on the stack of a request.
     Stack,
@@ -68,7 +68,7 @@ impl PoolKind {
         }
     }
 
-    /// The kind that a file on a stack tells.
+    /// The kind that a file on a stack implies.
     fn of_file(file: &str) -> Option<Self> {
         let file = file.replace('\\', "/");
         match () {
@@ -103,7 +103,7 @@ impl Used {
 }
 
 impl PrivatePools {
-    /// Looks at what every private pool served. Before PyTorch 2.15 only segments that are there at the end tell of them.
+    /// Examines what every private pool served. Before PyTorch 2.15, only segments that exist at the end show their pool.
     pub fn of(track: Track<'_>, sites: &Sites<'_>) -> Self {
         let mut used: IndexMap<PoolId, Used> = IndexMap::new();
         let is_private = |pool: Option<PoolId>| pool.filter(|&pool| pool != DEFAULT_POOL);
@@ -128,12 +128,12 @@ impl PrivatePools {
         Self(judged.collect())
     }
 
-    /// A pool by its id.
+    /// A pool by its ID.
     pub fn get(&self, id: PoolId) -> Option<&PrivatePool> {
         self.0.get(&id)
     }
 
-    /// Every pool, by its id.
+    /// Every pool, by its ID.
     pub fn all(&self) -> Vec<PrivatePool> {
         let mut pools: Vec<PrivatePool> = self.0.values().cloned().collect();
         pools.sort_rows_by_key(|pool| pool.id);
@@ -141,8 +141,8 @@ impl PrivatePools {
     }
 }
 
-/// The blocks of private pools, by the number of their allocation. Before PyTorch 2.15 only segments that are there at the end tell
-/// of them.
+/// The blocks of private pools, by the number of their allocation. Before PyTorch 2.15, only segments that exist at the end
+/// show their pool.
 pub fn private_blocks(track: Track<'_>) -> HashMap<u32, PoolId> {
     let is_private = |pool: &PoolId| *pool != DEFAULT_POOL;
     let is_named = track.snapshot.contexts.iter().any(|context| context.pool.as_ref().is_some_and(is_private));
@@ -164,7 +164,7 @@ fn judge(id: PoolId, used: &Used, sites: &Sites<'_>) -> PrivatePool {
         let mut frames = snapshot.stacks.frame_ids(stack).iter().filter_map(|&frame| snapshot.stacks.frame(frame));
         frames.find_map(|frame| PoolKind::of_file(snapshot.strings.get(frame.filename)))
     };
-    // Trees are captured as graphs are, and say more.
+    // CUDA graph trees also capture graphs, and are more specific.
     let kinds: Vec<PoolKind> = used.stacks.iter().filter_map(of_stack).collect();
     let told = [PoolKind::CudagraphTrees, PoolKind::SymmetricMemory, PoolKind::CapturedGraph];
     let (kind, evidence) = match told.into_iter().find(|kind| kinds.contains(kind)) {

@@ -13,8 +13,8 @@ impl GroupBy {
         Self::ALL.into_iter().filter(|by| by.require_told(recording).is_ok())
     }
 
-    /// Whether a recording shows these groups: without them, all memory would be a single row. Sites
-    /// are the default, so a recording without them is reported in other ways.
+    /// Whether a recording shows these groups: without them, all memory would be a single row. Sites are the default, so a
+    /// recording without them is reported in another way.
     ///
     /// # Errors
     /// If it does not, with what to record.
@@ -42,7 +42,7 @@ impl GroupBy {
             Self::NnModule => "a profiler trace with calls of modules (with_stack=True)",
             _ => "forward, backward or optimizer in stacks or ranges",
         };
-        // Nothing is no single row.
+        // An empty recording does not have a single row.
         if is_told || recording.all().is_empty() {
             return Ok(());
         }
@@ -50,7 +50,7 @@ impl GroupBy {
     }
 }
 
-/// Whether any segment or entry is known to lie in a pool.
+/// Whether any segment or entry is known to be in a pool.
 fn has_pools(recording: &Devices<'_>) -> bool {
     let snapshot = recording.snapshot();
     snapshot.segments.iter().any(|segment| segment.pool.is_some())
@@ -77,7 +77,7 @@ fn has_phases(recording: &Devices<'_>) -> bool {
     recording.all().iter().any(spans) || has_kind(recording, FrameKind::NnModule)
 }
 
-/// Whether any stack leads through a call of a module.
+/// Whether any stack contains a call of a module.
 fn calls_modules(recording: &Devices<'_>) -> bool {
     frames(recording).any(|id| recording.roles().is_module_call(id))
 }

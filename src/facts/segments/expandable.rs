@@ -6,7 +6,7 @@ use crate::facts::grouping::private_pools::{PoolKind, PrivatePools};
 use crate::model::Snapshot;
 use crate::replay::Track;
 
-/// Reasons why `expandable_segments:True` may fail in this program, as far as its recording shows, each as part of a
+/// Reasons why `expandable_segments:True` may fail in this program, as far as its recording shows, each as a part of a
 /// sentence.
 pub(crate) fn conflicts(track: Track<'_>, sites: &Sites<'_>) -> Vec<&'static str> {
     let snapshot = track.snapshot;
@@ -19,7 +19,7 @@ pub(crate) fn conflicts(track: Track<'_>, sites: &Sites<'_>) -> Vec<&'static str
     shares.into_iter().chain(captures).collect()
 }
 
-/// Whether a program passes tensors to other processes, or reduces them in memory that it shares with these.
+/// Whether a program passes tensors to other processes, or reduces them in memory that it shares with other processes.
 fn shares_memory(snapshot: &Snapshot) -> bool {
     snapshot.stacks.all_frames().any(|frame| {
         let path = installed_path(snapshot.strings.get(frame.filename)).unwrap_or("").replace('\\', "/");
@@ -57,7 +57,7 @@ mod tests {
         let custom = "vllm/distributed/device_communicators/custom_all_reduce.py";
         assert!(shares(&library(custom), "create_shared_buffer"));
         assert!(shares("??", "cudaIpcOpenMemHandle"));
-        // Files of the user's own may have such names.
+        // The user's own files may have such names.
         assert!(!shares("/home/user/torch/multiprocessing/train.py", "main"));
         assert!(!shares(&library("torch/nn/functional.py"), "relu"));
     }

@@ -13,37 +13,38 @@ use std::collections::BTreeMap;
 pub struct Figures {
     /// Number of segments.
     pub segments: u64,
-    /// Number of blocks in use, pending frees included.
+    /// Number of active blocks: those in use, and those whose free is pending.
     pub blocks: u64,
     /// Number of free blocks.
     pub free_blocks: u64,
     /// Bytes of the segments.
     pub reserved: u64,
-    /// Bytes of blocks in use.
+    /// Bytes of allocated blocks.
     pub allocated: u64,
-    /// Bytes of blocks that the program freed and another stream may still use.
+    /// Bytes of blocks that the program freed but another stream may still use.
     pub pending_free: u64,
-    /// Requested bytes in blocks in use and pending free. Wraps around in recordings that contradict themselves.
+    /// Requested bytes in allocated blocks and those with a pending free. Wraps around in recordings that contradict
+    /// themselves.
     pub requested: u64,
     /// Bytes of free blocks.
     pub inactive: u64,
-    /// Free bytes that `empty_cache` gives back: in segments without a block in use, or in whole free pages of
-    /// expandable ones. Segments of a private pool stay with it as long as the pool is used.
+    /// Free bytes that `empty_cache` releases: in segments without an active block, or in whole free pages of expandable
+    /// segments. Segments of a private pool stay with it as long as the pool is used.
     pub releasable: u64,
-    /// Free bytes that blocks in use keep from being given back.
+    /// Free bytes that active blocks keep reserved.
     pub pinned_free: u64,
     /// The largest free block.
     pub largest_free_block: u64,
 }
 
-/// Less than this is not worth a word: CUDA's own context takes more.
+/// Amounts below this are not worth mentioning: CUDA's own context uses more.
 pub(crate) const NOTABLE: u64 = 100 << 20;
-/// Free memory that cannot be given back is worth a word from one part of what is reserved in this many on: a fifth is more
-/// than the tails of segments make in programs that run well.
+/// Free memory that cannot be released is worth mentioning if it is at least this fraction (1/N) of reserved memory: a fifth
+/// is more than the unused ends of segments take in programs without fragmentation.
 const FRAGMENTED_PART: u64 = 5;
 
 impl Figures {
-    /// Whether blocks in use keep so much free memory from being given back that it is worth a look.
+    /// Whether active blocks keep so much free memory reserved that it is worth mentioning.
     pub(crate) fn pins_much(&self) -> bool {
         self.pinned_free >= NOTABLE && self.pinned_free >= self.reserved / FRAGMENTED_PART
     }
@@ -56,7 +57,7 @@ impl Figures {
             .fold(Self::default(), |sum, segment| sum.plus(&Self::of_segment(history, layout, segment)))
     }
 
-    /// The figures of several sets of segments together.
+    /// The combined figures of several sets of segments.
     pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         parts.into_iter().fold(Self::default(), Self::plus)
     }
@@ -84,7 +85,7 @@ impl Figures {
         figures
     }
 
-    /// The figures of both together.
+    /// The combined figures.
     #[must_use]
     pub fn plus(self, other: &Self) -> Self {
         Self {
@@ -102,18 +103,17 @@ impl Figures {
         }
     }
 
-    /// Bytes of blocks in use and pending free.
+    /// Bytes of active blocks.
     pub fn active(&self) -> u64 {
         self.allocated + self.pending_free
     }
 
-    /// Rounding loss: what blocks have beyond what was requested. Negative only in recordings that contradict
-    /// themselves.
+    /// Rounding loss: the bytes of blocks beyond the requested bytes. Negative only in recordings that contradict themselves.
     pub fn rounding(&self) -> i64 {
         self.active().wrapping_sub(self.requested) as i64
     }
 
-    /// The part of `reserved` that is inactive, from 0 to 1; 0 when nothing is reserved.
+    /// The fraction of `reserved` that is inactive, from 0 to 1; 0 if nothing is reserved.
     pub fn inactive_share(&self) -> f64 {
         if self.reserved == 0 { 0.0 } else { self.inactive as f64 / self.reserved as f64 }
     }
@@ -129,7 +129,7 @@ pub struct SizeClass {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What was requested in them; 0 for free blocks.
+    /// Requested bytes; 0 for free blocks.
     pub requested: u64,
 }
 
@@ -145,7 +145,7 @@ impl SizeClass {
     }
 }
 
-/// Blocks by size class, smallest first: the free ones, or those in use and pending free.
+/// Blocks by size class, smallest first: either the free blocks, or the active ones.
 pub(crate) fn size_classes<'l>(
     history: &History,
     layout: &'l Layout,

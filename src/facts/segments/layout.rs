@@ -5,7 +5,7 @@ use crate::model::{BlockState, PoolId, Segment, SegmentType, StackId};
 use crate::replay::{Instant, NEVER, SegmentSpan, Track};
 use std::ops::Range;
 
-/// A piece of a segment: a block, in use or free.
+/// A piece of a segment: a block, active or free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Piece {
@@ -13,13 +13,13 @@ pub struct Piece {
     pub addr: u64,
     /// Length in bytes.
     pub size: u64,
-    /// Whether it is in use.
+    /// The state of the block.
     pub state: BlockState,
     /// Index into [`crate::replay::History::allocations`]; `None` for a free piece.
     pub allocation: Option<usize>,
 }
 
-/// A segment. Touching mapped ranges of an expandable segment are one, as in `torch.cuda.memory_snapshot()`.
+/// A segment. Adjacent mapped ranges of an expandable segment are merged, as in `torch.cuda.memory_snapshot()`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentLayout {
@@ -29,25 +29,25 @@ pub struct SegmentLayout {
     pub size: u64,
     /// Whether it is (a mapped part of) an expandable segment.
     pub expandable: bool,
-    /// Bytes in which it can be given back: pages of an expandable segment, else all of it.
+    /// The unit of release in bytes: the page size of an expandable segment, otherwise the whole size.
     pub unit: u64,
-    /// Small or large pool. Known for segments that are there at the end or have a block in use; the others' follows
-    /// from their size.
+    /// Small or large pool. Known for segments that exist at the end or contain an active block; otherwise it follows from
+    /// the size.
     pub segment_type: SegmentType,
     /// CUDA stream; `None` if the file does not record it.
     pub stream: Option<u64>,
     /// Default or private pool; `None` if the file does not record it.
     pub pool: Option<PoolId>,
-    /// Stack of the request that made it.
+    /// Stack of the request that created it.
     pub stack: StackId,
-    /// Its pieces in [`Layout::pieces`]; they tile it.
+    /// Its pieces in [`Layout::pieces`]; they cover it without gaps.
     pub pieces: Range<usize>,
 }
 
-/// The segments of one device and what is in them.
+/// The segments of one device and their blocks.
 ///
-/// Pieces tile their segments: the segments sum to `reserved`, the pieces that are not free to `active`, unless the
-/// recording contradicts itself and has [`Layout::stray`] blocks.
+/// Pieces cover their segments without gaps: the segments sum to `reserved`, the pieces that are not free to `active`, unless
+/// the recording contradicts itself and has [`Layout::stray`] blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layout {
@@ -55,8 +55,8 @@ pub struct Layout {
     pub segments: Vec<SegmentLayout>,
     /// Pieces of all segments, in address order.
     pub pieces: Vec<Piece>,
-    /// Blocks in use that lie in no segment or in one another, as indexes into [`crate::replay::History::allocations`]. A
-    /// recording that PyTorch wrote has none.
+    /// Active blocks that are in no segment or overlap another block, as indexes into
+    /// [`crate::replay::History::allocations`]. A recording that PyTorch wrote has none.
     pub stray: Vec<usize>,
 }
 
@@ -98,7 +98,7 @@ impl Layout {
         layout
     }
 
-    /// The layout as it would be without some of the blocks in it: free blocks merge with their free neighbors.
+    /// The layout without some of its blocks: free blocks merge with their free neighbors.
     #[must_use]
     pub fn without(&self, gone: impl Fn(usize) -> bool) -> Self {
         let mut layout = Self { stray: self.stray.clone(), ..Self::default() };
@@ -136,16 +136,16 @@ impl Layout {
 
 /// Layouts at several instants of one history.
 ///
-/// From one instant to the next it keeps what is still there, so that layouts at ascending instants together cost one
-/// pass over the history, and the blocks and segments in them.
+/// It keeps what exists from one instant to the next, so layouts at ascending instants together cost one pass over the
+/// history, plus the blocks and segments in them.
 #[derive(Clone, Debug)]
 pub struct Sweep<'a> {
     track: Track<'a>,
     instant: Instant,
-    /// Allocations looked at so far, and those of them that are active, in address order.
+    /// The number of allocations processed so far, and the active ones among them, in address order.
     seen: usize,
     live: Vec<u32>,
-    /// The same of [`crate::replay::History::segments`].
+    /// The same for [`crate::replay::History::segments`].
     seen_spans: usize,
     spans: Vec<u32>,
 }
@@ -156,7 +156,7 @@ impl<'a> Sweep<'a> {
         Self { track, instant: 0, seen: 0, live: Vec::new(), seen_spans: 0, spans: Vec::new() }
     }
 
-    /// The layout at an instant. Going back in time starts over.
+    /// The layout at an instant. An instant before the last one starts over.
     pub fn at(&mut self, instant: Instant) -> Layout {
         if instant < self.instant {
             *self = Self::new(self.track);
@@ -164,7 +164,7 @@ impl<'a> Sweep<'a> {
         self.instant = instant;
         let (allocations, segments) = (&self.track.history.allocations, &self.track.history.segments);
 
-        // Both tables are in the order in which their rows came to be.
+        // Both tables are in the order of creation.
         self.live.retain(|&index| allocations[index as usize].active_at(instant));
         let born = self.seen + allocations[self.seen..].partition_point(|allocation| allocation.born <= instant);
         let active = |&index: &usize| allocations[index].active_at(instant);
@@ -212,7 +212,7 @@ fn segment(
         let context = context(history.rows.start + entry as usize);
         (Some(context.stream), context.pool)
     });
-    // And of one that was there before the recording, the entry that gives it back.
+    // For a segment from before the recording, the entry that releases it shows its stream.
     let given_back = || {
         let entry = first.gone.checked_sub(1).filter(|_| first.gone != NEVER)?;
         let context = context(history.rows.start + entry as usize);
@@ -221,9 +221,8 @@ fn segment(
     let known = at_end.map(|segment| (Some(segment.stream), segment.pool)).or(of_block).or(of_entry);
     let (stream, pool) = known.or_else(given_back).unzip();
     let size = end - first.addr;
-    // The small pool hands out blocks of up to 1 MiB, the large pool only larger ones.
-    // Without a block, the size tells: plain segments of the small pool have one size, and the large pool's expandable
-    // ones grow by larger pages.
+    // The small pool has blocks of up to 1 MiB, the large pool only larger ones. Without a block, the size decides: regular
+    // segments of the small pool have one size, and expandable segments of the large pool grow by larger pages.
     let large_page = rules.page_size(SegmentType::Large);
     let small_size = size == SMALL_BUFFER || (first.expandable && !size.is_multiple_of(large_page));
     let is_small = block.map_or(small_size, |(piece, _)| piece.size <= SMALL_SIZE);

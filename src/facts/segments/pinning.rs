@@ -1,8 +1,8 @@
 //! The blocks that keep free memory from being released to the driver.
 //!
-//! The allocator releases memory in units: a plain segment as a whole, an expandable one page by page. One live block
-//! keeps its whole unit, and so keeps the free bytes in it reserved (*pins* them): they serve later requests of the
-//! same pool and stream, and nobody else.
+//! The allocator releases memory in units: a regular segment as a whole, an expandable segment page by page. One live block
+//! keeps its whole unit, and so keeps the free bytes in it reserved (*pins* them): only later requests of the same pool and
+//! stream can use them.
 
 use super::layout::{Layout, Piece, SegmentLayout};
 use crate::facts::code::sites::CodeOrigin;
@@ -24,16 +24,16 @@ pub struct PinningRow {
     pub bytes: u64,
     /// Number of these blocks.
     pub blocks: u64,
-    /// Free bytes charged to the group. Where several blocks pin the same unit, each is charged an equal part of it,
-    /// since each alone would be enough to keep it.
+    /// Free bytes attributed to the group. If several blocks pin the same unit, each is attributed an equal part of it, since
+    /// each alone would be enough to keep it.
     pub pinned_free_bytes: u64,
     /// Free bytes in units that only this group's blocks pin: freeing them makes these bytes releasable.
     pub alone_free_bytes: u64,
-    /// The most that a single block is charged.
+    /// The most bytes attributed to a single block.
     pub worst_block_bytes: u64,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
-    /// The stack that is charged most in the group, innermost frame first; empty where stacks are not what is grouped.
+    /// The stack with the most attributed bytes in the group, innermost frame first; empty if groups do not depend on stacks.
     pub stack: Vec<String>,
 }
 
@@ -41,19 +41,19 @@ pub struct PinningRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pinning {
-    /// All of them.
+    /// Their total.
     pub pinned_free_bytes: u64,
     /// Number of blocks that pin them.
     pub blocks: u64,
-    /// Groups, the one that is charged most first.
+    /// Groups, the largest first.
     pub rows: Vec<PinningRow>,
 }
 
 /// Calls `visit` for every unit of a segment that live blocks keep although it has free bytes, with those bytes and the
 /// blocks (indexes into [`History::allocations`], in address order).
 ///
-/// Takes time linear in the number of blocks, however many pages there are: pages inside a block have no free bytes,
-/// and pages inside a free block are kept by nobody.
+/// Takes time linear in the number of blocks, however many pages there are: pages inside a block have no free bytes, and no
+/// block keeps the pages inside a free block.
 pub(crate) fn pinned_units(layout: &Layout, segment: &SegmentLayout, mut visit: impl FnMut(u64, &[usize])) {
     let unit_size = segment.unit.max(1);
     let mut unit = 0;
@@ -89,7 +89,7 @@ fn shares(free: u64, blocks: &[usize]) -> impl Iterator<Item = (usize, u64)> {
     (0..).zip(blocks).map(move |(place, &block)| (block, share + u64::from(place < left)))
 }
 
-/// The free bytes of a segment that each of its blocks is charged: see [`PinningRow::pinned_free_bytes`].
+/// The free bytes of a segment that are attributed to each of its blocks: see [`PinningRow::pinned_free_bytes`].
 pub fn charged(layout: &Layout, segment: &SegmentLayout) -> HashMap<usize, u64> {
     let mut charged = HashMap::new();
     pinned_units(layout, segment, |free, blocks| {
@@ -101,10 +101,10 @@ pub fn charged(layout: &Layout, segment: &SegmentLayout) -> HashMap<usize, u64> 
 }
 
 impl Pinning {
-    /// The same without saying whose they are: one row, labeled [`OTHER`].
+    /// The same in one row, labeled [`OTHER`], without attribution.
     pub(crate) fn in_total(history: &History, layout: &Layout) -> Self {
         let mut row = PinningRow { label: OTHER.to_owned(), ..PinningRow::default() };
-        // Blocks come in the order of their addresses, each in one unit or in two neighboring ones.
+        // Blocks are visited in address order, each in one unit or in two adjacent ones.
         let mut last = None;
         for segment in &layout.segments {
             pinned_units(layout, segment, |free, blocks| {
@@ -120,7 +120,7 @@ impl Pinning {
         Self { pinned_free_bytes: row.pinned_free_bytes, blocks: row.blocks, rows }
     }
 
-    /// Charges the pinned bytes of a layout to groups.
+    /// Attributes the pinned bytes of a layout to groups.
     pub(crate) fn of(grouper: &Grouper<'_>, layout: &Layout) -> Self {
         let history = grouper.track.history;
         let mut groups = Groups::new(grouper);
@@ -168,8 +168,8 @@ impl Pinning {
         Self { pinned_free_bytes: total, blocks: charged.len() as u64, rows }
     }
 
-    /// Keeps the `top` first rows and sums up the rest in one labeled [`OTHER`]; drops the rest where rows overlap.
-    /// What the rest pins alone is then a lower bound, because its groups may share units.
+    /// Keeps the first `top` rows and combines the rest in one labeled [`OTHER`]; if rows overlap, drops the rest. The bytes
+    /// that the rest pins alone are then a lower bound, because its groups may share units.
     pub fn keep_top(&mut self, top: usize, overlap: bool) {
         if self.rows.len() <= top {
             return;

@@ -1,37 +1,37 @@
-//! `record_function` ranges put together from their recorded ends.
+//! `record_function` ranges, combined from their recorded ends.
 
 use crate::model::{Annotation, Snapshot, Stage, StrId};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// A range. Ends that were not recorded are open: the range then began before the recording, or outlasts it.
+/// A range. If an end was not recorded, the range started before the recording, or outlasts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AnnotationRange {
     /// Name of the range.
     pub name: StrId,
-    /// Time of its start, `i64::MIN` when it began before the recording.
+    /// Time of its start; `i64::MIN` if it started before the recording.
     pub start_us: i64,
-    /// Time of its end, `i64::MAX` when it outlasts the recording.
+    /// Time of its end; `i64::MAX` if it outlasts the recording.
     pub end_us: i64,
     /// Number of ranges around it.
     pub depth: usize,
 }
 
-/// Ranges inside this many others are left out when asking what encloses a time: no program nests as deep, and it
-/// bounds memory for hostile files.
+/// Ranges nested deeper than this are left out of the ranges that enclose a time: no program nests as deep, and this bounds
+/// memory for malicious files.
 const MAX_DEPTH: usize = 32;
-/// Names that an error lists: what fits on a line.
+/// The most names that an error lists: they fit on a line.
 const MOST_NAMES: usize = 8;
 
 /// All ranges of a recording, and which of them enclose a time.
 ///
-/// Ends carry no thread, so they are matched by name: an end closes the latest open range of its name.
+/// Ends carry no thread, so they are matched by name: an end closes the latest open range with its name.
 #[derive(Clone, Debug, Default)]
 pub struct Annotations {
-    /// Ranges in the order of their starts, enclosing ones first.
+    /// Ranges in the order of their starts, enclosing ranges first.
     pub ranges: Vec<AnnotationRange>,
-    /// Chains of open ranges, innermost first: a range and the node around it. Parents precede children.
+    /// Chains of open ranges, innermost first: a range and its parent node. Parents precede children.
     nodes: Vec<(u32, Option<u32>)>,
     /// From each of these times on, the chain that starts at this node is open.
     changes: Vec<(i64, Option<u32>)>,
@@ -56,14 +56,14 @@ impl Annotations {
                 },
             }
         }
-        // The sort is stable: ranges that start and end together stay in the order recorded.
+        // The sort is stable: ranges with the same start and end stay in the recorded order.
         ranges.sort_by_key(|range| (range.start_us, Reverse(range.end_us)));
         let mut annotations = Self { ranges, nodes: Vec::new(), changes: Vec::new() };
         annotations.nest();
         annotations
     }
 
-    /// The recorded ends of those ranges of a snapshot that have something of `first..=last` in them, in the order recorded.
+    /// The recorded ends of those ranges of a snapshot that overlap `first..=last`, in the recorded order.
     pub(crate) fn recorded_within(snapshot: &Snapshot, (first, last): (i64, i64)) -> Vec<Annotation> {
         let all = &snapshot.annotations;
         let mut kept = vec![true; all.len()];
@@ -98,7 +98,7 @@ impl Annotations {
         chain.into_iter().rev().filter_map(|range| self.ranges.get(range as usize))
     }
 
-    /// What there is instead of an annotation that was requested: `found a, b, c`.
+    /// What the recording has instead of a requested annotation: `found a, b, c`.
     pub(crate) fn known_names(&self, snapshot: &Snapshot) -> String {
         let mut known: Vec<&str> = Vec::new();
         for range in &self.ranges {
@@ -110,19 +110,19 @@ impl Annotations {
         if known.is_empty() { "the recording has none".to_owned() } else { format!("found {}", known.join(", ")) }
     }
 
-    /// The times at which what is open changes, in order.
+    /// The times at which the open ranges change, in order.
     pub fn changes(&self) -> impl Iterator<Item = i64> + '_ {
         self.changes.iter().map(|&(time, _)| time)
     }
 
-    /// Sweeps over the sorted ranges, noting what is open from each time on, and how deep each range is.
+    /// Walks over the sorted ranges and stores which are open from each time on, and how deep each range is nested.
     fn nest(&mut self) {
         let mut times: Vec<(i64, bool, u32)> = Vec::with_capacity(self.ranges.len() * 2);
         for (index, range) in self.ranges.iter().enumerate() {
             times.push((range.start_us, true, index as u32));
             times.push((range.end_us, false, index as u32));
         }
-        // At one time ends come first, since a range excludes its end; then starts in the order of the ranges.
+        // At the same time, ends come first, since a range excludes its end; then starts, in the order of the ranges.
         times.sort_unstable_by_key(|&(time, is_start, index)| (time, is_start, index));
         // Open ranges with their nodes, outermost first.
         let mut open: Vec<(u32, u32)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Instants of a recording as people name them, and the annotations that were open then.
+//! Instants of a recording as people name them, and the annotations that are open at them.
 
 pub mod annotations;
 pub mod moment;

@@ -4,7 +4,7 @@ use super::annotations::Annotations;
 use crate::facts::code::sites::clipped;
 use crate::replay::{History, Instant, Track};
 
-/// An instant of one device as people look for it: by entry, by time and by what was going on.
+/// An instant of one device in the terms of users: its entry, its time and the open annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Moment {
@@ -12,7 +12,7 @@ pub struct Moment {
     pub instant: Instant,
     /// The entry that leads to it, counted within the device's trace; `None` before the first entry.
     pub entry: Option<u32>,
-    /// Time of that entry in microseconds since the epoch, where the file has times.
+    /// Time of that entry in microseconds since the epoch, if the file has times.
     pub time_us: Option<i64>,
     /// The same, counted from the first entry of the recording.
     pub since_start_us: Option<i64>,
@@ -21,7 +21,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Looks an instant up.
+    /// Looks up an instant.
     pub fn of(track: Track<'_>, annotations: &Annotations, instant: Instant) -> Self {
         let snapshot = track.snapshot;
         let entry = History::entry_before(instant);

@@ -24,7 +24,7 @@ pub enum When {
     Time(i64),
     /// A step, counted from 1, or one of its ends.
     Step(u32, Option<Edge>),
-    /// A `record_function` range by name, which of its occurrences, counted from 1, and which of its ends.
+    /// A `record_function` range: its name, which of its occurrences, counted from 1, and which of its ends.
     Annotation(String),
 }
 
@@ -38,18 +38,18 @@ pub enum Edge {
 }
 
 impl Edge {
-    /// What stands in front of `:start` or `:end`, and which of them it is.
+    /// The part before `:start` or `:end`, and which of the two it is.
     fn split(text: &str) -> Option<(&str, Self)> {
         let start = text.strip_suffix(":start").map(|range| (range, Self::Start));
         start.or_else(|| text.strip_suffix(":end").map(|range| (range, Self::End)))
     }
 }
 
-/// The forms of an instant, as messages name them.
+/// The forms of an instant, as listed in messages.
 const FORMS: &str =
     "peak, oom, start, end, entry:N, time:12.5s, step:N[:start|:end] or annotation:NAME[#K][:start|:end]";
 
-/// What an instant is wanted for: a range of annotations has a start, an end and a highest point.
+/// The purpose of an instant: a range of annotations has a start, an end and a highest point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A single instant: the highest point of a range.
@@ -65,12 +65,12 @@ impl FromStr for When {
 
     fn from_str(text: &str) -> Result<Self> {
         let bad = || {
-            // A bare number, or one with a unit, lacks only what it counts.
+            // A number without a keyword, or with a unit, lacks only the keyword.
             let kind = match text.parse::<u32>() {
                 Ok(_) => Some("entry"),
                 Err(_) => parse_duration(text).map(|_| "time"),
             };
-            // A name may be that of a range; the forms that are one already have a colon.
+            // A single word may be the name of a range; other forms contain a colon.
             let is_name = !text.is_empty() && !text.contains(|next: char| next == ':' || next.is_control());
             let kind = kind.or(is_name.then_some("annotation"));
             let meant = kind.map(|kind| format!("; did you mean {kind}:{text}?")).unwrap_or_default();
@@ -96,7 +96,7 @@ impl FromStr for When {
     }
 }
 
-/// A duration in microseconds: `12.5s`, `300ms`, `40us`; seconds without a unit.
+/// A duration in microseconds: `12.5s`, `300ms`, `40us`; a number without a unit is in seconds.
 fn parse_duration(text: &str) -> Option<i64> {
     let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6), ("", 1e6)];
     let (number, scale) = units.iter().find_map(|&(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
@@ -105,7 +105,7 @@ fn parse_duration(text: &str) -> Option<i64> {
 }
 
 impl When {
-    /// The instant on one device, or why it has none, given how to find the instants at which its steps end.
+    /// The instant on one device, or why there is none. `ends` finds the instants at which steps end.
     pub(in crate::facts) fn resolve(
         &self,
         track: Track<'_>,
@@ -154,7 +154,7 @@ impl When {
                     let count = ends.len();
                     Error::Request(format!("{} has no step {number}: it has {count} steps", device_words(device)))
                 })?;
-                // A step reaches from the end of the one before it.
+                // A step starts at the end of the previous one.
                 let start = index.checked_sub(1).map_or(0, |before| ends[before]);
                 Ok(within(track, (start, end), metric, edge.map_or(purpose, Purpose::from)))
             }
@@ -204,7 +204,7 @@ fn require_within(snapshot: &Snapshot, range: &AnnotationRange, edge: Option<Edg
     }
 }
 
-/// The instant of a range that is wanted.
+/// The requested instant of a range.
 fn within(track: Track<'_>, (start, end): (Instant, Instant), metric: Metric, purpose: Purpose) -> Instant {
     match purpose {
         Purpose::From => start,
@@ -213,8 +213,8 @@ fn within(track: Track<'_>, (start, end): (Instant, Instant), metric: Metric, pu
     }
 }
 
-/// The range that `name` means, and which end of it: an exact name first, since names such as `ProfilerStep#3` contain a `#`
-/// themselves.
+/// The range that `name` means, and which of its ends. An exact name takes precedence, since names such as `ProfilerStep#3`
+/// contain a `#` themselves.
 fn find<'a>(
     snapshot: &Snapshot,
     annotations: &'a Annotations,

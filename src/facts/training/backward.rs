@@ -1,9 +1,9 @@
 //! Infers the forward line that an allocation of backward belongs to.
 //!
-//! The engine's threads have no Python frames, so a snapshot does not say. But the engine runs the nodes of the autograd
-//! graph in the reverse order of forward (by sequence number, the highest first), and what a node frees tells where in
-//! forward it belongs: the tensors it had saved carry their forward stacks. `nodes` cuts backward into nodes,
-//! `operators` lists the operators of forward; `Alignment` here puts one beside the other.
+//! The engine's threads have no Python frames, so a snapshot does not show the line. But the engine runs the nodes of the
+//! autograd graph in the reverse order of forward (by sequence number, the highest first), and what a node frees shows where
+//! in forward it belongs: the tensors that it had saved carry their forward stacks. `nodes` divides backward into nodes,
+//! `operators` lists the operators of forward; `Alignment` here matches the two.
 
 use super::forward_operators::ForwardOperators;
 use super::nodes::{Node, NodeReader, Run};
@@ -14,8 +14,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// The forward stack of allocations that backward made without Python frames, as far as it can be inferred. Each backward
-/// pass is worked out when one of its allocations is first requested.
+/// The forward stacks of allocations that backward made without Python frames, as far as they can be inferred. Each backward
+/// pass is processed when one of its allocations is first requested.
 #[derive(Clone, Debug, Default)]
 pub struct BackwardSites {
     operators: ForwardOperators,
@@ -27,14 +27,14 @@ pub struct BackwardSites {
 #[derive(Clone, Debug)]
 struct Pass {
     entries: Range<u32>,
-    /// What it allocates, as indexes into [`History::allocations`].
+    /// Its allocations, as indexes into [`History::allocations`].
     made: Range<u32>,
-    /// The forward stack of each of these; the empty stack if unknown.
+    /// The forward stack of each of them; the empty stack if unknown.
     stacks: OnceLock<Vec<StackId>>,
 }
 
 impl BackwardSites {
-    /// Finds the backward passes of a device, in time linear in its entries, and infers nothing yet.
+    /// Finds the backward passes of a device, in time linear in its entries. This infers nothing yet.
     pub fn of(track: Track<'_>, roles: &Roles) -> Self {
         let history = track.history;
         let is_wanted =
@@ -58,7 +58,8 @@ impl BackwardSites {
         Self { operators, passes }
     }
 
-    /// The forward stack of the allocation with this index, given the device and the roles that the passes were found with.
+    /// The forward stack of the allocation with this index. `track` and `roles` must be those that the passes were found
+    /// with.
     pub fn forward_stack(&self, track: Track<'_>, roles: &Roles, allocation: usize) -> Option<StackId> {
         if !roles.is_engine(track.stack_of(allocation)) {
             return None;
@@ -90,12 +91,12 @@ impl BackwardSites {
     }
 }
 
-/// Operators looked at for one node, and sizes of each kind: what bounds the time that a hostile file takes.
+/// The most operators compared with one node, and the most sizes of each kind. This bounds the time for a malicious file.
 const WINDOW: usize = 32;
 /// Score if the incoming gradient has the size of an operator's output; each input scores 1.
 const FITS: usize = 2;
 
-/// Nodes beside operators.
+/// Matches nodes to operators.
 struct Alignment<'a> {
     history: &'a History,
     operators: &'a ForwardOperators,
@@ -106,12 +107,12 @@ impl Alignment<'_> {
     /// The operator of each node.
     fn operators(&self) -> Vec<Option<usize>> {
         let mut operators = Vec::with_capacity(self.run.len());
-        // Operators from here on are done with.
+        // Operators from here on are finished.
         let mut done = self.run.operator_count;
         for index in 0..self.run.len() {
             let operator = self.by_saved_tensors(index, done);
-            // Recomputing stops as soon as everything is back, so the last operators may be missing among them: then
-            // their nodes seem to be those of the last one that is there, which is still to come.
+            // Recomputing stops as soon as everything is restored, so the last operators may be missing: their nodes then
+            // seem to belong to the last operator that was recomputed, whose own node is still to come.
             let is_open = |&operator: &usize| self.run.is_recomputed && operator + 1 == self.run.operator_count;
             done = operator.filter(|operator| !is_open(operator)).unwrap_or(done);
             operators.push(operator);
@@ -124,32 +125,35 @@ impl Alignment<'_> {
 
     /// The operator of a node that freed saved tensors.
     ///
-    /// A saved tensor is an input of the operator or its own output, so the operator is the maker of the latest one or
-    /// one that ran after it, and before that of the last node. (A tensor that several operators saved is freed with the
-    /// first of them.) Sizes decide: the gradient that comes in is as large as what the operator made, those that the
-    /// node makes are as large as its inputs, which it or the operator before it made.
+    /// A saved tensor is an input of the operator or its own output, so the operator is the one that allocated the latest
+    /// saved tensor, or one that ran after it and before the operator of the previous node. (A tensor saved by several
+    /// operators is freed with the first of their nodes.) Sizes decide: the incoming gradient is as large as the operator's
+    /// output; the gradients that the node allocates are as large as its inputs, which the operator or the one before it
+    /// allocated.
     fn by_saved_tensors(&self, index: usize, done: usize) -> Option<usize> {
         let node = self.run.node(index)?;
         let latest = |end: usize| node.saved.iter().copied().filter(|&maker| maker <= end).max();
-        // What is later belongs to a variable that went out of scope; unless nothing else is there: then a second pass
-        // goes through the same graph.
+        // A later tensor belongs to a variable that went out of scope, unless there is no other: then a second pass goes
+        // through the same graph.
         let (maker, last) = match latest(done) {
             Some(maker) => (maker, done),
             None => (latest(self.run.operator_count)?, self.run.operator_count),
         };
         let last = last.min(maker + WINDOW);
         let from_maker = node.saved.iter().filter(|&&saved| saved == maker).count();
-        // Mean and deviation of a norm, copies made for a matrix product: nobody else saves two of the same maker.
+        // The mean and deviation of a norm, or copies for a matrix product: only the operator itself saves two tensors that
+        // it allocated.
         if from_maker > 1 {
             return Some(maker);
         }
-        // On a tie the next operator it is, as the tensor is most likely its input. Not so if the tensor is one of several
-        // that its maker made while another was saved, too: then that is the input, and this a mask or a cast weight.
+        // On a tie, the next operator is chosen, since the tensor is most likely its input. This does not hold if the tensor
+        // is one of several that its operator allocated while another tensor was saved, too: then the other one is the input,
+        // and this one is a mask or a cast weight.
         let other_input = from_maker < node.saved.len() && self.operators.blocks(maker) > 1;
         let first = other_input.then_some(maker);
         let candidates = first.into_iter().chain(maker + 1..last).chain([maker, last]);
         let incoming = self.incoming(index);
-        // Of equal scores the first counts.
+        // The first of equal scores counts.
         let most = self.sizes(&node).count() + FITS;
         let mut best = None;
         for candidate in candidates {
@@ -166,7 +170,7 @@ impl Alignment<'_> {
 
     /// How well the sizes of a node match an operator.
     fn score(&self, node: &Node<'_>, incoming: &[u64], operator: usize) -> usize {
-        // Where the node is two in truth, the gradient between them looks like a temporary.
+        // If the node consists of two actual nodes, the gradient between them looks like a temporary.
         let gradients = incoming.iter().chain(node.temporary).take(WINDOW);
         let fits = gradients.into_iter().any(|&bytes| self.makes(operator, bytes));
         let is_input = |&bytes: &u64| {
@@ -176,7 +180,7 @@ impl Alignment<'_> {
         inputs + if fits { FITS } else { 0 }
     }
 
-    /// Finds the operators of nodes that freed no saved tensor: they lie between those of the nodes around them.
+    /// Finds the operators of nodes that freed no saved tensor: they are between those of the neighboring nodes.
     fn fill_gaps(&self, operators: &mut [Option<usize>]) {
         let mut start = 0;
         while start < operators.len() {
@@ -193,12 +197,11 @@ impl Alignment<'_> {
         }
     }
 
-    /// The operator of a node that freed no saved tensor, below `upper`, between those of the nodes `before` and
-    /// `after` it.
+    /// The operator of a node that freed no saved tensor, below `upper`, between those of the nodes `before` and `after` it.
     fn between(&self, index: usize, upper: usize, before: Option<usize>, after: Option<usize>) -> Option<usize> {
         let node = self.run.node(index)?;
         let incoming = self.incoming(index);
-        // The gradients of views of a tensor that was split are put together to one of its size.
+        // The gradients of views of a split tensor are combined into one of the tensor's size.
         let total = incoming.iter().fold(0u64, |sum, &bytes| sum.saturating_add(bytes));
         let joins = |&after: &usize| self.sizes(&node).any(|bytes| bytes == total && self.makes(after, bytes));
         if let Some(after) = after.filter(|_| incoming.len() > 1).filter(joins) {
@@ -207,11 +210,11 @@ impl Alignment<'_> {
         let lower = after.unwrap_or(self.run.first_operator).max(upper.saturating_sub(WINDOW));
         let fits = |&operator: &usize| incoming.iter().take(WINDOW).any(|&bytes| self.makes(operator, bytes));
         let fitting = (lower..upper).rev().find(fits);
-        // Between two known nodes order alone is enough; at the ends nothing bounds it.
+        // Between two known nodes, the order alone is enough; at the ends, nothing bounds the operator.
         fitting.or(before.filter(|_| after.is_some()))
     }
 
-    /// Sizes of the incoming gradients: those that the node freed; else those that the previous node allocated, which
+    /// Sizes of the incoming gradients: those that the node freed; otherwise those that the previous node allocated and that
     /// another node still needs.
     fn incoming(&self, index: usize) -> Cow<'_, [u64]> {
         let incoming = self.run.node(index).map_or(&[][..], |node| node.incoming);

@@ -1,8 +1,9 @@
 //! Finds keys and values that grow with every forward pass of a generating model.
 //!
-//! `k = torch.cat([k, new])` makes a longer block for every layer and every token, and the old one goes. What one line
-//! makes then comes in generations: as many blocks of each size, each generation longer than the one before by the same
-//! amount, and each block there until the next generation has begun. Scores of attention grow as well, but do not last.
+//! `k = torch.cat([k, new])` allocates a longer block for every layer and every token, and frees the old one. So the
+//! allocations of one line form generations: the same number of blocks, each generation larger than the previous one by the
+//! same amount, and each block live until the next generation has started. Attention scores grow as well, but are
+//! short-lived.
 
 use super::own_lines::OwnLines;
 use super::periods::{Cursor, Periods};
@@ -12,7 +13,7 @@ use crate::replay::{Allocation, History, NEVER, Track};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
-/// A series takes this many generations.
+/// The least number of generations of a series.
 const LEAST_GENERATIONS: usize = 4;
 
 /// The blocks of growing caches on one device.
@@ -22,21 +23,21 @@ pub(super) struct Caches(HashSet<u32, RandomState>);
 /// The blocks that one line of code allocates.
 #[derive(Default)]
 struct Series {
-    /// Index of each block, and of the period that made it.
+    /// Index of each block, and of its period.
     blocks: Vec<(u32, usize)>,
     in_module: bool,
 }
 
-/// Blocks of one size, made one after another by one line.
+/// Blocks of one size that one line allocates consecutively.
 struct Generation {
     bytes: u64,
     blocks: Vec<(u32, Allocation)>,
-    /// The period that made the first.
+    /// The period of the first block.
     period: usize,
 }
 
 impl Caches {
-    /// Looks at every line that allocates. For recordings without a backward pass.
+    /// Examines every line that allocates. For recordings without a backward pass.
     pub(super) fn of(track: Track<'_>, periods: &Periods, roles: &Roles, lines: &mut OwnLines<'_>) -> Self {
         let history = track.history;
         let mut by_line: HashMap<FrameId, Series, RandomState> = HashMap::default();
@@ -53,7 +54,7 @@ impl Caches {
         let mut found = HashSet::default();
         for series in by_line.into_values() {
             found.extend(growing(history, &series.blocks, series.in_module));
-            // What the line makes on the way, such as the new token's part, is gone soon.
+            // Intermediate blocks of the line, such as the new token's part, are freed soon.
             let lasting = lasting(history, &series.blocks);
             found.extend(growing(history, &lasting, series.in_module));
         }
@@ -66,7 +67,7 @@ impl Caches {
     }
 }
 
-/// The blocks of a series that are a cache: the runs of generations that are long enough.
+/// The blocks of a series that are a cache: runs of enough generations.
 fn growing(history: &History, blocks: &[(u32, usize)], in_module: bool) -> Vec<u32> {
     let mut generations: Vec<Generation> = Vec::new();
     for &(index, period) in blocks {
@@ -107,7 +108,7 @@ fn goes_on(run: &[Generation], later: &Generation, in_module: bool) -> bool {
     let Some((last, earlier)) = run.split_last() else { return false };
     let begins = later.blocks.first().map_or(0, |(_, block)| block.born);
     let lasts = last.blocks.iter().all(|(_, block)| block.freed > begins);
-    // A model grows its cache once in each forward. Outside of models a single block may be token ids, or their mask.
+    // A model extends its cache once in each forward. Outside models, a single block may be token IDs, or their mask.
     let counts = if in_module { last.period != later.period } else { last.blocks.len() > 1 };
     let Some(step) = later.bytes.checked_sub(last.bytes).filter(|&step| step > 0) else { return false };
     let evenly = earlier.last().is_none_or(|before| last.bytes.checked_sub(before.bytes) == Some(step));

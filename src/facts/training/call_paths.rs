@@ -1,4 +1,4 @@
-//! Places of a program outside of its modules, backward passes and optimizers, where its loops are.
+//! Places of a program outside its modules, backward passes and optimizers, where its loops are.
 
 use super::role::Roles;
 use crate::facts::code::frames::FrameKind;
@@ -7,25 +7,25 @@ use crate::model::{FrameId, StackId, StrId};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// A chain of Python frames, outermost first, that ends where a phase of training begins: at the call of a module, of
-/// `backward` or of an optimizer. Equal chains, lines included, are one place.
+/// A chain of Python frames, outermost first, that ends where a phase of training starts: at the call of a module, of
+/// `backward` or of an optimizer. Equal chains, including lines, are the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlaceId(u32);
 
 #[cfg(test)]
 impl PlaceId {
-    /// A place that represents any, in tests.
+    /// A place with a number, for tests.
     pub(crate) fn numbered(number: u32) -> Self {
         Self(number)
     }
 }
 
-/// The innermost frame of a place and what is around it.
+/// The innermost frame of a place, and its context.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     around: Option<PlaceId>,
     frame: FrameId,
-    /// The call of a function that the frame is in: the same for all lines of the function below one place.
+    /// The function call that contains the frame: the same for all lines of the function below one place.
     call: u32,
     /// Whether any of its frames is the user's own code.
     is_own: bool,
@@ -35,7 +35,7 @@ struct Link {
 #[derive(Clone, Copy, Debug, Default)]
 struct Ending {
     place: Option<PlaceId>,
-    /// The first frame inside of the module that is called there.
+    /// The first frame inside the module that is called there.
     callee: Option<FrameId>,
 }
 
@@ -88,22 +88,22 @@ impl CallPaths {
         found
     }
 
-    /// The place of a stack, where the user's own code is part of it.
+    /// The place of a stack, if it contains the user's own code.
     pub fn place(&self, stack: StackId) -> Option<PlaceId> {
         self.stacks.get(stack.index())?.place.filter(|&place| self.links[place.0 as usize].is_own)
     }
 
-    /// The first frame inside of the module that a stack calls at its place.
+    /// The first frame inside the module that a stack calls at its place.
     pub fn callee(&self, stack: StackId) -> Option<FrameId> {
         self.stacks.get(stack.index())?.callee
     }
 
-    /// Number of calls of functions that places are in.
+    /// Number of function calls that contain places.
     pub fn calls(&self) -> usize {
         self.calls
     }
 
-    /// The frames of a place, innermost first, each with the number of the call that it is in.
+    /// The frames of a place, innermost first, each with the number of its function call.
     pub fn frames(&self, place: PlaceId) -> impl Iterator<Item = (FrameId, usize)> + '_ {
         let mut next = Some(place);
         std::iter::from_fn(move || {

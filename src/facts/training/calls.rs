@@ -1,8 +1,9 @@
 //! The calls of forward functions: which entries belong to the same call of the same function.
 //!
-//! A Python stack says that `Block.forward` runs, not which of the eight blocks it is. Calls of different functions are
-//! distinguished by `functions`, those of the same one by order: a call is over when an entry comes whose stack leads elsewhere, or when its line jumps back to where the function
-//! began; and where a function has a single line, when what it allocates begins to repeat.
+//! A Python stack shows that `Block.forward` runs, but not which of eight blocks it is. `functions` distinguishes calls of
+//! different functions; the order of entries distinguishes calls of the same function: a call ends before an entry whose
+//! stack is elsewhere, or when its line jumps back to where the function started; for a function with a single line, when its
+//! allocations start to repeat.
 
 use super::functions::{Functions, PythonStack};
 use super::phases::{Phase, Phases};
@@ -13,7 +14,7 @@ use crate::replay::Track;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// A function that `nn.Module` calls as `forward`. Functions of one name in a file are distinguished by their lines.
+/// A function that `nn.Module` calls as `forward`. Functions with the same name in a file are distinguished by their lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForwardFunction {
@@ -21,22 +22,22 @@ pub struct ForwardFunction {
     pub file: StrId,
     /// Its name.
     pub name: StrId,
-    /// The first of its lines that allocates or frees.
+    /// Its first line that allocates or frees.
     pub first_line: u64,
-    /// The last of them.
+    /// Its last line that allocates or frees.
     pub last_line: u64,
-    /// A frame of it, on its first line.
+    /// A frame of it, at its first line.
     pub frame: FrameId,
-    /// The frame that calls it: an example, where there are several.
+    /// A frame that calls it: an example, if there are several.
     pub caller: Option<FrameId>,
 }
 
-/// Which of [`Calls::functions`] is meant.
+/// The index of a function in [`Calls::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionId(u32);
 
 impl FunctionId {
-    /// Its place in [`Calls::functions`].
+    /// The index itself.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -50,22 +51,22 @@ pub struct Call {
     pub function: FunctionId,
     /// Its first entry, counted within the trace.
     pub start: u32,
-    /// The entry behind its last one.
+    /// The entry after its last one.
     pub end: u32,
     /// Whether it runs under `torch.utils.checkpoint`.
     pub checkpointed: bool,
-    /// Whether it is what `torch.utils.checkpoint` calls, rather than something inside of that.
+    /// Whether `torch.utils.checkpoint` calls it directly, so that it is not inside another checkpointed call.
     pub is_checkpoint: bool,
 }
 
 /// The calls of one device's forward phases.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
-    /// Every function called, in the order of their first calls.
+    /// Every called function, in the order of their first calls.
     pub functions: Vec<ForwardFunction>,
-    /// Every call, in the order of their starts, outer ones before those inside.
+    /// Every call, in the order of their starts, outer calls before inner calls.
     pub calls: Vec<Call>,
-    /// Of each function, the places of its calls.
+    /// For each function, the indexes of its calls.
     of_function: Vec<Vec<u32>>,
 }
 
@@ -99,7 +100,7 @@ impl Calls {
         group(raw, snapshot, &paths, roles)
     }
 
-    /// Every function with its id, in the order of their first calls.
+    /// Every function with its ID, in the order of their first calls.
     pub fn functions(&self) -> impl Iterator<Item = (FunctionId, &ForwardFunction)> {
         (0..).map(FunctionId).zip(&self.functions)
     }
@@ -109,7 +110,7 @@ impl Calls {
         self.functions.get(id.index())
     }
 
-    /// The place of a call in [`Calls::calls`].
+    /// The index of a call in [`Calls::calls`].
     pub(crate) fn place(&self, call: &Call) -> Option<usize> {
         let first = self.calls.partition_point(|other| other.start < call.start);
         let same_start = self.calls[first..].iter().take_while(|other| other.start == call.start);
@@ -126,7 +127,7 @@ impl Calls {
 /// One Python frame of a stack.
 #[derive(Clone, Copy, Debug)]
 struct Level {
-    /// The function and how the program got there: the same for all lines of a function that is called from one place.
+    /// The function and the path to it: the same for all lines of a function that is called from one place.
     node: u32,
     /// Number of the function.
     function: u32,
@@ -134,7 +135,7 @@ struct Level {
     frame: FrameId,
     /// Whether `nn.Module` calls it.
     is_call: bool,
-    /// The nearest frame around it that is not PyTorch's own.
+    /// The nearest frame around it that is not part of PyTorch.
     caller: Option<FrameId>,
 }
 
@@ -153,7 +154,7 @@ impl Paths {
         };
         let stacks: Vec<PythonStack> = (0..snapshot.stacks.len() as u32).map(python).collect();
         let functions = Functions::of(snapshot, roles, &stacks);
-        // A node is a function below an exact place; a place is a node on a line.
+        // A node is a function below an exact place; a place is a node with a line.
         let mut nodes: HashMap<(u32, u32), u32> = HashMap::new();
         let mut places: HashMap<(u32, u64), u32> = HashMap::new();
         let path = |stack: &PythonStack| {
@@ -177,13 +178,13 @@ impl Paths {
     }
 }
 
-/// Positions of the frames that are calls of modules, in a stack with the outermost frame first: `forward` itself, where
-/// decorators stand between it and `Module._call_impl`.
+/// Positions of the frames that are calls of modules, in a stack with the outermost frame first: `forward` itself, even if
+/// decorators are between it and `Module._call_impl`.
 pub(super) fn forwards(snapshot: &Snapshot, roles: &Roles, python: &[FrameId]) -> Vec<usize> {
     const MOST_DECORATORS: usize = 8;
     let is_forward = |id: &FrameId| {
         let frame = snapshot.stacks.frame(*id);
-        // `CheckpointFunction.forward` calls the one that is meant.
+        // `CheckpointFunction.forward` calls the actual forward.
         frame.is_some_and(|frame| snapshot.strings.get(frame.name) == "forward") && !roles.is_checkpoint(*id)
     };
     let mut found = Vec::new();
@@ -197,12 +198,12 @@ pub(super) fn forwards(snapshot: &Snapshot, roles: &Roles, python: &[FrameId]) -
     found
 }
 
-/// Whether a frame belongs to what stands between a call of a module and its `forward`.
+/// Whether a frame is between a call of a module and its `forward`.
 fn is_module_plumbing(snapshot: &Snapshot, id: FrameId) -> bool {
     is_of_file(snapshot, id, &["torch/nn/modules/module.py", "torch/nn/modules/container.py"])
 }
 
-/// Whether a frame belongs to what stands between a checkpointed call and its function.
+/// Whether a frame is between a checkpointed call and its function.
 fn is_checkpoint_plumbing(snapshot: &Snapshot, id: FrameId) -> bool {
     is_of_file(snapshot, id, &["torch/utils/checkpoint.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py"])
 }
@@ -219,13 +220,13 @@ fn is_of_file(snapshot: &Snapshot, id: FrameId, files: &[&str]) -> bool {
     })
 }
 
-/// The number of a key, given out in the order of first appearance.
+/// The number of a key, in the order of first appearance.
 fn intern<K: Eq + Hash>(known: &mut HashMap<K, u32>, key: K) -> u32 {
     let next = known.len() as u32;
     *known.entry(key).or_insert(next)
 }
 
-/// A call as the order of entries shows it.
+/// A call, as the order of entries shows it.
 #[derive(Clone, Copy, Debug)]
 struct RawCall {
     node: u32,
@@ -233,33 +234,33 @@ struct RawCall {
     function: u32,
     frame: FrameId,
     caller: Option<FrameId>,
-    /// How many Python frames are around it.
+    /// Number of Python frames around it.
     depth: usize,
     first_line: u64,
     last_line: u64,
     start: u32,
     end: u32,
-    /// Index of the call it is part of.
+    /// Index of the call that contains it.
     parent: Option<usize>,
 }
 
 /// A frame that is open at the latest entry.
 struct OpenFrame {
     node: u32,
-    /// The line at which it began.
+    /// The line where it started.
     first_line: u64,
-    /// The line it is at.
+    /// Its current line.
     line: u64,
-    /// The last of the lines it has been at.
+    /// The highest line so far.
     last_line: u64,
-    /// Index of its call, where it is one.
+    /// Index of its call, if it is one.
     call: Option<usize>,
 }
 
 impl OpenFrame {
-    /// Whether a frame that is now on this line has been left and entered once more: it is back at the line where it
-    /// began, or at one before it. Within a statement of several lines Python goes back, too: it runs the arguments
-    /// before the call around them.
+    /// Whether a frame that is now at this line was left and entered again: it is back at its first line, or at an earlier
+    /// one. Within a statement of several lines, Python goes back, too: it evaluates the arguments before the call around
+    /// them.
     fn begins_again(&self, line: u64) -> bool {
         const LONG_STATEMENT: u64 = 8;
         line != self.line
@@ -267,7 +268,7 @@ impl OpenFrame {
     }
 }
 
-/// Follows the entries of forward and notes where calls begin and end.
+/// Follows the entries of forward and records where calls start and end.
 #[derive(Default)]
 struct Tracker {
     open: Vec<OpenFrame>,
@@ -284,7 +285,7 @@ impl Tracker {
             }
             same += 1;
             if level.line != open.line {
-                // Elsewhere in the same call: what ran below is over.
+                // Another line of the same call: calls below it have ended.
                 open.line = level.line;
                 open.last_line = open.last_line.max(level.line);
                 if let Some(call) = open.call {
@@ -332,7 +333,7 @@ impl Tracker {
     }
 }
 
-/// Splits what looks like one call of a one-line function, but allocates the same things again and again.
+/// Splits an apparent call of a one-line function that allocates the same blocks again and again.
 fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<RawCall> {
     let Track { snapshot, history } = track;
     let mut children = vec![0u32; raw.len()];
@@ -341,7 +342,7 @@ fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<Ra
             children[parent] += 1;
         }
     }
-    // A call that is all of its parent's does what the parent seems to do.
+    // A call that covers its whole parent repeats in the same way as the parent.
     let mut is_covered = vec![false; raw.len()];
     for call in raw {
         if let Some(parent) = call.parent
@@ -369,7 +370,7 @@ fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<Ra
             calls.push(*call);
             continue;
         };
-        // Where each repetition is one call of the same child, it is the child that is called again and again.
+        // If each repetition is one call of the same child, the child is what is called repeatedly.
         let below = |stack: StackId| {
             let path = paths.of_stack[stack.index()].get(call.depth + 1..).unwrap_or(&[]);
             path.iter().find(|level| level.is_call).map(|level| level.node)
@@ -383,7 +384,7 @@ fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<Ra
         }
         let first = signatures.len() % period;
         let mut starts: Vec<u32> = entries.iter().skip(first).step_by(period).copied().collect();
-        // Allocations before the first complete repetition, such as a workspace at its first use, belong to it.
+        // Allocations before the first complete repetition, such as a workspace on first use, belong to it.
         if let Some(start) = starts.first_mut() {
             *start = call.start;
         }
@@ -395,9 +396,9 @@ fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<Ra
     calls
 }
 
-/// Joins what looks like several calls of a function, but is several rounds of a loop that it begins with: only the last of
-/// every this many continues behind the lines that all of them have. There must be two such groups at least: otherwise it is the
-/// last layer that does something more.
+/// Joins apparent calls of a function that are rounds of a loop at its start: only the last round in each group continues
+/// past the lines that all rounds have in common. There must be at least two such groups; otherwise, the last layer does
+/// additional work.
 fn join_rounds(raw: &[RawCall]) -> Vec<RawCall> {
     let mut siblings: HashMap<(u32, Option<usize>, u64), Vec<usize>> = HashMap::new();
     for (index, call) in raw.iter().enumerate() {
@@ -418,7 +419,7 @@ fn join_rounds(raw: &[RawCall]) -> Vec<RawCall> {
     joined.into_iter().zip(is_joined).filter(|(_, is_joined)| !is_joined).map(|(call, _)| call).collect()
 }
 
-/// How many rounds of a loop are one call, by the last line of each: those that go on further end a call.
+/// How many rounds of a loop are one call, by the last line of each: those that continue further end a call.
 fn rounds(last_lines: &[u64]) -> Option<usize> {
     let least = *last_lines.iter().min()?;
     let ends: Vec<usize> =
@@ -432,11 +433,11 @@ fn is_alloc(actions: &[Action], entry: u32) -> bool {
     actions.get(entry as usize) == Some(&Action::Alloc)
 }
 
-/// The shortest distance at which a sequence repeats itself, at least twice, up to its end. The beginning may differ by
-/// less than two repetitions.
+/// The shortest period of a sequence that repeats at least twice, up to its end. The beginning may differ by less than two
+/// repetitions.
 fn period<T: PartialEq>(sequence: &[T]) -> Option<usize> {
-    // The failure function of Knuth, Morris and Pratt over the reversed sequence: for each length the longest proper
-    // prefix that is also a suffix.
+    // The failure function of Knuth, Morris and Pratt over the reversed sequence: for each length, the longest proper prefix
+    // that is also a suffix.
     let at = |index: usize| &sequence[sequence.len() - 1 - index];
     let mut borders = vec![0usize; sequence.len()];
     for index in 1..sequence.len() {
@@ -456,7 +457,7 @@ fn period<T: PartialEq>(sequence: &[T]) -> Option<usize> {
 fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Roles) -> Calls {
     raw.sort_by_key(|call| (call.start, call.depth));
     let around = checkpoints(paths, roles);
-    // Lines seen in one call are lines of one function.
+    // Lines seen in one call belong to one function.
     let mut lines: HashMap<u32, Vec<(u64, u64)>> = HashMap::new();
     for call in &raw {
         lines.entry(call.function).or_default().push((call.first_line, call.last_line));
@@ -486,7 +487,7 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
     Calls::new(functions, calls)
 }
 
-/// Overlapping ranges of lines joined, in order.
+/// Merges overlapping ranges of lines, in order.
 fn joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     ranges.sort_unstable();
     ranges.dedup();
@@ -500,14 +501,14 @@ fn joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     joined
 }
 
-/// What is around a node.
+/// What surrounds a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Around {
     checkpointed: bool,
     is_checkpoint: bool,
 }
 
-/// For each node where `torch.utils.checkpoint` is around it.
+/// For each node, where `torch.utils.checkpoint` surrounds it.
 fn checkpoints(paths: &Paths, roles: &Roles) -> Vec<Around> {
     let mut nodes = Vec::new();
     for path in &paths.of_stack {

@@ -22,7 +22,7 @@ use crate::replay::{Allocation, History, Instant, NEVER, Track};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// A category and what decided it.
+/// A category, and the evidence for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Decision {
@@ -111,13 +111,13 @@ impl Categories {
         Self { of_allocation }
     }
 
-    /// What the allocation with this index is for.
+    /// The category of the allocation with this index.
     pub fn get(&self, allocation: usize) -> Decision {
         self.of_allocation.get(allocation).copied().unwrap_or_default()
     }
 }
 
-/// Categories that `user_metadata` names: that of the allocation's entry, or of an `annotate` entry about it.
+/// Categories named in `user_metadata`: that of the allocation's entry, or of an `annotate` entry for it.
 fn labels(track: Track<'_>) -> HashMap<u32, Category, RandomState> {
     let Track { snapshot, history } = track;
     let named = |context: u32| {
@@ -163,14 +163,14 @@ struct Judge<'a> {
     /// The instant of the last allocation of each stack.
     last_born: Vec<u32>,
     workspaces: Workspaces,
-    /// Lines of optimizers that hold states from before the kept history.
+    /// Lines of optimizers that allocated states before the kept history.
     states: States,
     /// Whether any stack is part of a backward pass or an optimizer.
     trains: bool,
 }
 
 impl Judge<'_> {
-    /// The category by stack alone, and by counts of sizes.
+    /// The category from the stack alone, and from counts of sizes.
     fn by_stack(&self, block: &Block) -> Option<Decided> {
         if let Some(verdict) = self.parameters.verdict(block.index) {
             return Some(verdict);
@@ -248,7 +248,7 @@ impl Judge<'_> {
         match period.phase {
             Phase::Forward => self.made_in_forward(block, number, period, memory),
             Phase::Backward => self.made_in_backward(block, number, period, memory),
-            // A recording without phases has nothing to be gone within.
+            // In a recording without phases, no phase ends after which a block would be freed.
             Phase::Other if self.periods.get(1).is_none() => UNDECIDED,
             _ if !period.outlived_by(block.allocation.freed) => GONE,
             Phase::Optimizer => self.made_in_optimizer(block, number),
@@ -271,14 +271,13 @@ impl Judge<'_> {
             Some(false) => {}
         }
         match () {
-            // Made once and kept over steps: a cache of some sort.
+            // Allocated once and kept over steps: some kind of cache.
             () if outlives && !returns => UNDECIDED,
             () => (Category::Activation, Evidence::HeldForBackward),
         }
     }
 
-    /// The category of a forward block that is freed before the next backward pass begins, or that no backward pass
-    /// follows.
+    /// The category of a forward block that is freed before the next backward pass starts, or that no backward pass follows.
     fn never_reaches_backward(&self, block: &Block, period: Period, followed: bool, memory: &Memory) -> Decided {
         let Allocation { born, freed, .. } = block.allocation;
         if let Some(oom) = self.periods.oom_between(born, period.end)
@@ -351,7 +350,7 @@ impl Judge<'_> {
         };
         match () {
             () if !reaches => GONE,
-            // The recording ends within the step, so what is there may yet go.
+            // The recording ends within the step, so blocks that are live may still be freed.
             () if self.periods.is_last(period) && memory.made(block.stack, Category::Temporary) => {
                 (Category::Temporary, Evidence::AsBefore)
             }
@@ -360,7 +359,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The category of a block that outlives an optimizer phase and comes from code of no known optimizer.
+    /// The category of a block that outlives an optimizer phase and was not allocated by a known optimizer.
     fn made_in_optimizer(&self, block: &Block, number: usize) -> Decided {
         let Allocation { freed, requested, .. } = block.allocation;
         let later = self.periods.next(Phase::Backward, number);
@@ -418,7 +417,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The category, by its stack, of a block that is older than the kept history.
+    /// The category, from its stack, of a block that is older than the kept history.
     fn older(&self, block: &Block) -> Decided {
         let freed = block.allocation.freed;
         let begins_in = self.periods.get(0).filter(|first| !first.outlived_by(freed)).map(|first| first.phase);
@@ -437,7 +436,7 @@ impl Judge<'_> {
 }
 
 impl Judge<'_> {
-    /// Whether a block from before the recording was made by the forward that the recording starts in.
+    /// Whether a block from before the recording was allocated by the forward pass in which the recording starts.
     fn is_freed_by_first_backward(&self, freed: Instant) -> bool {
         let starts = self.periods.get(0).is_some_and(|first| matches!(first.phase, Phase::Forward));
         let backward = self.periods.from(Phase::Backward, 0).map(|(_, backward)| backward);
@@ -449,12 +448,12 @@ impl Judge<'_> {
 struct Memory {
     /// Categories of each stack, as bits.
     by_stack: Vec<u16>,
-    /// Requested bytes and category of each allocation of the last backward period, and of the one before.
+    /// Requested bytes and category of each allocation in the last backward period, and in the previous one.
     backward: Vec<(u64, Category)>,
     backward_before: Vec<(u64, Category)>,
-    /// The period that [`Memory::backward`] is about.
+    /// The period of [`Memory::backward`].
     number: usize,
-    /// The first entry behind the recomputation met last.
+    /// The first entry after the latest recomputation.
     recomputation_end: u32,
 }
 
@@ -490,15 +489,15 @@ impl Memory {
         self.by_stack.get(stack.index()) == Some(&(1 << category as u16))
     }
 
-    /// What the backward period before made at the place of the next allocation, if it had the same size.
+    /// The category of the allocation at the same position in the previous backward period, if it had the same size.
     fn backward_before(&self, number: usize, requested: u64) -> Option<Category> {
         let (before, place) =
             if self.number == number { (&self.backward_before, self.backward.len()) } else { (&self.backward, 0) };
         before.get(place).filter(|(bytes, _)| *bytes == requested).map(|&(_, category)| category)
     }
 
-    /// The first entry behind the recomputation that an allocation born at an instant is part of: the next allocation,
-    /// or free whose stack tells, of anything else.
+    /// The first entry after the recomputation that contains an allocation born at an instant: the next allocation, or free
+    /// with a meaningful stack, of anything else.
     fn recomputation_end(&mut self, judge: &Judge<'_>, born: u32) -> u32 {
         if born <= self.recomputation_end {
             return self.recomputation_end;

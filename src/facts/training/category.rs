@@ -17,25 +17,25 @@ pub enum Category {
     Gradient,
     /// Memory that the optimizer keeps from one step to the next.
     OptimizerState,
-    /// Has the size of parameters and stays: a parameter, a buffer, a gradient or a state of the optimizer, and nothing
-    /// says which.
+    /// Has the size of parameters and stays live: a parameter, a buffer, a gradient or an optimizer state, without evidence
+    /// which one.
     ModelState,
-    /// Older than the recording, and nothing else is known about it.
+    /// From before the recording, without other evidence.
     BeforeRecording,
-    /// Made by forward and still there when backward begins, or when the kept history does; what a recomputation makes for
-    /// backward.
+    /// Allocated by forward and still live when backward starts, or when the kept history starts; also what a
+    /// recomputation allocates for backward.
     Activation,
     /// Keys and values that a model without backward keeps from one forward to the next.
     KvCache,
-    /// Gone before the phase ends that made it.
+    /// Freed before the phase that allocated it ends.
     Temporary,
-    /// Made on the way to forward: batches, labels, masks made outside of the model.
+    /// Allocated before forward: batches, labels, masks created outside the model.
     Input,
     /// Buffers of `torch.distributed`, reducers and NCCL.
     Communication,
-    /// Scratch memory that a library keeps for itself, such as that of cuBLAS.
+    /// Scratch memory that a library such as cuBLAS keeps for itself.
     Workspace,
-    /// Nothing decides.
+    /// There is no evidence for one category.
     #[default]
     Unknown,
 }
@@ -58,7 +58,7 @@ impl Category {
         Self::Unknown,
     ];
 
-    /// The name as in JSON.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Parameter => "parameter",
@@ -77,8 +77,8 @@ impl Category {
         }
     }
 
-    /// The category that a user's metadata names: `gradient`, `Optimizer State`, `category=activation`. Text that speaks
-    /// of anything else besides names none.
+    /// The category that a user's metadata names: `gradient`, `Optimizer State`, `category=activation`. Text with other words
+    /// names none.
     pub fn of_label(text: &str) -> Option<Self> {
         let lower = text.trim().to_ascii_lowercase();
         let name = match lower.split_once(['=', ':']) {
@@ -91,7 +91,7 @@ impl Category {
         Self::ALL.into_iter().filter(says).find(|category| category.name() == singular)
     }
 
-    /// That of a category of `export_memory_timeline`. What autograd needs beside gradients of parameters
+    /// The category for a category of `export_memory_timeline`. Memory that autograd needs besides gradients of parameters
     /// (`autograd_detail`) is temporary here.
     pub(super) fn of_timeline(name: &str) -> Option<Self> {
         if !CATEGORIES.contains(&name) {
@@ -113,98 +113,99 @@ pub enum Evidence {
     Metadata,
     /// The file has a category for it.
     Timeline,
-    /// Moved by the line of `Module._apply` that moves parameters, gradients or buffers.
+    /// Allocated by the line of `Module._apply` that moves parameters, gradients or buffers.
     ModuleApply,
-    /// Made by the constructor of a module of `torch.nn`, or copied with it.
+    /// Allocated by the constructor of a module of `torch.nn`, or copied with the module.
     Constructor,
-    /// Made by the code that loads a model's weights.
+    /// Allocated by the code that loads a model's weights.
     Loading,
     /// There are as many persistent blocks of this size as gradients.
     GradientCount,
-    /// From before the recording: as many as gradients of this size, and the optimizer makes all others anew before it
+    /// From before the recording: as many blocks as gradients of this size, while the optimizer replaces all others before it
     /// computes the step.
     ChangedInPlace,
-    /// From before the recording, and the optimizer makes it anew in every step, before it computes the step.
+    /// From before the recording, and the optimizer replaces it in every step before it computes the step.
     MadeAnew,
-    /// From before the recording: of all blocks of this size, which the optimizer makes anew, what it makes last.
+    /// From before the recording: among all blocks of this size, all of which the optimizer replaces, those that it replaces
+    /// last.
     MadeLast,
-    /// Takes the place of a block of the same size that the optimizer drops.
+    /// Replaces a block of the same size that the optimizer frees.
     TakesPlace,
-    /// Of a parameter's size, and stays.
+    /// Has the size of a parameter, and stays live.
     ParameterSize,
-    /// Made by the constructor of a class with a `forward`, and outlives one.
+    /// Allocated by the constructor of a class with a `forward`, and outlives a call of it.
     ModuleConstructor,
-    /// A copy that `DataParallel` makes on another device.
+    /// A copy that `DataParallel` creates on another device.
     Replica,
-    /// Made by the function that fills the optimizer's state.
+    /// Allocated by the function that fills the optimizer's state.
     StateStack,
-    /// Made by the optimizer, and outlives its step.
+    /// Allocated by the optimizer, and outlives its step.
     OutlivesOptimizer,
-    /// Made in the optimizer's phase by other code, has a parameter's size and outlives the next step.
+    /// Allocated in the optimizer's phase by other code, has the size of a parameter, and outlives the next step.
     MirrorsInOptimizer,
-    /// Made by backward, has a parameter's size and outlives backward.
+    /// Allocated by backward, has the size of a parameter, and outlives backward.
     MirrorsParameter,
-    /// From before the recording, has a parameter's size, and `zero_grad` drops it.
+    /// From before the recording, has the size of a parameter, and `zero_grad` frees it.
     DroppedByZeroGrad,
     /// From before the recording, which starts in forward, and freed by the backward pass after it.
     FreedByBackward,
-    /// Made by a function that is known by its name to make such blocks.
+    /// Allocated by a function that memviz knows by name.
     Named,
     /// Parameters gathered from all ranks.
     Gathered,
-    /// Made in a module's forward before the kept history, and still held where that begins.
+    /// Allocated in a module's forward before the kept history, and still live when it starts.
     HeldSinceForward,
-    /// Made before the kept history by an optimizer's line that holds several of its blocks.
+    /// Allocated before the kept history by an optimizer's line that allocated several live blocks.
     HeldByOptimizer,
-    /// Made before the kept history by the constructor of a class with a `forward`.
+    /// Allocated before the kept history by the constructor of a class with a `forward`.
     HeldSinceConstructor,
-    /// No stack, or the engine's: at most as many blocks of this size as parameters, whose stacks are known.
+    /// No stack, or the engine's stack: at most as many blocks of this size as parameters, whose stacks are known.
     OlderMirrors,
-    /// No stack: as many blocks of this size as one line of the optimizer holds states.
+    /// No stack: as many blocks of this size as the optimizer states that one line of the optimizer allocated.
     StateCount,
-    /// No stack, and the size of states of the optimizer.
+    /// No stack, and the size of optimizer states.
     StateSize,
-    /// No stack: sizes repeat as those of a model's layers do.
+    /// No stack: sizes repeat like those of a model's layers.
     LayerSizes,
-    /// No history: four sets of sizes are alike.
+    /// No history: there are four equal sets of sizes.
     EqualSets,
-    /// Older than the kept history; its stack does not say what it is for.
+    /// Older than the kept history, and its stack does not show its use.
     Older,
     /// Its stack is inside `torch.distributed` or NCCL.
     CommunicationStack,
     /// Its stack is inside a library's workspace.
     WorkspaceStack,
-    /// Has the size of cuBLAS's workspace and stays for good.
+    /// Has the size of cuBLAS's workspace and is never freed.
     WorkspaceSize,
-    /// Made by forward, there when backward begins.
+    /// Allocated by forward, live when backward starts.
     HeldForBackward,
-    /// Made while backward runs a forward again, and outlives that.
+    /// Allocated while backward recomputes a forward, and outlives the recomputation.
     Recomputed,
-    /// Made in a forward that runs out of memory.
+    /// Allocated in a forward that runs out of memory.
     ForwardCutShort,
-    /// Made in a forward that keeps what its modules make: outlives the call of the model.
+    /// Allocated in a forward that keeps the outputs of its modules: outlives the call of the model.
     KeptByForward,
-    /// Every forward makes it longer by the same amount, and each lasts until the next.
+    /// Every forward allocates a block that is larger by the same amount, and each block lives until the next one.
     Grows,
-    /// In the backward pass that runs out of memory, of a parameter's size.
+    /// In the backward pass that runs out of memory, with the size of a parameter.
     MirrorsInCutBackward,
-    /// In the backward pass that runs out of memory, of no parameter's size.
+    /// In the backward pass that runs out of memory, without the size of a parameter.
     BackwardCutShort,
-    /// As what this stack made before.
+    /// Like earlier blocks of the same stack.
     AsBefore,
-    /// As what the same place in the backward before made.
+    /// Like the block at the same position in the previous backward pass.
     AsBackwardBefore,
-    /// Gone before the phase ends that made it.
+    /// Freed before the phase that allocated it ends.
     GoneInPhase,
-    /// The gradient of the loss that backward starts from.
+    /// The gradient of the loss, from which backward starts.
     LossGradient,
-    /// Made between the steps' phases, there when forward begins.
+    /// Allocated between the phases of steps, live when forward starts.
     ReachesForward,
-    /// From before the recording, and nothing else is known about it.
+    /// From before the recording, without other evidence.
     BeforeRecording,
-    /// The file has the final state alone: no recording that it could be older than.
+    /// The file contains only the final state: there is no recording that the block could be older than.
     NoHistory,
-    /// Outlives its phase, and nothing says what for.
+    /// Outlives its phase, without evidence for one category.
     #[default]
     Undecided,
 }

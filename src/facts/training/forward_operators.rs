@@ -4,29 +4,30 @@ use super::role::{Role, Roles};
 use crate::model::StackId;
 use crate::replay::{History, Track};
 
-/// Consecutive allocations with one stack: what an operator made, or a few operators on one line.
+/// Consecutive allocations with the same stack: those of one operator, or of a few operators on one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Operator {
     /// The stack they share.
     pub stack: StackId,
     /// Index of the first allocation in the history.
     first: u32,
-    /// Index behind the last one.
+    /// Index after the last one.
     end: u32,
 }
 
-/// Allocations of one operator. What repeats more often on one line is several, which keeps every look at one short.
+/// The most allocations of one operator. If a line repeats more often, the allocations count as several operators, so that
+/// processing one operator stays cheap.
 const MOST_ALLOCATIONS: u32 = 32;
 
-/// What backward can go back to: the operators of forward, and those that activation checkpointing runs again, which
-/// backward goes through right after. Python code around them (the inputs, the loss) counts as well, since tensors that
-/// backward needs come from there, too.
+/// The operators that backward can refer to: those of forward, and those that activation checkpointing recomputes right
+/// before their backward. Python code around them (the inputs, the loss) counts as well, since it allocates tensors that
+/// backward needs, too.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ForwardOperators {
     operators: Vec<Operator>,
-    /// For each allocation of the history, the number of operators that had begun before it, as
-    /// [`ForwardOperators::len_at`] gives it: every free of backward asks, and a search each time took longer than all
-    /// else here.
+    /// For each allocation of the history, the number of operators that had started before it, as
+    /// [`ForwardOperators::len_at`] returns it: every free of backward needs it, and a search each time took longer than
+    /// everything else here.
     begun: Vec<u32>,
 }
 
@@ -68,23 +69,23 @@ impl ForwardOperators {
         self.operators.get(operator)
     }
 
-    /// The operator that made the allocation with this index.
+    /// The operator of the allocation with this index.
     pub fn maker(&self, allocation: u32) -> Option<usize> {
         let operator = self.len_at(allocation + 1).checked_sub(1)?;
         (allocation < self.operators[operator].end).then_some(operator)
     }
 
-    /// Number of operators that had begun before the allocation with this index.
+    /// Number of operators that had started before the allocation with this index.
     pub fn len_at(&self, allocation: u32) -> usize {
         self.begun.get(allocation as usize).map_or(self.operators.len(), |&begun| begun as usize)
     }
 
-    /// Number of blocks that an operator made.
+    /// Number of blocks that an operator allocated.
     pub fn blocks(&self, operator: usize) -> usize {
         self.get(operator).map_or(0, |operator| (operator.end - operator.first) as usize)
     }
 
-    /// Whether an operator made a block of this many bytes.
+    /// Whether an operator allocated a block of this many bytes.
     pub fn makes(&self, history: &History, operator: usize, bytes: u64) -> bool {
         let made = self.get(operator).and_then(|made| history.allocations.get(made.first as usize..made.end as usize));
         made.unwrap_or_default().iter().any(|allocation| allocation.requested == bytes)

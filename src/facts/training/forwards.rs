@@ -1,8 +1,8 @@
 //! Finds forward passes that keep the outputs of their modules.
 //!
-//! Without a backward pass nothing says whether a forward ran under `no_grad`. What it keeps does: under `no_grad` the
-//! output of a module is gone as soon as the next has run, and what was made early is not there at the end, but for a
-//! cache. With grad, autograd keeps what backward would need.
+//! Without a backward pass, the stacks do not show whether a forward ran under `no_grad`, but the blocks that it keeps do:
+//! under `no_grad`, the output of a module is freed as soon as the next module has run, and except for caches, blocks from
+//! early in the forward are not live at its end. With gradients enabled, autograd keeps what backward would need.
 
 use super::periods::{Period, Periods};
 use super::phases::Phase;
@@ -14,32 +14,33 @@ use crate::replay::{Instant, Track};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// One call of a model: entries one after another inside modules.
+/// One call of a model: consecutive entries inside modules.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     /// The instant before its first entry.
     start: Instant,
-    /// The instant of its last allocation: from here on what it made is dropped, unless it is kept.
+    /// The instant of its last allocation: after it, the blocks of the call are freed unless they are kept.
     last: Instant,
-    /// Whether it keeps what its modules make.
+    /// Whether it keeps the outputs of its modules.
     keeps: bool,
 }
 
-/// The calls of models in forwards that no backward pass follows, in order.
+/// The calls of models in forwards without a following backward pass, in order.
 #[derive(Default)]
 pub(super) struct Forwards(Vec<Call>);
 
-/// So many blocks must be there at the end of those that the first half of a call made, and such a share: as numerator
-/// and denominator. A cache of keys and values keeps two of about a dozen.
+/// How many of the blocks from the first half of a call must be live at its end, and which fraction: numerator and
+/// denominator. A cache of keys and values keeps two of about a dozen.
 const LEAST_KEPT: u32 = 4;
 const LEAST_SHARE: (u32, u32) = (3, 10);
 
-/// A program may switch gradients on within a call, as one that trains its last rounds only. What comes behind is looked at by
-/// halves, as long as they are so many blocks, and so many must be kept of their first half: a single module has fewer.
+/// A program may enable gradients within a call, for example if it trains only its last rounds. The rest of the call is
+/// tested in halves as long as they contain this many blocks, and so many of their first half must be kept: a single module
+/// has fewer.
 const LEAST_PART: usize = 64;
 const LEAST_KEPT_OF_PART: u32 = 16;
 
-/// Parts of PyTorch that compile and tune a model when it is first called. What they make is not the model's.
+/// Parts of PyTorch that compile and tune a model on its first call. Their allocations do not belong to the model.
 const COMPILERS: [&str; 5] = [
     "torch/_inductor/runtime/",
     "torch/_inductor/fx_passes/",
@@ -61,7 +62,7 @@ impl Forwards {
         Self(reader.calls)
     }
 
-    /// Whether a block made at an instant outlives a call of the model that keeps what its modules make.
+    /// Whether a block allocated at an instant outlives a call of the model that keeps the outputs of its modules.
     pub(super) fn keeps(&self, born: Instant, freed: Instant) -> bool {
         let index = self.0.partition_point(|call| call.start < born).checked_sub(1);
         let call = index.and_then(|index| self.0.get(index)).filter(|call| born <= call.last);
@@ -116,7 +117,7 @@ impl Reader<'_> {
 
     fn finish(&mut self, start: Instant, blocks: &mut Vec<Block>) {
         let Some(&Block { born: last, .. }) = blocks.last() else { return };
-        // Under activation checkpointing only what leaves a part is kept: what stays inside says nothing.
+        // With activation checkpointing, only the output of a checkpointed part is kept: what stays inside is no evidence.
         blocks.retain(|block| !block.checkpointed || block.freed > last);
         let keeps = |part: &[Block], least: u32| {
             let early = &part[..part.len() / 2];

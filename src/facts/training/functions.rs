@@ -1,14 +1,14 @@
 //! Which lines of a file belong to the same function.
 //!
-//! A frame has the line it is at and the name of its function, not where the function begins: in a file with several
-//! modules every one of them is `forward`. Functions are ranges of lines that do not overlap, and two lines are certainly
-//! of different ones when
+//! A frame has its current line and the name of its function, but not the line where the function starts: in a file with
+//! several modules, all of the functions are named `forward`. Functions are ranges of lines that do not overlap. Two lines
+//! certainly belong to different functions if
 //!
-//! - the function that one of them is in calls the one that the other is in,
-//! - code is between them that belongs to neither,
-//! - another place calls what has the first of them alone, or continues quite elsewhere from there.
+//! - the function of one line calls the function of the other line,
+//! - there is code between them that belongs to neither,
+//! - another place calls only the function of the first line, or continues at completely different lines from there.
 //!
-//! Nothing else is taken for a sign: without one, the lines are one function's.
+//! Nothing else counts as evidence: without evidence, the lines belong to one function.
 
 use super::role::{Role, Roles};
 use crate::model::{FrameId, Snapshot, StackId, StrId};
@@ -19,26 +19,27 @@ pub(super) struct Functions {
     of_frame: Vec<u32>,
 }
 
-/// The Python frames of a stack, outermost first, and the positions of those that modules are called with.
+/// The Python frames of a stack, outermost first, and the positions of those that are calls of modules.
 pub(super) struct PythonStack {
     pub(super) frames: Vec<FrameId>,
     pub(super) calls: Vec<usize>,
 }
 
-/// Where one call of a module ends and the next begins there are the head of a class and of its `forward` at least.
+/// Between a call of a module and the next there are at least the lines that define a class and its `forward`.
 const NEXT_CLASS: u64 = 5;
-/// The branches of an `if` are nearer to what comes before it.
+/// The branches of an `if` are closer to the lines before it.
 const FAR: u64 = 8;
-/// Names that modules are called by in a file, of which each is held against the lines of all others. Programs have a few.
+/// The most names of called modules in a file; the lines of each are compared with the lines of all others. Programs have a
+/// few.
 const MOST_NAMES: usize = 32;
 
 impl Functions {
-    /// Tells the functions of a snapshot apart, given each of its stacks.
+    /// Distinguishes the functions of a snapshot, given each of its stacks.
     pub(super) fn of(snapshot: &Snapshot, roles: &Roles, stacks: &[PythonStack]) -> Self {
         let mut names = Names::of(snapshot, stacks);
         let seen = Seen::of(snapshot, roles, stacks, &names);
         let mut next = names.lines.len() as u32;
-        // Of each name, the number of its first range but one, and where its ranges meet.
+        // For each name, the number of its second range, and the boundaries of its ranges.
         let mut parted: HashMap<u32, (u32, Vec<u64>)> = HashMap::new();
         for (name, lines) in (0..).zip(&mut names.lines).filter(|(_, lines)| !lines.is_empty()) {
             lines.sort_unstable();
@@ -71,11 +72,11 @@ impl Functions {
 
 /// Python frames by file and name.
 struct Names {
-    /// Number of the file and name of each frame.
+    /// For each frame, the number of its file and name.
     of_frame: Vec<u32>,
-    /// Lines of each, where modules are called by that name.
+    /// The lines of each, if modules are called by that name.
     lines: Vec<Vec<u64>>,
-    /// By file, the names that modules are called by, [`MOST_NAMES`] at most.
+    /// For each file, the names of called modules, at most [`MOST_NAMES`].
     called_in: HashMap<StrId, Vec<u32>>,
 }
 
@@ -120,13 +121,13 @@ impl Names {
 /// Evidence from stacks about the lines of one name.
 #[derive(Default)]
 struct Seen {
-    /// The lines that one name is seen at below one place, by the number of both.
+    /// The lines of one name below one place, by the number of both.
     below: Vec<Vec<u64>>,
-    /// Of each name, the numbers of it and its places.
+    /// For each name, the numbers of it with its places.
     of_name: HashMap<u32, Vec<u32>>,
-    /// Of each name, what is below a place and its line: that number, and the number of what the same name is below that.
+    /// For each name, its number below a place, its line, and its number below that.
     nested: HashMap<u32, HashSet<(u32, u64, u32)>>,
-    /// Of each name, lines of other names that no frame of this name is around.
+    /// For each name, lines of other names that no frame of this name encloses.
     apart: HashMap<u32, HashSet<u64>>,
 }
 
@@ -136,10 +137,10 @@ impl Seen {
         let mut nodes: HashMap<(u32, u32), u32> = HashMap::new();
         let mut places: HashMap<(u32, u64), u32> = HashMap::new();
         for (stack, python) in stacks.iter().enumerate() {
-            // The engine calls functions that were made within others.
+            // The engine calls functions that were defined inside other functions.
             let is_again = matches!(roles.role(StackId(stack as u32)), Role::Backward | Role::Recompute);
             let mut place = 0;
-            // For each name around, the innermost frame of it: its node and line.
+            // For each enclosing name, its innermost frame: node and line.
             let mut around: HashMap<u32, (u32, u64)> = HashMap::new();
             for &id in &python.frames {
                 let (Some(frame), Some(name)) = (snapshot.stacks.frame(id), names.get(id)) else { continue };
@@ -176,7 +177,7 @@ impl Seen {
         seen
     }
 
-    /// Pairs of lines of one name, the lower one first, that are of different functions.
+    /// Pairs of lines of one name, the lower one first, that belong to different functions.
     fn differing(&self, name: u32, lines: &[u64]) -> Vec<(u64, u64)> {
         let mut pairs = Vec::new();
         for &(outer, line, inner) in self.nested.get(&name).into_iter().flatten() {
@@ -205,8 +206,8 @@ impl Seen {
         self.below.get(node as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Where what is seen below one place is the beginning of what is seen below another, or two of them go on elsewhere
-    /// after the same beginning.
+    /// Pairs of lines where the lines below one place are the start of those below another place, or where two places
+    /// continue differently after the same start.
     fn diverging(&self, name: u32) -> Vec<(u64, u64)> {
         let of_name = self.of_name.get(&name).into_iter().flatten();
         let mut sets: Vec<&[u64]> =
@@ -233,14 +234,14 @@ impl Seen {
     }
 }
 
-/// Whether a function has a `def` or is a module's own code: others stand within lines of one that has.
+/// Whether a function has a `def` or is the top-level code of a module: other functions are within the lines of one that has.
 fn is_defined(snapshot: &Snapshot, name: StrId) -> bool {
     let name = snapshot.strings.get(name);
     !name.starts_with('<') || name == "<module>"
 }
 
-/// Lines that functions begin at or before, but behind the line above, so that each pair is parted: the narrowest pairs
-/// first, and where several places would do, at the widest step.
+/// Lines at or before which functions start, but after the previous line, so that each pair is separated: the narrowest pairs
+/// first, and if several positions are possible, at the widest gap.
 fn cuts(lines: &[u64], mut differing: Vec<(u64, u64)>) -> Vec<u64> {
     differing.sort_unstable_by_key(|&(low, high)| (high - low, low));
     differing.dedup();

@@ -1,9 +1,9 @@
-//! Infers the iterations of a program's loop, if nothing names them.
+//! Infers the iterations of a program's loop, if no annotation names them.
 //!
-//! A training loop runs forward, backward and optimizer in each turn, so its iterations can be counted by backward
-//! passes and optimizer steps that come from one place again and again. An inference loop calls its model from outside
-//! of every module, and between two calls other lines of its functions run. What repeats within one phase (layers of a
-//! forward, parameters in an optimizer) is no turn of such a loop, however regular it is.
+//! A training loop runs forward, backward and optimizer in each iteration, so its iterations can be counted by backward
+//! passes and optimizer steps that repeatedly come from one place. An inference loop calls its model from outside every
+//! module, and between two calls, other lines of its functions run. Repetitions within one phase (layers in a forward,
+//! parameters in an optimizer) are not iterations of such a loop, however regular they are.
 
 use crate::facts::code::frames::FrameKind;
 use crate::facts::code::sites::Sites;
@@ -20,11 +20,11 @@ use std::ops::Range;
 pub enum IterationKind {
     /// An optimizer step after one backward pass or several.
     Optimizer,
-    /// A backward pass; no optimizer is seen.
+    /// A backward pass, if there is no optimizer step.
     Backward,
-    /// A call of a model; there is no backward pass.
+    /// A call of a model, if there is no backward pass.
     Forward,
-    /// Neither a model nor a backward pass occurs. Such a loop can be anything.
+    /// A repeated place, if there is neither a model nor a backward pass. Such a loop can be anything.
     Loop,
 }
 
@@ -32,26 +32,26 @@ pub enum IterationKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Iterations {
     pub kind: IterationKind,
-    /// The instant at which each of them ends.
+    /// The instants at which they end.
     pub ends: Vec<Instant>,
     /// The place in the loop that calls the marking event.
     pub place: Option<PlaceId>,
-    /// The name of the ranges that end them, where each of them has one of the same name.
+    /// The name of the ranges that end them, if each iteration has one with the same name.
     pub range: Option<StrId>,
 }
 
 /// A backward pass, with the forward before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pass {
-    /// Where it is called; where that is not recorded, where its forward is.
+    /// Where it is called; if that is not recorded, where its forward is called.
     place: Option<PlaceId>,
     /// Entries of the backward pass.
     pub entries: Range<u32>,
     /// The instant after its last allocation.
     end: Instant,
-    /// The instant at which an optimizer step that follows it ends.
+    /// The end of an optimizer step that follows it.
     closed: Option<Instant>,
-    /// The range that says so.
+    /// The range of that step.
     range: Option<StrId>,
 }
 
@@ -62,13 +62,13 @@ pub(crate) struct StepRange {
     pub end: Instant,
 }
 
-/// Fewer calls of a model are no loop: some programs make two or three from one place without any.
+/// Fewer calls of a model are not a loop: some programs make two or three from one place without a loop.
 const MIN_FORWARDS: usize = 4;
 
 /// Least number of iterations of a loop without a model.
 const MIN_LOOP: usize = 16;
 
-/// One device's history with what its stacks say.
+/// One device's history, and what its stacks show.
 pub(crate) struct IterationFinder<'a> {
     pub track: Track<'a>,
     pub sites: &'a Sites<'a>,
@@ -100,7 +100,7 @@ impl IterationFinder<'_> {
                     passes.push(Pass { place, entries, end, closed: None, range: None });
                     (forward, has_forward) = (None, false);
                 }
-                // Gradients are cleared anywhere; behind a forward it is for the next backward pass.
+                // Gradients may be cleared anywhere; after a forward, they are cleared for the next backward pass.
                 (Phase::Optimizer, Some(last)) if !has_forward => {
                     let end = self.last_alloc(entries);
                     last.closed = end.or(last.closed).or(Some(last.end));
@@ -117,12 +117,12 @@ impl IterationFinder<'_> {
         passes
     }
 
-    /// The iterations of the loop that makes these passes, or, if there are none, of one that only calls a model.
+    /// The iterations of the loop that runs these passes, or, if there are none, of a loop that only calls a model.
     pub(crate) fn iterations(&self, passes: &[Pass]) -> Option<Iterations> {
         if passes.is_empty() { self.forwards() } else { training(passes) }
     }
 
-    /// Where the first allocation with a role and a known place comes from.
+    /// The place of the first allocation with a role and a known place.
     fn place_of(&self, entries: Range<u32>, role: Role) -> Option<PlaceId> {
         self.allocs(entries).find_map(|entry| {
             let stack = self.track.stack(entry);
@@ -140,14 +140,13 @@ impl IterationFinder<'_> {
         entries.filter(|&entry| actions.get(entry as usize) == Some(&Action::Alloc))
     }
 
-    /// The iterations of a loop that calls a model from outside of every module. Layers may be called from plain
-    /// functions, too: then they are modules of PyTorch's own, or modules of other code are called before and after
-    /// them, and nothing is claimed. Where nothing is called
-    /// that would be a model, the iterations of a loop that fills the recording.
+    /// The iterations of a loop that calls a model from outside every module. Layers may be called from plain functions, too:
+    /// then they are PyTorch's own modules, or modules of other code are called before and after them, and no loop is
+    /// reported. If nothing is called that could be a model, the iterations of a loop that fills the recording.
     fn forwards(&self) -> Option<Iterations> {
         let visits = self.visits();
         let is_model = visits.values().any(|visits| visits.calls_model);
-        // Where annotations tell of a model, another loop says nothing of it. Lines of traces are those of definitions.
+        // If annotations name a forward phase, another loop is not evidence. Lines in traces are those of definitions.
         let has_forward = self.phases.spans.iter().any(|span| span.phase == Phase::Forward);
         if !is_model && (has_forward || self.track.snapshot.notes.format == Format::ProfilerTrace) {
             return None;
@@ -162,7 +161,7 @@ impl IterationFinder<'_> {
         if is_model && called.iter().any(is_layer) {
             return None;
         }
-        // A loop that brings each module onto the device before it calls it goes through the layers of a model.
+        // A loop that moves each module to the device before calling it goes through the layers of a model.
         let least_moves = loops.iter().map(|(_, visits)| visits.ends.len()).min().unwrap_or(0);
         if is_model && visits.values().any(|visits| visits.moves_module && visits.ends.len() >= least_moves) {
             return None;
@@ -188,8 +187,8 @@ impl IterationFinder<'_> {
         (!ends.is_empty()).then_some(Iterations { kind, ends, place: last, range: None })
     }
 
-    /// The calls of one model after another from one place, where nothing else shows a loop: two at least, all alike, and
-    /// most of what forward allocates. For recordings without a backward pass.
+    /// Repeated calls of one model from one place, if there is no other evidence of a loop: at least two calls, all alike,
+    /// with most of what forward allocates. For recordings without a backward pass.
     pub(crate) fn model_calls(&self) -> Option<Iterations> {
         let moves = self.track.stacks().iter().any(|&stack| self.roles.moves_module(stack));
         if moves || !self.track.snapshot.notes.format.has_segments() {
@@ -226,7 +225,7 @@ impl IterationFinder<'_> {
         })
     }
 
-    /// Where the program was outside of its modules, again and again.
+    /// Repeated visits of the program to places outside its modules.
     fn visits(&self) -> HashMap<PlaceId, Visits, RandomState> {
         let mut line_changes = LineChanges::new(self.call_paths);
         let mut visits: HashMap<PlaceId, Visits, RandomState> = HashMap::default();
@@ -250,20 +249,20 @@ impl IterationFinder<'_> {
     }
 }
 
-/// Calls of a model that are a loop at least.
+/// The least calls of a model that are a loop.
 const MIN_CALLS: usize = 2;
 
-/// Of so many visits all but one are to places of the loop, if it fills a recording.
+/// All except one of this many visits are to places of the loop, if the loop fills a recording.
 const ALL_BUT_ONE: usize = 10;
 
-/// Whether nine in ten visits are to places that are visited as often as a loop iterations.
+/// Whether nine in ten visits are to places that are visited as often as the loop iterates.
 fn fills(visits: &HashMap<PlaceId, Visits, RandomState>, iterations: usize) -> bool {
     let all: usize = visits.values().map(|visits| visits.ends.len()).sum();
     let of_loop: usize = visits.values().map(|visits| visits.ends.len()).filter(|&times| times == iterations).sum();
     of_loop * ALL_BUT_ONE >= all * (ALL_BUT_ONE - 1)
 }
 
-/// Where the iterations end that each begin with one of these visits: behind the last place that each of them comes to
+/// The ends of iterations, each of which starts with one of these visits: after the last place that each iteration visits
 /// once.
 fn iteration_ends(visits: &HashMap<PlaceId, Visits, RandomState>, begins: &[(usize, Instant)]) -> Vec<Instant> {
     let takes_turns = |ends: &[(usize, Instant)]| {
@@ -275,7 +274,7 @@ fn iteration_ends(visits: &HashMap<PlaceId, Visits, RandomState>, begins: &[(usi
     last.unwrap_or(begins).iter().map(|&(_, end)| end).collect()
 }
 
-/// The iterations of a training loop. A single pass needs no loop: it is one step.
+/// The iterations of a training loop. A single pass does not need a loop: it is one step.
 fn training(passes: &[Pass]) -> Option<Iterations> {
     let mut closing: Vec<usize> = (0..passes.len()).filter(|&index| passes[index].closed.is_some()).collect();
     let kind = if closing.is_empty() { IterationKind::Backward } else { IterationKind::Optimizer };
@@ -283,11 +282,11 @@ fn training(passes: &[Pass]) -> Option<Iterations> {
     let most = gaps.chain(closing.first().map(|&first| first + 1)).max().unwrap_or(1);
     match closing.last() {
         None => closing = (0..passes.len()).collect(),
-        // An optimizer that made its state continues without any allocation that would show it.
+        // An optimizer whose state exists may run without any allocation that would show it.
         Some(&last) if passes.len() - 1 - last > most => {
             closing.extend((last + most..passes.len()).step_by(most));
         }
-        // The gradients of the last passes have no optimizer step yet.
+        // The gradients of the last passes were not used by an optimizer step yet.
         Some(_) => {}
     }
     let places: Vec<Option<PlaceId>> = closing.iter().map(|&index| passes[index].place).collect();
@@ -299,12 +298,12 @@ fn training(passes: &[Pass]) -> Option<Iterations> {
     Some(Iterations { kind, ends, place: last.place, range })
 }
 
-/// An event that is this many times rarer than another one does not come from the loop.
+/// An event that is this many times rarer than another one is not an event of the loop.
 const TOO_RARE: usize = 10;
 
-/// Given what happens in order, that which happens once in each turn of a loop, by index, loop after loop. Of several
-/// things that take iterations with one another the rarest counts; what happens less than a tenth as often as another
-/// has other reasons. Loops that follow one another are several, and what never returns is part of none.
+/// From events in order, the indexes of the event that occurs once in each iteration of a loop, loop after loop. If several
+/// alternating events are possible, the rarest counts; an event that occurs less than a tenth as often as another has other
+/// reasons. Consecutive loops are separate, and an event that never repeats belongs to none.
 fn once_per_iteration<T: Copy + Eq + Hash>(events: &[T]) -> Vec<Vec<usize>> {
     let mut of_event: HashMap<T, Vec<usize>, RandomState> = HashMap::default();
     for (index, &event) in events.iter().enumerate() {
@@ -315,7 +314,7 @@ fn once_per_iteration<T: Copy + Eq + Hash>(events: &[T]) -> Vec<Vec<usize>> {
     let mut chosen = Vec::new();
     let mut next = 0;
     while next < repeated.len() {
-        // All that overlap with one another.
+        // All events that overlap with each other.
         let first = next;
         let mut end = 0;
         while let Some(indexes) = repeated.get(next).filter(|indexes| next == first || indexes[0] < end) {
@@ -331,23 +330,23 @@ fn once_per_iteration<T: Copy + Eq + Hash>(events: &[T]) -> Vec<Vec<usize>> {
     chosen
 }
 
-/// How often a place was come back to.
+/// The visits to a place.
 #[derive(Clone, Debug, Default)]
 struct Visits {
-    /// Line changes up to the latest visit.
+    /// Number of line changes up to the latest visit.
     changes: u64,
-    /// A number that puts the visits of all places in order, and the instant after the last allocation of each.
+    /// For each visit, its number among the visits of all places, and the instant after its last allocation.
     ends: Vec<(usize, Instant)>,
-    /// Whether modules are called from there.
+    /// Whether modules are called there.
     calls_model: bool,
     /// Whether a module is moved there.
     moves_module: bool,
-    /// Their code.
+    /// The code of the called modules.
     callees: HashSet<FrameId, RandomState>,
 }
 
 impl Visits {
-    /// Enters an allocation and returns 1 if it is the first one of a visit.
+    /// Adds an allocation; returns 1 if it is the first one of a visit, otherwise 0.
     fn visit(&mut self, changes: u64, order: usize, end: Instant) -> usize {
         match self.ends.last_mut() {
             Some(last) if self.changes == changes => {
@@ -363,7 +362,7 @@ impl Visits {
     }
 }
 
-/// For each call of a function outside of all phases the line that it is at, and how often that has changed.
+/// For each function call outside all phases, its current line, and how often the line has changed.
 struct LineChanges<'a> {
     call_paths: &'a CallPaths,
     calls: Vec<(Option<FrameId>, u64)>,
@@ -374,8 +373,8 @@ impl<'a> LineChanges<'a> {
         Self { call_paths, calls: vec![(None, 0); call_paths.calls()] }
     }
 
-    /// Moves to a place and returns how often the lines of its frames have changed so far: more than at the last visit
-    /// if another line of any of them ran in between.
+    /// Moves to a place and returns how often the lines of its frames have changed so far: more than at the last visit if
+    /// another line of any of them ran in between.
     fn arrive(&mut self, place: PlaceId) -> u64 {
         let mut changes = 0;
         for (frame, call) in self.call_paths.frames(place) {
@@ -434,7 +433,7 @@ mod tests {
         assert_eq!(steps(&[(1, true), (2, true)].repeat(6)), 6);
         let critic = [(1, true), (1, true), (1, true), (1, true), (1, true), (2, true)];
         assert_eq!(steps(&critic.repeat(4)), 4);
-        // A loop to warm up and the one that counts.
+        // A warm-up loop and the main loop.
         assert_eq!(steps(&[&[(1, true); 2][..], &[(2, true); 5]].concat()), 7);
         assert_eq!(steps(&[&[(1, true)][..], &[(2, true); 5]].concat()), 5);
     }

@@ -1,10 +1,10 @@
 //! Finds lines of the user's code that run a library's model.
 //!
-//! `model(**batch)` with a model of `transformers` is a single line that holds all activations, and says nothing about
-//! which of the library's layers hold them. The rule: of the bytes in use at the peak of allocated that calls of
-//! `nn.Module`s made, more than half were made by a library's modules below one line of the user's own, and they are a
-//! tenth of the peak. The library's lines then represent that one, for the memory that the library's modules made; what
-//! else the line made stays with it. At most one line of each device is such a line.
+//! `model(**batch)` with a model from `transformers` is a single line that allocates all activations, and does not show which
+//! of the library's layers allocate them. The rule: modules of a library below one line of the user's own code allocated more
+//! than half of the bytes that calls of `nn.Module`s allocated and that are in use at the peak of allocated, and at least a
+//! tenth of the peak. The library's lines then replace this line, for the memory that the library's modules allocated; other
+//! memory of the line stays with it. At most one line of each device is replaced.
 
 use super::role::Roles;
 use crate::facts::code::frames::{FrameKind, installed_path};
@@ -13,17 +13,17 @@ use crate::model::{FrameId, StackId};
 use crate::replay::{Metric, Track};
 use std::collections::{HashMap, HashSet};
 
-/// 1/N of the peak: less is not worth another line.
+/// 1/N of the peak: for less, the lines are not replaced.
 const LEAST_OF_PEAK: u64 = 10;
 
 /// Files whose functions only call the `forward` of other code.
 const WRAPPERS: [&str; 4] =
     ["accelerate/hooks.py", "accelerate/utils/operations.py", "peft/peft_model.py", "torch/utils/_contextlib.py"];
 
-/// What stands on a stack, as far as the rule asks for it.
+/// The parts of a stack that the rule needs.
 #[derive(Clone, Copy, Default)]
 struct StackCode {
-    /// The line of the user's own.
+    /// The line of the user's own code.
     own: Option<FrameId>,
     /// Whether a module is called.
     in_module: bool,
@@ -31,7 +31,7 @@ struct StackCode {
     library: Option<FrameId>,
 }
 
-/// Where the lines of a library represent lines of the user's own.
+/// The lines of the user's own code that are replaced by lines of a library.
 pub(crate) fn library_lines<'a>(
     sites: &Sites<'_>,
     roles: &Roles,
@@ -50,7 +50,7 @@ pub(crate) fn library_lines<'a>(
     LibraryLines { above, below }
 }
 
-/// The lines of the user's own that the lines of a library represent.
+/// The lines of the user's own code to replace.
 fn lines_above<'a>(sites: &Sites<'_>, roles: &Roles, tracks: impl Iterator<Item = Track<'a>>) -> HashSet<FrameId> {
     let mut lines = HashSet::new();
     let mut known: HashMap<StackId, StackCode> = HashMap::new();
@@ -89,7 +89,7 @@ fn code_of(sites: &Sites<'_>, roles: &Roles, stack: StackId) -> StackCode {
     }
 }
 
-/// Whether a frame stands between a call of a module and its `forward`, whoever wrote that.
+/// Whether a frame is between a call of a module and its `forward`, in any library.
 fn is_wrapper(sites: &Sites<'_>, frame: FrameId) -> bool {
     let snapshot = sites.snapshot();
     let file = snapshot.stacks.frame(frame).map_or("", |frame| snapshot.strings.get(frame.filename));
@@ -100,12 +100,12 @@ fn is_wrapper(sites: &Sites<'_>, frame: FrameId) -> bool {
 /// The innermost line of the package whose module is the innermost one called below the user's own line.
 fn library_line(sites: &Sites<'_>, roles: &Roles, frames: &[FrameId]) -> Option<FrameId> {
     let inside = frames.iter().copied().take_while(|&frame| !sites.is_own(frame));
-    // The innermost line of each package so far, and the package of the frame that comes before the next one.
+    // The innermost line of each package so far, and the package of the previous frame.
     let mut innermost: Vec<(&str, FrameId)> = Vec::new();
     let mut called = None;
     for frame in inside {
         match sites.kind(frame) {
-            // C++ frames stand between those of Python, and operators of traces inside of them.
+            // C++ frames may be between Python frames, and operators of traces are inside them.
             FrameKind::Native | FrameKind::Plumbing | FrameKind::Operator => {}
             FrameKind::Package | FrameKind::Torch if is_wrapper(sites, frame) => {}
             FrameKind::Package => {

@@ -1,8 +1,8 @@
 //! Facts about the training step of a recording.
 //!
-//! A snapshot knows addresses, sizes and stacks; which entries are forward and which are backward, it does not say.
-//! `role` reads what each stack tells, `phases` puts the entries of a device in order,
-//! `calls` finds the calls of the model's functions, `categories` says what each allocation is for.
+//! A snapshot contains addresses, sizes and stacks, but not which entries are forward and which are backward. `role` reads
+//! what each stack shows, `phases` assigns a phase to each entry of a device, `calls` finds the calls of the model's
+//! functions, `categories` determines the category of each allocation.
 
 pub(crate) mod backward;
 mod caches;

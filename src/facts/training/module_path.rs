@@ -1,8 +1,8 @@
 //! The module that allocated a block: `GPT.Block[3].Attention.Linear[0]`.
 //!
-//! Profiler traces name the calls of modules, with a number for each instance of a class. Snapshots have frames alone:
-//! there the functions that `nn.Module` calls represent modules, and the order of their calls tells which of several it
-//! is. Attributes (`self.attn`) are in neither.
+//! Profiler traces name the calls of modules, with a number for each instance of a class. Snapshots only have frames: there,
+//! the functions that `nn.Module` calls represent modules, and the order of their calls shows which of several instances it
+//! is. Neither contains attribute names (`self.attn`).
 
 use super::calls::forwards;
 use crate::facts::code::sites::Sites;
@@ -17,9 +17,9 @@ pub(crate) enum ModulePaths {
     Named(HashMap<StackId, String>),
     /// Of a snapshot.
     Called {
-        /// Every call, by its start, outer ones before those inside.
+        /// Every call, by its start, outer calls before inner calls.
         calls: Vec<ModuleCall>,
-        /// Of blocks that are older than the kept history, by stack: which of several calls made them is not known.
+        /// For blocks that are older than the kept history, by stack: which of several calls allocated them is unknown.
         older: HashMap<StackId, String>,
     },
 }
@@ -61,7 +61,7 @@ impl ModulePaths {
         }
     }
 
-    /// Whether a path is partly inferred: numbers follow from the order of calls, and so do the calls of a snapshot.
+    /// Whether a path is partly inferred: numbers follow from the order of calls, and so do the calls in a snapshot.
     pub(crate) fn is_inferred(&self, path: &str) -> bool {
         matches!(self, Self::Called { .. }) || path.ends_with(']') || path.contains("].")
     }
@@ -106,7 +106,7 @@ fn module_calls(calls: &Calls, sites: &Sites<'_>) -> Vec<ModuleCall> {
         let mut path = function.map(|function| sites.label(function.frame)).unwrap_or_default();
         let key = (parent, call.function);
         let number = next.entry(key).or_default();
-        // Calls without one around them are those of successive steps.
+        // Calls without an enclosing call belong to successive steps.
         if parent.is_some() && times.get(&key).is_some_and(|&times| times > 1) {
             path += &format!("[{number}]");
         }
@@ -119,8 +119,8 @@ fn module_calls(calls: &Calls, sites: &Sites<'_>) -> Vec<ModuleCall> {
     module_calls
 }
 
-/// The paths of a trace: classes with numbers among their siblings, where there are several. PyTorch numbers the
-/// instances of a class in the order of their first calls, whatever they belong to.
+/// The paths of a trace: classes, numbered among their siblings if there are several. PyTorch numbers the instances of a
+/// class in the order of their first calls, regardless of what contains them.
 fn named(sites: &Sites<'_>, snapshot: &Snapshot) -> HashMap<StackId, String> {
     let stacks = (0..snapshot.stacks.len() as u32).map(StackId);
     let stacks: Vec<(StackId, Vec<StrId>)> = stacks.map(|stack| (stack, sites.nn_modules(stack))).collect();

@@ -1,8 +1,8 @@
-//! Functions whose names say what they allocate: caches of inference engines, buffers of distributed training, weights.
+//! Functions whose names show what they allocate: caches of inference engines, buffers of distributed training, weights.
 //!
-//! By file and function of the libraries' own source: vLLM 0.2 to 0.10, `SGLang` 0.3 to 0.5, transformers 4.36 to 4.56,
-//! Megatron-LM core 0.5 to 0.12, `DeepSpeed` 0.10 to 0.17, PEFT, bitsandbytes, FSDP of PyTorch 2.0 to 2.15. Where a program
-//! has code of its own, names that are usual for it count.
+//! By file and function in the source of the libraries: vLLM 0.2 to 0.10, `SGLang` 0.3 to 0.5, transformers 4.36 to 4.56,
+//! Megatron-LM core 0.5 to 0.12, `DeepSpeed` 0.10 to 0.17, PEFT, bitsandbytes, FSDP of PyTorch 2.0 to 2.15. For programs with
+//! their own code, names that are usual for it count.
 
 use super::category::Category;
 
@@ -11,9 +11,9 @@ use super::category::Category;
 pub(super) enum Named {
     /// Blocks of this function that stay live have this category.
     Stays(Category),
-    /// Keys and values of attention. A model that trains may call the same code for what backward needs.
+    /// Keys and values of attention. In training, the same code may allocate what backward needs.
     Cache,
-    /// Parameters gathered from all ranks for the time of a call.
+    /// Parameters gathered from all ranks for the duration of a call.
     Gathered,
     /// The constructor that allocates one buffer for parameters and one for gradients.
     Buffers,

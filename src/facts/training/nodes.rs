@@ -1,9 +1,8 @@
-//! The backward pass as a list of autograd nodes, as far as the allocator sees them.
+//! The backward pass as a list of autograd nodes, as far as the allocator shows them.
 //!
-//! The engine runs one node after the other. A node allocates the gradients of its inputs; then the engine drops the
-//! gradient that came in and the tensors that the node had saved. So a new node begins with an allocation that follows
-//! such frees. Two nodes that free nothing in between count as one, and so do a node and the ones after it that
-//! allocate nothing.
+//! The engine runs one node after the other. A node allocates the gradients of its inputs; then the engine frees the incoming
+//! gradient and the tensors that the node had saved. So a new node starts with an allocation that follows such frees. Two
+//! nodes without frees in between count as one, and so do a node and following nodes that allocate nothing.
 
 use super::forward_operators::ForwardOperators;
 use super::role::{Role, Roles};
@@ -16,34 +15,34 @@ use std::ops::Range;
 pub(super) struct Node<'a> {
     /// Allocations without Python frames, by index into [`crate::replay::History::allocations`], in order.
     pub made: &'a [u32],
-    /// Makers of the tensors that it had saved and that are gone after it, by index into the operators.
+    /// The operators of the tensors that it had saved and that are freed after it, by index into the operators.
     pub saved: &'a [usize],
     /// Bytes of gradients of earlier nodes that it freed.
     pub incoming: &'a [u64],
-    /// Bytes of allocations of its own that it freed.
+    /// Bytes of its own allocations that it freed.
     pub temporary: &'a [u64],
 }
 
-/// Nodes that ran without an operator being added in between.
+/// Nodes that ran without an operator in between.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Allocations of all nodes, in order; the next lists are their frees. A pass has tens of thousands of nodes with a
-    /// few items each, so they share four lists.
+    /// Allocations of all nodes, in order; the following lists contain their frees. A pass has tens of thousands of nodes
+    /// with a few items each, so they share four lists.
     made: Vec<u32>,
     saved: Vec<usize>,
     incoming: Vec<u64>,
     temporary: Vec<u64>,
-    /// Where each node's items begin in them.
+    /// Where each node's items start in the lists.
     starts: Vec<Starts>,
-    /// The number of operators when they ran: the engine starts at its end.
+    /// The number of operators when the nodes ran: the engine starts at the last operator.
     pub operator_count: usize,
-    /// The number of operators when the engine ran before that.
+    /// The number of operators at the previous run of the engine.
     pub first_operator: usize,
-    /// Whether the last operators are ones that ran again.
+    /// Whether the last operators are recomputed ones.
     pub is_recomputed: bool,
 }
 
-/// Where a node's items begin.
+/// Where a node's items start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Starts {
     made: usize,
@@ -75,7 +74,7 @@ impl Run {
         })
     }
 
-    /// Where the items of the next node would begin.
+    /// Where the items of the next node would start.
     fn ends(&self) -> Starts {
         Starts {
             made: self.made.len(),
@@ -85,7 +84,7 @@ impl Run {
         }
     }
 
-    /// Adds an allocation: of a new node, if the last one has freed anything yet.
+    /// Adds an allocation: to a new node, if the last one has already freed something.
     fn make(&mut self, allocation: u32) {
         let goes_on = |start: &Starts| start.saved == self.saved.len() && start.incoming == self.incoming.len();
         if !self.starts.last().is_some_and(goes_on) {
@@ -111,12 +110,12 @@ impl NodeReader<'_> {
         self.track.action(entry).unwrap_or(Action::Unknown)
     }
 
-    /// Whether a stack is one of Python code that is no part of backward.
+    /// Whether a stack belongs to Python code outside backward.
     fn is_outside(&self, stack: StackId) -> bool {
         self.roles.has_python(stack) && !matches!(self.roles.role(stack), Role::Backward | Role::Recompute)
     }
 
-    /// The entries of the backward pass around one of its entries: those between two allocations outside.
+    /// The entries of the backward pass around one of its entries: those between two allocations outside backward.
     pub fn pass_around(&self, entry: u32) -> Range<u32> {
         let ends = |&entry: &u32| self.action(entry) == Action::Alloc && self.is_outside(self.stack(entry));
         let start = (0..entry).rev().find(ends).map_or(0, |outside| outside + 1);
@@ -165,7 +164,7 @@ impl NodeReader<'_> {
         // A free is recorded twice: when it is requested, and when it is completed.
         let Some(freed) = freed.filter(|freed| freed.freed == entry + 1) else { return };
         let made_by = self.track.stack_of(allocation as usize);
-        // A variable that goes out of scope. PyTorch 2.0 records with every free the stack of the allocation.
+        // A variable went out of scope. PyTorch 2.0 records the stack of the allocation with every free.
         let stack = self.stack(entry);
         if stack != made_by && self.is_outside(stack) {
             return;
@@ -173,7 +172,7 @@ impl NodeReader<'_> {
         if let Some(maker) = self.operators.maker(allocation) {
             run.saved.push(maker);
         } else if self.roles.is_engine(made_by) {
-            // Whatever was allocated since the node's first allocation is its own.
+            // Blocks allocated since the node's first allocation are its own.
             let first = run.starts.last().and_then(|start| run.made.get(start.made));
             let own = first.is_some_and(|&first| first <= allocation);
             if own { &mut run.temporary } else { &mut run.incoming }.push(freed.requested);

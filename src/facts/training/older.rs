@@ -1,7 +1,7 @@
 //! Categorizes blocks without a stack that are older than the kept history, by sets of sizes.
 //!
-//! A model has many blocks of few sizes, as its layers are alike, and gradients and states of the optimizer repeat its
-//! sizes. These sets are used only for blocks without other evidence.
+//! A model has many blocks of few sizes, since its layers are alike, and gradients and optimizer states repeat its sizes.
+//! These sets are used only for blocks without other evidence.
 
 use super::categories::Decision;
 use super::category::{Category, Evidence};
@@ -11,48 +11,49 @@ use crate::model::{FrameId, StackId};
 use crate::replay::{NEVER, Track};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Layers that a model has at least, for its sizes to say so.
+/// The least number of layers of a model that is recognized by its sizes.
 const LEAST_LAYERS: usize = 6;
-/// And at most.
+/// The highest number of layers.
 const MOST_LAYERS: usize = 512;
-/// Widths of models that are looked at: programs have a few models, and files that mean harm any number.
+/// The most widths of models that are tried: programs have a few models, but malicious files may have any number.
 const MOST_WIDTHS: usize = 16;
-/// Sizes of matrices that repeat with the layers, at least.
+/// The least number of matrix sizes that repeat with the layers.
 const LEAST_MATRICES: usize = 2;
 /// Sizes of vectors: biases, and weights of normalizations.
 const VECTORS: std::ops::RangeInclusive<u64> = 1 << 10..=256 << 10;
-/// Rows of a matrix at least.
+/// The least rows of a matrix.
 const LEAST_ROWS: u64 = 64;
-/// Share of the bytes without a stack that one explanation must account for, in percent.
+/// Percentage of the bytes without a stack that an explanation must account for.
 const LEAST_SHARE: u64 = 80;
-/// The same for sets that are alike.
+/// The same for equal sets.
 const LEAST_SHARE_OF_SETS: u64 = 95;
-/// Blocks that one line of an optimizer holds for it to be where states are made. Temporaries come one by one.
+/// The least live blocks of one optimizer line that count as states. Temporaries are allocated one at a time.
 const LEAST_STATES: u32 = 4;
 
 /// Indexes of blocks, by requested bytes.
 type BySize = BTreeMap<u64, Vec<u32>>;
 
-/// What is known of blocks with stacks that are as old.
+/// What is known about blocks with stacks that are as old.
 #[derive(Default)]
 struct Known {
-    /// Blocks of each size that are parameters.
+    /// Number of blocks of each size that are parameters.
     parameters: HashMap<u64, usize>,
-    /// States of each size that the line with most of them made.
+    /// Number of states of each size that were allocated by the line with most of them.
     states: HashMap<u64, usize>,
 }
 
-/// Innermost lines of optimizers that hold as many blocks from before the first entry as states are.
+/// Innermost lines of optimizers that allocated enough live blocks from before the first entry to count as states.
 pub(super) struct States(HashSet<StackId>);
 
 impl States {
-    /// Whether the line of a stack does.
+    /// Whether the line of this stack is one of them.
     pub(super) fn has(&self, stack: StackId) -> bool {
         self.0.contains(&stack)
     }
 }
 
-/// Lines that hold states: those of optimizers that are not PyTorch's own, whose states have a function for them.
+/// Lines that allocated states: those of optimizers outside PyTorch, since PyTorch's own states are allocated in a separate
+/// function.
 pub(super) fn states(
     track: Track<'_>,
     origins: &Origins,
@@ -75,8 +76,8 @@ pub(super) fn states(
     States(lines.into_values().filter(|(blocks, _)| *blocks >= LEAST_STATES).flat_map(|(_, stacks)| stacks).collect())
 }
 
-/// Decides on blocks from before the first entry, given what is decided on them one by one. `innermost` is the innermost
-/// Python frame of a stack, `trains` whether any stack of the recording is part of backward or an optimizer, and
+/// Decides about blocks from before the first entry together, given the decisions about single blocks. `innermost` is the
+/// innermost Python frame of a stack, `trains` whether any stack of the recording is part of backward or an optimizer, and
 /// `is_backward` whether a stack is part of backward.
 pub(super) fn settle(
     track: Track<'_>,
@@ -117,7 +118,7 @@ pub(super) fn settle(
         set(decided, blocks, verdict.0, verdict.1);
         false
     });
-    // Each stream and thread has one workspace. Sizes of gradients are told already, as far as they can be.
+    // Each stream and thread has one workspace. Sizes of gradients are already decided, as far as possible.
     unknown.retain(|&bytes, blocks| {
         let is_open =
             |&index: &u32| decided.get(index as usize).is_some_and(|it| it.evidence == Evidence::ParameterSize);
@@ -137,7 +138,7 @@ pub(super) fn settle(
             }
         }
     }
-    // By now more parameters are known.
+    // More parameters are known at this point.
     let mut parameters: HashMap<u64, usize> = HashMap::new();
     for (decision, allocation) in decided.iter().zip(&history.allocations) {
         if decision.category == Category::Parameter {
@@ -181,15 +182,15 @@ fn known(track: Track<'_>, decided: &[Decision], innermost: impl Fn(StackId) -> 
     known
 }
 
-/// The sizes of a model of many layers: vectors that are as wide as the model, square matrices of that width, and other
-/// matrices with rows or columns of it. Empty where they do not account for most of the bytes.
+/// The sizes of a model with many layers: vectors that are as wide as the model, square matrices of that width, and other
+/// matrices with that number of rows or columns. Empty if they do not account for most of the bytes.
 fn of_layers(unknown: &BySize) -> BySize {
     let bytes_of = |sizes: &mut dyn Iterator<Item = (&u64, &Vec<u32>)>| {
         sizes.fold(0, |sum: u64, (bytes, blocks)| sum.saturating_add(bytes.saturating_mul(blocks.len() as u64)))
     };
     let total = bytes_of(&mut unknown.iter());
     let count = |bytes: u64| unknown.get(&bytes).map_or(0, Vec::len);
-    // Elements have 1 to 4 bytes, and a normalization may have twice as many as a matrix.
+    // Elements have 1 to 4 bytes, and the elements of a normalization may have twice the size of those of a matrix.
     let widths: Vec<(u64, u64)> = unknown
         .range(VECTORS)
         .flat_map(|(&width, _)| [1, 2, 4, 8].map(|element| (width, element)))
@@ -203,14 +204,14 @@ fn of_layers(unknown: &BySize) -> BySize {
     let repeats = |blocks: &[u32], layers: usize| blocks.len() >= layers && blocks.len() % layers <= 1;
     let repeated = |layers: usize| {
         let sizes = matrices.values().filter(|blocks| repeats(blocks, layers)).count();
-        // Embeddings are there once.
+        // Embeddings exist once.
         let belongs = |blocks: &Vec<u32>| blocks.len() < layers || repeats(blocks, layers);
         let bytes = bytes_of(&mut matrices.iter().filter(|(_, blocks)| belongs(blocks)));
         let in_layers = bytes_of(&mut matrices.iter().filter(|(_, blocks)| repeats(blocks, layers)));
         let accounts = is_share(bytes, total, LEAST_SHARE) && is_share(in_layers, total, LEAST_SHARE / 2);
         (sizes >= LEAST_MATRICES && accounts).then_some((in_layers, layers))
     };
-    // The number of layers that accounts for most, and of several the largest.
+    // The number of layers that accounts for most bytes; if there are several, the highest.
     let Some((_, layers)) = (LEAST_LAYERS..=most).filter_map(repeated).max() else { return BySize::new() };
     let is_vector = |bytes: u64| {
         let side = |&(width, element): &(u64, u64)| {
@@ -233,7 +234,7 @@ fn is_share(bytes: u64, total: u64, percent: u64) -> bool {
     u128::from(bytes) * 100 >= u128::from(total) * u128::from(percent)
 }
 
-/// How often the sizes hold the same set: a model alone, or with gradients and states that have its sizes.
+/// How often the sizes contain the same set: a model alone, or with gradients and optimizer states of the same sizes.
 fn copies(sizes: &BySize) -> usize {
     let bytes = |(&bytes, blocks): (&u64, &Vec<u32>)| bytes.saturating_mul(blocks.len() as u64);
     let total = sizes.iter().map(bytes).fold(0, u64::saturating_add);
@@ -246,7 +247,7 @@ fn copies(sizes: &BySize) -> usize {
     [4, 3, 2].into_iter().find(|&copies| holds(copies)).unwrap_or(1)
 }
 
-/// Whether a model is there in two precisions: then nobody knows which of them is trained.
+/// Whether a model exists in two precisions: it is then unknown which of them is trained.
 fn is_doubled(sizes: &BySize) -> bool {
     let doubled = |&(&bytes, blocks): &(&u64, &Vec<u32>)| {
         blocks.len() >= LEAST_LAYERS
@@ -255,7 +256,8 @@ fn is_doubled(sizes: &BySize) -> bool {
     sizes.iter().filter(doubled).count() >= LEAST_MATRICES
 }
 
-/// Four sets that are alike are parameters, gradients and two states. Which block is in which set is not known; the sums are.
+/// Four equal sets are parameters, gradients and two optimizer states. Which block is in which set is unknown, but the sums
+/// are known.
 fn share_out(decided: &mut [Decision], sizes: &BySize) {
     const SETS: [Category; 4] =
         [Category::Parameter, Category::Gradient, Category::OptimizerState, Category::OptimizerState];

@@ -11,16 +11,16 @@ use std::collections::{BTreeSet, HashSet};
 /// Where an allocation comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Nothing that tells.
+    /// No evidence.
     #[default]
     Elsewhere,
-    /// The category that a memory timeline gives it.
+    /// The category in a memory timeline.
     Timeline(Category),
     /// `nn.Module._apply`, at the line of parameters, gradients or buffers; `None` if the line does not show which.
     Moved(Option<Category>),
     /// The constructor of a module of `torch.nn`: a parameter, or a buffer of a normalization.
     Constructed(Category),
-    /// A user's constructor, an initializer, a copy.
+    /// A user's constructor, an initializer, or a copy.
     Built,
     /// A constructor in a file with the `forward` of a module.
     ModuleBuilt,
@@ -32,13 +32,13 @@ pub(crate) enum Origin {
     Optimizer,
     /// Gradient scaling or clipping.
     GradientTool,
-    /// Where backward makes the gradient of the loss.
+    /// Where backward creates the gradient of the loss.
     LossGradient,
-    /// A function of `torch.nn`, or a `forward`: not what brings inputs.
+    /// A function of `torch.nn`, or a `forward`: not code that provides inputs.
     Function,
     /// Where `DataParallel` copies parameters or buffers to other devices.
     Replica(Category),
-    /// A function that is known by its name to make blocks of a category that stay.
+    /// A function whose name implies a category for blocks that stay live.
     Named(Category),
     /// Keys and values of attention, by the name of a function.
     Cache,
@@ -57,9 +57,9 @@ pub(crate) struct Origins(Vec<Origin>);
 #[derive(Clone, Copy)]
 enum Sign {
     None,
-    /// Decides, unless a frame further in did.
+    /// Decides, unless a frame further inside does.
     Is(Origin),
-    /// Decides if the user's code is not further in.
+    /// Decides if the user's code is not further inside.
     IsUnlessUser(Origin),
     Apply,
     Normalization,
@@ -67,11 +67,11 @@ enum Sign {
     Replicate,
     /// A line of Megatron's constructor of buffers for parameters and gradients.
     Buffers,
-    /// A call of a module: what is further out says nothing about this allocation.
+    /// A call of a module: frames further outside are not evidence about this allocation.
     ModuleCall,
     /// A constructor: decides if nothing else does.
     Constructor,
-    /// Computes: decides if nothing else does.
+    /// A computation: decides if nothing else does.
     Function,
     User,
 }
@@ -97,7 +97,7 @@ fn files_of_models(sites: &Sites<'_>, roles: &Roles) -> HashSet<StrId> {
     let stacks = &sites.snapshot().stacks;
     let mut files = HashSet::new();
     for stack in 0..stacks.len() as u32 {
-        // C++ frames may lie between.
+        // C++ frames may be in between.
         let mut called = None;
         for &frame in stacks.frame_ids(StackId(stack)) {
             match sites.kind(frame) {
@@ -180,7 +180,7 @@ fn named_sign(file: &str, name: &str) -> Option<Sign> {
 }
 
 fn native_sign(name: &str) -> Sign {
-    // `at::cuda::getCUDABlasLtWorkspace`, `setWorkspaceForHandle`; before PyTorch 2.3 the handle itself brings one.
+    // `at::cuda::getCUDABlasLtWorkspace`, `setWorkspaceForHandle`; before PyTorch 2.3, creating the handle allocates one.
     if name.contains("Workspace") || name.contains("at::cuda::getCurrentCUDABlasHandle") {
         return Sign::Is(Origin::Workspace);
     }
@@ -188,7 +188,7 @@ fn native_sign(name: &str) -> Sign {
     if communicates { Sign::IsUnlessUser(Origin::Communication) } else { Sign::None }
 }
 
-/// By the file and function of the libraries' own source.
+/// The meaning of a function, by its file and name in the source of the libraries.
 fn python_sign(path: &str, name: &str, kind: FrameKind) -> Sign {
     let modules = path.strip_prefix("torch/nn/modules/");
     match (path, name) {
@@ -198,7 +198,7 @@ fn python_sign(path: &str, name: &str, kind: FrameKind) -> Sign {
             Sign::Is(Origin::Constructed(Category::Parameter))
         }
         ("torch/nn/modules/rnn.py", "flatten_parameters") => Sign::Is(Origin::Constructed(Category::Parameter)),
-        // A copy of a model is not what trains, if it holds averages.
+        // A copy of a model that contains averages is not trained.
         ("torch/nn/init.py", _) | ("torch/_tensor.py" | "torch/nn/parameter.py", "__deepcopy__") => {
             Sign::Is(Origin::Built)
         }
@@ -213,7 +213,7 @@ fn python_sign(path: &str, name: &str, kind: FrameKind) -> Sign {
         (_, "step") if kind == FrameKind::Package && path.contains("optim") => Sign::Is(Origin::Optimizer),
         ("torch/autograd/__init__.py", "_make_grads") => Sign::Is(Origin::LossGradient),
         ("torch/nn/parallel/replicate.py", "replicate") => Sign::Replicate,
-        // What goes to and comes from the replicas: inputs and outputs.
+        // Tensors sent to and received from the replicas: inputs and outputs.
         ("torch/nn/parallel/comm.py", "broadcast_coalesced" | "scatter" | "gather") => Sign::None,
         ("torch/nn/parallel/distributed.py" | "torch/nn/parallel/comm.py", _) => {
             Sign::IsUnlessUser(Origin::Communication)
@@ -227,7 +227,7 @@ fn python_sign(path: &str, name: &str, kind: FrameKind) -> Sign {
     }
 }
 
-/// Files of `torch.distributed` whose tensors are messages. Others hold tensors of all kinds.
+/// Files of `torch.distributed` whose tensors are messages. Other files have tensors of all kinds.
 fn is_collective(path: &str) -> bool {
     path.strip_prefix("torch/distributed/").is_some_and(|file| {
         matches!(file, "distributed_c10d.py" | "_functional_collectives.py" | "fsdp/_fully_shard/_fsdp_collectives.py")
@@ -248,28 +248,28 @@ fn is_loading(path: &str, name: &str) -> bool {
     }
 }
 
-/// Lines of PyTorch's source by which parameters and buffers differ.
+/// Lines of PyTorch's source that distinguish parameters from buffers.
 ///
-/// In every release `Module._apply` calls itself for the children, then `fn` for parameters, their gradients, and
-/// buffers, in this order of lines. How far apart they are differs: the parameters' line is 23 to 33 below the first, the
-/// buffers' 47 to 103 (2.0 to 2.15).
+/// In every release, `Module._apply` calls itself for the children, then `fn` for parameters, their gradients, and buffers,
+/// in this order of lines. The distances differ: the line for parameters is 23 to 33 lines below the first, the line for
+/// buffers 47 to 103 (2.0 to 2.15).
 struct Lines {
     /// Line of the call for the children.
     children: Option<u64>,
-    /// Lines of the innermost `_apply` of any stack that call `fn`.
+    /// Lines of the innermost `_apply` on any stack that call `fn`.
     apply: BTreeSet<u64>,
     /// The first line of a normalization's constructor that allocates.
     normalization: u64,
-    /// The first line of `replicate` that copies: that of the parameters.
+    /// The first line of `replicate` that copies: it copies parameters.
     replicate: Option<u64>,
-    /// Lines of Megatron's constructor that allocate. The buffer of parameters comes first, and is there only where the
-    /// optimizer is distributed.
+    /// Lines of Megatron's constructor that allocate. The buffer of parameters comes first, and exists only with a
+    /// distributed optimizer.
     buffers: BTreeSet<u64>,
 }
 
-/// Farther below the call for the children than this there are no parameters.
+/// Parameters are moved within this many lines below the call for the children.
 const PARAMETERS_WITHIN: u64 = 40;
-/// The buffers of a normalization come this far below its weight at least, its bias nearer.
+/// The buffers of a normalization are at least this many lines below its weight; its bias is closer.
 const BUFFERS_FROM: u64 = 5;
 
 impl Lines {
@@ -286,7 +286,7 @@ impl Lines {
             let (mut inner, mut called) = (false, false);
             for &id in stacks.frame_ids(StackId(stack)) {
                 let Some(frame) = stacks.frame(id) else { continue };
-                // What `_apply` itself frees, such as the block that a parameter had before, is on lines of its own.
+                // Frees by `_apply` itself, such as that of a parameter's previous block, are on other lines.
                 let is_call = called;
                 called |= sites.kind(id).is_python();
                 match signs.get(id.index()) {
@@ -311,13 +311,13 @@ impl Lines {
         lines
     }
 
-    /// What the innermost `_apply` moves at a line; `None` where the file has no lines of calls, as profiler traces.
+    /// What the innermost `_apply` moves at a line; `None` if the file has no lines of calls, like profiler traces.
     fn moved(&self, line: u64) -> Option<Category> {
         if self.children == Some(line) {
             return None;
         }
         let near = |children: u64| line.checked_sub(children).is_some_and(|below| below <= PARAMETERS_WITHIN);
-        // Where no module has children, what is moved first are parameters, if there are any.
+        // If no module has children, parameters are moved first, if there are any.
         let may_be_parameter = self.children.is_none_or(near);
         Some(match (self.apply.range(..line).count(), self.apply.len()) {
             (0, _) if may_be_parameter => Category::Parameter,

@@ -1,4 +1,4 @@
-//! The line of code that makes or drops a block.
+//! The line of code that allocates or frees a block.
 
 use crate::facts::code::frames::FrameKind;
 use crate::facts::code::sites::Sites;
@@ -6,7 +6,7 @@ use crate::model::{FrameId, StackId};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// The line that each stack is at: the innermost Python frame that is not PyTorch's own.
+/// The line of each stack: that of the innermost Python frame outside PyTorch.
 pub(super) struct OwnLines<'a> {
     sites: &'a Sites<'a>,
     known: HashMap<StackId, Option<FrameId>, RandomState>,

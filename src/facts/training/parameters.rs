@@ -1,8 +1,7 @@
 //! The blocks that are parameters, and their number by size: gradients and optimizer states have the same sizes.
 //!
-//! Most say so by their stack. Others persist from before the first backward pass on, and are parameters if there are
-//! exactly as many of a size as gradients that no parameter explains yet: every gradient belongs to a parameter of its
-//! size.
+//! For most parameters, the stack shows it. Other blocks persist from before the first backward pass, and are parameters if
+//! there are exactly as many of a size as gradients without a parameter: every gradient belongs to a parameter of its size.
 
 use super::category::{Category, Evidence};
 use super::origin::{Origin, Origins};
@@ -19,22 +18,22 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// Counts of parameters and gradients of one size.
 #[derive(Default)]
 struct Size {
-    /// Those that are known by their stacks and live when the first backward pass begins, or at the end without one.
+    /// Parameters known by their stacks that are live when the first backward pass starts, or at the end if there is none.
     known: u32,
     /// The most gradients of this size that one backward pass leaves.
     gradients: u32,
-    /// The backward pass counted last, and what it left.
+    /// The last counted backward pass, and the gradients that it leaves.
     last: (usize, u32),
-    /// Blocks that may be parameters, those with the best reason first.
+    /// Blocks that may be parameters, those with the best evidence first.
     candidates: [Vec<u32>; 3],
 }
 
 /// The parameters of one device.
 pub(super) struct Parameters {
     sizes: HashMap<u64, u32, RandomState>,
-    /// Parameters, and states that sizes tell from them, by allocation.
+    /// Parameters, and optimizer states that sizes distinguish from them, by allocation.
     found: Vec<Option<(Category, Evidence)>>,
-    /// Blocks that may be parameters, buffers, gradients or states.
+    /// Blocks that may be parameters, buffers, gradients or optimizer states.
     open: HashSet<u32, RandomState>,
 }
 
@@ -57,7 +56,7 @@ impl Parameters {
             let entry = History::entry_before(allocation.born);
             let place = entry.and_then(|entry| cursor.find(entry));
             let early = first.is_none_or(|first| allocation.born <= first.start);
-            // Without a backward pass, what is there at the end persists.
+            // Without a backward pass, blocks that are live at the end persist.
             let persists =
                 early && first.map_or(allocation.freed == NEVER, |first| first.outlived_by(allocation.freed));
             let mut evident = |evidence| {
@@ -71,7 +70,7 @@ impl Parameters {
                     evident(Evidence::ModuleApply);
                     continue;
                 }
-                // Constructors make scratch tensors, too.
+                // Constructors allocate scratch tensors, too.
                 Origin::Constructed(Category::Parameter) if persists || !early => {
                     evident(Evidence::Constructor);
                     continue;
@@ -102,7 +101,7 @@ impl Parameters {
                         size.gradients = size.gradients.max(size.last.1);
                     }
                 }
-                // The stack of an older block says that a step made it, not what builds a model.
+                // The stack of an older block belongs to a step, not to the construction of a model.
                 None if matches!(
                     roles.role(stack),
                     Role::Module | Role::Backward | Role::Recompute | Role::Optimizer
@@ -118,7 +117,7 @@ impl Parameters {
         for (bytes, size) in sizes {
             let mut missing = size.gradients.saturating_sub(size.known);
             let (mut settled, mut possible) = (0, 0);
-            // A parameter is there whenever it gets a gradient.
+            // A parameter is live whenever it gets a gradient.
             let last = periods.get(size.last.0).filter(|_| size.gradients > 0);
             let is_there = |&&index: &&u32| {
                 let freed = history.allocations.get(index as usize).map_or(0, |allocation| allocation.freed);
@@ -141,7 +140,7 @@ impl Parameters {
                 if missing == 0 || class.is_empty() {
                     continue;
                 }
-                // More than are missing: which of them are parameters nobody can tell, unless the optimizer does.
+                // There are more than needed: it is unknown which of them are parameters, unless the optimizer shows it.
                 if class.len() as u32 > missing {
                     let Some(divided) = divided(&class, bytes, missing, replacements) else { break };
                     settled += missing;
@@ -162,7 +161,7 @@ impl Parameters {
                 let may_be = |index: &u32| found[*index as usize].is_none() && may_stay(history, replacements, *index);
                 open.extend(size.candidates.iter().flatten().copied().filter(may_be));
             }
-            // Where it is open which of several blocks are the parameters, they are there all the same.
+            // Even if it is unknown which of several blocks are the parameters, their number is known.
             let count = size.known + if missing == 0 { settled } else { settled.max(possible) };
             if count > 0 {
                 counts.insert(bytes, count);
@@ -171,7 +170,7 @@ impl Parameters {
         Self { sizes: counts, found, open }
     }
 
-    /// What is known of an allocation that is a parameter, or was told from parameters of its size.
+    /// The category of an allocation that is a parameter, or was distinguished from parameters of its size.
     pub(super) fn verdict(&self, allocation: usize) -> Option<(Category, Evidence)> {
         self.found.get(allocation).copied().flatten()
     }
@@ -181,21 +180,20 @@ impl Parameters {
         self.open.contains(&(allocation as u32))
     }
 
-    /// Parameters of exactly this many bytes, at most.
+    /// The highest possible number of parameters of exactly this many bytes.
     pub(super) fn of_size(&self, requested: u64) -> u32 {
         self.sizes.get(&requested).copied().unwrap_or(0)
     }
 }
 
-/// Whether a block or what takes its place stays: for good, or, if it is from before the recording, until the program
-/// drops it after the first backward pass.
+/// Whether a block, or the last block that replaces it, is never freed.
 fn may_stay(history: &History, replacements: &Replacements, index: u32) -> bool {
     let Some(allocation) = history.allocations.get(index as usize) else { return false };
     replacements.ends(history, index, allocation.freed) == NEVER
 }
 
-/// Blocks of one size that the optimizer replaces in a step, by the line that makes the new ones, with the last of these;
-/// those that it changes in place; and the period of the step.
+/// Blocks of one size that the optimizer replaces in a step, by the line that allocates the new ones, with the last new block
+/// of each line; the blocks that it changes in place; and the period of the step.
 struct Replaced {
     by_line: Vec<(Vec<u32>, u32)>,
     in_place: Vec<u32>,
@@ -203,7 +201,7 @@ struct Replaced {
 }
 
 impl Replaced {
-    /// What one step of the optimizer does with the blocks of a class; `None` where several steps replace them, or none.
+    /// How one step of the optimizer treats the blocks of a class; `None` if several steps replace them, or none does.
     fn of(class: &[u32], replacements: &Replacements) -> Option<Self> {
         let mut in_place = Vec::new();
         let mut by_line: BTreeMap<_, (Vec<u32>, u32)> = BTreeMap::new();
@@ -213,7 +211,7 @@ impl Replaced {
                 in_place.push(index);
                 continue;
             };
-            // One step of the optimizer drops them all.
+            // One step of the optimizer frees them all.
             if *period.get_or_insert(replacement.period) != replacement.period {
                 return None;
             }
@@ -226,7 +224,7 @@ impl Replaced {
         Some(Self { by_line, in_place, period: period? })
     }
 
-    /// Whether each line replaces this many.
+    /// Whether each line replaces this many blocks.
     fn replaces(&self, count: usize) -> bool {
         self.by_line.iter().all(|(blocks, _)| blocks.len() == count)
     }
@@ -234,18 +232,18 @@ impl Replaced {
 
 type Verdict = (u32, (Category, Evidence));
 
-/// Tells parameters from states of their size by what the optimizer does in the first step of a recording that begins
-/// late: it makes moments anew, and changes parameters with them.
+/// Distinguishes parameters from optimizer states of their size by the first optimizer step in a recording that starts late:
+/// the optimizer allocates new moments, and changes parameters with them.
 fn divided(class: &[u32], bytes: u64, missing: u32, replacements: &Replacements) -> Option<Vec<Verdict>> {
     let mut replaced = Replaced::of(class, replacements).filter(|replaced| replaced.replaces(missing as usize))?;
     let parameter = |evidence| move |index: u32| (index, (Category::Parameter, evidence));
     match replaced.in_place.len() {
-        // What it computes with the new moments changes the rest in place.
+        // Computing with the new moments changes the other blocks in place.
         count if count == missing as usize && replacements.computes_on(replaced.period, bytes) => {
             let in_place = std::mem::take(&mut replaced.in_place).into_iter().map(parameter(Evidence::ChangedInPlace));
             Some(made_anew(replaced).chain(in_place).collect())
         }
-        // Both moments come before the step that they make.
+        // Both moments are allocated before the step that they determine.
         0 if replaced.by_line.len() > 2 => {
             let (parameters, _) = replaced.by_line.pop()?;
             Some(made_anew(replaced).chain(parameters.into_iter().map(parameter(Evidence::MadeLast))).collect())
@@ -254,7 +252,7 @@ fn divided(class: &[u32], bytes: u64, missing: u32, replacements: &Replacements)
     }
 }
 
-/// The same where backward adds to gradients that are as old: what is changed in place are parameters and gradients.
+/// The same if backward adds to gradients that are as old: the blocks changed in place are parameters and gradients.
 fn divided_with_gradients(class: &[u32], bytes: u64, replacements: &Replacements) -> Option<(u32, Vec<Verdict>)> {
     let mut replaced = Replaced::of(class, replacements)?;
     let count = replaced.by_line.first()?.0.len();

@@ -1,4 +1,4 @@
-//! Phases as the life of a block sees them: periods of one phase, and what comes after each.
+//! Phases as periods, and which period follows each.
 
 use super::phases::{Phase, Phases};
 use crate::model::Action;
@@ -10,17 +10,17 @@ pub(super) struct Period {
     pub(super) phase: Phase,
     /// First entry.
     pub(super) start: u32,
-    /// The entry behind the last one.
+    /// The entry after the last one.
     pub(super) end: u32,
 }
 
 impl Period {
-    /// Whether a block freed at an instant is gone before the period ends.
+    /// Whether a block freed at an instant outlives the period.
     pub(super) fn outlived_by(self, freed: Instant) -> bool {
         freed > self.end
     }
 
-    /// Whether a block freed at an instant, and made before, is there when the period begins.
+    /// Whether a block allocated earlier and freed at an instant is live when the period starts.
     pub(super) fn begins_before(self, freed: Instant) -> bool {
         freed > self.start
     }
@@ -29,7 +29,7 @@ impl Period {
 /// All periods of a device.
 pub(super) struct Periods {
     all: Vec<Period>,
-    /// For each phase, in the order of [`Phase::ALL`], the next period of it from each period on.
+    /// For each phase, in the order of [`Phase::ALL`], the next period of that phase from each period on.
     from: [Vec<u32>; Phase::ALL.len()],
     /// Failed requests.
     ooms: Vec<u32>,
@@ -66,7 +66,7 @@ impl Periods {
         self.all.get(index).copied()
     }
 
-    /// The first period of a phase behind the period with an index, with its own index.
+    /// The first period of a phase after the period with this index, with its own index.
     pub(super) fn next(&self, phase: Phase, after: usize) -> Option<(usize, Period)> {
         self.from(phase, after + 1)
     }
@@ -78,7 +78,7 @@ impl Periods {
         Some((next, self.get(next)?))
     }
 
-    /// The first failed request at or after an entry and before another.
+    /// The first failed request at or after one entry and before another.
     pub(super) fn oom_between(&self, from: u32, to: u32) -> Option<u32> {
         let next = *self.ooms.get(self.ooms.partition_point(|&entry| entry < from))?;
         (next < to).then_some(next)
@@ -90,7 +90,7 @@ impl Periods {
     }
 }
 
-/// Finds the period of entries that are requested in order.
+/// Finds the periods of entries that are requested in order.
 pub(super) struct Cursor<'s> {
     periods: &'s Periods,
     at: usize,

@@ -15,13 +15,13 @@ use std::collections::HashMap;
 pub enum Phase {
     /// From the model's inputs to the loss.
     Forward,
-    /// `backward()`, with whatever it recomputes.
+    /// `backward()`, including recomputation.
     Backward,
     /// The optimizer, gradient scaling and clipping, `zero_grad`.
     Optimizer,
-    /// Bringing the inputs onto the device.
+    /// Moving the inputs to the device.
     Data,
-    /// Building the model, and everything that is not part of a step or is unknown.
+    /// Building the model, and everything else that is not part of a step or is unknown.
     #[default]
     Other,
 }
@@ -30,7 +30,7 @@ impl Phase {
     /// All phases, in the order of a step.
     pub const ALL: [Self; 5] = [Self::Data, Self::Forward, Self::Backward, Self::Optimizer, Self::Other];
 
-    /// The name as in JSON.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forward => "forward",
@@ -42,8 +42,8 @@ impl Phase {
     }
 
     /// The phase that the name of a `record_function` range implies: names that PyTorch itself writes
-    /// (`Optimizer.step#AdamW.step`, `autograd::engine::evaluate_function`, `enumerate(DataLoader)#...`), and what
-    /// people call theirs.
+    /// (`Optimizer.step#AdamW.step`, `autograd::engine::evaluate_function`, `enumerate(DataLoader)#...`), and names that
+    /// people usually choose.
     pub fn of_annotation(name: &str) -> Option<Self> {
         if name.starts_with("Optimizer.") {
             return Some(Self::Optimizer);
@@ -77,9 +77,9 @@ pub struct PhaseSpan {
     pub phase: Phase,
     /// First entry, counted within the trace.
     pub start: u32,
-    /// The entry behind the last one.
+    /// The entry after the last one.
     pub end: u32,
-    /// Whether an annotation says so; otherwise it is inferred from stacks and the order of entries.
+    /// Whether an annotation names it; otherwise it is inferred from stacks and the order of entries.
     pub recorded: bool,
 }
 
@@ -90,7 +90,7 @@ pub struct Phases {
     pub spans: Vec<PhaseSpan>,
     /// Index into [`Phases::spans`] of each entry.
     of_entry: Vec<u32>,
-    /// Whether the stack of a free says where it was freed. PyTorch 2.0 repeats the stack of the allocation there.
+    /// Whether the stack of a free shows where it was freed. PyTorch 2.0 repeats the stack of the allocation there.
     pub frees_tell: bool,
 }
 
@@ -99,22 +99,22 @@ pub struct Phases {
 enum Hint {
     /// None: the entry belongs to the phase before it.
     None,
-    /// Python code that runs before, between and after the phases: what is around it decides.
+    /// Python code that runs before, between and after the phases: its neighbors decide.
     Plain,
-    /// The same, in a function of `torch.nn.functional`: behind a call of a module it continues with what that made.
+    /// The same, in a function of `torch.nn.functional`: after a call of a module, it continues with the module's output.
     Functional,
-    /// The same, giving memory back: no input is brought onto the device by that.
+    /// The same for a release: it does not move inputs to the device.
     Release,
-    /// `zero_grad`, which programs call anywhere in a step: it says nothing about its neighbors.
+    /// `zero_grad`, which programs may call anywhere in a step: it says nothing about its neighbors.
     ZeroGrad,
-    /// A `step` of the user's own. After a backward pass it is an optimizer's; elsewhere it is plain code.
+    /// A user's own `step`. After a backward pass it is an optimizer step; elsewhere it is plain code.
     Step,
     /// This phase.
     Sure(Phase),
 }
 
 impl Phases {
-    /// Finds the phase of each entry: by annotations where they name one, else by stacks and order.
+    /// Finds the phase of each entry: from annotations that name one, otherwise from stacks and order.
     pub fn of(track: Track<'_>, annotations: &Annotations, roles: &Roles) -> Self {
         let frees_tell = frees_tell(track);
         let hints = hints(track, roles, frees_tell);
@@ -133,28 +133,28 @@ impl Phases {
         self.spans.get(*self.of_entry.get(entry as usize)? as usize)
     }
 
-    /// The phase of the entry that leads to an instant; [`Phase::Other`] before the first one.
+    /// The phase of the entry that leads to an instant; [`Phase::Other`] before the first entry.
     pub fn at(&self, instant: Instant) -> Phase {
         let span = History::entry_before(instant).and_then(|entry| self.span(entry));
         span.map_or(Phase::Other, |span| span.phase)
     }
 
-    /// Whether the recording holds a training step: a forward that a backward follows.
+    /// Whether the recording contains a training step: a forward followed by a backward.
     pub fn has_training(&self) -> bool {
         let forward = self.spans.iter().position(|span| span.phase == Phase::Forward);
         forward.is_some_and(|first| self.spans[first..].iter().any(|span| span.phase == Phase::Backward))
     }
 }
 
-/// Consecutive entries that have something in common.
+/// Consecutive entries with something in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch<T> {
     what: T,
-    /// The entry behind the last one.
+    /// The entry after the last one.
     end: u32,
 }
 
-/// Goes on with the last stretch up to an entry, or begins another one.
+/// Extends the last stretch up to an entry, or starts a new one.
 fn extend<T: PartialEq>(stretches: &mut Vec<Stretch<T>>, what: T, end: u32) {
     match stretches.last_mut().filter(|last| last.what == what) {
         Some(last) => last.end = end,
@@ -162,7 +162,7 @@ fn extend<T: PartialEq>(stretches: &mut Vec<Stretch<T>>, what: T, end: u32) {
     }
 }
 
-/// Puts what is inferred and what annotations say together. Both have a stretch for each entry; the latter may be empty.
+/// Combines inferred phases with those from annotations. Both have a stretch for each entry; the latter may be empty.
 fn spans(phases: &[Stretch<Phase>], hints: &[Stretch<Hint>], recorded: &[Stretch<Option<Phase>>]) -> Vec<PhaseSpan> {
     let (mut hints, mut recorded) = (hints.iter().peekable(), recorded.iter().peekable());
     let mut spans: Vec<PhaseSpan> = Vec::new();
@@ -176,7 +176,7 @@ fn spans(phases: &[Stretch<Phase>], hints: &[Stretch<Hint>], recorded: &[Stretch
             let ends = [hint.map(|hint| hint.end), named.map(|named| named.end)];
             let end = ends.into_iter().flatten().fold(stretch.end, u32::min);
             let named = named.and_then(|named| named.what);
-            // An optimizer may run a closure: the range around it does not make a forward of its own out of that.
+            // An optimizer may run a closure: the range around it does not make a separate forward of that.
             is_closure = match (named, hint.map(|hint| hint.what)) {
                 (Some(Phase::Optimizer), Some(Hint::Sure(Phase::Forward | Phase::Backward))) => true,
                 (Some(Phase::Optimizer), Some(Hint::Sure(_))) => false,
@@ -195,7 +195,7 @@ fn spans(phases: &[Stretch<Phase>], hints: &[Stretch<Hint>], recorded: &[Stretch
     spans
 }
 
-/// What annotations say about each entry; empty when they name no phase.
+/// The phase of each entry from annotations; empty if they name no phase.
 fn recorded(track: Track<'_>, annotations: &Annotations) -> Vec<Stretch<Option<Phase>>> {
     let snapshot = track.snapshot;
     let mut named: HashMap<StrId, Option<Phase>> = HashMap::new();
@@ -214,7 +214,7 @@ fn recorded(track: Track<'_>, annotations: &Annotations) -> Vec<Stretch<Option<P
     let mut rest = track.times();
     let mut end = 0;
     while let Some(&time) = rest.first() {
-        // Times from here up to there have the same phase. Entries come in the order of time; those of a damaged file may go back.
+        // Times in this interval have the same phase. Entries are in chronological order; in a damaged file they may not be.
         let next = changes.partition_point(|&(from, _)| from <= time);
         let before = next.checked_sub(1).map(|index| changes[index]);
         let (from, phase) = before.unwrap_or((i64::MIN, None));
@@ -228,7 +228,7 @@ fn recorded(track: Track<'_>, annotations: &Annotations) -> Vec<Stretch<Option<P
     stretches
 }
 
-/// Whether any free has a stack other than that of its allocation.
+/// Whether any free has another stack than its allocation.
 fn frees_tell(track: Track<'_>) -> bool {
     let history = track.history;
     let mut freed =
@@ -239,11 +239,12 @@ fn frees_tell(track: Track<'_>) -> bool {
     })
 }
 
-/// What the stack of each entry says.
+/// The evidence of each entry's stack.
 fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Stretch<Hint>> {
-    // Where no stack has Python frames, their absence says nothing.
+    // If no stack has Python frames, their absence is not evidence.
     let python = track.stacks().iter().any(|&stack| roles.has_python(stack));
-    // Traces name what every entry is part of, the engine's nodes included: what is in none of them is not the engine's.
+    // Traces name what contains every entry, including the engine's nodes: an entry in none of them does not belong to the
+    // engine.
     let is_trace = track.snapshot.notes.format == Format::ProfilerTrace;
     let hint = |action: Action, stack: StackId| {
         let gives_back = matches!(
@@ -272,8 +273,8 @@ fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Stretch<Hint>
             Role::ZeroGrad => Hint::ZeroGrad,
         }
     };
-    // A few stacks make many entries: each has a hint for what gives back, for allocations, and for everything else. Hints are
-    // compared by number, which is quicker.
+    // Many entries share a few stacks: each stack has a hint for releases, for allocations, and for everything else. Hints
+    // are compared by number, which is faster.
     let mut distinct: Vec<Hint> = Vec::new();
     let mut number = |hint: Hint| {
         let known = distinct.iter().position(|&known| known == hint);
@@ -306,7 +307,7 @@ fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Stretch<Hint>
     stretches
 }
 
-/// Fills in what the entries themselves leave open.
+/// Decides about entries without their own evidence.
 fn inferred(hints: &[Stretch<Hint>]) -> Vec<Stretch<Phase>> {
     let has = |phase| hints.iter().any(|hint| hint.what == Hint::Sure(phase));
     let program = Program { has_modules: has(Phase::Forward), trains: has(Phase::Backward) };
@@ -345,10 +346,10 @@ fn inferred(hints: &[Stretch<Hint>]) -> Vec<Stretch<Phase>> {
     phases
 }
 
-/// So many blocks, most of them gone before a module is called, are no inputs that lead up to that.
+/// If this many blocks are allocated and most of them are freed before a module is called, they are not inputs.
 const BUSY: usize = 16;
 
-/// Plain code that computes, such as an optimizer of one's own without a backward pass, brings no data.
+/// Plain code that computes, such as a user's own optimizer without a backward pass, is not the data phase.
 fn drop_busy_data(phases: &mut [Stretch<Phase>], hints: &[Stretch<Hint>], track: Track<'_>) {
     let allocations = &track.history.allocations;
     let mut start = 0;
@@ -363,7 +364,7 @@ fn drop_busy_data(phases: &mut [Stretch<Phase>], hints: &[Stretch<Hint>], track:
         if within.any(|hint| hint.what == Hint::Sure(Phase::Data)) {
             continue;
         }
-        // An entry leads to the instant behind it.
+        // An entry leads to the instant after it.
         let behind = |entry: u32| allocations.partition_point(|allocation| allocation.born <= entry);
         let made = allocations.get(behind(entries.start)..behind(entries.end)).unwrap_or(&[]);
         let gone = made.iter().filter(|allocation| allocation.freed <= entries.end).count();
@@ -382,7 +383,7 @@ fn sure(hint: Hint) -> Option<Phase> {
 
 /// Properties of the recorded program that decide about phases.
 struct Program {
-    /// Whether it calls modules. Without, the model is made of plain functions.
+    /// Whether it calls modules. If not, the model consists of plain functions.
     has_modules: bool,
     /// Whether it has a backward pass.
     trains: bool,
@@ -392,12 +393,12 @@ impl Program {
     /// The phase of plain Python code between two others.
     fn between(&self, before: Option<Phase>, after: Option<Phase>) -> Phase {
         match (before, after) {
-            // The loss, and what a program does between two calls of its model.
+            // The loss, and code between two calls of the model.
             (Some(Phase::Forward), Some(Phase::Forward | Phase::Backward)) if self.trains => Phase::Forward,
             // Hooks on gradients.
             (Some(Phase::Backward), Some(Phase::Backward)) if self.has_modules => Phase::Backward,
             (_, Some(Phase::Backward)) if !self.has_modules => Phase::Forward,
-            // What leads up to the first call of a module are its inputs.
+            // Entries before the first call of a module are its inputs.
             (_, Some(Phase::Forward)) => Phase::Data,
             _ => Phase::Other,
         }

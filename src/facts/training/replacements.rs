@@ -1,7 +1,7 @@
 //! Finds blocks that replace others while the optimizer runs.
 //!
-//! `p.data = p.data - lr * p.grad` makes a new block for a parameter in every step, and the old one goes. So do moments
-//! that are computed anew instead of in place. What the block is for does not change with that.
+//! `p.data = p.data - lr * p.grad` allocates a new block for a parameter in every step, and frees the old one. So do moments
+//! that are not computed in place. The category of the block stays the same.
 
 use super::own_lines::OwnLines;
 use super::periods::{Period, Periods};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 pub(super) enum Replaced<'h> {
     /// This block.
     One(u32),
-    /// One of these: there are equally many new blocks, and the pairs are unknown.
+    /// One of these: there are equally many new blocks, and which one replaces which is unknown.
     OneOf(&'h [u32]),
     /// Unknown: the numbers of freed and new blocks differ.
     Unclear,
@@ -28,9 +28,9 @@ pub(super) enum Replaced<'h> {
 pub(super) struct Replacement {
     /// Its index in the history.
     pub(super) index: u32,
-    /// The line of code that makes it.
+    /// The line of code that allocates it.
     pub(super) line: Option<FrameId>,
-    /// The optimizer's period that does.
+    /// The optimizer period in which it is allocated.
     pub(super) period: u32,
 }
 
@@ -47,12 +47,12 @@ pub(super) struct Replacements {
     claims: HashMap<u32, Claim, RandomState>,
     after: HashMap<u32, Replacement, RandomState>,
     pools: Vec<Vec<u32>>,
-    /// Period and size, where the optimizer computes with this size after it made the last replacement.
+    /// Period and size, if the optimizer computes with this size after the last replacement.
     computes_on: HashSet<(u32, u64), RandomState>,
 }
 
 impl Replacements {
-    /// Looks through every period of the optimizer.
+    /// Examines every period of the optimizer.
     pub(super) fn of(
         track: Track<'_>,
         phases: &Phases,
@@ -86,7 +86,7 @@ impl Replacements {
                     open.last_made = index;
                 }
                 Event::Goes if work.is_old(index) || self.claims.contains_key(&index) => {
-                    // The same statement makes the new block and drops the old one.
+                    // The same statement allocates the new block and frees the old one.
                     let line = if work.phases.frees_tell {
                         lines.of(work.stack(entry))
                     } else {
@@ -110,7 +110,8 @@ impl Replacements {
         }
     }
 
-    /// Blocks that went at a line of their own, and those that stay: by the lines that made them, else together.
+    /// Matches blocks freed at a separate line to new blocks that stay: by the lines that allocated them, or else all
+    /// together.
     fn share_out(&mut self, work: &Work<'_>, number: u32, size: u64, mut open: Open, lines: &mut OwnLines<'_>) {
         let mut last_replacement = open.last_replacement;
         let mut by_line: HashMap<FrameId, (Vec<u32>, Vec<New>), RandomState> = HashMap::default();
@@ -161,7 +162,7 @@ impl Replacements {
         self.claims.insert(new.index, claim);
     }
 
-    /// What a block takes the place of.
+    /// The block that an allocation replaces.
     pub(super) fn replaced(&self, allocation: usize) -> Option<Replaced<'_>> {
         Some(match *self.claims.get(&(allocation as u32))? {
             Claim::One(index) => Replaced::One(index),
@@ -170,8 +171,7 @@ impl Replacements {
         })
     }
 
-    /// What takes a block's place for good in the period that drops it: with `p.data = ...` twice in a step, the
-    /// second.
+    /// The final replacement of a block in the period that frees it: with two `p.data = ...` in a step, the second one.
     pub(super) fn replacement(&self, allocation: u32) -> Option<Replacement> {
         let mut replacement = *self.after.get(&allocation)?;
         while let Some(&next) = self.after.get(&replacement.index).filter(|next| next.period == replacement.period) {
@@ -180,7 +180,7 @@ impl Replacements {
         Some(replacement)
     }
 
-    /// When the last of a block's replacements goes; the block itself, if it has none.
+    /// When the last replacement of a block is freed; without a replacement, when the block itself is.
     pub(super) fn ends(&self, history: &History, allocation: u32, freed: Instant) -> Instant {
         let (mut last, mut freed) = (allocation, freed);
         while let Some(replacement) = self.after.get(&last) {
@@ -190,25 +190,25 @@ impl Replacements {
         freed
     }
 
-    /// Whether the optimizer computes on with blocks of a size after it made the last replacement of it.
+    /// Whether the optimizer continues to compute with blocks of a size after the last replacement of that size.
     pub(super) fn computes_on(&self, period: u32, size: u64) -> bool {
         self.computes_on.contains(&(period, size))
     }
 }
 
-/// A block made in the period.
+/// A block allocated in the period.
 #[derive(Clone, Copy)]
 struct New {
     index: u32,
     line: Option<FrameId>,
 }
 
-/// What is open about one size while a period is read.
+/// The unmatched blocks of one size while a period is read.
 #[derive(Default)]
 struct Open {
-    /// Old blocks that went, with no replacement yet.
+    /// Freed old blocks without a replacement yet.
     gone: Vec<u32>,
-    /// New ones that are there, and take nobody's place yet.
+    /// New blocks that are live and do not replace another block yet.
     new: Vec<New>,
     last_made: u32,
     last_replacement: u32,
@@ -232,7 +232,7 @@ impl Work<'_> {
         self.track.stack(entry)
     }
 
-    /// The allocation that comes or goes with an entry.
+    /// The allocation that an entry allocates or frees.
     fn event(&self, entry: u32) -> Option<(u32, Event)> {
         let index = *self.track.history.links.get(entry as usize)?;
         let allocation = self.track.history.allocations.get(index as usize)?;
@@ -250,7 +250,7 @@ impl Work<'_> {
         born <= self.period.start && (born == 0 || matches!(self.phases.at(born), Phase::Optimizer | Phase::Other))
     }
 
-    /// Sizes of old blocks that the optimizer drops.
+    /// Sizes of old blocks that the optimizer frees.
     fn sizes_that_go(&self) -> HashSet<u64, RandomState> {
         let goes = |entry: u32| {
             let (index, event) = self.event(entry)?;

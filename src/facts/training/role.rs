@@ -5,10 +5,10 @@ use crate::facts::code::sites::Sites;
 use crate::model::{Frame, FrameId, Snapshot, StackId};
 use std::collections::HashSet;
 
-/// The part of a program that a stack belongs to, as far as the stack alone tells.
+/// The part of a program that a stack belongs to, as far as the stack alone shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// No frames at all, or none that say anything. The autograd engine's threads have no Python frames.
+    /// No frames, or no informative ones. The autograd engine's threads have no Python frames.
     Silent,
     /// Python code without any of the marks below.
     Plain,
@@ -20,15 +20,15 @@ pub enum Role {
     Data,
     /// The autograd engine, or Python code that it calls.
     Backward,
-    /// A forward that runs again within backward: activation checkpointing.
+    /// A forward that runs again in backward: activation checkpointing.
     Recompute,
     /// An optimizer, gradient scaling or gradient clipping.
     Optimizer,
-    /// Dropping or clearing gradients.
+    /// Freeing or clearing gradients.
     ZeroGrad,
 }
 
-/// What single frames mark, as bits.
+/// The meaning of single frames, as bits.
 mod mark {
     pub const PYTHON: u32 = 1;
     pub const MODULE_CALL: u32 = 1 << 1;
@@ -45,13 +45,13 @@ mod mark {
     pub const FIRST_GRADIENTS: u32 = 1 << 11;
     /// Where Python code calls the engine.
     pub const ENGINE_CALL: u32 = 1 << 12;
-    /// A `forward` that is no part of PyTorch: called through a module or by itself.
+    /// A `forward` outside PyTorch: called through a module or directly.
     pub const FORWARD: u32 = 1 << 13;
     /// Where `torch.autograd.Function` calls the user's code.
     pub const FUNCTION_CALL: u32 = 1 << 14;
     /// The closure that an optimizer runs: a forward and a backward pass.
     pub const CLOSURE: u32 = 1 << 15;
-    /// A function of the user's own that is called `step`.
+    /// A user's own function named `step`.
     pub const STEP: u32 = 1 << 16;
     /// `nn.Module._apply`: a module is moved or cast.
     pub const MOVE: u32 = 1 << 17;
@@ -64,7 +64,7 @@ mod mark {
 pub struct Roles {
     frames: Vec<u32>,
     stacks: Vec<u32>,
-    /// The role of each stack, which is asked for every entry.
+    /// The role of each stack, which is needed for every entry.
     of_stack: Vec<Role>,
 }
 
@@ -82,15 +82,15 @@ impl Roles {
             let (mut innermost, mut outermost, mut is_nested, mut before) = (None, 0, false, 0);
             for frame in snapshot.stacks.frame_ids(StackId(id)) {
                 let mut marks = frames.get(frame.index()).copied().unwrap_or(0);
-                // Reentrant checkpointing runs a part of forward again, and then the engine over it.
+                // Reentrant checkpointing recomputes a part of forward, and then runs the engine on it.
                 if all & mark::BACKWARD != 0 && marks & mark::RECOMPUTE != 0 {
                     (is_nested, marks) = (true, marks & !mark::RECOMPUTE);
                 }
-                // What a closure or a module does is not the optimizer's, although that calls it.
+                // A closure or a module that the optimizer calls does not belong to the optimizer.
                 if all & (mark::CLOSURE | mark::MODULE_CALL | mark::FORWARD) != 0 {
                     marks &= !mark::OPTIMIZER;
                 }
-                // Functions of one's own have a `forward`, too, and it is no module's.
+                // A user's `autograd.Function` has a `forward`, too, which does not belong to a module.
                 if before & mark::FORWARD != 0 && marks & mark::FUNCTION_CALL == 0 {
                     all |= mark::FORWARD;
                 }
@@ -118,7 +118,7 @@ impl Roles {
         roles
     }
 
-    /// A `step` that calls modules, `backward` or an optimizer of PyTorch's is one of training, and none of an optimizer.
+    /// A `step` that calls modules, `backward` or one of PyTorch's optimizers is a training step, not an optimizer's.
     fn tell_steps_from_optimizers(&mut self, snapshot: &Snapshot) {
         const PARTS: u32 = mark::MODULE_CALL | mark::FORWARD | mark::BACKWARD | mark::OPTIMIZER | mark::ZERO_GRAD;
         let function = |id: FrameId| snapshot.stacks.frame(id).map(|frame| (frame.filename, frame.name));
@@ -140,12 +140,12 @@ impl Roles {
         }
     }
 
-    /// Whether a stack leads through a `step` of the user's own that neither calls a module nor `backward`.
+    /// Whether a stack contains a user's own `step` that calls neither a module nor `backward`.
     pub fn is_plain_step(&self, stack: StackId) -> bool {
         self.marks(stack) & mark::STEP != 0
     }
 
-    /// Whether a stack leads through `torch.nn.functional`.
+    /// Whether a stack contains `torch.nn.functional`.
     pub fn is_functional(&self, stack: StackId) -> bool {
         self.marks(stack) & mark::FUNCTIONAL != 0
     }
@@ -161,17 +161,17 @@ impl Roles {
         self.of_stack.get(stack.index()).copied().unwrap_or(Role::Silent)
     }
 
-    /// Whether a module is moved or cast outside of all calls of modules.
+    /// Whether a module is moved or cast outside all calls of modules.
     pub fn moves_module(&self, stack: StackId) -> bool {
         self.marks(stack) & mark::MOVE != 0 && self.role(stack) == Role::Setup
     }
 
-    /// Whether a stack passes through `torch.utils.checkpoint`.
+    /// Whether a stack contains `torch.utils.checkpoint`.
     pub fn is_checkpointed(&self, stack: StackId) -> bool {
         self.marks(stack) & mark::CHECKPOINT != 0
     }
 
-    /// Whether a stack leads into the end of an autocast region.
+    /// Whether a stack contains the end of an autocast region.
     pub fn leaves_autocast(&self, stack: StackId) -> bool {
         self.marks(stack) & mark::AUTOCAST != 0
     }
@@ -181,12 +181,12 @@ impl Roles {
         self.frames.get(frame.index()).is_some_and(|marks| marks & mark::MODULE_CALL != 0)
     }
 
-    /// Whether a module is called here: by `nn.Module`, or a `forward` by its name.
+    /// Whether a module is called here: by `nn.Module`, or by calling its `forward` directly.
     pub fn is_module(&self, frame: FrameId) -> bool {
         self.frame_marks(frame) & (mark::MODULE_CALL | mark::FORWARD) != 0
     }
 
-    /// Whether a frame is where a phase of training begins, seen from the program's loop.
+    /// Whether a phase of training starts at this frame, as seen from the program's loop.
     pub fn begins_phase(&self, frame: FrameId) -> bool {
         const PHASES: u32 = mark::MODULE_CALL
             | mark::FORWARD
@@ -204,15 +204,15 @@ impl Roles {
         self.frames.get(frame.index()).is_some_and(|marks| marks & mark::CHECKPOINT != 0)
     }
 
-    /// Whether the autograd engine runs here with no Python code of anybody's in between, so that the stack does not say
-    /// whose memory it is: on its own threads, or in reentrant checkpointing.
+    /// Whether the autograd engine runs here without Python code in between, so that the stack does not show what the memory
+    /// is for: on its own threads, or in reentrant checkpointing.
     pub fn is_engine(&self, stack: StackId) -> bool {
         let marks = self.marks(stack);
         let silent = marks & mark::PYTHON == 0 && (stack == StackId::EMPTY || marks & mark::BACKWARD != 0);
         silent || marks & mark::ENGINE_CALL != 0
     }
 
-    /// Whether a call of `backward` starts here: the gradients that it begins with are made.
+    /// Whether a call of `backward` starts here: the initial gradients are created.
     pub fn makes_first_gradients(&self, stack: StackId) -> bool {
         self.marks(stack) & mark::FIRST_GRADIENTS != 0
     }
@@ -247,7 +247,7 @@ fn role(marks: u32) -> Role {
     }
 }
 
-/// What a frame marks, by the file and function of PyTorch's own source (2.0 to 2.15).
+/// The marks of a frame, by file and function in PyTorch's source (2.0 to 2.15).
 fn marks(snapshot: &Snapshot, frame: &Frame, kind: FrameKind) -> u32 {
     let name = snapshot.strings.get(frame.name);
     if kind == FrameKind::Backward {
@@ -271,7 +271,8 @@ fn marks(snapshot: &Snapshot, frame: &Frame, kind: FrameKind) -> u32 {
     let file = snapshot.strings.get(frame.filename);
     let path = installed_path(file).unwrap_or("");
     let path = path.replace('\\', "/");
-    // No program begins inside of PyTorch, except for those that it starts itself: a stack that does is the engine's.
+    // Programs do not start inside PyTorch, except for those that it starts itself: other stacks that start there are the
+    // engine's.
     let starts_programs = ["torch/distributed/", "torch/multiprocessing/", "torch/utils/data/"];
     let engine = kind == FrameKind::Torch && !starts_programs.iter().any(|program| path.starts_with(program));
     mark::PYTHON | python_marks(&path, name, kind) | if engine { mark::ENGINE_ROOT } else { 0 }
@@ -291,8 +292,8 @@ fn python_marks(path: &str, name: &str, kind: FrameKind) -> u32 {
         ("torch/autograd/__init__.py", "backward" | "grad") | ("torch/autograd/graph.py", "_engine_run_backward") => {
             mark::BACKWARD | mark::ENGINE_CALL
         }
-        // In 2.0 to 2.15 the hooks that run a forward again are called `unpack` and `unpack_hook`; the reentrant variant
-        // does it in `CheckpointFunction.backward`.
+        // In 2.0 to 2.15, the hooks that recompute a forward are named `unpack` and `unpack_hook`; the reentrant variant does
+        // it in `CheckpointFunction.backward`.
         ("torch/utils/checkpoint.py", "unpack" | "unpack_hook" | "backward" | "recompute_fn") => {
             mark::CHECKPOINT | mark::RECOMPUTE
         }

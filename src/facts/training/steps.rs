@@ -12,8 +12,8 @@ use indexmap::IndexMap;
 use regex::Regex;
 use std::borrow::Cow;
 
-/// The steps of one device's history. A step reaches from the end of the one before it (the first one from the start
-/// of the recording) to its own end, so that what happens between two annotations is part of the second.
+/// The steps of one device's history. A step extends from the end of the previous one (the first one from the start of the
+/// recording) to its own end, so everything between two annotations is part of the second one's step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Steps {
@@ -21,9 +21,9 @@ pub struct Steps {
     pub ends: Vec<Instant>,
     /// How they were found.
     pub source: StepSource,
-    /// Annotated ranges that are called like steps and are none: they hold no backward pass where others do.
+    /// Annotated ranges that are named like steps but are not: they contain no backward pass although others do.
     pub left_out: usize,
-    /// Those of the steps that hold no entry: the device was idle in them, or they are of another clock.
+    /// Steps without entries: the device was idle in them, or they use another clock.
     pub idle: usize,
 }
 
@@ -31,15 +31,15 @@ pub struct Steps {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepSource {
-    /// By `record_function` ranges of this name, with `N` in place of numbers that differ.
+    /// By `record_function` ranges with this name; `N` replaces numbers that differ.
     Annotations(String),
-    /// By the ranges that an expression requested.
+    /// By the ranges that match the user's expression.
     Requested(String),
     /// Inferred: iterations of the program's loop.
     Inferred {
-        /// What a turn is counted by.
+        /// The event that marks an iteration.
         kind: IterationKind,
-        /// The line of the user's that calls it, where it is known.
+        /// The user's line that calls it, if it is known.
         site: Option<String>,
     },
 }
@@ -55,9 +55,9 @@ impl StepSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoSteps {
-    /// The recording has no entries of this device.
+    /// The recording has no entries for this device.
     NoHistory,
-    /// No annotation names them, and no loop around forward and backward shows.
+    /// No annotation names them, and there is no recognizable loop around forward and backward.
     Unknown,
 }
 
@@ -65,11 +65,11 @@ pub enum NoSteps {
 #[derive(Clone, Debug)]
 pub(crate) struct StepRule {
     named: Option<Named>,
-    /// Ranges of an optimizer's `step`, as PyTorch calls them.
+    /// Ranges of an optimizer's `step`, as PyTorch names them.
     optimizers: Vec<(StrId, (i64, i64))>,
 }
 
-/// Ranges that are called like steps.
+/// Ranges that are named like steps.
 #[derive(Clone, Debug)]
 struct Named {
     /// Start and end, in the order of their ends.
@@ -85,7 +85,7 @@ impl RequestedSteps {
     /// The ranges whose names match `pattern`.
     ///
     /// # Errors
-    /// When there are none.
+    /// If there are none.
     pub(crate) fn of(snapshot: &Snapshot, annotations: &Annotations, pattern: &Regex) -> Result<Self> {
         let chosen = requested(snapshot, annotations, pattern)?;
         Ok(Self(Named::of(annotations, chosen, StepSource::Requested(pattern.as_str().to_owned()))))
@@ -99,8 +99,8 @@ impl RequestedSteps {
 }
 
 impl StepRule {
-    /// The annotations that look most like steps (`ProfilerStep#N`, then `step_N` and the like). Where there are none, or
-    /// they hold nothing that a step does, each device's own history has to tell.
+    /// The annotations that look most like steps (`ProfilerStep#N`, then `step_N` and the like). If there are none, or they
+    /// contain nothing that a step does, the history of each device decides.
     pub(crate) fn of(snapshot: &Snapshot, annotations: &Annotations) -> Self {
         let family = likely_steps(snapshot, annotations);
         let named = family.map(|family| Named::of(annotations, family.ranges, StepSource::Annotations(family.name)));
@@ -129,7 +129,7 @@ impl StepRule {
         }
         let iterations = match (finder.iterations(&passes), optimizers.last()) {
             (Some(iterations), _) => iterations,
-            // Without a backward pass the optimizer's steps are all there is.
+            // Without a backward pass, the optimizer's steps are the only evidence.
             (None, Some(last)) if passes.is_empty() => Iterations {
                 kind: IterationKind::Optimizer,
                 ends: optimizers.iter().map(|range| range.end).collect(),
@@ -153,7 +153,7 @@ impl StepRule {
         Ok(Steps { ends: in_order(iterations.ends), source, left_out: 0, idle: 0 })
     }
 
-    /// The steps of optimizers that PyTorch has noted and that ended during the recording.
+    /// The optimizer steps that PyTorch annotated and that ended during the recording.
     fn optimizer_steps(&self, times: &Times<'_>) -> Vec<StepRange> {
         let ended = self.optimizers.iter().filter(|(_, range)| times.holds(*range));
         let mut steps: Vec<StepRange> =
@@ -164,8 +164,8 @@ impl StepRule {
 }
 
 impl Named {
-    /// The annotations with these indexes, which are in the order of their starts. Those inside another one are part of
-    /// it, and those whose end was not recorded are no steps. Where only the start is missing nobody knows what is inside.
+    /// The annotations with these indexes, which are in the order of their starts. Annotations inside another one are part of
+    /// it, and those whose end was not recorded are not steps. If only the start is missing, it is unknown what is inside.
     fn of(annotations: &Annotations, chosen: Vec<usize>, source: StepSource) -> Self {
         let mut over = i64::MIN;
         let mut ranges = Vec::new();
@@ -184,8 +184,8 @@ impl Named {
         Self { ranges, source }
     }
 
-    /// The ranges that can be steps; `None` when what the recording shows of steps is elsewhere. Where there are more
-    /// ranges than backward passes, those without one are none: the weaker claim.
+    /// The ranges that can be steps; `None` if the steps in the recording are elsewhere. If there are more ranges than
+    /// backward passes, ranges without one are not steps.
     fn steps(&self, times: &Times<'_>, phases: &Phases, passes: &[Pass]) -> Option<Steps> {
         let ranges: Vec<(Instant, Instant)> = times.instants(&self.ranges).collect();
         let trains = |&&(start, end): &&(Instant, Instant)| {
@@ -210,11 +210,11 @@ impl Named {
     }
 }
 
-/// When the entries of a device were recorded.
+/// The times at which the entries of a device were recorded.
 struct Times<'a> {
     all: &'a [i64],
     first: i64,
-    /// Whether they are numbers of entries: PyTorch 2.0 records no times.
+    /// Whether the times are entry numbers: PyTorch 2.0 records no times.
     numbered: bool,
 }
 
@@ -224,7 +224,7 @@ impl<'a> Times<'a> {
         Ok(Self { all, first: *all.first().ok_or(NoSteps::NoHistory)?, numbered: !track.has_times() })
     }
 
-    /// Whether a range was not over before the first entry.
+    /// Whether a range ended after the first entry.
     fn holds(&self, (_, end): (i64, i64)) -> bool {
         !self.numbered && end > self.first
     }
@@ -233,7 +233,7 @@ impl<'a> Times<'a> {
         self.all.partition_point(|&entry| entry < time) as Instant
     }
 
-    /// Ranges as instants, those that were over before the first entry left out.
+    /// Ranges as instants, without those that ended before the first entry.
     fn instants<'r>(&'r self, ranges: &'r [(i64, i64)]) -> impl Iterator<Item = (Instant, Instant)> + 'r {
         let held = ranges.iter().filter(|&&range| self.holds(range));
         held.map(|&(start, end)| (self.instant(start), self.instant(end)))
@@ -247,13 +247,13 @@ fn in_order(mut ends: Vec<Instant>) -> Vec<Instant> {
 }
 
 impl Steps {
-    /// Ranges from their start to their end.
+    /// The steps for ranges, from their start to their end.
     fn of_ranges(ranges: Vec<(Instant, Instant)>, source: StepSource, left_out: usize) -> Self {
         let idle = ranges.iter().filter(|(start, end)| start == end).count();
         Self { ends: in_order(ranges.into_iter().map(|(_, end)| end).collect()), source, left_out, idle }
     }
 
-    /// Whether they are steps of training or inference; otherwise iterations of a loop that can be anything.
+    /// Whether they are steps of training or inference; otherwise they are iterations of a loop that can be anything.
     pub fn are_steps(&self) -> bool {
         !matches!(self.source, StepSource::Inferred { kind: IterationKind::Loop, .. })
     }
@@ -269,33 +269,33 @@ impl Steps {
     }
 }
 
-/// Ranges whose names differ in their number only.
+/// Ranges whose names differ only in their number.
 #[derive(Clone, Debug)]
 struct Family {
-    /// Their name, with `N` in place of the number if it differs.
+    /// Their name; `N` replaces the number if it differs.
     name: String,
     /// Indexes into [`Annotations::ranges`], in the order of their starts.
     ranges: Vec<usize>,
-    /// Microseconds in all of them.
+    /// Total microseconds of all ranges.
     duration: i128,
     /// Depth of the outermost one.
     depth: usize,
 }
 
-/// How much a name looks like that of a step; the smallest comes first.
+/// How much a name looks like that of a step, the most likely kind first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Likeness {
-    /// What `torch.profiler` calls a step.
+    /// The name that `torch.profiler` gives to steps.
     ProfilerStep,
     /// `step_N`, `train_step 3`, `iteration-7`.
     Numbered,
-    /// A range of one name that returns and is called a step.
+    /// A repeated range with a constant name that contains the word step.
     Named,
 }
 
 impl Likeness {
-    /// `None` for what is no step: anything else that people name, and what PyTorch notes by itself of its optimizers,
-    /// data loaders and compiler.
+    /// `None` if it is not a step: other names that people choose, and PyTorch's own annotations of optimizers, data loaders
+    /// and the compiler.
     fn of(stem: &str, numbered: bool) -> Option<Self> {
         const OWN: [&str; 6] = ["Optimizer.", "enumerate(DataLoader)", "autograd::", "aten::", "torch::", "nccl:"];
         if OWN.iter().any(|own| stem.starts_with(own)) || stem.contains("(dynamo_timed)") {
@@ -324,15 +324,15 @@ pub(crate) fn without_numbers(name: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The family of annotations that is called like steps. One that is numbered counts even if there is a single one;
-/// others if they return, on the outermost level on which any does.
+/// The family of annotations that is named like steps. A numbered one counts even if there is only one range; others if they
+/// repeat, on the outermost level on which any does.
 fn likely_steps(snapshot: &Snapshot, annotations: &Annotations) -> Option<Family> {
     let mut families: IndexMap<Cow<'_, str>, (Family, StrId, Likeness)> = IndexMap::new();
     for (index, range) in annotations.ranges.iter().enumerate() {
         let name = snapshot.strings.get(range.name);
         let stem = name.trim_end_matches(|next: char| next.is_ascii_digit());
         let Some(likeness) = Likeness::of(stem, stem.len() < name.len()) else { continue };
-        // Steps are numbered anew in each epoch: `epoch0_step3` and `epoch1_step3` are of one family.
+        // Steps may be numbered anew in each epoch: `epoch0_step3` and `epoch1_step3` belong to one family.
         let stem = if likeness == Likeness::Numbered { without_numbers(stem) } else { Cow::Borrowed(stem) };
         let new = || {
             let family = Family { name: name.to_owned(), ranges: Vec::new(), duration: 0, depth: range.depth };
@@ -349,15 +349,15 @@ fn likely_steps(snapshot: &Snapshot, annotations: &Annotations) -> Option<Family
     }
     let steps = families.into_values().filter_map(|(family, _, likeness)| {
         let numbered = likeness <= Likeness::Numbered;
-        // On other than the outermost level only what is numbered represents steps.
+        // Below the outermost level, only numbered ranges count as steps.
         let depth = if numbered { 0 } else { family.depth };
         (numbered || family.ranges.len() > 1).then_some(((depth, likeness, -family.duration), family))
     });
-    // The first one of equals, which makes the choice independent of anything but the file.
+    // The first of equal ones, so that the choice depends only on the file.
     steps.min_by_key(|&(rank, _)| rank).map(|(_, family)| family)
 }
 
-/// The ranges that an expression asks for.
+/// The ranges that match an expression.
 fn requested(snapshot: &Snapshot, annotations: &Annotations, pattern: &Regex) -> Result<Vec<usize>> {
     let matching = |&index: &usize| pattern.is_match(snapshot.strings.get(annotations.ranges[index].name));
     let ranges: Vec<usize> = (0..annotations.ranges.len()).filter(matching).collect();

@@ -1,4 +1,4 @@
-//! How a recording divides into phases, in a few figures.
+//! The phases of a recording in a few figures.
 
 use super::phases::{Phase, Phases};
 use crate::replay::Track;
@@ -9,19 +9,19 @@ use crate::replay::Track;
 pub struct PhaseSummary {
     /// The phase.
     pub phase: Phase,
-    /// How often it occurs. An optimizer step counts after a backward pass only: `zero_grad` at the start of a step is
-    /// none.
+    /// How many times it occurs. An optimizer step counts only after a backward pass: `zero_grad` at the start of a step does
+    /// not count.
     pub times: usize,
     /// Entries in it.
     pub entries: u32,
-    /// Those of them whose phase an annotation names; that of the others is inferred.
+    /// How many of these entries have a phase named by an annotation; the phase of the others is inferred.
     pub recorded_entries: u32,
-    /// Microseconds from its entries to the next one each, where the file has times. Phases add up to the whole.
+    /// Total microseconds from each of its entries to the next entry, if the file has times. Phases sum to the whole.
     pub time_us: Option<i64>,
 }
 
 impl PhaseSummary {
-    /// Sums up the phases that occur, in the order of a step.
+    /// Sums over the phases that occur, in the order of a step.
     pub fn all(track: Track<'_>, phases: &Phases) -> Vec<Self> {
         let snapshot = track.snapshot;
         let times = track.times();

@@ -1,8 +1,8 @@
 //! The scratch memory of cuBLAS and cuBLASLt.
 //!
-//! PyTorch gives each of their handles, one for each thread and stream, a block when it is first used, and never takes it
-//! back. `CUBLAS_WORKSPACE_CONFIG` and `CUBLASLT_WORKSPACE_SIZE` change the sizes; such workspaces are not recognized
-//! without C++ frames.
+//! PyTorch allocates a block for each of their handles (one for each thread and stream) when the handle is first used, and
+//! never frees it. `CUBLAS_WORKSPACE_CONFIG` and `CUBLASLT_WORKSPACE_SIZE` change the sizes; such workspaces are not
+//! recognized without C++ frames.
 
 use super::periods::{Cursor, Periods};
 use super::phases::Phase;
@@ -12,11 +12,11 @@ use crate::replay::{Allocation, History, NEVER, Track};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// `:4096:2:16:8`, in KiB: that of cuBLAS below compute capability 9.0. Nothing else is likely to have this size.
+/// `:4096:2:16:8`, in KiB: cuBLAS below compute capability 9.0. No other block is likely to have this size.
 const DISTINCT: u64 = (4096 * 2 + 16 * 8) * 1024;
-/// From compute capability 9.0 on.
+/// cuBLAS from compute capability 9.0 on.
 const LARGE: u64 = 32 << 20;
-/// That of cuBLASLt below.
+/// cuBLASLt below compute capability 9.0.
 const SMALL: u64 = 1 << 20;
 
 /// Whether a workspace may have this size.
@@ -24,12 +24,12 @@ pub(super) fn is_size(requested: u64) -> bool {
     [DISTINCT, LARGE, SMALL].contains(&requested)
 }
 
-/// Whether a workspace may have this size, and hardly anything else.
+/// Whether a workspace may have this size, and hardly any other block has it.
 pub(super) fn is_distinct_size(requested: u64) -> bool {
     requested == DISTINCT
 }
 
-/// How many blocks are made, and how many of them are never freed.
+/// How many blocks are allocated, and how many of them are never freed.
 #[derive(Clone, Copy, Default)]
 struct Count {
     made: u32,
@@ -39,7 +39,7 @@ struct Count {
 /// The blocks of a device that have the size of a workspace.
 pub(super) struct Workspaces {
     by_stack: HashMap<(StackId, u64), Count, RandomState>,
-    /// Those that outlive the backward period with this index, which made them, but for what it ran again.
+    /// Those that outlive the backward period with this index, in which they were allocated, except for recomputation.
     by_backward: HashMap<(usize, u64), Count, RandomState>,
 }
 
@@ -70,11 +70,11 @@ impl Workspaces {
         workspaces
     }
 
-    /// Whether a block whose stack tells calls apart is a workspace: never freed, unlike whatever else its stack makes. A
-    /// leak is made again. `None` where it remains to be seen, as no step went on without freeing it.
+    /// Whether a block with a specific stack is a workspace: never freed, unlike other blocks with its stack. A leak is
+    /// allocated again and again. `None` if it is not decided yet, since no step ran to its end without freeing it.
     pub(super) fn has(&self, stack: StackId, allocation: &Allocation, outlives_step: bool) -> Option<bool> {
         let &Allocation { requested, freed, .. } = allocation;
-        // Nearly every block goes, and is asked about: that needs no look at the others.
+        // Nearly every block is freed, so this check avoids looking at the other blocks.
         if freed != NEVER {
             return Some(false);
         }
@@ -82,21 +82,22 @@ impl Workspaces {
         match () {
             () if kept != 1 => Some(false),
             () if outlives_step || is_distinct_size(requested) => Some(true),
-            // What the last step made, as those before.
+            // Allocated in the last step like in earlier ones.
             () if made > 1 => Some(false),
             () => None,
         }
     }
 
-    /// Whether a block that outlives the backward period which made it is a workspace, where there are so many
-    /// parameters of its size: all stacks of backward are alike. `None` where nobody can tell it from a gradient.
+    /// Whether a block that outlives its backward period is a workspace, if there are this many parameters of its size: all
+    /// stacks of backward are alike. `None` if it cannot be distinguished from a gradient.
     pub(super) fn has_in_backward(&self, number: usize, allocation: &Allocation, parameters: u32) -> Option<bool> {
         let &Allocation { requested, freed, .. } = allocation;
         let Count { made, kept } = self.by_backward.get(&(number, requested)).copied().unwrap_or_default();
         match made.checked_sub(parameters) {
             None | Some(0) => Some(false),
             _ if freed != NEVER => Some(false),
-            // One thread of backward takes one for its stream: more are gradients whose parameters nobody saw.
+            // One backward thread takes one for its stream: further ones are gradients of parameters that were not
+            // recognized.
             Some(surplus) if surplus == kept && (surplus == 1 || is_distinct_size(requested)) => Some(true),
             Some(_) => None,
         }

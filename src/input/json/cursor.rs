@@ -1,28 +1,28 @@
-//! JSON read from a slice that may end too early.
+//! Reads JSON from a slice that may be incomplete.
 //!
-//! Values that nobody wants are skipped without looking at more than quotes and brackets. Running into the end of the
-//! slice is [`Stop::More`]: the caller reads on and starts the item again.
+//! Unused values are skipped by looking only at quotes and brackets. At the end of the slice, reading stops with
+//! [`Stop::More`]: the caller reads more and starts the item again.
 
 use std::borrow::Cow;
 
-/// Objects and arrays inside one another. PyTorch nests seven deep.
+/// The maximum nesting depth of objects and arrays. PyTorch's is seven.
 const MAX_DEPTH: usize = 256;
 
 /// Why reading stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The slice ends here.
+    /// The slice ended.
     More,
-    /// At this position of the slice something else was expected.
+    /// Something else was expected at this position of the slice.
     Bad(Box<(usize, String)>),
-    /// At this position a limit was reached.
+    /// A limit was reached at this position.
     Limit(Box<(usize, String)>),
 }
 
-/// What reading leads to.
+/// The result of reading.
 pub type Parsed<T> = Result<T, Stop>;
 
-/// The error of something that is not there, where it was expected.
+/// The error for something expected that is not there.
 pub fn missing<T>(at: usize, expected: &str) -> Parsed<T> {
     Err(Stop::Bad(Box::new((at, format!("expected {expected}")))))
 }
@@ -44,12 +44,12 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// The same slice from another position on.
+    /// A cursor at another position of the same slice.
     pub fn back_to(&self, at: usize) -> Self {
         Self { bytes: self.bytes, at }
     }
 
-    /// The error of finding something else than what was expected at a position.
+    /// The error for something unexpected at a position.
     pub fn bad<T>(&self, at: usize, expected: &str) -> Parsed<T> {
         let rest = &self.bytes[at.min(self.bytes.len())..];
         let length = rest.iter().position(|byte| b",]}\n".contains(byte)).unwrap_or(rest.len()).clamp(1, 24);
@@ -57,7 +57,7 @@ impl<'a> Cursor<'a> {
         Err(Stop::Bad(Box::new((at, format!("expected {expected}, found {}", found.trim())))))
     }
 
-    /// The next byte that is no white space, not stepping over it.
+    /// The next byte that is not white space, without consuming it.
     #[inline]
     pub fn peek(&mut self) -> Parsed<u8> {
         while let Some(&byte) = self.bytes.get(self.at) {
@@ -69,7 +69,7 @@ impl<'a> Cursor<'a> {
         Err(Stop::More)
     }
 
-    /// Steps over `byte`.
+    /// Consumes `byte`.
     #[inline]
     pub fn expect(&mut self, byte: u8, what: &str) -> Parsed<()> {
         if self.peek()? != byte {
@@ -79,8 +79,8 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Steps into the next element: true, or over the `close` behind the last one: false. `first` tells whether a
-    /// comma must come before.
+    /// Moves to the next element and returns true, or consumes the `close` after the last one and returns false. `first` says
+    /// whether this is the first element, which has no comma before it.
     #[inline]
     pub fn element(&mut self, first: bool, close: u8) -> Parsed<bool> {
         let next = self.peek()?;
@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
         Ok(true)
     }
 
-    /// The next key of an object, up to its value; `None` behind the last one.
+    /// The next key of an object, with the cursor at its value; `None` after the last one.
     #[inline]
     pub fn key(&mut self, first: bool) -> Parsed<Option<Cow<'a, [u8]>>> {
         if !self.element(first, b'}')? {
@@ -112,7 +112,7 @@ impl<'a> Cursor<'a> {
         Ok(Some(if has_escapes { Cow::Owned(unescape(raw).into_owned().into_bytes()) } else { Cow::Borrowed(raw) }))
     }
 
-    /// The bytes between the quotes of a string, escapes and all.
+    /// The bytes between the quotes of a string, including escapes.
     #[inline]
     pub fn string(&mut self, what: &str) -> Parsed<&'a [u8]> {
         self.expect(b'"', what)?;
@@ -121,7 +121,7 @@ impl<'a> Cursor<'a> {
         Ok(&self.bytes[start..self.at - 1])
     }
 
-    /// Steps over a value.
+    /// Skips a value.
     #[inline]
     pub fn skip(&mut self) -> Parsed<()> {
         match self.peek()? {
@@ -138,7 +138,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Steps over what is left of the objects and arrays around, `depth` of them.
+    /// Skips the rest of the surrounding `depth` objects and arrays.
     pub fn skip_to_end(&mut self, mut depth: usize) -> Parsed<()> {
         let mut at = self.at;
         loop {
@@ -149,7 +149,7 @@ impl<'a> Cursor<'a> {
                     depth += 1;
                     at += 1;
                     if depth > MAX_DEPTH {
-                        let message = format!("objects and arrays lie more than {MAX_DEPTH} deep");
+                        let message = format!("objects and arrays are nested more than {MAX_DEPTH} deep");
                         return Err(Stop::Limit(Box::new((at, message))));
                     }
                 }
@@ -165,7 +165,7 @@ impl<'a> Cursor<'a> {
                         return Ok(());
                     }
                 }
-                // A slash, which begins what is a comment elsewhere, or a control character.
+                // A slash, which starts a comment in other languages, or a control character.
                 _ => return self.bad(at, "a value"),
             }
         }
@@ -186,7 +186,7 @@ impl<'a> Cursor<'a> {
         Ok(&rest[..length])
     }
 
-    /// An integer of 64 bits, signed or not, as two's complement.
+    /// A 64-bit integer, signed or unsigned, as two's complement.
     #[inline]
     fn wide(&mut self, what: &str) -> Parsed<(bool, u64)> {
         self.peek()?;
@@ -214,13 +214,13 @@ impl<'a> Cursor<'a> {
         signed.map_or_else(|| self.bad(start, what), Ok)
     }
 
-    /// An address: an integer, which may be written as a negative one.
+    /// An address: an integer, which may be written as a negative number.
     pub fn address(&mut self, what: &str) -> Parsed<u64> {
         let (negative, value) = self.wide(what)?;
         Ok(if negative { value.wrapping_neg() } else { value })
     }
 
-    /// A time in microseconds, with or without a fraction, as nanoseconds.
+    /// A time in microseconds, with or without a fraction, converted to nanoseconds.
     #[inline]
     pub fn microseconds(&mut self, what: &str) -> Parsed<i64> {
         self.peek()?;
@@ -230,7 +230,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// `123.456` as 123456; `None` for anything but plain digits.
+/// Converts `123.456` to 123456; `None` for anything but plain digits.
 #[inline]
 fn exact_nanoseconds(text: &[u8]) -> Option<i64> {
     let (negative, digits) = text.strip_prefix(b"-").map_or((false, text), |digits| (true, digits));
@@ -252,7 +252,7 @@ fn exact_nanoseconds(text: &[u8]) -> Option<i64> {
     (!digits.is_empty()).then_some(if negative { -value } else { value })
 }
 
-/// Numbers with an exponent or many digits: rounded.
+/// Numbers with an exponent or with many digits: rounded.
 fn rounded_nanoseconds(text: &[u8]) -> Option<i64> {
     let starts_like_a_number = matches!(text, [b'0'..=b'9', ..] | [b'-', b'0'..=b'9', ..]);
     let text = std::str::from_utf8(text).ok().filter(|_| starts_like_a_number)?;
@@ -263,7 +263,7 @@ fn rounded_nanoseconds(text: &[u8]) -> Option<i64> {
 const LOW: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x8080_8080_8080_8080;
 
-/// The high bit of every byte that is `byte`. Bytes behind the first such one may be marked wrongly.
+/// The high bit of every byte that equals `byte`. Bytes after the first match may be marked incorrectly.
 #[inline]
 fn marks(word: u64, byte: u8) -> u64 {
     let difference = word ^ (LOW * u64::from(byte));
@@ -284,7 +284,7 @@ fn find(bytes: &[u8], mut at: usize, mark: impl Fn(u64) -> u64, wanted: impl Fn(
     rest.iter().position(|&byte| wanted(byte)).map(|found| at + found).ok_or(Stop::More)
 }
 
-/// The position behind the closing quote of a string whose contents begin at `at`, and whether it has escapes.
+/// The position after the closing quote of a string whose contents start at `at`, and whether it has escapes.
 #[inline]
 fn string_end(bytes: &[u8], mut at: usize) -> Parsed<(usize, bool)> {
     let mut has_escapes = false;
@@ -298,7 +298,7 @@ fn string_end(bytes: &[u8], mut at: usize) -> Parsed<(usize, bool)> {
     }
 }
 
-/// The next quote, bracket or slash from `at` on; or byte 0x0f, which stands nowhere between them either.
+/// The next quote, bracket or slash from `at` on; or byte 0x0f, which does not occur between them.
 #[inline]
 fn structure(bytes: &[u8], at: usize) -> Parsed<usize> {
     // Setting bit 0x20 turns [ and ] into { and }, and 0x0f into a slash.
@@ -309,7 +309,7 @@ fn structure(bytes: &[u8], at: usize) -> Parsed<usize> {
     find(bytes, at, mark, |byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']' | b'/' | 0x0f))
 }
 
-/// The text of a string. What is no UTF-8 and what no escape represents becomes U+FFFD.
+/// The text of a string. Invalid UTF-8 and invalid escapes become U+FFFD.
 pub fn unescape(raw: &[u8]) -> Cow<'_, str> {
     if !raw.contains(&b'\\') {
         return String::from_utf8_lossy(raw);
@@ -336,7 +336,7 @@ pub fn unescape(raw: &[u8]) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// The character behind `\u`, pairs of surrogates put together.
+/// The character after `\u`; surrogate pairs are combined.
 fn unicode(rest: &mut std::str::Chars<'_>) -> char {
     let unit = |rest: &mut std::str::Chars<'_>| u32::from_str_radix(rest.as_str().get(..4)?, 16).ok();
     let Some(first) = unit(rest) else { return char::REPLACEMENT_CHARACTER };

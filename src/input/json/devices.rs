@@ -1,4 +1,4 @@
-//! The GPUs that a profiler trace names: `deviceProperties`, as Kineto writes it.
+//! The GPUs in a profiler trace: `deviceProperties`, as Kineto writes it.
 
 use super::cursor::{Cursor, Parsed};
 use super::feed::Feed;
@@ -10,15 +10,15 @@ use std::io::Read;
 /// A GPU of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TracedGpu {
-    /// `id`: its number in the process; `None` if the trace does not have it.
+    /// `id`: its index in the process; `None` if the trace does not have it.
     pub id: Option<DeviceId>,
-    /// `totalGlobalMem`: its memory in bytes, as PyTorch's messages name its total capacity.
+    /// `totalGlobalMem`: its memory in bytes, the total capacity in PyTorch's messages.
     pub memory: u64,
-    /// `numSms` and `maxThreadsPerMultiprocessor`, where the trace has both.
+    /// `numSms` and `maxThreadsPerMultiprocessor`, if the trace has both.
     pub threads: Option<Threads>,
 }
 
-/// Reads a trace up to its list of GPUs, which comes in front of the events.
+/// Reads a trace up to its list of GPUs, which comes before the events.
 pub fn read(reader: impl Read + Send) -> Result<Vec<TracedGpu>> {
     let mut feed = Feed::new(reader);
     feed.item("the start", |cursor| cursor.expect(b'{', "an object"))?;
@@ -45,7 +45,7 @@ pub(super) fn list(cursor: &mut Cursor<'_>) -> Parsed<Vec<TracedGpu>> {
     Ok(gpus)
 }
 
-/// A number; -1 in place of anything else.
+/// A number; -1 for anything else.
 fn number(cursor: &mut Cursor<'_>) -> Parsed<i64> {
     if cursor.peek()?.is_ascii_digit() {
         return cursor.integer("an integer");

@@ -1,9 +1,9 @@
-//! One event of a trace: its kind first, and no more of it than that kind needs.
+//! One event of a trace: its kind first, then only the parts that this kind needs.
 
 use super::cursor::{Cursor, Parsed, Stop};
 use crate::model::profile::SpanKind;
 
-/// Kinds of events that are read.
+/// Kinds of events that memviz reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Memory,
@@ -13,7 +13,7 @@ pub enum Kind {
 impl Kind {
     fn of(category: &[u8]) -> Option<Self> {
         match category {
-            // "Operator" is what PyTorch 1.8 to 1.10 write.
+            // PyTorch 1.8 to 1.10 write "Operator".
             b"cpu_op" | b"Operator" => Some(Self::Span(SpanKind::Operator)),
             b"python_function" => Some(Self::Span(SpanKind::Python)),
             b"user_annotation" => Some(Self::Span(SpanKind::Annotation)),
@@ -22,20 +22,20 @@ impl Kind {
         }
     }
 
-    /// The kind of an event without one of these categories: PyTorch 1.8 to 1.12 give memory events none.
+    /// The kind of an event without one of these categories: PyTorch 1.8 to 1.12 give memory events no category.
     fn of_name(name: &[u8]) -> Option<Self> {
         matches!(name, b"[memory]" | b"[OutOfMemory]").then_some(Self::Memory)
     }
 
-    /// Whether anything in `args` is wanted.
+    /// Whether memviz needs anything in `args`.
     fn has_args(self) -> bool {
         matches!(self, Self::Memory | Self::Span(SpanKind::Operator))
     }
 }
 
-/// An event that is read, as far as it matters.
+/// The parts of an event that memviz needs.
 pub struct Event<'a> {
-    /// Where it begins in the slice.
+    /// Where it starts in the slice.
     pub at: usize,
     pub kind: Kind,
     pub name: &'a [u8],
@@ -50,7 +50,7 @@ pub struct Event<'a> {
 
 #[derive(Default)]
 pub struct Args<'a> {
-    /// `Module Hierarchy`: the modules of `TorchScript` around an operator, which `with_modules=True` records.
+    /// `Module Hierarchy`: the `TorchScript` modules around an operator, which `with_modules=True` records.
     pub modules: &'a [u8],
     pub sequence: Option<i64>,
     pub forward_thread: Option<i64>,
@@ -63,12 +63,12 @@ pub struct Args<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Whether it counts memory, whatever it is called.
+    /// Whether it records memory, whatever its name.
     pub fn tells_of_memory(&self) -> bool {
         self.kind == Kind::Memory && (self.args.bytes.is_some() || self.args.allocated.is_some())
     }
 
-    /// Reads the next event; `None` for one of no interest, which is skipped.
+    /// Reads the next event; `None` for an event that memviz does not need, which is skipped.
     pub fn read(cursor: &mut Cursor<'a>) -> Parsed<Option<Self>> {
         cursor.expect(b'{', "an event")?;
         let at = cursor.at() - 1;
@@ -84,9 +84,9 @@ impl<'a> Event<'a> {
         };
         let mut kind = None;
         let mut is_instant = false;
-        // Where arguments lie that came before the kind was known.
+        // Position of arguments that came before the kind was known.
         let mut args_at = None;
-        // A value of the wrong type, which is no error in an event that nobody reads.
+        // A value of the wrong type, which is not an error in an event that memviz does not need.
         let mut wrong = None;
         let mut first = true;
         while let Some(key) = cursor.key(first)? {
@@ -102,7 +102,7 @@ impl<'a> Event<'a> {
                 }
                 b"cat" if cursor.peek()? == b'"' => {
                     kind = Kind::of(cursor.string("a string")?);
-                    // What happens at an instant may show by its name.
+                    // The name may reveal the kind of an instant event.
                     if kind.is_none() && !is_instant {
                         cursor.skip_to_end(1)?;
                         return Ok(None);
@@ -137,7 +137,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Reads a value, or notes that it is of the wrong type and skips it.
+/// Reads a value, or skips it and stores the error if it has the wrong type.
 fn or_skip<'a, T: Default>(
     cursor: &mut Cursor<'a>,
     wrong: &mut Option<Stop>,
@@ -159,7 +159,7 @@ fn time(cursor: &mut Cursor<'_>, expected: &str) -> Parsed<Option<i64>> {
     cursor.microseconds(expected).map(Some)
 }
 
-/// A process or thread: a number, which PyTorch 1.8 writes as a string. Other strings (`Spans`, `Traces`) name what runs
+/// A process or thread: a number, which PyTorch 1.8 writes as a string. Other strings (`Spans`, `Traces`) name rows that run
 /// no code.
 fn thread_id(cursor: &mut Cursor<'_>, wrong: &mut Option<Stop>) -> Parsed<Option<i64>> {
     if cursor.peek()? == b'"' {

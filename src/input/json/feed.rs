@@ -1,17 +1,18 @@
-//! Items of a JSON stream, one after the other, each whole in memory while it is read.
+//! Items of a JSON stream, one after the other. Each item is in memory as a whole while it is read.
 
 use super::cursor::{Cursor, Parsed, Stop};
 use crate::error::{Error, Result};
 use crate::input::window::Window;
 use std::io::Read;
 
-/// Longest item. Events of PyTorch take a few hundred bytes, the longest with shapes of many tensors some ten thousand.
+/// The longest item. PyTorch's events have a few hundred bytes; the longest, with the shapes of many tensors, about ten
+/// thousand.
 const MAX_ITEM: usize = 16 << 20;
 
 /// A stream that is read item by item.
 pub struct Feed<R> {
     window: Window<R>,
-    /// What went wrong behind the bytes that the window holds.
+    /// The error after the bytes in the window.
     pending: Option<Error>,
 }
 
@@ -20,24 +21,24 @@ impl<R: Read> Feed<R> {
         Self { window: Window::new(reader), pending: None }
     }
 
-    /// The stream behind what was read ahead.
+    /// The stream after the bytes that were read ahead.
     pub fn reader(&mut self) -> &mut R {
         self.window.reader()
     }
 
-    /// Takes the bytes that were read ahead, for someone who reads on from [`Feed::reader`] and puts back what is left.
+    /// Takes the bytes that were read ahead, for a caller that continues with [`Feed::reader`] and puts the rest back.
     pub fn take_ahead(&mut self) -> Vec<u8> {
         let ahead = self.window.ahead().to_vec();
         self.window.skip(ahead.len());
         ahead
     }
 
-    /// Takes what went wrong behind them.
+    /// Takes the error after those bytes.
     pub fn take_pending(&mut self) -> Option<Error> {
         self.pending.take()
     }
 
-    /// Puts back bytes that lie at `offset` of the stream, and what went wrong behind them.
+    /// Puts back bytes at `offset` of the stream, and the error after them.
     pub fn put_back(&mut self, bytes: Vec<u8>, offset: u64, pending: Option<Error>) {
         self.window.put_back(bytes, offset);
         self.pending = pending;
@@ -48,8 +49,7 @@ impl<R: Read> Feed<R> {
         self.window.offset()
     }
 
-    /// What `find` finds at the beginning of what is ahead, without reading over it; reads on until there is
-    /// something to find.
+    /// The result of `find` on the bytes ahead, without consuming them; reads more until `find` returns something.
     pub fn look<T>(&mut self, find: impl Fn(&[u8]) -> Option<T>) -> Result<Option<T>> {
         loop {
             if let Some(found) = find(self.window.ahead()) {
@@ -67,8 +67,8 @@ impl<R: Read> Feed<R> {
         }
     }
 
-    /// Reads one item. An item that the window holds only in part is read again when there is more of it, so `read` must
-    /// not count anything before it is sure.
+    /// Reads one item. If the window contains only a part of it, it is read again after more bytes arrived, so `read` must
+    /// not count anything before the item is complete.
     pub fn item<T>(&mut self, within: &str, read: impl Fn(&mut Cursor<'_>) -> Parsed<T>) -> Result<T> {
         let mut found = None;
         self.items(within, |cursor| {
@@ -78,7 +78,7 @@ impl<R: Read> Feed<R> {
         found.ok_or_else(|| self.window.truncated(within))
     }
 
-    /// Reads items until `read` returns false. As with [`Feed::item`], an item may be read twice.
+    /// Reads items until `read` returns false. Like in [`Feed::item`], an item may be read twice.
     pub fn items(&mut self, within: &str, mut read: impl FnMut(&mut Cursor<'_>) -> Parsed<bool>) -> Result<()> {
         loop {
             let ahead = self.window.ahead();
@@ -115,7 +115,7 @@ impl<R: Read> Feed<R> {
         Error::Limit { at, message: format!("an item is longer than the limit of {MAX_ITEM} bytes") }
     }
 
-    /// Whether nothing but white space is left.
+    /// Whether only white space is left.
     pub fn is_at_end(&mut self) -> Result<bool> {
         loop {
             let ahead = self.window.ahead();
@@ -132,7 +132,7 @@ impl<R: Read> Feed<R> {
         }
     }
 
-    /// Reads more than the `left` bytes that are ahead: as many again, so that a long item is started again only a few
+    /// Reads more bytes than the `left` bytes that are ahead: twice as many, so that a long item is restarted only a few
     /// times.
     fn read_on(&mut self, left: usize, within: &str) -> Result<()> {
         if let Some(error) = self.pending.take() {

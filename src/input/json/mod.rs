@@ -1,7 +1,7 @@
 //! JSON that `torch.profiler` writes, from a stream.
 //!
-//! In: the bytes of a trace or of a memory timeline. Out: [`Profile`] or [`MemoryTimeline`]. No value is built that is
-//! not kept: traces take hundreds of megabytes, of which memory events are a small part.
+//! In: the bytes of a trace or of a memory timeline. Out: [`Profile`] or [`MemoryTimeline`]. Only needed values are built:
+//! traces have hundreds of megabytes, and memory events are a small part of that.
 
 mod cursor;
 pub mod devices;
@@ -17,7 +17,7 @@ use crate::model::{MemoryTimeline, Profile};
 use feed::Feed;
 use std::io::Read;
 
-/// What a JSON file holds.
+/// The contents of a JSON file.
 #[derive(Clone, Debug)]
 pub enum Json {
     /// `export_chrome_trace`.
@@ -26,10 +26,10 @@ pub enum Json {
     Timeline(MemoryTimeline),
 }
 
-/// Reads a file that begins like JSON.
+/// Reads a file that starts like JSON.
 pub fn read(reader: impl Read + Send, options: &ReadOptions) -> Result<Json> {
     let mut feed = Feed::new(reader);
-    // A timeline is an array of arrays, a bare array of events one of objects.
+    // A timeline is an array of arrays; a bare list of events is an array of objects.
     let looks = feed.look(|bytes| {
         let mut begin = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
         Some((*begin.next()?, *begin.next()?))

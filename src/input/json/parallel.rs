@@ -1,12 +1,12 @@
-//! The events of a trace, read by several threads.
+//! Reads the events of a trace with several threads.
 //!
-//! The file is cut where the next event seems to begin: at a comma, white space with a raw newline, and a brace. JSON
-//! allows no raw newline in a string, so such a comma is none of a string's. Whether it stands between two events is
-//! known when what is in front of it was read, which must end right there. Where it does not, or anything else is odd, what
-//! was not read is put back, and whoever reads on does so with a single thread: errors are the same either way.
+//! The file is cut where the next event seems to start: at a comma, white space with a raw newline, and a brace. JSON allows
+//! no raw newline in a string, so such a comma is not in a string. Whether it is between two events is known after the bytes
+//! before it were read: they must end exactly there. If they do not, or if anything else is unusual, the unread bytes are put
+//! back and a single thread continues, so errors are the same either way.
 //!
-//! Each chunk is read into a part of its own. Parts are joined in order of the file, so that the result does not depend on
-//! the threads, nor on where the file was cut.
+//! Each chunk is read into its own part. Parts are joined in the order of the file, so the result depends neither on the
+//! threads nor on where the file was cut.
 
 use super::cursor::{Cursor, Parsed, Stop};
 use super::feed::Feed;
@@ -21,26 +21,26 @@ use std::thread;
 
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
-/// Most threads. Joining and reading keep no more of them busy.
+/// The most threads. Reading and joining keep no more threads busy.
 const MAX_THREADS: usize = 8;
-/// Chunks in memory for each thread: one that is read and one that waits for its turn.
+/// Chunks in memory for each thread: one being read and one waiting.
 const CHUNKS_PER_THREAD: usize = 2;
 
 /// How far the events were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Behind the bracket that ends them.
+    /// To the bracket that ends them.
     Closed,
-    /// Up to where the feed stands. `at_start` tells whether none was read.
+    /// Up to the position of the feed. `at_start` says whether no event was read.
     Open { at_start: bool },
 }
 
 /// Where a chunk ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Behind an event.
+    /// After an event.
     Between,
-    /// At this position, behind the last event and its bracket.
+    /// At this position, after the last event and its bracket.
     Closed(usize),
     /// Anywhere else.
     Elsewhere,
@@ -49,16 +49,16 @@ enum End {
 /// A piece of the file and what was read from it.
 struct Chunk<P> {
     bytes: Vec<u8>,
-    /// How many of them are filled.
+    /// How many of the bytes are filled.
     len: usize,
     part: P,
     end: End,
 }
 
-/// What is still to be read.
+/// The rest of the input.
 struct Source<'r, R> {
     reader: &'r mut R,
-    /// Bytes that were read and belong to the next chunk.
+    /// Bytes that were read but belong to the next chunk.
     rest: Vec<u8>,
     /// Number of the next chunk.
     next: usize,
@@ -66,17 +66,17 @@ struct Source<'r, R> {
     error: Option<Error>,
 }
 
-/// What events are read into, part by part.
+/// A part of the result of reading events.
 pub trait Part: Default + Send {
-    /// Reads the next event, with the comma in front of all but the `first`; false at the end of all.
+    /// Reads the next event, with the comma before it unless it is the `first`; returns false after the last event.
     fn event(&mut self, cursor: &mut Cursor<'_>, first: bool) -> Parsed<bool>;
-    /// Whether the part that follows can be appended.
+    /// Whether the next part can be appended.
     fn goes_with(&self, next: &Self) -> bool;
-    /// Appends the events that follow, read apart from these.
+    /// Appends the next events, which were read separately.
     fn append(&mut self, next: Self);
 }
 
-/// Reads events into `whole`, as far as they are laid out line by line.
+/// Reads events into `whole`, as long as each is on its own lines.
 pub fn read_events<R: Read + Send, P: Part>(feed: &mut Feed<R>, whole: &mut P, threads: usize) -> Progress {
     let threads = threads.min(MAX_THREADS);
     let begin = feed.offset();
@@ -109,7 +109,7 @@ pub fn read_events<R: Read + Send, P: Part>(feed: &mut Feed<R>, whole: &mut P, t
     if closed { Progress::Closed } else { Progress::Open { at_start } }
 }
 
-/// Takes one chunk after the other, until there is none or it is told to stop.
+/// Processes one chunk after the other, until there is none or it is told to stop.
 fn work<R: Read, P: Part>(
     source: &Mutex<Source<'_, R>>,
     stop: &AtomicBool,
@@ -117,7 +117,7 @@ fn work<R: Read, P: Part>(
     done: &Sender<(usize, Chunk<P>)>,
 ) {
     loop {
-        // Buffers come back while parts are being joined, and no more when that is over.
+        // Buffers are returned while parts are being joined, and no longer after that.
         let buffer = buffers.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(mut bytes) = buffer else { return };
         let (index, len) = {
@@ -142,7 +142,7 @@ fn work<R: Read, P: Part>(
 }
 
 impl<R: Read> Source<'_, R> {
-    /// Fills `bytes` up to a comma between what seem to be events, or as far as there is something; returns how far.
+    /// Fills `bytes` up to a comma that seems to be between two events, or to the end of the input; returns the length.
     fn next_chunk(&mut self, bytes: &mut Vec<u8>) -> usize {
         let wanted = CHUNK.max(self.rest.len() * 2);
         if bytes.len() < wanted {
@@ -168,8 +168,8 @@ impl<R: Read> Source<'_, R> {
     }
 }
 
-/// The last comma that seems to stand between two events: white space with a newline and a brace follow it. The comma
-/// that the slice begins with is none of these.
+/// The last comma that seems to be between two events: it is followed by white space with a newline, and a brace. The comma
+/// at the start of the slice does not count.
 fn cut(bytes: &[u8]) -> Option<usize> {
     let mut end = bytes.len();
     while let Some(newline) = bytes[..end].iter().rposition(|&byte| byte == b'\n') {
@@ -185,7 +185,7 @@ fn cut(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Reads the events of a chunk, which begins with the first of them or with the comma in front of one.
+/// Reads the events of a chunk, which starts with the first event or with the comma before an event.
 fn read_chunk<P: Part>(bytes: &[u8], mut first: bool, part: &mut P) -> End {
     let mut cursor = Cursor::new(bytes);
     let mut done = 0;
@@ -199,13 +199,13 @@ fn read_chunk<P: Part>(bytes: &[u8], mut first: bool, part: &mut P) -> End {
     }
 }
 
-/// Puts parts together in order of the file.
+/// Joins parts in the order of the file.
 struct Joiner<'w, P> {
     whole: &'w mut P,
-    /// Bytes of the chunks that were joined.
+    /// Bytes in the chunks joined so far.
     read: u64,
     at_start: bool,
-    /// What was read from the file and not joined, once joining is over.
+    /// Bytes that were read from the file but not joined, once joining is over.
     left: Option<Vec<u8>>,
     closed: bool,
 }
@@ -215,14 +215,14 @@ impl<P: Part> Joiner<'_, P> {
         let mut give_back = Some(give_back);
         let mut waiting = BTreeMap::new();
         let mut next = 0;
-        // Ends when all threads have: without buffers to read into, or at the end of the file.
+        // Ends when all threads have ended: without buffers, or at the end of the file.
         for (index, chunk) in chunks {
             waiting.insert(index, chunk);
             while let Some(chunk) = waiting.remove(&next) {
                 next += 1;
                 let Some(bytes) = self.join(chunk) else { continue };
                 if let Some(give_back) = &give_back {
-                    // Threads that have ended need none.
+                    // Threads that have ended need no buffer.
                     let _ = give_back.send(bytes);
                 }
             }
@@ -233,7 +233,7 @@ impl<P: Part> Joiner<'_, P> {
         }
     }
 
-    /// Joins a chunk; its buffer, if more is to come.
+    /// Joins a chunk; returns its buffer if more chunks follow.
     fn join(&mut self, chunk: Chunk<P>) -> Option<Vec<u8>> {
         let Chunk { bytes, len, part, end } = chunk;
         if let Some(left) = &mut self.left {

@@ -1,7 +1,7 @@
-//! `export_memory_timeline` to [`MemoryTimeline`].
+//! From `export_memory_timeline` to [`MemoryTimeline`].
 //!
-//! `.raw.json.gz` is a list of `[time_ns, action, bytes, category]`. `.json` and `.json.gz` hold
-//! `[times_us, [[0, bytes of each category], ...]]`. Which of the two it is shows where the second element begins.
+//! `.raw.json.gz` is a list of `[time_ns, action, bytes, category]`. `.json` and `.json.gz` contain `[times_us, [[0, bytes of
+//! each category], ...]]`. The start of the second element distinguishes the two.
 
 use super::cursor::{Cursor, Parsed, missing};
 use super::feed::Feed;
@@ -12,7 +12,7 @@ use crate::model::Format;
 use crate::model::profile::{CATEGORIES, MemoryTimeline, TimelineStep};
 use std::io::Read;
 
-/// Reads a timeline whose outermost array comes next.
+/// Reads a timeline, starting at its outermost array.
 pub fn read<R: Read>(feed: &mut Feed<R>, options: &ReadOptions) -> Result<MemoryTimeline> {
     let mut timeline = MemoryTimeline::default();
     let result = top(feed, &mut timeline);
@@ -51,7 +51,7 @@ fn top<R: Read>(feed: &mut Feed<R>, timeline: &mut MemoryTimeline) -> Result<()>
         return feed.item("the outermost array", |cursor| cursor.expect(b']', "\"]\"")).and_then(|()| end(feed));
     }
     timeline.steps.push(step(first_at, &numbers)?);
-    // The bracket of the second one is behind already.
+    // The opening bracket of the second array is already consumed.
     let second = feed.item("the second array", |cursor| integers(cursor, true))?;
     timeline.steps.push(step(first_at, &second)?);
     let base = feed.offset();
@@ -76,7 +76,7 @@ fn top<R: Read>(feed: &mut Feed<R>, timeline: &mut MemoryTimeline) -> Result<()>
     }
 }
 
-/// The elements of an array whose bracket is behind, one item each.
+/// The elements of an array after its opening bracket, one item each.
 fn list<R: Read>(feed: &mut Feed<R>, mut read: impl FnMut(&mut Cursor<'_>) -> Parsed<()>) -> Result<()> {
     let mut first = true;
     feed.items("an array", |cursor| {
@@ -89,7 +89,7 @@ fn list<R: Read>(feed: &mut Feed<R>, mut read: impl FnMut(&mut Cursor<'_>) -> Pa
     })
 }
 
-/// A short array of integers whose bracket is behind.
+/// A short array of integers, after its opening bracket.
 fn integers(cursor: &mut Cursor<'_>, mut first: bool) -> Parsed<Vec<i64>> {
     let mut numbers = Vec::with_capacity(CATEGORIES.len() + 1);
     while cursor.element(first, b']')? {
@@ -106,7 +106,7 @@ fn step(at: u64, numbers: &[i64]) -> Result<TimelineStep> {
     Ok(TimelineStep { time_ns, category: category as u8, bytes, starts_row: true })
 }
 
-/// Rows of sums, one for each of `times`; the bracket around them is behind.
+/// Rows of sums, one for each of `times`; the opening bracket around them is already consumed.
 fn sums<R: Read>(feed: &mut Feed<R>, times: &[i64], timeline: &mut MemoryTimeline) -> Result<()> {
     let mut before = [0; CATEGORIES.len()];
     let mut times = times.iter();

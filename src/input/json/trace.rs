@@ -1,7 +1,7 @@
-//! `export_chrome_trace` to [`Profile`], in one pass.
+//! From `export_chrome_trace` to [`Profile`], in one pass.
 //!
-//! Of every event the kind is found first; only memory events, operators, annotations and Python functions are read any
-//! further. The rest (kernels, flows, metadata: most of a large trace) is skipped over.
+//! The kind of each event is found first; only memory events, operators, annotations and Python functions are read further.
+//! The rest (kernels, flows, metadata: most of a large trace) is skipped.
 
 use super::cursor::{Cursor, Parsed, missing, unescape};
 use super::devices::{self, TracedGpu};
@@ -16,12 +16,12 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::io::Read;
 
-/// How the names of Python functions that are written in C begin.
+/// How the names of Python functions written in C start.
 const BUILT_IN: &[u8] = b"<built-in ";
-/// Bytes that no device has. Differences between totals below it have room in their 63 bits.
+/// More bytes than any device has. Differences between smaller totals fit 63 bits.
 const TOO_MANY_BYTES: u64 = 1 << 60;
 
-/// Reads a trace whose top-level object (or bare array of events) comes next.
+/// Reads a trace, starting at its top-level object or bare array of events.
 pub fn read<R: Read + Send>(feed: &mut Feed<R>, options: &ReadOptions) -> Result<Profile> {
     let mut reader = TraceReader::default();
     let threads = if options.on_one_thread { 1 } else { rayon::current_num_threads() };
@@ -57,19 +57,19 @@ pub fn read<R: Read + Send>(feed: &mut Feed<R>, options: &ReadOptions) -> Result
 pub struct TraceReader {
     profile: Profile,
     threads: HashMap<(i64, i64), u32, RandomState>,
-    /// The thread of the event before, which nearly always is that of the next one.
+    /// The thread of the previous event, which is nearly always the thread of the next one.
     last_thread: Option<((i64, i64), u32)>,
-    /// What memory events hold: the first one decides.
+    /// What memory events contain; the first one determines it.
     memory_keys: Option<MemoryKeys>,
     /// Whether a time had a fraction of a microsecond.
     has_fractions: bool,
     has_events: bool,
     has_memory_flag: bool,
-    /// Whether there is the list that an execution trace has instead of events.
+    /// Whether the file has the list that an execution trace has instead of events.
     has_nodes: bool,
 }
 
-/// What the memory events of a trace hold, which differs by release.
+/// What the memory events of a trace contain, which depends on the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MemoryKeys {
     /// `Addr`, since PyTorch 1.11.
@@ -176,7 +176,7 @@ impl Part for TraceReader {
         Ok(true)
     }
 
-    /// What the first memory event decides must not differ.
+    /// All parts must agree with the first memory event.
     fn goes_with(&self, next: &Self) -> bool {
         fn agree<T: Copy + PartialEq>(ours: Option<T>, theirs: Option<T>) -> bool {
             ours.zip(theirs).is_none_or(|(ours, theirs)| ours == theirs)
@@ -188,7 +188,7 @@ impl Part for TraceReader {
     fn append(&mut self, next: Self) {
         let TraceReader { profile: part, memory_keys, has_fractions, .. } = next;
         let profile = &mut self.profile;
-        // Names and threads are numbered as they come, within the part as in the whole.
+        // Names and threads are numbered in order of appearance, both in the part and in the whole.
         let name = |id: usize| StrId(id as u32);
         let names: Vec<StrId> =
             (0..part.strings.len()).map(|id| profile.strings.intern(part.strings.get(name(id)))).collect();
@@ -240,11 +240,11 @@ impl TraceReader {
         match event.dur {
             None => self.leave_out("events without a duration"),
             Some(..0) => self.leave_out("events with a negative duration"),
-            // Python functions without a source line: the operator inside of them says more.
+            // Python functions without a source line: the operator inside them is more specific.
             Some(_) if kind == SpanKind::Python && event.name.starts_with(BUILT_IN) => {}
             Some(duration) => {
-                // Before PyTorch 1.11, ranges of `record_function` are operators, too. Those of PyTorch itself
-                // (`ProfilerStep#3`, `Optimizer.step#SGD.step`) have a sign in their name that no operator has.
+                // Before PyTorch 1.11, `record_function` ranges are operators, too. Those of PyTorch itself
+                // (`ProfilerStep#3`, `Optimizer.step#SGD.step`) contain a character that operator names do not.
                 let is_range = kind == SpanKind::Operator && event.name.contains(&b'#');
                 let kind = if is_range { SpanKind::Annotation } else { kind };
                 let name = self.name(event.name);
@@ -281,11 +281,11 @@ impl TraceReader {
         let device = if device_type == DeviceType::Cpu {
             CPU_DEVICE
         } else {
-            // Devices are distinguished by their number alone.
+            // Devices are distinguished only by their number.
             let known = *self.profile.notes.device_type.get_or_insert(device_type);
             if known != device_type {
                 self.profile.notes.memory_left_out += 1;
-                self.leave_out(&format!("memory of {}, beside that of {}", device_type.name(), known.name()));
+                self.leave_out(&format!("memory of {}, in addition to {}", device_type.name(), known.name()));
                 return Ok(());
             }
             match DeviceId::try_from(device_id) {
@@ -367,7 +367,7 @@ pub fn end<R: Read>(feed: &mut Feed<R>) -> Result<()> {
     Err(Error::malformed(feed.offset(), "expected the end of the file, found more"))
 }
 
-/// Rank and world size, where they are integers.
+/// Rank and world size, if they are integers.
 fn distributed_info(cursor: &mut Cursor<'_>) -> Parsed<Option<(u64, Option<u64>)>> {
     if cursor.peek()? != b'{' {
         cursor.skip()?;

@@ -1,4 +1,4 @@
-//! Who made the calls that allocate: the function of the CUDA API, and its call chain.
+//! The callers of allocations: the function of the CUDA API, and its call chain.
 
 use crate::error::Result;
 use crate::input::sqlite::Database;
@@ -8,17 +8,17 @@ use indexmap::IndexSet;
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Seek};
 
-/// Texts of the table `StringIds`: only those that something refers to.
+/// Texts of the table `StringIds`, limited to those that are referred to.
 #[derive(Debug, Default)]
 pub(super) struct Texts(HashMap<i64, String>);
 
 impl Texts {
-    /// Asks for a text.
+    /// Requests a text.
     pub(super) fn want(&mut self, id: i64) {
         self.0.entry(id).or_default();
     }
 
-    /// Reads what was asked for.
+    /// Reads the requested texts.
     pub(super) fn read<R: Read + Seek>(&mut self, database: &mut Database<R>) -> Result<()> {
         database.rows("StringIds", ["id", "value"], |[id, value]| {
             if let Some(text) = id.integer().and_then(|id| self.0.get_mut(&id)) {
@@ -34,14 +34,14 @@ impl Texts {
     }
 }
 
-/// A call that some event belongs to.
+/// A call with an event.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     name: Option<i64>,
     chain: Option<i64>,
 }
 
-/// A frame, as texts.
+/// A frame, as text IDs.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     depth: i64,
@@ -57,8 +57,8 @@ pub(super) struct Callers {
 }
 
 impl Callers {
-    /// Finds the call of each event: that with its correlation ID, of the same process and around its time. Texts that name
-    /// them are asked for.
+    /// Finds the call of each event: the call with its correlation ID, in the same process, around its time. Requests the
+    /// texts that name them.
     pub(super) fn of<R: Read + Seek>(
         database: &mut Database<R>,
         events: &[MemoryEvent],
@@ -119,7 +119,7 @@ impl Callers {
         !self.chains.is_empty()
     }
 
-    /// Every caller once, with its number in the events, which are still in the order of the file.
+    /// Every caller once, and its number in the events, which are still in the order of the file.
     pub(super) fn finish(self, texts: &Texts, events: &mut [MemoryEvent]) -> Vec<Caller> {
         let mut callers = IndexSet::from([Caller::default()]);
         let mut known: HashMap<(Option<i64>, Option<i64>), u32> = HashMap::new();
@@ -140,7 +140,7 @@ impl Callers {
     }
 }
 
-/// `cudaMalloc` of `cudaMalloc_v3020`.
+/// `cudaMalloc` for `cudaMalloc_v3020`.
 fn without_version(name: &str) -> &str {
     match name.rsplit_once("_v") {
         Some((function, version)) if version.chars().all(|next| next.is_ascii_digit()) => function,

@@ -1,7 +1,7 @@
-//! Exports of Nsight Systems (`nsys export --type sqlite`): what they say about memory.
+//! Exports of Nsight Systems (`nsys export --type sqlite`): their memory events.
 //!
-//! Tables and columns are those of the [schema](https://docs.nvidia.com/nsight-systems/UserGuide/index.html) that NVIDIA
-//! documents. A table is there only if it has rows, and columns differ between versions: what is missing is unknown.
+//! NVIDIA documents the tables and columns in a [schema](https://docs.nvidia.com/nsight-systems/UserGuide/index.html). A
+//! table exists only if it has rows, and columns differ between versions; what is missing is unknown.
 
 mod callers;
 
@@ -16,17 +16,17 @@ use std::path::Path;
 
 /// The table of allocations and frees.
 const EVENTS: &str = "CUDA_GPU_MEMORY_USAGE_EVENTS";
-/// What the operations of events are called, and their numbers where the file does not tell.
+/// The names of the operations of events, and their numbers if the file does not have them.
 const OPERATIONS: &str = "ENUM_CUDA_DEV_MEM_EVENT_OPER";
 const ALLOCATION: i64 = 0;
 const FREE: i64 = 1;
-/// Types of NVTX events that are ranges: of a thread, and of a process.
+/// Types of NVTX events that are ranges: those of a thread, and those of a process.
 const RANGES: [i64; 2] = [59, 60];
 
 /// Reads an export of Nsight Systems.
 ///
 /// # Errors
-/// When the file cannot be read, is no database or damaged, or has no memory events.
+/// If the file cannot be read, is not a database, is damaged, or has no memory events.
 pub fn read(path: &Path) -> Result<NsysProfile> {
     let mut file = super::open(path)?;
     let mut begin = Vec::new();
@@ -37,20 +37,21 @@ pub fn read(path: &Path) -> Result<NsysProfile> {
     let bytes = file.metadata()?.len();
     let mut profile = read_database(&mut Database::open(file)?)?;
     profile.bytes = bytes;
-    // What SQLite has written and not yet moved into the database.
+    // Changes that SQLite has written but not yet moved into the database.
     for (end, what) in [("-wal", "changes that are not in the database yet"), ("-journal", "an interrupted change")] {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
         if Path::new(&name).metadata().is_ok_and(|beside| beside.len() > 0) {
-            let note =
-                format!("the file *{end} beside it has {what}: memviz reads only the database, so rows may be missing");
+            let note = format!(
+                "the file *{end} next to it has {what}: memviz reads only the database, so rows may be missing"
+            );
             profile.notes.push(note);
         }
     }
     Ok(profile)
 }
 
-/// What a file is, if it is no database: a report that was not exported, or a compressed file.
+/// The error for a file that is not a database: a report that was not exported, or a compressed file.
 fn not_a_database(path: &Path) -> Error {
     let unpacked = super::open(path).and_then(|file| Unpacked::new(file, &ReadOptions::default()));
     match unpacked {
@@ -92,7 +93,7 @@ fn read_database<R: Read + Seek>(database: &mut Database<R>) -> Result<NsysProfi
     Ok(profile)
 }
 
-/// Reads the events, in the order of the file, with the number of the call that each belongs to.
+/// Reads the events, in the order of the file, with the number of each event's call.
 fn events<R: Read + Seek>(database: &mut Database<R>, profile: &mut NsysProfile) -> Result<Vec<Option<i64>>> {
     let (allocation, free) = operations(database)?;
     let mut calls = Vec::new();
@@ -119,7 +120,7 @@ fn events<R: Read + Seek>(database: &mut Database<R>, profile: &mut NsysProfile)
         };
         let size = |bytes: i64| {
             u64::try_from(bytes).map_err(|_| {
-                Error::NotASnapshot(format!("{EVENTS}, row {row}: expected bytes of 0 or more, found {bytes}"))
+                Error::NotASnapshot(format!("{EVENTS}, row {row}: expected 0 bytes or more, found {bytes}"))
             })
         };
         let operation = needed(7)?;
@@ -127,11 +128,11 @@ fn events<R: Read + Seek>(database: &mut Database<R>, profile: &mut NsysProfile)
             profile.other_events += 1;
             return Ok(());
         }
-        // Of a pool that does not exist, older versions write zeros.
+        // Older versions write zeros for a missing pool.
         let is_pooled = values[9].integer().is_some_and(|address| address != 0);
         let pool = values[10].integer().filter(|_| is_pooled).map(size).transpose()?;
         let bytes = size(needed(5)?)?;
-        // So that no sum of them can overflow.
+        // So that no sum of sizes overflows.
         total = total.checked_add(bytes).ok_or_else(|| {
             Error::NotASnapshot(format!(
                 "{EVENTS}, row {row}: expected less than 16 EiB in all rows together, found more"
@@ -155,7 +156,7 @@ fn events<R: Read + Seek>(database: &mut Database<R>, profile: &mut NsysProfile)
     Ok(calls)
 }
 
-/// The numbers of allocations and frees: CUPTI's own differ from those that are documented for exports.
+/// The numbers of allocations and frees: those of CUPTI differ from those documented for exports.
 fn operations<R: Read + Seek>(database: &mut Database<R>) -> Result<(i64, i64)> {
     let (mut allocation, mut free) = (None, None);
     database.rows(OPERATIONS, ["id", "name", "label"], |[id, name, label]| {
@@ -171,7 +172,7 @@ fn operations<R: Read + Seek>(database: &mut Database<R>) -> Result<(i64, i64)> 
     Ok(allocation.zip(free).unwrap_or((ALLOCATION, FREE)))
 }
 
-/// Reads the NVTX ranges. Returns the text that names each, if its name is not in the table itself.
+/// Reads the NVTX ranges. Returns the text ID of each name that is not in the table itself.
 fn ranges<R: Read + Seek>(
     database: &mut Database<R>,
     profile: &mut NsysProfile,
@@ -210,7 +211,7 @@ fn schema_version<R: Read + Seek>(database: &mut Database<R>) -> Result<Option<S
     Ok(version)
 }
 
-/// GPUs, processes and the start of the session.
+/// Reads GPUs, processes and the start of the session.
 fn machine<R: Read + Seek>(database: &mut Database<R>, profile: &mut NsysProfile) -> Result<()> {
     database.rows("TARGET_INFO_GPU", ["cuDevice", "name", "totalMemory"], |[device, name, memory]| {
         if let Some(device) = device.integer() {

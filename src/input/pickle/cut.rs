@@ -1,4 +1,4 @@
-//! What a file that was cut off still says.
+//! What a file that was cut off still contains.
 
 use super::machine::Machine;
 use super::opcode as op;
@@ -10,8 +10,8 @@ use std::io::Read;
 impl<R: Read> Machine<R> {
     /// Closes every open container as if the file had done so here, and returns the root and the lists that were open.
     ///
-    /// A dictionary that the cut fell into is dropped when it stands in a list: it is an entry, a block or a segment of
-    /// which only a part is known.
+    /// A dictionary that was cut is dropped if it is in a list: it is an entry, a block or a segment of which only a part is
+    /// known.
     pub(super) fn close_at_cut(&mut self) -> Result<(Value, HashSet<u32>)> {
         let at = self.window.offset();
         let mut open_lists = HashSet::new();
@@ -35,8 +35,8 @@ impl<R: Read> Machine<R> {
         root.map(|root| (root, open_lists)).ok_or_else(|| self.window.truncated("the first instruction"))
     }
 
-    /// Closes the last of the items from `start` on, which all belong to one list: where it is a list, its next batch was about
-    /// to come, or was a single item, which is written without a mark.
+    /// Closes the last of the items from `start` on, all of which belong to one list. If it is a list, its next batch was
+    /// about to come, or it was a single item, which is written without a mark.
     fn close_last_item_at_cut(&mut self, at: u64, start: usize, open_lists: &mut HashSet<u32>) -> Result<()> {
         let last = |machine: &Self| machine.stack[start..].last().map(|&last| machine.heap.resolve(last));
         if matches!(last(self), Some(Value::Dict(_))) {
@@ -55,8 +55,8 @@ impl<R: Read> Machine<R> {
 
     /// Closes the dictionary below `start` with the keys and values from there on.
     ///
-    /// A list of one item is written without a mark, so what follows the last complete pair may be a list, an item of
-    /// that list, and so on inwards: where a key should be there is none.
+    /// A list of one item is written without a mark, so the last complete pair may be followed by a list, an item of that
+    /// list, and so on inwards, where a key is expected.
     fn close_dict_at_cut(&mut self, at: u64, start: usize, open_lists: &mut HashSet<u32>) -> Result<()> {
         let keys = self.stack[start..].iter().step_by(2);
         let complete = keys.take_while(|key| matches!(key, Value::Str(_))).count() * 2;

@@ -10,18 +10,18 @@ use std::collections::HashSet;
 pub struct DecodedPickle {
     pub heap: Heap,
     pub findings: Findings,
-    /// What the pickle represents.
+    /// The value of the pickle.
     pub root: Value,
     /// Bytes read up to the end of the pickle.
     pub bytes: u64,
     pub protocol: u8,
-    /// Offset of the cut, and the list it fell into, for a file that was cut off.
+    /// Offset of the cut, and the lists that it was in, for a file that was cut off.
     pub cut: Option<Cut>,
-    /// Offset of a cut behind the end.
+    /// Offset of a cut after the end of the pickle.
     pub cut_behind: Option<u64>,
-    /// Whether anything follows behind the end, as far as was read.
+    /// Whether anything follows the end, as far as was read.
     pub followed: bool,
-    /// How the stream fails behind the pickle, if that has shown already.
+    /// The error of the stream after the pickle, if it is already known.
     pub failed_behind: Option<Error>,
 }
 

@@ -1,13 +1,13 @@
-//! The hot loop, first half: one whole trace entry decoded straight from the bytes.
+//! The hot loop, first half: decodes one whole trace entry directly from the bytes.
 //!
-//! Nearly all of a large snapshot is entries of one shape: a dictionary whose keys are memo references, whose values
+//! Nearly all of a large snapshot consists of entries of one shape: a dictionary whose keys are memo references, whose values
 //! are integers, strings (written out or memo references) or a pair of integers, and whose `frames` are a list of memo
-//! references to frames already known, or a reference to such a list. This module decodes that shape in one go, in
-//! whatever order the keys come, without the machine's stack. Whatever looks different in the slightest is left to the
-//! machine, which starts again at the first byte of the entry, so this file decides nothing about validity.
+//! references to known frames, or a reference to such a list. This module decodes that shape in one step, with the keys in
+//! any order, without the machine's stack. Anything that differs is left to the machine, which starts again at the first byte
+//! of the entry, so this file decides nothing about validity.
 //!
-//! While it decodes it notes where the values stand that differ from one entry to the next, so that
-//! [`super::template`] can recognize the next entry like it without decoding.
+//! While decoding, it records the positions of the values that differ from one entry to the next, so that [`super::template`]
+//! can recognize the next similar entry without decoding.
 
 use super::findings::{Findings, action, name, pool_id};
 use super::lists::{ListId, Lists, NO_LIST, has_items};
@@ -20,7 +20,7 @@ use crate::model::{Action, EntryContext, PoolId, StackId, StrId};
 /// An entry decoded from the bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodedEntry {
-    /// Bytes it took.
+    /// Number of bytes.
     pub length: usize,
     pub entry: TraceEntry,
     /// Whether the first of [`DecodedEntry::memoized`] is the entry itself. It has no number yet: [`Value::Missing`].
@@ -29,7 +29,7 @@ pub struct DecodedEntry {
     pub memoized: Memoized,
 }
 
-/// Values that an entry puts into the memo, in order: itself, its strings, its list of frames, its pool.
+/// Values that an entry puts into the memo, in order: the entry, its strings, its list of frames, its pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Memoized {
     values: [Value; 8],
@@ -50,7 +50,7 @@ impl Memoized {
     }
 }
 
-/// Where an entry has what differs from the next one like it.
+/// The parts of an entry that differ from the next similar entry.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
     /// In order.
@@ -58,7 +58,7 @@ pub struct Shape {
     pub list: Option<ListPlace>,
 }
 
-/// Bytes of an entry that hold a value of its own.
+/// Bytes of an entry that contain a value of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
     /// Position in the entry's bytes.
@@ -70,7 +70,7 @@ pub struct Hole {
     pub kind: HoleKind,
 }
 
-/// What a hole holds: an integer, little-endian.
+/// The value in a hole: a little-endian integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoleKind {
     Addr,
@@ -78,7 +78,7 @@ pub enum HoleKind {
     Time,
     /// The memo slot of an earlier `frames` list.
     StackSlot,
-    /// The memo slot that a BINPUT takes: this many above the slots taken before the entry.
+    /// The memo slot of a BINPUT: this many above the slots used before the entry.
     NewSlot(usize),
 }
 
@@ -89,7 +89,7 @@ pub struct ListPlace {
     pub start: usize,
     pub length: usize,
     pub id: ListId,
-    /// Which of the memoized values the list is, if it is one.
+    /// Which of the memoized values the list is, if any.
     pub memoized: Option<usize>,
 }
 
@@ -99,22 +99,21 @@ pub struct EntryDecoder {
     pub lists: Lists,
     /// The shape of the last entry.
     pub shape: Shape,
-    /// Where the last entry that was left to the machine stopped to be one of the usual shape, if an instruction begins
-    /// there.
+    /// Where the last entry that was left to the machine stopped having the usual shape, if an instruction starts there.
     pub stopped: usize,
     /// Longest string, in bytes.
     longest_string: u64,
-    /// The last pool id and its tuple on the heap: one tuple serves all neighbors, since tuples never change.
+    /// The last pool ID and its tuple on the heap. Neighboring entries share one tuple, since tuples never change.
     pool: Option<(PoolId, Value)>,
 }
 
 impl EntryDecoder {
-    /// A decoder that leaves entries with a longer string than this to the machine.
+    /// A decoder that leaves entries with longer strings to the machine.
     pub fn new(longest_string: u64) -> Self {
         Self { longest_string, ..Self::default() }
     }
 
-    /// Decodes the entry that starts at `bytes[0]`, an `EMPTY_DICT`, if it has the usual shape and is all there.
+    /// Decodes the entry that starts at `bytes[0]`, an `EMPTY_DICT`, if it has the usual shape and is complete.
     pub fn decode(&mut self, bytes: &[u8], tables: &mut Tables<'_>) -> Option<DecodedEntry> {
         self.shape.holes.clear();
         self.shape.list = None;
@@ -144,7 +143,7 @@ impl EntryDecoder {
         Some(DecodedEntry { length: at + 1, entry, memoize_entry, memoized })
     }
 
-    /// Decodes the value of `key` at `at` and steps behind it.
+    /// Decodes the value of `key` at `at` and moves past it.
     fn value(
         &mut self,
         key: StrId,
@@ -187,7 +186,7 @@ impl EntryDecoder {
         let rest = bytes.get(*at..)?;
         let (value, length) = integer(rest)?;
         let opcode = *rest.first()?;
-        // LONG1 has a length byte between opcode and operand.
+        // LONG1 has a length byte between its opcode and operand.
         let head = if opcode == op::LONG1 { 2 } else { 1 };
         let signed = matches!(opcode, op::BININT | op::LONG1);
         self.shape.holes.push(Hole { start: *at + head, length: length - head, signed, kind });
@@ -195,7 +194,7 @@ impl EntryDecoder {
         Some(value)
     }
 
-    /// A string, written out or by reference; the empty one for None.
+    /// A string, written out or by reference; empty for None.
     fn string(
         &mut self,
         bytes: &[u8],
@@ -280,7 +279,7 @@ impl EntryDecoder {
         Some(list.stack)
     }
 
-    /// A pool id: a tuple of two integers, written out or by reference.
+    /// A pool ID: a tuple of two integers, written out or by reference.
     fn pool(
         &mut self,
         bytes: &[u8],
@@ -310,8 +309,8 @@ impl EntryDecoder {
         Some(pool)
     }
 
-    /// Steps over the instruction that puts `value` into the memo, if there is one at `at`, and says whether there was.
-    /// It must take the slot behind those that are taken.
+    /// Moves past the instruction that puts `value` into the memo, if there is one at `at`, and returns whether there was. It
+    /// must use the slot after those already used.
     fn memoize(
         &mut self,
         bytes: &[u8],
@@ -348,11 +347,11 @@ impl EntryDecoder {
     }
 }
 
-/// What the keys of an entry have said so far.
+/// The values of the keys read so far.
 #[derive(Default)]
 struct Found {
     action: Option<Action>,
-    /// The key that held it, and the address or the free bytes.
+    /// The key of the address, and the address or the free bytes.
     addr: Option<(StrId, u64)>,
     size: Option<u64>,
     time_us: Option<i64>,
@@ -361,7 +360,7 @@ struct Found {
 }
 
 impl Found {
-    /// The entry, if all that it needs is there.
+    /// The entry, if all required values are there.
     fn entry(self, findings: &mut Findings) -> Option<TraceEntry> {
         let action = self.action.filter(|&action| action != Action::Unknown)?;
         let ((addr_key, addr), size) = (self.addr?, self.size?);
@@ -374,7 +373,7 @@ impl Found {
     }
 }
 
-/// The instruction that puts a value into the memo, if `bytes` begin with one: the slot it names, and its length.
+/// The instruction that puts a value into the memo, if `bytes` start with one: its slot and its length.
 fn memoization(bytes: &[u8]) -> Option<(Option<usize>, usize)> {
     match *bytes {
         [op::MEMOIZE, ..] => Some((None, 1)),

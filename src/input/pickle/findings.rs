@@ -1,8 +1,8 @@
 //! Trace entries and frames, recognized while the pickle is decoded.
 //!
-//! A dictionary with an `action` is a trace entry and becomes a row of columns; one with `filename`, `line` and `name`
-//! is a frame and is interned. Both happen where a dictionary is put into a list, because only then it is complete in
-//! every protocol. What does not fit is left as it is: whoever needs it as an entry reports what is wrong with it.
+//! A dictionary with an `action` is a trace entry and becomes a row of columns; one with `filename`, `line` and `name` is a
+//! frame and is interned. This happens when a dictionary is put into a list, since only then is it complete in every
+//! protocol. Any other dictionary is left unchanged; the code that needs it as an entry reports what is wrong with it.
 
 use super::forward::ForwardFrames;
 use super::metadata::Metadata;
@@ -15,7 +15,7 @@ use indexmap::IndexMap;
 /// Defines [`KNOWN`] and one [`StrId`] constant for each name, in the same order.
 macro_rules! known_names {
     ($($constant:ident $text:literal)*) => {
-        /// Names that are interned before anything else, so that recognizing them is comparing ids.
+        /// Names that are interned before anything else, so that they can be recognized by comparing IDs.
         pub const KNOWN: &[&str] = &[$($text),*];
         #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "only used to number the constants")]
         enum Number {
@@ -65,7 +65,7 @@ known_names! {
     ANNOTATE "annotate"
 }
 
-/// The action a name represents.
+/// The action with this name.
 pub fn action(id: StrId) -> Action {
     match id {
         name::ALLOC => Action::Alloc,
@@ -82,37 +82,37 @@ pub fn action(id: StrId) -> Action {
     }
 }
 
-/// Entries in the order of the file, on their way out of the machine.
+/// Entries in the order of the file, ready to be passed on.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub entries: Vec<TraceEntry>,
-    /// Which lists they are put into, in order.
+    /// The lists that they belong to, in order.
     runs: Vec<Run>,
 }
 
-/// Entries of one list that follow one another.
+/// Consecutive entries of one list.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// The list; what it is for shows only later in the file.
+    /// The list; its device is known only later in the file.
     list: u32,
-    /// The first of them in the batch. The run ends where the next one begins.
+    /// The first of them in the batch. The run ends where the next one starts.
     start: usize,
 }
 
 impl Batch {
-    /// The entries that follow one another in one list, with the list.
+    /// The consecutive entries of each list, with the list.
     pub fn runs(&self) -> impl Iterator<Item = (u32, &[TraceEntry])> {
         let ends = self.runs.iter().skip(1).map(|run| run.start).chain([self.entries.len()]);
         self.runs.iter().zip(ends).filter_map(|(run, end)| Some((run.list, self.entries.get(run.start..end)?)))
     }
 }
 
-/// Entries in a batch. 2048 of them (80 KiB) stay in the second-level cache between two threads.
+/// Entries in a batch. 2048 of them (80 KiB) fit the second-level cache between two threads.
 const BATCH: usize = 2048;
 
-/// Numbers entries in file order and hands them on in batches.
+/// Numbers entries in the order of the file and passes them on in batches.
 ///
-/// Batches are cut by their length alone: whatever the values of an entry look like, handing it on costs the same.
+/// Only the length limits a batch, so the cost per entry does not depend on its values.
 #[derive(Default)]
 pub struct Rows {
     batch: Batch,
@@ -122,11 +122,11 @@ pub struct Rows {
     emit: Option<Emit>,
 }
 
-/// Takes a full batch and gives an empty one back, so that a few batches go round.
+/// Takes a full batch and returns an empty one, so that a few batches are reused.
 type Emit = Box<dyn FnMut(Batch) -> Batch + Send>;
 
 impl Rows {
-    /// Hands batches to `emit`.
+    /// Passes batches to `emit`.
     pub fn emitting(emit: impl FnMut(Batch) -> Batch + Send + 'static) -> Self {
         Self { emit: Some(Box::new(emit)), ..Self::default() }
     }
@@ -136,7 +136,7 @@ impl Rows {
         self.count as usize
     }
 
-    /// Numbers an entry that is being put into `list` and hands it on.
+    /// Numbers an entry that is being put into `list` and adds it to the batch.
     #[inline]
     pub fn push(&mut self, list: u32, entry: TraceEntry) -> Value {
         if self.batch.entries.len() >= BATCH || self.list != Some(list) {
@@ -147,7 +147,7 @@ impl Rows {
         Value::Entry(self.count - 1)
     }
 
-    /// Makes room for an entry, which is put into `list`.
+    /// Makes room for an entry of `list`.
     #[cold]
     fn begin_run(&mut self, list: u32) {
         if self.batch.entries.len() >= BATCH {
@@ -157,7 +157,7 @@ impl Rows {
         self.batch.runs.push(Run { list, start: self.batch.entries.len() });
     }
 
-    /// Hands on what is waiting.
+    /// Passes on the incomplete batch.
     pub fn flush(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         if !batch.entries.is_empty()
@@ -184,10 +184,10 @@ pub struct Findings {
     pub stacks: Stacks,
     pub contexts: Contexts,
     pub rows: Rows,
-    /// Keys that this version does not know, by the kind of record they stand in.
+    /// Keys that this version does not know, by the kind of record that contains them.
     pub unknown_keys: IndexMap<(&'static str, Option<StrId>), u64>,
     pub unknown_actions: IndexMap<StrId, u64>,
-    /// Frames without their file, line or name.
+    /// Frames without a file, line or name.
     pub frames_in_part: u64,
     /// Lists of `forward_frames`.
     pub forward: ForwardFrames,
@@ -215,8 +215,8 @@ impl Default for Findings {
 }
 
 impl Findings {
-    /// Moves each dictionary of `items`, which are put into `list`, that is a trace entry or a frame out of the heap and
-    /// puts what it became in its place.
+    /// Moves each dictionary in `items` that is a trace entry or a frame out of the heap and replaces it with the result. The
+    /// items are being put into `list`.
     pub fn recognize(&mut self, heap: &mut Heap, list: u32, items: &mut [Value]) {
         for item in items {
             let Value::Dict(index) = *item else { continue };
@@ -225,7 +225,7 @@ impl Findings {
                 DictBody::Moved(moved) => Some(*moved),
                 DictBody::Pairs(pairs) => {
                     let has = |key| pairs.iter().any(|&(name, _)| name == Value::Str(key));
-                    // Metadata of the user's own may have an action, too.
+                    // The user's own metadata may have an action, too.
                     if has(name::ACTION) && (has(name::SIZE) || has(name::ADDR)) {
                         self.entry(heap, index).ok().map(|entry| self.rows.push(list, entry))
                     } else if has(name::FILENAME) && has(name::NAME) {
@@ -237,7 +237,7 @@ impl Findings {
             };
             let dict = &mut heap.dicts[index as usize];
             let Some(moved) = found else {
-                // It may be put into many lists; once is enough to look.
+                // It may be put into many lists; one check is enough.
                 dict.plain = true;
                 continue;
             };
@@ -246,7 +246,7 @@ impl Findings {
         }
     }
 
-    /// The entry that dictionary `index` describes, or why it describes none.
+    /// The entry in dictionary `index`, or the reason why it is not one.
     pub fn entry(&mut self, heap: &Heap, index: u32) -> Result<TraceEntry> {
         let fields = Fields::of(heap, index, "trace entry")?;
         let action_name = fields.string(name::ACTION, "action")?;
@@ -261,7 +261,7 @@ impl Findings {
             _ => fields.unsigned(name::SIZE, "size")?,
         };
         let time_us = fields.optional(name::TIME_US).map(|value| fields.signed(value, "time_us")).transpose()?;
-        // Segments call it so; some writers do of entries, too.
+        // Segments use this key, and some writers use it for entries, too.
         let pool = fields.optional(name::POOL_ID).or_else(|| fields.optional(name::SEGMENT_POOL_ID));
         let mut context = EntryContext {
             stream: fields.unsigned_or(name::STREAM, "stream", 0)?,
@@ -295,7 +295,7 @@ impl Findings {
         Ok(TraceEntry { action, addr, size, time_us: time_us.unwrap_or(0), stack, context })
     }
 
-    /// The frame that dictionary `index` describes.
+    /// The frame in dictionary `index`.
     fn frame(&mut self, heap: &Heap, index: u32) -> Result<Frame> {
         let fields = Fields::of(heap, index, "frame")?;
         let text = |key, name| fields.string_or_empty(key, name);
@@ -333,12 +333,12 @@ impl Findings {
         *self.unknown_keys.entry((record, key)).or_default() += 1;
     }
 
-    /// The stack that a `forward_frames` value describes.
+    /// The stack of a `forward_frames` value.
     pub fn forward_stack(&mut self, heap: &Heap, value: Value) -> StackId {
         self.forward.stack(heap, &mut self.strings, &mut self.stacks, value)
     }
 
-    /// The stack that a `frames` value describes. `at` is the offset of the dictionary it stands in.
+    /// The stack of a `frames` value. `at` is the offset of the dictionary that contains it.
     pub fn stack(&mut self, heap: &Heap, at: u64, value: Value) -> Result<StackId> {
         let list = match value {
             Value::Stack(id) => return Ok(id),
@@ -369,7 +369,7 @@ pub fn expected(at: u64, what: &str, key: &str, found: Value) -> Error {
     Error::malformed(at, format!("expected {what} \"{key}\", found {}", found.describe()))
 }
 
-/// A pool id: a tuple of two integers, or a list after a round trip through JSON.
+/// A pool ID: a tuple of two integers, or a list after a round trip through JSON.
 pub fn pool_id(heap: &Heap, at: u64, value: Value) -> Result<PoolId> {
     let items: &[Value] = match value {
         Value::Tuple(index) => heap.tuples.get(index as usize).map_or(&[], |items| items),
@@ -390,14 +390,14 @@ pub fn pool_id(heap: &Heap, at: u64, value: Value) -> Result<PoolId> {
 /// Typed access to one dictionary.
 pub struct Fields<'h> {
     heap: &'h Heap,
-    /// Byte offset at which the dictionary began.
+    /// Byte offset at which the dictionary starts.
     pub at: u64,
     record: &'static str,
     pub pairs: &'h [(Value, Value)],
 }
 
 impl<'h> Fields<'h> {
-    /// The fields of dictionary `index`; `record` names its kind in messages.
+    /// The fields of dictionary `index`; `record` is its kind in messages.
     pub fn of(heap: &'h Heap, index: u32, record: &'static str) -> Result<Self> {
         match heap.dicts.get(index as usize) {
             Some(dict) => match &dict.body {
@@ -410,13 +410,13 @@ impl<'h> Fields<'h> {
         }
     }
 
-    /// The value of `key`; `None` when it is absent or Python's None.
+    /// The value of `key`; `None` if it is absent or Python's None.
     pub fn optional(&self, key: StrId) -> Option<Value> {
         let pair = self.pairs.iter().rev().find(|&&(name, _)| name == Value::Str(key));
         pair.map(|&(_, value)| value).filter(|&value| value != Value::None)
     }
 
-    /// The value of a key that must be there.
+    /// The value of a required key.
     pub fn required(&self, key: StrId, name: &str) -> Result<Value> {
         self.optional(key)
             .ok_or_else(|| Error::malformed(self.at, format!("expected \"{name}\" in a {}, found none", self.record)))
@@ -438,7 +438,7 @@ impl<'h> Fields<'h> {
         })
     }
 
-    /// Like [`Fields::unsigned`], `default` when the key is absent.
+    /// Like [`Fields::unsigned`]; `default` if the key is absent.
     pub fn unsigned_or(&self, key: StrId, name: &str, default: u64) -> Result<u64> {
         if self.optional(key).is_some() { self.unsigned(key, name) } else { Ok(default) }
     }
@@ -451,7 +451,7 @@ impl<'h> Fields<'h> {
         }
     }
 
-    /// Like [`Fields::string`], the empty string when the key is absent.
+    /// Like [`Fields::string`]; the empty string if the key is absent.
     pub fn string_or_empty(&self, key: StrId, name: &str) -> Result<StrId> {
         if self.optional(key).is_some() { self.string(key, name) } else { Ok(StrId::EMPTY) }
     }

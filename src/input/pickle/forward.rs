@@ -8,16 +8,16 @@ use std::collections::HashMap;
 /// Reads lists of such lines.
 #[derive(Debug, Default)]
 pub struct ForwardFrames {
-    /// The frame of each line that was read, if it names one.
+    /// The frame of each line that was read, if the line names one.
     frames: HashMap<StrId, Option<FrameId>, RandomState>,
-    /// The stack of each list that was read, by its place on the heap and its length: lists only grow.
+    /// The stack of each list that was read, by its place on the heap and its length, since lists only grow.
     known: HashMap<(u32, usize), StackId, RandomState>,
-    /// Lines that were not understood, and left out.
+    /// Lines that memviz could not parse and left out.
     pub unread: u64,
 }
 
 impl ForwardFrames {
-    /// The stack that a value of `forward_frames` describes, innermost frame first.
+    /// The stack of a `forward_frames` value, innermost frame first.
     pub fn stack(&mut self, heap: &Heap, strings: &mut Strings, stacks: &mut Stacks, value: Value) -> StackId {
         let (index, items) = match value {
             Value::None | Value::Stack(StackId::EMPTY) => return StackId::EMPTY,
@@ -54,14 +54,14 @@ impl ForwardFrames {
         stack
     }
 
-    /// The answer to a value that is no list of lines.
+    /// The result for a value that is not a list of lines.
     fn nothing(&mut self) -> StackId {
         self.unread += 1;
         StackId::EMPTY
     }
 }
 
-/// The frame that a line names, which the line of code may follow.
+/// The frame that a line names. A line of code may follow it in the same text.
 fn read_frame(strings: &mut Strings, stacks: &mut Stacks, text: StrId) -> Option<FrameId> {
     let text = strings.get(text).to_owned();
     let (file, line, name) = traceback::location(text.lines().next()?)?;
@@ -69,8 +69,7 @@ fn read_frame(strings: &mut Strings, stacks: &mut Stacks, text: StrId) -> Option
     Some(stacks.intern_frame(Frame { filename, name, line, fx: None }))
 }
 
-/// Whether a line is one that tracebacks have beside those of frames: a head, or that the line before stood there more
-/// than once.
+/// Whether a line is one that tracebacks contain besides frames: a header, or the note that the previous line was repeated.
 fn says_nothing(text: &str) -> bool {
     let text = text.trim();
     text.is_empty() || text.starts_with("Traceback") || text.starts_with("[Previous line repeated ")

@@ -1,12 +1,12 @@
-//! Lists of frames, known by their bytes.
+//! Lists of frames, recognized by their bytes.
 //!
-//! Two thirds of a large file are `frames` lists: each entry has a list of its own, made of memo references to frames
-//! that were written before. A recording has a few hundred to a few thousand different ones, so each is decoded once
-//! and recognized by its bytes from then on: first by comparing with the one that is expected, which costs little
-//! more than reading the bytes, then by its hash.
+//! Two thirds of a large file are `frames` lists: each entry has its own list, which consists of memo references to frames
+//! that were written before. A recording has a few hundred to a few thousand different lists, so each is decoded once and
+//! then recognized by its bytes: first by comparison with the expected list, which costs little more than reading the bytes,
+//! then by its hash.
 //!
-//! Equal bytes mean equal stacks because memo slots never change; should a file ever change one, everything known is
-//! forgotten ([`Lists::forget`]).
+//! Equal bytes mean equal stacks because memo slots never change. If a file does change one, all known lists are forgotten
+//! ([`Lists::forget`]).
 
 use super::opcode as op;
 use super::tables::{Tables, reference};
@@ -17,17 +17,17 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::ops::Range;
 
-/// Number of a known list; [`NO_LIST`] is none.
+/// Number of a known list; [`NO_LIST`] means none.
 pub type ListId = u32;
 /// Not a known list.
 pub const NO_LIST: ListId = u32::MAX;
 
-/// What a list in the bytes ahead turned out to be.
+/// The list found in the bytes ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// Its number, if it could be remembered.
+    /// Its number, if it was stored.
     pub id: ListId,
-    /// Bytes of its items, with the instructions around them.
+    /// Bytes of its items, including the instructions around them.
     pub length: usize,
     pub stack: StackId,
 }
@@ -35,7 +35,7 @@ pub struct Found {
 /// A list that was seen before.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// Its place in [`Lists::bytes`], which fits, as [`ALL_BYTES`] and [`LIST_BYTES`] bound both.
+    /// Its position in [`Lists::bytes`]; [`ALL_BYTES`] and [`LIST_BYTES`] ensure that it fits 32 bits.
     start: u32,
     length: u32,
     stack: StackId,
@@ -53,36 +53,36 @@ pub struct Lists {
     /// The bytes of all known lists, one after the other.
     bytes: Vec<u8>,
     known: Vec<Known>,
-    /// The list with a hash, and what is known of it, which spares a look elsewhere. Should two lists share a hash, the later is
-    /// decoded each time.
+    /// The list for each hash, and what is known about it, which saves another lookup. If two lists have the same hash, the
+    /// later one is decoded each time.
     by_hash: HashMap<u64, (ListId, Known), RandomState>,
     hasher: RandomState,
-    /// Frames of the list being decoded; kept for its memory.
+    /// Frames of the list being decoded; kept to reuse the memory.
     frames: Vec<FrameId>,
-    /// Where the last list that was no list of references stopped being one.
+    /// Where the last list that did not consist of references stopped being one.
     pub stopped: usize,
-    /// Grows where another list than the expected one comes, and shrinks where it is that.
+    /// Increases when another list than the expected one comes, and decreases when the expected one comes.
     surprise: u8,
 }
 
-/// Longest list, in bytes, that is remembered. Longer ones are decoded each time.
+/// The longest list, in bytes, that is stored. Longer ones are decoded each time.
 const LIST_BYTES: usize = 1 << 13;
-/// Bytes of all lists remembered, and their number: bound memory.
+/// The most bytes of all stored lists, and the most lists. Both limit memory.
 const ALL_BYTES: usize = 1 << 24;
 const LISTS: usize = 1 << 16;
-/// From such a surprise on lists come in no order, and are looked up without comparing the expected one.
+/// From this value on, lists are assumed to be in no particular order, and are looked up without comparing the expected one.
 const NO_ORDER: u8 = 64;
 
 impl Lists {
-    /// Forgets every list: to be called when a memo slot changes its value, which no real writer does.
+    /// Forgets every list. Must be called when a memo slot changes its value, which no real writer does.
     pub fn forget(&mut self) {
         self.bytes.clear();
         self.known.clear();
         self.by_hash.clear();
     }
 
-    /// The list whose items `ahead` begins with; most likely it is list `likely`. `None` when they are not references
-    /// to frames, or not all there.
+    /// The list whose items `ahead` starts with; most likely it is list `likely`. `None` if the items are not references to
+    /// frames, or incomplete.
     #[inline]
     pub fn find(&mut self, ahead: &[u8], likely: ListId, tables: &mut Tables<'_>) -> Option<Found> {
         if self.have_order()
@@ -98,7 +98,7 @@ impl Lists {
         Some(found)
     }
 
-    /// Whether it is mostly the expected list that comes.
+    /// Whether the expected list usually comes.
     #[inline]
     pub fn have_order(&self) -> bool {
         self.surprise < NO_ORDER
@@ -133,7 +133,7 @@ impl Lists {
         Some(Found { id, length, stack })
     }
 
-    /// The stack that `items` represent, if each of them is a frame.
+    /// The stack of `items`, if each of them is a frame.
     fn decode(&mut self, items: &[u8], tables: &mut Tables<'_>) -> Option<StackId> {
         self.frames.clear();
         let mut at = usize::from(items.first() == Some(&op::MARK));
@@ -146,18 +146,18 @@ impl Lists {
     }
 }
 
-/// Whether `ahead` begins with the items of a list, rather than with what follows an empty one.
+/// Whether `ahead` starts with the items of a list, rather than with what follows an empty one.
 pub fn has_items(ahead: &[u8]) -> bool {
     let one_item = || reference(ahead).is_some_and(|(_, length)| ahead.get(length) == Some(&op::APPEND));
     ahead.first() == Some(&op::MARK) || one_item()
 }
 
-/// References that are looked at in one go.
+/// Number of references tested at once.
 const RUN: usize = 8;
-/// Bytes of a reference of the long form.
+/// Bytes of a reference in the long form.
 const LONG: usize = 5;
 
-/// Length of `MARK ref* APPENDS` or `ref APPEND` in bytes, or where `bytes` stop to be that.
+/// Length of `MARK ref* APPENDS` or `ref APPEND` in bytes, or the position where `bytes` stop matching it.
 fn items_length(bytes: &[u8]) -> Result<usize, usize> {
     if bytes.first() != Some(&op::MARK) {
         let (_, length) = reference(bytes).ok_or(0usize)?;
@@ -165,7 +165,7 @@ fn items_length(bytes: &[u8]) -> Result<usize, usize> {
     }
     let mut at = 1;
     loop {
-        // In a large file nearly all are of the long form, and testing several at once leaves little to mispredict.
+        // In a large file nearly all are in the long form, and testing several at once reduces branch mispredictions.
         while let Some(run) = bytes.get(at..at + RUN * LONG) {
             let others = (0..RUN).fold(0, |others, index| others | (run[index * LONG] ^ op::LONG_BINGET));
             if others != 0 {
@@ -173,7 +173,7 @@ fn items_length(bytes: &[u8]) -> Result<usize, usize> {
             }
             at += RUN * LONG;
         }
-        // Where the forms change, or at the end: both come in runs, and testing several at once would fail at each step.
+        // At a change of form, or at the end: both come in runs, and testing several at once would fail at each step.
         while bytes.get(at) == Some(&op::LONG_BINGET) {
             at += LONG;
         }

@@ -1,8 +1,8 @@
 //! The machine's memo: values that later instructions refer to by number.
 //!
-//! Writers memoize every entry and every list of frames, so the memo of a large file has millions of slots, and touching
-//! their memory for the first time costs the decoder more than filling them. So a slot is four bytes: the kind of value
-//! and its payload. The few values that do not fit lie aside.
+//! Writers memoize every entry and every list of frames, so the memo of a large file has millions of slots, and mapping their
+//! memory pages takes longer than filling them. So a slot has four bytes: the kind of value and its payload. The few values
+//! that do not fit are stored separately.
 
 use super::value::Value;
 use crate::model::{FrameId, StackId, StrId};
@@ -11,10 +11,10 @@ use crate::model::{FrameId, StackId, StrId};
 #[derive(Debug, Default)]
 pub struct Memo {
     slots: Vec<Slot>,
-    /// Values whose payload is too wide for a slot.
+    /// Values whose payload does not fit a slot.
     wide: Vec<Value>,
-    /// Slots in use. Python numbers a MEMOIZE by this count, which only differs from the number of slots when a PUT left
-    /// a gap.
+    /// Number of slots in use. Python numbers a MEMOIZE by this count, which differs from the number of slots only if a PUT
+    /// left a gap.
     filled: usize,
 }
 
@@ -44,7 +44,7 @@ mod kind {
     pub const WIDE: u32 = 14;
 }
 
-/// Values without a payload, by their place.
+/// Values without a payload, by payload number.
 const PLAIN: [Value; 4] = [Value::Missing, Value::None, Value::Bool(false), Value::Bool(true)];
 
 impl Slot {
@@ -77,22 +77,22 @@ impl Slot {
 }
 
 impl Memo {
-    /// Number of slots, those in gaps included.
+    /// Number of slots, including gaps.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether every slot is in use, so that the next MEMOIZE takes the one behind them.
+    /// Whether every slot is in use, so that the next MEMOIZE uses the slot after them.
     pub fn is_dense(&self) -> bool {
         self.filled == self.slots.len()
     }
 
-    /// The slot that the next MEMOIZE takes.
+    /// The slot that the next MEMOIZE uses.
     pub fn next(&self) -> usize {
         self.filled
     }
 
-    /// Bytes of memory it takes, about.
+    /// Its approximate memory in bytes.
     pub fn bytes(&self) -> usize {
         self.slots.len() * size_of::<Slot>() + self.wide.len() * size_of::<Value>()
     }
@@ -121,7 +121,7 @@ impl Memo {
         })
     }
 
-    /// Fills the slot behind all others.
+    /// Fills the slot after all others.
     #[inline]
     pub fn push(&mut self, value: Value) {
         let slot = Slot::of(value).unwrap_or_else(|| self.widen(value));
@@ -129,10 +129,10 @@ impl Memo {
         self.filled += 1;
     }
 
-    /// Fills as many slots behind all others.
+    /// Fills several slots after all others.
     #[inline]
     pub fn extend(&mut self, slots: &[Slot]) {
-        // An entry has two or three, for which calling a copy costs more than this.
+        // An entry has two or three slots, so a call to copy them would cost more than this loop.
         for &slot in slots {
             self.slots.push(slot);
         }
@@ -148,7 +148,7 @@ impl Memo {
         }
     }
 
-    /// Fills a slot and says whether it was in use before.
+    /// Fills a slot and returns whether it was in use before.
     pub fn put(&mut self, slot: usize, value: Value) -> bool {
         if slot >= self.slots.len() {
             self.slots.resize(slot + 1, Slot::MISSING);
@@ -159,8 +159,8 @@ impl Memo {
         was_in_use
     }
 
-    /// A slot for a value that does not fit. Should a quarter of a billion of those come, which takes a file of many
-    /// gigabytes, the slots of the others stay empty, and a reference to one is an error.
+    /// A slot for a value that does not fit. After a quarter of a billion such values, which requires a file of many
+    /// gigabytes, the slots of further ones stay empty, and a reference to one is an error.
     #[cold]
     fn widen(&mut self, value: Value) -> Slot {
         let index = self.wide.len() as u32;

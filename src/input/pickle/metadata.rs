@@ -1,5 +1,5 @@
-//! `user_metadata` that is no string: PyTorch takes dictionaries and whatever else JSON has, and hands them on as they are or
-//! as their JSON text. Here they are that text, spaced as Python's `json.dumps` does.
+//! `user_metadata` that is not a string: PyTorch accepts dictionaries and any other JSON value, and writes them unchanged or
+//! as JSON text. Here they become JSON text, spaced as by Python's `json.dumps`.
 
 use super::value::{DictBody, Heap, Items, Value};
 use crate::error::{Error, Result};
@@ -8,27 +8,27 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Containers inside one another that are shown; what is deeper is [`MORE`].
+/// The deepest nesting of containers that is shown; [`MORE`] replaces deeper ones.
 const DEEPEST: usize = 16;
-/// Longest text in bytes; what is longer ends with [`MORE`].
+/// The longest text in bytes; a longer one is cut and ends with [`MORE`].
 const LONGEST: usize = 4096;
 const MORE: char = '…';
-/// New texts may take this many bytes for each byte of the file up to there, and some from the start. A pickle can name one
-/// object many times over, and without this a small file could ask for any amount of memory.
+/// New texts may take this many bytes for each byte of the file up to that point, plus a constant. A pickle can refer to the
+/// same object many times; without this limit, a small file could use any amount of memory.
 const BYTES_PER_BYTE: u64 = 4;
 const BYTES_AT_START: u64 = 16 << 20;
-/// What a byte of a text that is known already costs, against one of a new text: time alone.
+/// The cost of a byte of a known text is lower by this factor than that of a new text, since it only takes time.
 const KNOWN_DISCOUNT: u64 = 4;
 
 /// Texts of objects.
 #[derive(Debug, Default)]
 pub struct Metadata {
-    /// The text of each container that was met, by its place on the heap and its length: containers only grow.
+    /// The text of each container, by its place on the heap and its length, since containers only grow.
     known: HashMap<(Value, usize), StrId, RandomState>,
     spent: u64,
 }
 
-/// What objects refer to.
+/// The tables that objects refer to.
 #[derive(Clone, Copy)]
 struct Tables<'t> {
     heap: &'t Heap,
@@ -37,11 +37,11 @@ struct Tables<'t> {
 }
 
 impl Metadata {
-    /// The text of a value of an entry that begins at offset `at`; a string is its own. Nothing, and a container with
-    /// nothing in it, is the empty text.
+    /// The text of a value of an entry at offset `at`; a string is its own text. The text of None and of an empty container
+    /// is empty.
     ///
     /// # Errors
-    /// When texts take much more memory than the bytes they come from.
+    /// If texts take much more memory than the bytes that they come from.
     pub fn text(
         &mut self,
         at: u64,
@@ -80,7 +80,7 @@ impl Metadata {
     }
 }
 
-/// Number of items of a container; 1 of anything else.
+/// Number of items in a container; 1 for anything else.
 fn length(heap: &Heap, value: Value) -> usize {
     match value {
         Value::List(index) | Value::Set(index) => match heap.lists.get(index as usize) {
@@ -100,8 +100,8 @@ fn length(heap: &Heap, value: Value) -> usize {
 }
 
 impl Tables<'_> {
-    /// Adds the text of a value that is inside `depth` containers. Stops soon after [`LONGEST`], so that what refers to
-    /// itself ends, and what refers to one thing many times over is not written out.
+    /// Adds the text of a value that is inside `depth` containers. Stops soon after [`LONGEST`], so that a value that refers
+    /// to itself ends, and repeated references are not written out.
     fn write(self, value: Value, depth: usize, out: &mut String) {
         match self.heap.resolve(value) {
             Value::None | Value::Missing => out.push_str("null"),
@@ -115,7 +115,7 @@ impl Tables<'_> {
                 self.container(value, depth + 1, out);
             }
             Value::List(_) | Value::Set(_) | Value::Tuple(_) | Value::Dict(_) => out.push(MORE),
-            // What looks like frames was taken for them.
+            // The reader has recognized it as a frame.
             Value::Frame(frame) => self.frame(frame, out),
             Value::Stack(stack) => {
                 let frames = self.stacks.frame_ids(stack);
@@ -174,7 +174,7 @@ impl Tables<'_> {
     }
 }
 
-/// Adds a list whose items are written by `write`, as far as there is room.
+/// Adds a list whose items are written by `write`, up to the maximum length.
 fn list<T>(items: &[T], out: &mut String, write: impl Fn(&T, &mut String)) {
     out.push('[');
     for (index, item) in items.iter().enumerate() {
@@ -187,12 +187,12 @@ fn list<T>(items: &[T], out: &mut String, write: impl Fn(&T, &mut String)) {
     out.push(']');
 }
 
-/// Adds a string as JSON has it, and enough of one that is too long.
+/// Adds a string in JSON syntax; a string that is too long is cut.
 fn quote(text: &str, out: &mut String) {
     out.push_str(&serde_json::Value::from(beginning(text)).to_string());
 }
 
-/// What there is room for of a text.
+/// The part of a text that fits the maximum length.
 fn beginning(text: &str) -> &str {
     let end = (0..=text.len().min(LONGEST)).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]

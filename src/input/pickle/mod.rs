@@ -1,8 +1,8 @@
 //! A pickle reader that never executes anything.
 //!
-//! In: a byte stream. Out: [`decoded::DecodedPickle`], the values on a flat heap, with trace entries already in columns and
-//! strings, frames and stacks interned. One pass, no recursion (but for a few levels of [`metadata`]), memory bounded by the
-//! bytes read.
+//! In: a byte stream. Out: [`decoded::DecodedPickle`], the values on a flat heap, with trace entries already in columns, and
+//! strings, frames and stacks interned. One pass, without recursion (except for a few levels in [`metadata`]), with memory
+//! bounded by the bytes read.
 
 pub mod cut;
 pub mod decoded;

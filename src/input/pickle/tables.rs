@@ -1,11 +1,11 @@
-//! What entries refer to, and how.
+//! The tables that entries refer to, and memo references.
 
 use super::findings::Findings;
 use super::memo::Memo;
 use super::opcode as op;
 use super::value::Heap;
 
-/// What entries refer to and add to.
+/// The tables that entries refer to and add to.
 pub struct Tables<'m> {
     pub memo: &'m Memo,
     pub heap: &'m mut Heap,

@@ -1,12 +1,12 @@
-//! The hot loop, second half: an entry recognized by comparing bytes instead of decoding them.
+//! The hot loop, second half: recognizes an entry by comparing bytes instead of decoding them.
 //!
-//! Training repeats itself: what follows the entry of one stack is nearly always what followed it the last time (85 to
-//! 90 % on real recordings). So entries that differ only in address, size, time and list of frames share a template:
-//! their bytes with holes for the numbers and a gap for the list. What came next after the same entries is remembered,
-//! template and list, and when the bytes ahead equal that, only the holes are read. Where entries follow one another
-//! in no order, the list is looked up by its hash ([`super::lists`]) and the template is still one of a few dozen.
+//! Training repeats itself: the entry of one stack is nearly always followed by the same entry as the last time (85% to 90%
+//! on real recordings). So entries that differ only in address, size, time and list of frames share a template: their bytes,
+//! with holes for the numbers and a gap for the list. The template and list that followed the same entries are stored, and if
+//! the bytes ahead equal them, only the holes are read. Where entries are in no particular order, the list is looked up by
+//! its hash ([`super::lists`]), and the template is still one of a few dozen.
 //!
-//! Equal bytes decode equally because memo slots never change; should a file ever change one, everything learned is
+//! Equal bytes decode to equal values because memo slots never change. If a file does change one, everything learned is
 //! forgotten.
 
 use super::fast_entry::{DecodedEntry, Hole, HoleKind, Shape, little_endian};
@@ -26,42 +26,43 @@ const WORD: usize = size_of::<u64>();
 #[derive(Debug)]
 struct Piece {
     length: usize,
-    /// The bytes in words, zero in the holes and behind the end; then as many words with ones where those count.
+    /// The bytes in words, with zeros in the holes and after the end; then as many words with ones for the bytes that are
+    /// compared.
     words: Box<[u64]>,
 }
 
 /// An entry with holes.
 #[derive(Debug)]
 struct Template {
-    /// What stands before the items of the list of frames, or all there is when there is no such list.
+    /// The bytes before the items of the list of frames, or all bytes if there is no such list.
     head: Piece,
     list: Option<Gap>,
-    /// Where address, size and time are read.
+    /// How to read address, size and time.
     numbers: [Number; 3],
     slots: Box<[SlotHole]>,
-    /// The entry, of which the numbers and, with a list, the stack are overwritten.
+    /// The entry. The numbers are overwritten, and so is the stack if there is a list.
     entry: TraceEntry,
     memoize_entry: bool,
-    /// Values to append to the memo, of which the entry and the list are overwritten.
+    /// Values to append to the memo. The entry and the list are overwritten.
     memoized: Box<[Slot]>,
 }
 
-/// The place of the items of a list.
+/// The position of the items of a list.
 #[derive(Debug)]
 struct Gap {
     /// Which of the memoized values the list is.
     memoized: Option<usize>,
-    /// What stands behind it.
+    /// The bytes after it.
     tail: Piece,
 }
 
-/// A number of an entry: `fixed`, or what stands in a hole.
+/// A number in an entry: `fixed`, or the value in a hole.
 #[derive(Clone, Copy, Debug, Default)]
 struct Number {
     at: Position,
-    /// Ones for the bytes of the hole; nothing where there is none.
+    /// Ones for the bytes of the hole; zero if there is none.
     mask: u64,
-    /// The bit that says that it is negative, if it has one.
+    /// The sign bit, if the number has one.
     sign: u64,
     fixed: u64,
 }
@@ -71,22 +72,23 @@ struct Number {
 struct SlotHole {
     at: Position,
     mask: u64,
-    /// For a slot that is taken: how many the entry takes before. Otherwise it is that of the list of frames.
+    /// For a new slot: how many slots the entry uses before it. Otherwise it is the slot of the list of frames.
     taken: Option<usize>,
 }
 
-/// A place in the bytes of an entry.
+/// A position in the bytes of an entry.
 #[derive(Clone, Copy, Debug, Default)]
 struct Position {
     offset: usize,
-    /// Ones if that is counted from the end of the list of frames, nothing if from the start of the entry.
+    /// All ones if the position is relative to the end of the list of frames, zero if it is relative to the start of the
+    /// entry.
     behind_list: usize,
 }
 
-/// An entry that stood in the bytes ahead and was put into the rows.
+/// An entry that was found in the bytes ahead and added to the rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Fit {
-    /// Bytes it took.
+    /// Number of bytes.
     pub length: usize,
     /// The entry.
     pub row: Value,
@@ -94,7 +96,7 @@ pub struct Fit {
     template: u16,
 }
 
-/// What distinguishes templates, nearly. Of two that share a key the later replaces the other.
+/// Identifies templates, almost uniquely. If two have the same key, the later one replaces the other.
 type Key = (Action, ContextId, usize, Option<usize>, usize, u64);
 
 /// What came next.
@@ -104,29 +106,29 @@ struct Next {
     list: ListId,
 }
 
-/// The templates of a file and which of them comes next.
+/// The templates of a file, and which one is expected next.
 #[derive(Debug, Default)]
 pub struct Templates {
     known: Vec<Template>,
     by_key: HashMap<Key, u16, RandomState>,
-    /// The last 16 entries, folded: each shifts the ones before by four bits.
+    /// The last 16 entries, hashed: each shifts the earlier ones by four bits.
     history: u64,
     /// What came next the last time, by the hash of the history.
     next: Vec<Next>,
-    /// The last eight templates, whatever their lists.
+    /// The last eight templates, regardless of their lists.
     kinds: u64,
-    /// The templates that came next, by the hash of those: the last one, and the last other one.
+    /// The templates that came next, by the hash of `kinds`: the last one, and the last different one.
     next_kind: Vec<[u16; 2]>,
 }
 
-/// Binary logarithm of the number of histories kept.
+/// Binary logarithm of the number of histories stored.
 const HISTORY_BITS: u32 = 14;
 /// The same for histories of templates only.
 const KINDS_BITS: u32 = 12;
 
-/// Number of templates kept: bounds memory.
+/// Number of templates stored; this limits memory.
 const TEMPLATES: usize = 1 << 12;
-/// Longest entry that makes a template, in bytes without the list.
+/// The longest entry that becomes a template, in bytes without the list.
 const TEMPLATE_BYTES: usize = 1024;
 
 impl Templates {
@@ -135,14 +137,14 @@ impl Templates {
         *self = Self::default();
     }
 
-    /// Puts the entry at the start of `bytes` into the rows of `list`, if it equals a template that is likely to come
-    /// next.
+    /// Adds the entry at the start of `bytes` to the rows of `list`, if it equals a template that is likely to come next.
     #[inline]
     pub fn predict(&mut self, bytes: &[u8], list: u32, lists: &mut Lists, tables: &mut Tables<'_>) -> Option<Fit> {
         let slot = slot_of(self.history, HISTORY_BITS);
         let likely = *self.next.get(slot)?;
         let [last, before] = self.next_kind[slot_of(self.kinds, KINDS_BITS)];
-        // Where lists come in no order, what came next is seldom in the processor's cache, and says less than the kinds.
+        // If lists are in no order, the entry for the history is seldom in the processor's cache, and predicts less than the
+        // kinds.
         let candidates =
             if lists.have_order() { [likely.template, last, before] } else { [last, before, likely.template] };
         let fits = |index: u16| {
@@ -186,7 +188,7 @@ impl Templates {
         Some(Fit { length, row, stack, template: index })
     }
 
-    /// Appends to `memo` what an entry puts there.
+    /// Appends an entry's values to `memo`.
     #[inline]
     pub fn memoize(&self, fit: &Fit, memo: &mut Memo) {
         let Some(template) = self.known.get(usize::from(fit.template)) else { return };
@@ -200,7 +202,7 @@ impl Templates {
         }
     }
 
-    /// Remembers an entry of this shape that was just decoded from `bytes`.
+    /// Stores an entry of this shape, which was just decoded from `bytes`, as a template.
     pub fn learn(&mut self, bytes: &[u8], decoded: &DecodedEntry, shape: &Shape) {
         let list_length = shape.list.map_or(0, |list| list.length);
         let number_of = |kind| shape.holes.iter().filter(|hole| hole.kind == kind).count();
@@ -258,7 +260,7 @@ impl Templates {
     }
 }
 
-/// Where a table of `2^bits` keeps what follows `history`.
+/// The position in a table of `2^bits` for `history`.
 #[inline]
 fn slot_of(history: u64, bits: u32) -> usize {
     // Fibonacci hashing: the high bits of the product depend on every bit of the history.
@@ -310,7 +312,7 @@ impl Template {
 }
 
 impl Position {
-    /// The word that stands here, given the bytes of the entry and the end of its list in them.
+    /// The word at this position, given the bytes of the entry and the end of its list.
     #[inline]
     fn word(self, bytes: &[u8], list_end: usize) -> Option<u64> {
         let start = self.offset + (list_end & self.behind_list);
@@ -328,7 +330,7 @@ impl Number {
 }
 
 impl Piece {
-    /// The piece with these bytes, which begin at `start` of the entry that `holes` are in.
+    /// The piece with these bytes, which start at `start` in the entry that contains `holes`.
     fn new(bytes: &[u8], holes: &[Hole], start: usize) -> Self {
         let mut counts = vec![0xff; bytes.len()];
         for hole in holes {
@@ -342,14 +344,14 @@ impl Piece {
         Self { length: bytes.len(), words: words.chain(masks.iter().copied()).collect() }
     }
 
-    /// Whether `bytes` begin with this piece, whatever stands in the holes.
+    /// Whether `bytes` start with this piece, ignoring the holes.
     #[inline]
     fn is_start_of(&self, bytes: &[u8]) -> bool {
         let (words, masks) = self.words.split_at(self.words.len() / 2);
-        // Holes are read as whole words, too, so a word more must be there; near the end of the bytes ahead it is not,
-        // and the entry is decoded.
+        // Holes are read as whole words, too, so one more word must be there. Near the end of the bytes ahead it is not, and
+        // the entry is decoded instead.
         let Some(bytes) = bytes.get(..(words.len() + 1) * WORD) else { return false };
-        // A head is a dozen words: without a way out in the middle the loop compares several at a time.
+        // A head has about a dozen words; without an early exit, the loop compares several at a time.
         let mut differences = 0;
         for ((ahead, word), mask) in bytes.chunks_exact(WORD).zip(words).zip(masks) {
             differences |= (word_of(ahead) & mask) ^ word;

@@ -1,4 +1,4 @@
-//! The text forms of protocol 0: numbers and escaped strings on lines.
+//! The text formats of protocol 0: numbers and escaped strings on lines.
 
 use crate::error::Error;
 
@@ -12,18 +12,18 @@ pub fn float(line: &[u8]) -> Option<f64> {
     std::str::from_utf8(line).ok()?.trim().parse().ok()
 }
 
-/// Text with whatever is no UTF-8 replaced.
+/// Text with invalid UTF-8 replaced.
 pub fn lossy(line: &[u8]) -> String {
     String::from_utf8_lossy(line).into_owned()
 }
 
-/// The error for a line that is not what an opcode asks for.
+/// The error for a line that does not match its opcode.
 pub fn bad(at: u64, expected: &str, line: &[u8]) -> Error {
     let shown: String = String::from_utf8_lossy(line).chars().take(40).collect();
     Error::malformed(at, format!("expected {expected}, found {shown:?}"))
 }
 
-/// Undoes Python's `raw-unicode-escape`: `\uXXXX` and `\UXXXXXXXX`, everything else Latin-1.
+/// Decodes Python's `raw-unicode-escape`: `\uXXXX` and `\UXXXXXXXX`; everything else is Latin-1.
 pub fn unescape_unicode(line: &[u8]) -> String {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;
@@ -46,7 +46,7 @@ pub fn unescape_unicode(line: &[u8]) -> String {
     text
 }
 
-/// Undoes Python 2's `repr` of a byte string: quotes and backslash escapes.
+/// Decodes Python 2's `repr` of a byte string: quotes and backslash escapes.
 pub fn unescape_repr(line: &[u8]) -> Option<String> {
     let quote = *line.first().filter(|&&byte| byte == b'\'' || byte == b'"')?;
     let inner = line.get(1..)?.strip_suffix(&[quote])?;

@@ -1,7 +1,7 @@
 //! Values of the pickle machine: eight-byte handles into one heap.
 //!
-//! Nothing here is ever freed while a file is read, and nothing is owned by anything else, so cycles and deep nesting
-//! in a hostile file are harmless: dropping the heap is flat, and whoever walks it decides how deep to go.
+//! Nothing is freed while a file is read, and no value owns another, so cycles and deep nesting in a malicious file are
+//! harmless: dropping the heap needs no recursion, and code that walks it limits its own depth.
 
 use crate::model::{FrameId, StackId, StrId};
 use std::ops::Range;
@@ -23,12 +23,12 @@ pub enum Value {
     /// In [`Heap::bytes`].
     Bytes(u32),
     List(u32),
-    /// A set, kept as the list of its items.
+    /// A set, stored as a list of its items.
     Set(u32),
     Dict(u32),
     Tuple(u32),
-    /// Something that only code could build: a class, an instance, a persistent or an extension object. It stands
-    /// for itself and nothing is run. The text says what it was.
+    /// Something that only running code can build: a class, an instance, a persistent ID or an extension object. It is a
+    /// placeholder, and no code runs. The text says what it was.
     Opaque(StrId),
     /// A dictionary recognized as a trace entry: a row of the entry columns.
     Entry(u32),
@@ -42,30 +42,30 @@ pub enum Value {
 #[derive(Debug)]
 pub enum Items {
     Values(Vec<Value>),
-    /// Consecutive rows of the entry columns: how the list of a million entries is kept.
+    /// Consecutive rows of the entry columns: how the list of a million entries is stored.
     Entries(Range<u32>),
 }
 
-/// A dictionary under construction or finished.
+/// A dictionary, complete or under construction.
 #[derive(Debug)]
 pub struct Dict {
-    /// Byte offset at which the dictionary began.
+    /// Byte offset at which the dictionary starts.
     pub at: u64,
     pub body: DictBody,
-    /// Looked at and found to be neither a trace entry nor a frame.
+    /// Whether it was checked and is neither a trace entry nor a frame.
     pub plain: bool,
 }
 
-/// What a dictionary holds.
+/// The contents of a dictionary.
 #[derive(Debug)]
 pub enum DictBody {
-    /// Keys and values in file order. As in Python, the last of equal keys wins.
+    /// Keys and values in the order of the file. As in Python, the last of equal keys wins.
     Pairs(Vec<(Value, Value)>),
     /// Recognized and moved elsewhere.
     Moved(Value),
 }
 
-/// Everything that handles point to.
+/// All objects that handles refer to.
 #[derive(Debug, Default)]
 pub struct Heap {
     pub lists: Vec<Items>,
@@ -74,17 +74,17 @@ pub struct Heap {
     pub longs: Vec<i128>,
     pub floats: Vec<f64>,
     pub bytes: Vec<Box<[u8]>>,
-    /// Bytes of memory all of this takes, about; never goes down.
+    /// Approximate bytes of memory for all objects; never decreases.
     charged: u64,
 }
 
 impl Heap {
-    /// Bytes of memory the heap takes, about.
+    /// Approximate bytes of memory that the heap takes.
     pub fn charged(&self) -> u64 {
         self.charged
     }
 
-    /// Adds to the bill; for items that callers push into containers themselves.
+    /// Adds to the memory count, for items that callers add to containers themselves.
     pub fn charge(&mut self, bytes: usize) {
         self.charged += bytes as u64;
     }
@@ -128,7 +128,7 @@ impl Heap {
         Value::Tuple(self.tuples.len() as u32 - 1)
     }
 
-    /// The integer behind a value, if it is one. Booleans are integers, as in Python.
+    /// The integer of a value, if it is one. Booleans are integers, as in Python.
     pub fn as_int(&self, value: Value) -> Option<i128> {
         match value {
             Value::Int(value) => Some(i128::from(value)),
@@ -138,7 +138,7 @@ impl Heap {
         }
     }
 
-    /// The value itself, or what a recognized dictionary became.
+    /// The value itself, or the result for a recognized dictionary.
     pub fn resolve(&self, value: Value) -> Value {
         match value {
             Value::Dict(index) => match self.dicts.get(index as usize).map(|dict| &dict.body) {
@@ -151,7 +151,7 @@ impl Heap {
 }
 
 impl Value {
-    /// The value's kind with its article, for messages.
+    /// The value's kind with an article, for messages.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Missing => "nothing",
@@ -165,7 +165,7 @@ impl Value {
             Self::Set(_) => "a set",
             Self::Dict(_) => "a dictionary",
             Self::Tuple(_) => "a tuple",
-            Self::Opaque(_) => "an object that only code could build",
+            Self::Opaque(_) => "an object that only running code can build",
             Self::Entry(_) => "a trace entry",
             Self::Frame(_) => "a stack frame",
             Self::Stack(_) => "a list of frames",

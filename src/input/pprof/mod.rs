@@ -1,8 +1,8 @@
-//! `jax.profiler.save_device_memory_profile` to [`LiveProfile`].
+//! From `jax.profiler.save_device_memory_profile` to [`LiveProfile`].
 //!
-//! The file is a profile in the format of pprof. Its samples have two values, `allocations` and `space`, and labels:
-//! `kind` is `buffer` or `executable`, and buffers have a `device`. Strings, functions and locations stand behind the
-//! samples that refer to them, so the whole file is held in memory; it is small.
+//! The file is a profile in pprof format. Its samples have two values, `allocations` and `space`, and labels: `kind` is
+//! `buffer` or `executable`, and buffers have a `device`. Strings, functions and locations come after the samples that refer
+//! to them, so the whole file is read into memory; it is small.
 
 mod wire;
 
@@ -17,18 +17,18 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use wire::Message;
 
-/// Largest profile. Those of real programs take some hundred kilobytes.
+/// The largest profile. Those of real programs have some hundred kilobytes.
 const MAX_BYTES: u64 = 256 << 20;
-/// Most buffers, which are listed one by one.
+/// The most buffers; each is listed separately.
 const MAX_BUFFERS: u64 = 1 << 22;
-/// Bytes of a name that a message shows.
+/// Bytes of a name that are shown in a message.
 const SHOWN_NAME: usize = 32;
-/// Most frames of a stack.
+/// The most frames of a stack.
 const MAX_DEPTH: usize = 1 << 12;
-/// Most frames of all stacks together for each byte of the file, where locations represent several frames.
+/// The most frames of all stacks for each byte of the file, since a location can represent several frames.
 const FRAMES_PER_BYTE: usize = 4;
 
-/// Numbers of the fields of a profile that are read.
+/// Numbers of the fields that are read.
 mod field {
     pub const SAMPLE_TYPE: u64 = 1;
     pub const SAMPLE: u64 = 2;
@@ -37,7 +37,7 @@ mod field {
     pub const STRING: u64 = 6;
 }
 
-/// Whether a file begins like a profile: with the type of its first value, a message of two numbers.
+/// Whether a file starts like a profile: with the type of its first value, a message of two numbers.
 pub fn begins(begin: &[u8]) -> bool {
     matches!(*begin, [0x0a, 4..=22, 0x08, ..])
 }
@@ -45,7 +45,7 @@ pub fn begins(begin: &[u8]) -> bool {
 /// Reads a profile that [`begins`].
 ///
 /// # Errors
-/// When it is damaged, too large, or a profile of something else.
+/// If it is damaged, too large, or a profile of something else.
 pub fn read(reader: impl Read) -> Result<LiveProfile> {
     let mut bytes = Vec::new();
     reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(super::window::unwrap_io)?;
@@ -59,7 +59,7 @@ pub fn read(reader: impl Read) -> Result<LiveProfile> {
     let mut frames = Frames { known: HashMap::default(), left: bytes.len() * FRAMES_PER_BYTE };
     let mut devices = Devices::default();
     let mut buffers = 0u64;
-    // Samples and their bytes.
+    // Number of samples, and their bytes.
     let mut without_device = (0u64, 0u64);
     let mut without_size = 0u64;
     for &message in &tables.samples {
@@ -105,7 +105,7 @@ pub fn read(reader: impl Read) -> Result<LiveProfile> {
     Ok(profile)
 }
 
-/// The parts of a profile, by what they are referred to.
+/// The parts of a profile, by the numbers that refer to them.
 struct Tables<'a> {
     sample_types: Vec<Message<'a>>,
     samples: Vec<Message<'a>>,
@@ -114,7 +114,7 @@ struct Tables<'a> {
     strings: Vec<&'a [u8]>,
 }
 
-/// A sample, as far as it is read.
+/// The parts of a sample that are read.
 struct Sample<'a> {
     locations: Vec<u64>,
     values: Vec<u64>,
@@ -151,12 +151,12 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// A string by its index; nothing for one that is not there.
+    /// A string by its index; empty if there is none.
     fn string(&self, index: u64) -> &'a [u8] {
         usize::try_from(index).ok().and_then(|index| self.strings.get(index)).copied().unwrap_or_default()
     }
 
-    /// Which of a sample's values are the number of allocations and their bytes.
+    /// Which of a sample's values are the number of allocations and the bytes.
     fn value_indexes(&self) -> Result<(usize, usize)> {
         let mut names = Vec::new();
         for &message in &self.sample_types {
@@ -193,7 +193,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// The value of a message's number; 0 where it is left out, as zeros are.
+/// The value of a message's number; 0 if it is omitted, as zeros are.
 fn number_of(mut message: Message<'_>, wanted: u64) -> Result<u64> {
     let mut found = 0;
     loop {
@@ -205,10 +205,10 @@ fn number_of(mut message: Message<'_>, wanted: u64) -> Result<u64> {
     }
 }
 
-/// Frames of locations that were looked up.
+/// Frames of locations that were already looked up.
 struct Frames {
     known: HashMap<u64, Vec<FrameId>, RandomState>,
-    /// Frames that stacks may still have.
+    /// How many more frames stacks may have.
     left: usize,
 }
 
@@ -235,7 +235,7 @@ impl Frames {
     }
 }
 
-/// The frames of a location: several, innermost first, where functions were inlined.
+/// The frames of a location: several, innermost first, if functions were inlined.
 fn frames_of(tables: &Tables<'_>, profile: &mut LiveProfile, location: u64) -> Result<Vec<FrameId>> {
     let mut frames = Vec::new();
     let Some(&(mut message)) = tables.locations.get(&location) else { return Ok(frames) };
@@ -256,7 +256,7 @@ fn frames_of(tables: &Tables<'_>, profile: &mut LiveProfile, location: u64) -> R
     }
 }
 
-/// Numbers of devices by their names, as JAX writes them: `gpu:0`, `TPU_3(process=0,(1,1,0,0))`, `TFRT_CPU_0`.
+/// Device numbers by device names, as JAX writes them: `gpu:0`, `TPU_3(process=0,(1,1,0,0))`, `TFRT_CPU_0`.
 #[derive(Default)]
 struct Devices {
     numbers: IndexMap<Vec<u8>, DeviceId, RandomState>,
@@ -264,7 +264,8 @@ struct Devices {
 }
 
 impl Devices {
-    /// The number in a name; the next free one where that is taken, or there is none. `None` where there are too many.
+    /// The number in a name, or the next free number if that is already used or there is none. `None` if there are too many
+    /// devices.
     fn number(&mut self, name: &[u8]) -> Option<DeviceId> {
         if let Some(&known) = self.numbers.get(name) {
             return Some(known);

@@ -17,7 +17,7 @@ impl<'a> Field<'a> {
     /// The value of a field that is a number.
     ///
     /// # Errors
-    /// When it is none.
+    /// If it is not a number.
     pub fn number(self, at: u64) -> Result<u64> {
         match self {
             Self::Number(number) => Ok(number),
@@ -28,7 +28,7 @@ impl<'a> Field<'a> {
     /// The value of a field that is text or a message.
     ///
     /// # Errors
-    /// When it is none.
+    /// If it is neither.
     pub fn message(self, at: u64) -> Result<Message<'a>> {
         match self {
             Self::Bytes(message) => Ok(message),
@@ -39,7 +39,7 @@ impl<'a> Field<'a> {
     /// Appends the numbers of a repeated field: one, or several packed together.
     ///
     /// # Errors
-    /// When it holds none, or is cut off.
+    /// If it contains no numbers, or is cut off.
     pub fn numbers(self, at: u64, into: &mut Vec<u64>) -> Result<()> {
         match self {
             Self::Number(number) => into.push(number),
@@ -80,7 +80,7 @@ impl<'a> Message<'a> {
     /// The number of the next field, and its value; `None` at the end.
     ///
     /// # Errors
-    /// When the message ends inside of it, or it is of a kind that nobody writes.
+    /// If the message ends inside the field, or the field's kind is unknown.
     pub fn next(&mut self) -> Result<Option<(u64, Field<'a>)>> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -114,7 +114,7 @@ impl<'a> Message<'a> {
         Ok(message)
     }
 
-    /// The next number of variable width.
+    /// The next number of variable length.
     fn varint(&mut self) -> Result<u64> {
         let mut value = 0u64;
         for (index, &byte) in self.rest.iter().take(10).enumerate() {

@@ -1,4 +1,4 @@
-//! The marks that `record_function` leaves.
+//! The annotations that `record_function` writes.
 
 use super::Assembler;
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! Decoded pickle values to a [`Snapshot`]: the keys and layouts of PyTorch 2.0 to 2.15.
+//! From decoded pickle values to a [`Snapshot`]: the keys and layouts of PyTorch 2.0 to 2.15.
 
 mod annotations;
 mod segments;
@@ -15,7 +15,7 @@ use crate::model::{
 use crate::sorting::SortRows;
 use std::collections::{BTreeMap, HashSet};
 
-/// Iterations a decoded pickle into a snapshot.
+/// Converts a decoded pickle to a snapshot.
 pub fn assemble(decoded: DecodedPickle, entries: TraceEntries) -> Result<Snapshot> {
     let DecodedPickle { heap, findings, root, bytes, protocol, cut, cut_behind, followed, failed_behind: _ } = decoded;
     let open_lists = cut.as_ref().map(|cut| cut.open_lists.clone()).unwrap_or_default();
@@ -38,17 +38,17 @@ pub fn assemble(decoded: DecodedPickle, entries: TraceEntries) -> Result<Snapsho
     Ok(assembler.finish())
 }
 
-/// Bytes that the shortest record takes in a file, at least.
+/// The least bytes that a record takes in a file.
 const RECORD_BYTES: u64 = 16;
-/// Keys of a record that are paid for with it; every this many more cost as much again.
+/// Number of keys whose cost is included in that of the record; every further group of this size costs the same again.
 const EXPECTED_KEYS: usize = 32;
-/// Whether the ring buffer lost entries, and how many it holds.
+/// The key that says whether the ring buffer dropped entries.
 const OVERFLOWED: &str = "trace_alloc_overflowed";
 const MAX_ENTRIES: &str = "trace_alloc_max_entries";
-/// Records that a file may have however small it is.
+/// The number of records that any file may have, however small.
 const SMALL_FILE_RECORDS: u64 = 1024;
 
-/// Keys of a snapshot. There are few, so that looking for a second one of a key costs little.
+/// Whether this is a key of a snapshot. There are few, so searching for duplicates costs little.
 fn is_known(key: &str) -> bool {
     let lists = ["segments", "host_segments", "device_traces", "host_traces", "external_annotations"];
     lists.contains(&key) || ["allocator_settings", OVERFLOWED, MAX_ENTRIES].contains(&key)
@@ -59,8 +59,8 @@ struct Assembler {
     findings: Findings,
     /// Lists that a truncated file left open.
     open_lists: HashSet<u32>,
-    /// Records, and their keys, that may still be built. A pickle can name one object many times over, and without
-    /// this a small file could ask for any amount of memory and time.
+    /// How many more records, including their keys, may be built. A pickle can refer to the same object many times; without
+    /// this limit, a small file could use any amount of memory and time.
     records_left: u64,
     snapshot: Snapshot,
 }
@@ -69,14 +69,15 @@ impl Assembler {
     fn root(&mut self, root: Value) -> Result<()> {
         let index = match self.heap.resolve(root) {
             Value::Dict(index) => index,
-            // `torch.cuda.memory_snapshot()` pickled by hand is the bare list of segments.
+            // `torch.cuda.memory_snapshot()`, pickled by the user, is only the list of segments.
             Value::List(_) if self.starts_with_segment(root) => {
                 self.snapshot.notes.segments_only = true;
                 return self.segments(0, "segments", root);
             }
             other => {
                 let found = other.describe();
-                let message = format!("the pickle holds {found}; torch.cuda.memory._dump_snapshot writes a snapshot");
+                let message =
+                    format!("the pickle contains {found}; torch.cuda.memory._dump_snapshot writes a snapshot");
                 return Err(Error::NotASnapshot(message));
             }
         };
@@ -95,7 +96,7 @@ impl Assembler {
                 self.unknown("snapshot", key);
                 continue;
             };
-            // Python keeps the last of several values. A dictionary that it wrote has one.
+            // Python keeps the last of several values. A dictionary that it wrote has only one.
             if is_known(self.text(id)) && pairs[number + 1..].iter().any(|&(later, _)| later == key) {
                 let message = format!("expected each key of the snapshot once, found {:?} again", self.text(id));
                 self.snapshot.notes.malformed.push(message);
@@ -115,12 +116,12 @@ impl Assembler {
         Ok(())
     }
 
-    /// What is said about the ring buffer, whether it stands beside the settings or among them.
+    /// Reads facts about the ring buffer, which may be next to the settings or among them.
     fn ring(&mut self, key: &str, value: Value) {
         let notes = &mut self.snapshot.notes;
         if key == OVERFLOWED {
             match value {
-                // One that overflowed somewhere did, whatever is said elsewhere.
+                // If one place says that it overflowed, it did, whatever other places say.
                 Value::Bool(overflowed) => {
                     notes.trace_overflowed = Some(overflowed || notes.trace_overflowed == Some(true));
                 }
@@ -134,7 +135,7 @@ impl Assembler {
         }
     }
 
-    /// What is said of a rehearsal.
+    /// Reads the facts about a rehearsal.
     fn rehearsal(&mut self, value: Value) {
         let found = match value {
             Value::Str(id) => serde_json::from_str::<Rehearsal>(self.text(id)).ok(),
@@ -142,7 +143,7 @@ impl Assembler {
         };
         match found.filter(|rehearsal| rehearsal.version == Rehearsal::VERSION) {
             Some(rehearsal) => self.snapshot.notes.rehearsal = Some(rehearsal),
-            None => self.malformed(Rehearsal::KEY, "what this version knows of rehearsals", value),
+            None => self.malformed(Rehearsal::KEY, "a rehearsal with keys that this version knows", value),
         }
     }
 
@@ -195,13 +196,13 @@ impl Assembler {
         self.findings.note_unknown(record, key);
     }
 
-    /// Notes a value that is of no use.
+    /// Records a value that cannot be used.
     fn malformed(&mut self, key: &str, expected: &str, found: Value) {
         let found = found.describe();
         self.snapshot.notes.malformed.push(format!("expected {expected} for {key:?}, found {found}"));
     }
 
-    /// Pays for one more record out of the file's bytes.
+    /// Subtracts one more record from what the file's size allows.
     fn record(&mut self, at: u64) -> Result<()> {
         self.records(at, 1)
     }
@@ -214,7 +215,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// The items of a list (or tuple) of values.
+    /// The items of a list or tuple.
     fn items(&self, at: u64, key: &str, value: Value) -> Result<Vec<Value>> {
         match value {
             Value::List(index) => match self.heap.lists.get(index as usize) {
@@ -231,7 +232,7 @@ impl Assembler {
     }
 }
 
-/// The error for a device that PyTorch has no number for.
+/// The error for a device number that PyTorch does not allow.
 fn no_device(at: u64, number: i64) -> Error {
     Error::malformed(at, format!("expected a device from {HOST_DEVICE} to {MAX_DEVICE}, found {number}"))
 }

@@ -1,4 +1,4 @@
-//! Segments and their blocks, as they were at dump time.
+//! Segments and their blocks at dump time.
 
 use super::{Assembler, EXPECTED_KEYS, no_device};
 use crate::error::{Error, Result};
@@ -131,7 +131,7 @@ impl Assembler {
         Ok(block)
     }
 
-    /// PyTorch 2.0 keeps a block's frames in its `history`, newest first.
+    /// PyTorch 2.0 stores a block's frames in its `history`, newest first.
     fn history_frames(&self, fields: &Fields<'_>, key: &Keys) -> Result<Option<Value>> {
         let Some(history) = fields.optional(key.history) else { return Ok(None) };
         let newest = self.items(fields.at, "history", history)?.first().copied();
@@ -140,7 +140,7 @@ impl Assembler {
     }
 }
 
-/// Ids of the keys of segments and blocks.
+/// IDs of the keys of segments and blocks.
 struct Keys {
     device: StrId,
     address: StrId,
@@ -150,7 +150,7 @@ struct Keys {
     requested_size: StrId,
     segment_type: StrId,
     is_expandable: StrId,
-    /// NCCL's, and of no interest.
+    /// For NCCL; not needed.
     registration_counter: StrId,
     blocks: StrId,
     state: StrId,
@@ -190,7 +190,7 @@ impl Keys {
             self.blocks,
             name::STREAM,
             name::FRAMES,
-            // Of the request that made it, which its `segment_alloc` entry has, too.
+            // From the request that created it; its `segment_alloc` entry has them, too.
             name::FORWARD_FRAMES,
         ]
     }

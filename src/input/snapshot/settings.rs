@@ -1,4 +1,4 @@
-//! The allocator's settings, as the recording states them.
+//! The allocator's settings in the recording.
 
 use super::{Assembler, MAX_ENTRIES, OVERFLOWED};
 use crate::error::{Error, Result};
@@ -7,9 +7,9 @@ use crate::input::pickle::findings::{Fields, expected};
 use crate::input::pickle::value::Value;
 use crate::model::AllocatorSettings;
 
-/// How the name of the variable ends whose text is among the settings; it begins with the device's.
+/// How the name of the variable whose text is among the settings ends; it starts with the name of the device.
 const ALLOC_CONF: &str = "ALLOC_CONF";
-/// Settings that PyTorch 2.3 to 2.15 writes beside those above, and on which no figure depends.
+/// Settings that PyTorch 2.3 to 2.15 writes in addition, and that affect no figure.
 const NO_MATTER: [&str; 10] = [
     "pinned_num_register_threads",
     "pinned_use_cuda_host_register",
@@ -49,7 +49,7 @@ impl Assembler {
                     self.snapshot.notes.malformed.extend(problems);
                 }
                 OVERFLOWED | MAX_ENTRIES => self.ring(&name, value),
-                // -1 is no limit.
+                // -1 means unlimited.
                 "max_split_size" => match self.integer(value).filter(|&size| size >= -1) {
                     Some(size) => {
                         settings.max_split_size = u64::try_from(size).ok().filter(|&size| size < u64::MAX);
@@ -94,7 +94,7 @@ impl Assembler {
             let bucket = self.text(id).parse::<u64>().ok().filter(|mib| mib.is_power_of_two());
             let slot = bucket.and_then(|mib| divisions.get_mut(mib.trailing_zeros() as usize));
             let count = self.integer(value).and_then(|count| u64::try_from(count).ok());
-            // PyTorch takes no others, so rounding by them is nobody's.
+            // PyTorch accepts no other counts, so it cannot have rounded by them.
             if count.is_some_and(|count| count > 1 && !count.is_power_of_two()) {
                 let message = "expected powers of two as counts in \"roundup_power2_divisions\", found others";
                 self.snapshot.notes.malformed.push(message.to_owned());
@@ -127,7 +127,7 @@ impl Assembler {
         }
     }
 
-    /// An integer. Python takes booleans for some, and PyTorch writes none where it means a number.
+    /// An integer. Python allows booleans for some, but PyTorch never writes a boolean for a number.
     fn integer(&self, value: Value) -> Option<i128> {
         self.heap.as_int(value).filter(|_| !matches!(value, Value::Bool(_)))
     }

@@ -47,19 +47,19 @@ impl Assembler {
         };
         let rows = match consecutive {
             Some(rows) => {
-                // Paid for like copies would be: two devices may name one list.
+                // Counted like copies: two devices may refer to the same list.
                 self.records(at, u64::from(rows.end - rows.start))?;
                 rows.start as usize..rows.end as usize
             }
             None => self.gather(at, key, value)?,
         };
-        // Without entries there is nothing that the final segments could be too late for.
+        // Without entries, the final segments cannot be later than the last entry.
         let truncated = truncated && !rows.is_empty();
         self.snapshot.traces.push(DeviceTrace { device, rows, truncated });
         Ok(())
     }
 
-    /// Copies the entries of a list that are not consecutive rows to consecutive ones.
+    /// Copies the entries of a list whose rows are not consecutive to consecutive rows.
     fn gather(&mut self, at: u64, key: &str, value: Value) -> Result<Range<usize>> {
         let items = self.items(at, key, value)?;
         let start = self.snapshot.entries.len();

@@ -1,4 +1,4 @@
-//! Tables of an `SQLite` database, read without `SQLite`.
+//! Reads tables of an `SQLite` database, without `SQLite`.
 //!
 //! In: a file in [version 3 of the format](https://www.sqlite.org/fileformat2.html). Out: the rows of its tables, in the
 //! order of their IDs. memviz reads what Nsight Systems exports: ordinary tables with text in UTF-8. Nothing is written, no
@@ -31,7 +31,7 @@ pub struct Database<R> {
     tables: HashMap<String, Listed>,
 }
 
-/// A table as the database lists it: read and checked when its rows are asked for.
+/// A table as the database lists it. Its definition is parsed and checked when its rows are requested.
 #[derive(Clone, Debug)]
 struct Listed {
     root: i64,
@@ -42,7 +42,7 @@ impl<R: Read + Seek> Database<R> {
     /// Reads the header and the list of tables.
     ///
     /// # Errors
-    /// When the file cannot be read, is no database, is cut off, damaged, or has text that is not UTF-8.
+    /// If the file cannot be read, is not a database, is cut off, damaged, or has text that is not UTF-8.
     pub fn open(file: R) -> Result<Self> {
         let mut pages = Pages::open(file)?;
         let mut tables = HashMap::new();
@@ -61,15 +61,15 @@ impl<R: Read + Seek> Database<R> {
         Ok(Self { pages, tables })
     }
 
-    /// Whether there is a table of this name.
+    /// Whether there is a table with this name.
     pub fn has(&self, table: &str) -> bool {
         self.tables.contains_key(table)
     }
 
-    /// Shows each row of a table to `each`, reduced to these columns. A column that the table does not have is null in each
+    /// Calls `each` for each row of a table, reduced to these columns. A column that the table does not have is null in each
     /// row; a table that the database does not have has no rows.
     ///
-    /// # Errors
+    /// If the table is stored in a way that memviz does not read, is damaged, or `each` fails.
     /// When the table is stored in a way that memviz does not read, is damaged, or `each` fails.
     pub fn rows<const N: usize>(
         &mut self,
@@ -82,7 +82,7 @@ impl<R: Read + Seek> Database<R> {
             Error::NotASnapshot(format!("table {table}: expected a table that is stored, found a virtual one"))
         })?;
         let parsed = Table::parse(table, &listed.statement)?;
-        // A column that is missing is behind the last one of any row.
+        // A missing column gets a place after the last one of any row.
         let places = columns.map(|name| parsed.column(name).unwrap_or(usize::MAX));
         let is_id = places.map(|place| parsed.row_id == Some(place));
         tree::scan(&mut self.pages, root, |id, payload| {

@@ -1,4 +1,4 @@
-//! The pages of a database file, and which of them were seen.
+//! The pages of a database file, and which of them were used.
 
 use super::MAGIC;
 use crate::error::{Error, Result};
@@ -6,19 +6,19 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 
 /// Bytes of the header at the beginning of the first page.
 pub(super) const HEADER: usize = 100;
-/// Bytes read ahead: pages that follow one another are mostly asked for in that order.
+/// Bytes read ahead: consecutive pages are usually requested in order.
 const AHEAD: usize = 1 << 18;
 /// Text in UTF-8.
 const UTF_8: u32 = 1;
 
-/// A database file as numbered pages of equal size, the first of which is 1.
+/// A database file as numbered pages of equal size; the first page is 1.
 #[derive(Debug)]
 pub(super) struct Pages<R> {
     file: BufReader<R>,
     position: u64,
     /// Bytes of a page.
     size: usize,
-    /// Bytes of a page without those at its end that extensions reserve.
+    /// Bytes of a page, without those at its end that are reserved for extensions.
     pub usable: usize,
     count: u32,
 }
@@ -65,7 +65,7 @@ impl<R: Read + Seek> Pages<R> {
         Ok(Self { file, position: 0, size, usable, count: told.unwrap_or(found) })
     }
 
-    /// Reads a page, without what extensions reserve at its end.
+    /// Reads a page, without the bytes at its end that are reserved for extensions.
     pub(super) fn read(&mut self, number: u32, into: &mut Vec<u8>) -> Result<()> {
         let start = self.start(number);
         let distance = start.cast_signed() - self.position.cast_signed();
@@ -79,12 +79,12 @@ impl<R: Read + Seek> Pages<R> {
         Ok(())
     }
 
-    /// The first byte of a page in the file.
+    /// The position of a page in the file.
     pub(super) fn start(&self, number: u32) -> u64 {
         u64::from(number.saturating_sub(1)) * self.size as u64
     }
 
-    /// No page yet.
+    /// No pages yet.
     pub(super) fn none_seen(&self) -> Seen {
         Seen { bits: vec![0; self.count as usize / 64 + 1], count: self.count }
     }
@@ -95,7 +95,7 @@ impl<R: Read + Seek> Pages<R> {
     }
 }
 
-/// Which pages were part of a table.
+/// Pages that were already used by a table.
 #[derive(Debug)]
 pub(super) struct Seen {
     bits: Vec<u64>,
@@ -103,7 +103,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Takes a page for a table, to which the page `from` refers.
+    /// Assigns a page to a table; page `from` refers to it.
     pub(super) fn take(&mut self, number: u32, from: u32) -> Result<()> {
         let wrong = |what: &str| Error::NotASnapshot(format!("damaged SQLite database: page {from} refers to {what}"));
         if number == 0 || number > self.count {

@@ -11,7 +11,7 @@ pub enum Value<'a> {
     Integer(i64),
     /// Any other number.
     Real(f64),
-    /// Text in UTF-8, which is not checked.
+    /// Text in UTF-8; its validity is not checked.
     Text(&'a [u8]),
     /// Bytes.
     Blob(&'a [u8]),
@@ -29,13 +29,13 @@ impl Value<'_> {
     }
 }
 
-/// Decodes the values at `places` of a row. Values behind the last one of the row stay as they are.
+/// Decodes the values at `places` of a row. Values past the last one of the row stay unchanged.
 pub(super) fn decode<'a>(row: &'a [u8], places: &[usize], values: &mut [Value<'a>]) -> Result<()> {
     let cut = || Error::malformed(0, "the row is shorter than its header says");
     let (head, _) = varint(row).ok_or_else(cut)?;
     let head = usize::try_from(head).ok().filter(|&head| head <= row.len()).ok_or_else(cut)?;
     let (mut types, mut data) = row.split_at(head);
-    // The length of the header is part of it.
+    // The header includes its own length.
     types = varint(types).ok_or_else(cut)?.1;
     let last = places.iter().copied().filter(|&place| place != usize::MAX).max();
     let mut place = 0;
@@ -95,7 +95,7 @@ pub(super) fn varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
             return Some((number.cast_signed(), &bytes[place + 1..]));
         }
     }
-    // The ninth byte counts in full.
+    // All eight bits of the ninth byte count.
     let byte = *bytes.get(8)?;
     Some(((number << 8 | u64::from(byte)).cast_signed(), &bytes[9..]))
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 
-/// Words that begin a constraint of the whole table.
+/// Words that start a constraint of the whole table.
 const TABLE_CONSTRAINTS: [&str; 5] = ["CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"];
 /// Words that end the type of a column.
 const COLUMN_CONSTRAINTS: [&str; 11] =
@@ -13,16 +13,16 @@ const COLUMN_CONSTRAINTS: [&str; 11] =
 pub(super) struct Table {
     /// The columns, in the order in which rows have them.
     pub columns: Vec<String>,
-    /// The column that is another name of the row's ID, and that rows do not store.
+    /// The column that is an alias of the row's ID, and that rows do not store.
     pub row_id: Option<usize>,
 }
 
-/// A part of a statement.
+/// A token of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     /// A keyword, a name or a number.
     Word(String),
-    /// A name or a text in quotes.
+    /// A quoted name or text.
     Quoted(String),
     Symbol(char),
 }
@@ -45,7 +45,7 @@ impl Token {
 }
 
 impl Table {
-    /// Reads the statement of the table `name`.
+    /// Parses the statement of the table `name`.
     pub(super) fn parse(name: &str, statement: &str) -> Result<Self> {
         let refuse =
             |found: &str| Error::NotASnapshot(format!("table {name}: expected an ordinary table, found {found}"));
@@ -65,7 +65,7 @@ impl Table {
                 continue;
             }
             let column = first.name().ok_or_else(|| refuse("a column without name"))?;
-            // Without row, where the value is computed when it is read.
+            // A row may not contain it, since it may be computed when it is read.
             if rest.iter().any(|token| token.is_any(&["GENERATED", "AS"])) {
                 return Err(refuse(&format!("a computed column, {column}")));
             }
@@ -84,13 +84,13 @@ impl Table {
         Ok(table)
     }
 
-    /// The place of a column, whose name counts in any case.
+    /// The place of a column; names are not case-sensitive.
     pub(super) fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.eq_ignore_ascii_case(name))
     }
 }
 
-/// The only column of `PRIMARY KEY (column)`.
+/// The only column in `PRIMARY KEY (column)`.
 fn key_of_table(definition: &[Token]) -> Option<String> {
     let at = definition.iter().position(|token| token.is("PRIMARY"))?;
     let inside = definition.get(at + 2..)?;
@@ -123,7 +123,7 @@ fn definitions(tokens: &[Token]) -> (Vec<&[Token]>, &[Token]) {
     (found, &[])
 }
 
-/// Splits a statement, without its comments.
+/// Splits a statement into tokens, without its comments.
 fn tokens(statement: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = statement;
@@ -163,7 +163,7 @@ fn closing(first: char) -> Option<char> {
     }
 }
 
-/// A name up to the character that ends it, which stands for itself when doubled, and what follows.
+/// A name up to the character that ends it, which is escaped by doubling, and the rest.
 fn quoted(text: &str, end: char) -> (String, &str) {
     let mut name = String::new();
     let mut rest = text;

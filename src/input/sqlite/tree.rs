@@ -1,4 +1,4 @@
-//! Tables as trees of pages: interior pages refer to pages, leaves hold rows.
+//! Tables as trees of pages: interior pages refer to pages, leaves contain rows.
 
 use super::pages::{HEADER, Pages, Seen, u16_at, u32_at};
 use super::record::varint;
@@ -8,10 +8,10 @@ use std::io::{Read, Seek};
 /// Kinds of pages.
 const INTERIOR: u8 = 0x05;
 const LEAF: u8 = 0x0d;
-/// The most bytes of a row. Rows of Nsight Systems are a few hundred; texts of users may be longer.
+/// The most bytes of a row. Rows of Nsight Systems have a few hundred bytes; texts of users may be longer.
 const LONGEST_ROW: u64 = 64 << 20;
 
-/// Shows the ID and the payload of each row below the page `root` to `each`, in the order of the tree.
+/// Calls `each` with the ID and the payload of each row below the page `root`, in the order of the tree.
 pub(super) fn scan<R: Read + Seek>(
     pages: &mut Pages<R>,
     root: u32,
@@ -58,7 +58,7 @@ pub(super) fn scan<R: Read + Seek>(
     Ok(())
 }
 
-/// Adds the place of a row to an error about its content.
+/// Adds the position of a row to an error about its contents.
 fn located(error: Error, at: u64) -> Error {
     match error {
         Error::Malformed { at: 0, message } => Error::Malformed { at, message },
@@ -74,11 +74,11 @@ fn payload<R: Read + Seek>(
     cell: &[u8],
     row: &mut Vec<u8>,
 ) -> Result<i64> {
-    let cut = || Error::malformed(0, "the row ends behind its page");
+    let cut = || Error::malformed(0, "the row extends past the end of its page");
     let (length, rest) = varint(cell).ok_or_else(cut)?;
     let (id, rest) = varint(rest).ok_or_else(cut)?;
     let length = u64::try_from(length).ok().filter(|&length| length <= pages.bytes().min(LONGEST_ROW));
-    let length = length.ok_or_else(|| Error::malformed(0, "expected a row that the file has room for"))? as usize;
+    let length = length.ok_or_else(|| Error::malformed(0, "expected a row that fits in the file"))? as usize;
     let local = local(length, pages.usable);
     row.clear();
     row.extend_from_slice(rest.get(..local).ok_or_else(cut)?);
@@ -94,7 +94,8 @@ fn payload<R: Read + Seek>(
     Ok(id)
 }
 
-/// How many bytes of a payload are in the cell: all that fit, else as many as leave the other pages full.
+/// How many bytes of a payload are in the cell: all of them if they fit; otherwise as many as fill the other pages
+/// completely.
 fn local(length: usize, usable: usize) -> usize {
     let most = usable - 35;
     if length <= most {

@@ -11,8 +11,8 @@ use crate::sorting::SortRows;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Repeats the passes before each update: later passes add their gradients to those of the first. Returns the
-/// assumption. An error says what is unknown.
+/// Repeats the passes before each update: later passes add their gradients to those of the first. Returns the assumption. An
+/// error says what is unknown.
 pub(super) fn apply(
     rewrite: &mut Rewrite,
     device: &Device<'_>,

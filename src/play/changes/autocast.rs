@@ -1,8 +1,8 @@
 //! Finds the copies of parameters that autocast makes.
 //!
-//! `torch.autocast` casts a parameter at its first use and keeps the copy until its outermost region ends, whether or not
-//! the call that it was made for is checkpointed. Backward needs the copies, too, so that without checkpointing nothing
-//! is freed at the end of the region, and nothing shows where it is.
+//! `torch.autocast` casts a parameter at its first use and keeps the copy until its outermost region ends, whether or not the
+//! call that used it first is checkpointed. Backward needs the copies, too, so without checkpointing nothing is freed at the
+//! end of the region, and nothing shows where it is.
 
 use crate::facts::code::sites::Sites;
 use crate::facts::training::{Phase, Phases, Roles};
@@ -48,7 +48,7 @@ impl Autocast {
         if ends.is_empty() && !is_used() {
             return Self::default();
         }
-        // A function of the user's own may have parameters of one size alone: where an end shows, copies are made.
+        // A user's function may have only parameters of one size: where another region end is visible, copies are made.
         if !frames.is_empty() && !ends.is_empty() {
             frames = copied_at(&parameter_sizes, &places, 1);
         }
@@ -91,7 +91,7 @@ fn innermost(sites: &Sites<'_>, stack: StackId) -> Option<FrameId> {
     frames.iter().copied().find(|&frame| sites.kind(frame).is_python())
 }
 
-/// How many blocks of each size forward keeps at each place.
+/// The number of blocks of each size that forward keeps at each place.
 fn copies_at<K: Copy + Ord>(kept: impl Iterator<Item = (K, u64)>) -> BTreeMap<K, BTreeMap<u64, usize>> {
     let mut copies: BTreeMap<K, BTreeMap<u64, usize>> = BTreeMap::new();
     for (place, size) in kept {
@@ -100,8 +100,8 @@ fn copies_at<K: Copy + Ord>(kept: impl Iterator<Item = (K, u64)>) -> BTreeMap<K,
     copies
 }
 
-/// The places where forward keeps as many blocks of half a parameter's size as there are parameters of that size, for so
-/// many sizes at least. The sizes of parameters are sorted.
+/// The places where forward keeps as many blocks of half a parameter's size as there are parameters of that size, for at
+/// least a minimum number of sizes. The sizes of parameters are sorted.
 fn copied_at<K: Copy + Ord>(parameters: &[u64], copies: &BTreeMap<K, BTreeMap<u64, usize>>, sizes: usize) -> Vec<K> {
     let large: Vec<(u64, usize)> = parameters
         .chunk_by(|a, b| a == b)

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// A change to a program.
 ///
-/// The order of variants is the order in which they take effect, whatever order they are named in.
+/// Changes take effect in the order of the variants, regardless of the order in which they are named.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Change {
@@ -17,18 +17,18 @@ pub enum Change {
         /// 1 for every call.
         every: usize,
     },
-    /// Shards parameters, gradients and optimizer states over ranks (ZeRO-3, `fully_shard`). The program is that of one
+    /// Shards parameters, gradients and optimizer states over ranks (ZeRO-3, `fully_shard`). The result is the program of one
     /// rank.
     ShardParameters {
         /// Number of ranks.
         ranks: u32,
     },
-    /// Shards gradients and optimizer states over ranks (ZeRO-2). The program is that of one rank.
+    /// Shards gradients and optimizer states over ranks (ZeRO-2). The result is the program of one rank.
     ShardGradients {
         /// Number of ranks.
         ranks: u32,
     },
-    /// Shards optimizer states over ranks (ZeRO-1). The program is that of one rank.
+    /// Shards optimizer states over ranks (ZeRO-1). The result is the program of one rank.
     ShardOptimizer {
         /// Number of ranks.
         ranks: u32,
@@ -49,8 +49,8 @@ pub enum Change {
         /// Number of pieces.
         pieces: u32,
     },
-    /// Several forward and backward passes for each optimizer step. The program is that of one of them: a batch that is
-    /// as many times smaller comes from [`crate::analysis::fit`].
+    /// Several forward and backward passes for each optimizer step. The program is that of one pass; [`crate::analysis::fit`]
+    /// provides passes with a batch that is this many times smaller.
     Accumulate {
         /// Number of passes.
         passes: u32,
@@ -86,7 +86,7 @@ impl Change {
     /// `SITE` or `SITE:every=N`.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// A message if the text has another form.
     pub fn checkpoint(text: &str) -> Result<Self, String> {
         let (site, every) = match text.rsplit_once(":every=") {
             Some((site, every)) => (site, every.parse().ok().filter(|&every| every > 0)),
@@ -110,7 +110,7 @@ impl Change {
     /// `RANKS` or `RANKS:keep-gradients`.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// A message if the text has another form.
     pub fn shard_optimizer(text: &str) -> Result<Self, String> {
         let (number, keeps_gradients) = match text.strip_suffix(":keep-gradients") {
             Some(number) => (number, true),
@@ -122,7 +122,7 @@ impl Change {
     /// `RANKS`.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// A message if the text has another form.
     pub fn shard_gradients(text: &str) -> Result<Self, String> {
         Ok(Self::ShardGradients { ranks: ranks(text)? })
     }
@@ -130,7 +130,7 @@ impl Change {
     /// `RANKS`.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// A message if the text has another form.
     pub fn shard_parameters(text: &str) -> Result<Self, String> {
         Ok(Self::ShardParameters { ranks: ranks(text)? })
     }
@@ -138,7 +138,7 @@ impl Change {
     /// A number of pieces.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// A message if the text has another form.
     pub fn chunk_loss(text: &str) -> Result<Self, String> {
         Ok(Self::ChunkLoss { pieces: number(text, "chunks", MOST_PIECES)? })
     }
@@ -146,7 +146,7 @@ impl Change {
     /// A number of passes.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// A message if the text has another form.
     pub fn accumulate(text: &str) -> Result<Self, String> {
         Ok(Self::Accumulate { passes: number(text, "passes", MOST_PIECES)? })
     }
@@ -154,7 +154,7 @@ impl Change {
     /// `optimizer` or `activations`.
     ///
     /// # Errors
-    /// When that is not what it is, in words.
+    /// A message if the text has another form.
     pub fn offload(text: &str) -> Result<Self, String> {
         match text {
             "optimizer" => Ok(Self::OffloadOptimizer),

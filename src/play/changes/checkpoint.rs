@@ -77,8 +77,8 @@ struct Again<'a> {
 }
 
 impl Again<'_> {
-    /// Runs the steps of the call; what of it is there in the end, with the number it has now. Workspaces by what they come
-    /// behind are made once.
+    /// Runs the steps of the call again. Returns which of its blocks are live at the end, with their new numbers. Workspaces
+    /// are allocated only once, identified by what precedes them.
     fn run(&mut self, steps: &[Step], workspaces: &mut HashMap<Option<u32>, Vec<Step>>) -> Vec<(u32, u32)> {
         let mut copies: HashMap<u32, u32, RandomState> = HashMap::default();
         // Blocks that are never freed were allocated at the first use, and are already live.

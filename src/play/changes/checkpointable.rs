@@ -28,8 +28,8 @@ pub(crate) struct Checkpointable<'c, 'a> {
 /// Functions that could be checkpointed, for a search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holders {
-    /// Those that a forward pass calls more than once, by what their calls hold when the forward pass before the recorded
-    /// peak ends, the most first.
+    /// The functions that a forward pass calls more than once, by what their calls hold at the end of the forward pass before
+    /// the recorded peak, the most first.
     pub functions: Vec<HeldByCalls>,
     /// Mean time of a forward pass in microseconds, if the file has times.
     pub forward_us: Option<i64>,
@@ -59,8 +59,8 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.choice.passes.is_open
     }
 
-    /// Of what is allocated at an instant, what forward made and backward will free; where no backward follows, what
-    /// outlives its forward pass.
+    /// Of the memory allocated at an instant, what forward allocated and backward will free; without a following backward
+    /// pass, what outlives its forward pass.
     pub(crate) fn activation_bytes(&self, instant: Instant) -> u64 {
         let is_kept = |allocation: &&Allocation| {
             if self.choice.passes.is_open {
@@ -150,7 +150,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.device.sites().label(function.frame)
     }
 
-    /// The most calls of a function in a pass, and the mean time that they take in microseconds, where the file has times.
+    /// The highest number of calls of a function in a pass, and their mean time in microseconds, if the file has times.
     pub(crate) fn calls(&self, function: FunctionId) -> (usize, Option<i64>) {
         let passes = self.choice.passes.split(self.choice.open_calls(function));
         let time = self.choice.passes.mean_us(self.device.track, &passes).map(|(_, calls)| calls);
@@ -183,8 +183,8 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.end_of_forward(before).map_or(Vec::new(), |instant| self.held_by_each(functions(), instant))
     }
 
-    /// Whether calls of a function can be checkpointed without a change of somebody else's code, and whether anybody would: of
-    /// installed packages modules alone, and none of PyTorch's own that are a single operator, such as a dropout.
+    /// Whether calls of a function can be checkpointed without changing other people's code, and whether that is plausible:
+    /// in installed packages only modules, and none of PyTorch's own that are a single operator, such as dropout.
     fn can_be_wrapped(&self, function: &ForwardFunction) -> bool {
         let is_module = self.device.snapshot().strings.get(function.name) == "forward";
         let is_single = function.first_line == function.last_line;
@@ -244,8 +244,8 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         functions
     }
 
-    /// Keeps as many functions as there is time to try, those during whose calls most of what is there at an instant was
-    /// allocated: the others cannot hold more. Says how many are left out.
+    /// Keeps as many functions as there is time to try: those during whose calls most of the memory live at an instant was
+    /// allocated, since others cannot hold more. Returns how many are left out.
     fn keep_promising(&self, functions: &mut Vec<FunctionId>, instant: Instant) -> usize {
         let entries = self.device.history().entries() as usize;
         let most = (MOST_PLAYED / entries.max(1)).max(FEWEST_TRIED);

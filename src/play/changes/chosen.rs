@@ -22,7 +22,7 @@ pub(crate) struct Choice {
     recomputes: Vec<OnceLock<Option<Arc<Recompute>>>>,
 }
 
-/// Calls are unequal if one keeps this many times as much as another.
+/// Calls are unequal if one keeps at least this many times as much as another.
 const UNEVEN: u64 = 2;
 
 /// Calls that are checkpointed together.
@@ -53,7 +53,7 @@ impl Chosen {
     }
 }
 
-/// A workspace that the engine's thread makes when it runs an operator for the first time.
+/// A workspace that the engine's thread allocates when it runs an operator for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Workspace {
     /// The corresponding workspace of forward, as an index into [`crate::replay::History::allocations`].
@@ -69,7 +69,7 @@ pub(crate) struct Release {
     pub allocation: u32,
     /// When the program frees it.
     pub released: Instant,
-    /// When the node of backward begins that frees it.
+    /// When the backward node that frees it starts.
     pub needed: Instant,
 }
 
@@ -98,7 +98,7 @@ impl Choice {
         Self { calls, passes, functions, tables, recomputes }
     }
 
-    /// The functions with a label, or if there are none those whose labels contain it.
+    /// The functions with a label, or if there are none, those whose labels contain it.
     pub fn find(&self, site: &str) -> Vec<&(FunctionId, String)> {
         let equal: Vec<_> = self.functions.iter().filter(|(_, label)| label == site).collect();
         if !equal.is_empty() {
@@ -124,7 +124,8 @@ impl Choice {
         self.functions.iter().filter(move |&&(id, _)| is_repeated(id)).map(|(id, label)| (*id, label.as_str()))
     }
 
-    /// Whether a function is one of PyTorch's own that other modules are made of: a single operator, or a container.
+    /// Whether a function is one of PyTorch's basic modules, which other modules consist of: a single operator, or a
+    /// container.
     pub fn is_shared(&self, function: FunctionId, device: &Device<'_>) -> bool {
         self.calls.function(function).is_some_and(|function| {
             let is_single = function.first_line == function.last_line && !is_recurrent(device.snapshot(), function);
@@ -141,7 +142,7 @@ impl Choice {
                 chosen.extend(calls.into_iter().step_by(every.max(1)));
             }
         }
-        // An outer call comes before those inside.
+        // An outer call comes before the calls inside it.
         let order = |call: &Call| (call.start, Reverse(call.end));
         chosen.sort_rows_by(|a, b| order(a).cmp(&order(b)).then_with(|| self.calls.place(a).cmp(&self.calls.place(b))));
         chosen.dedup();
@@ -208,7 +209,7 @@ impl Choice {
         !self.calls.functions.is_empty()
     }
 
-    /// The entry at which the forward pass after an instant begins.
+    /// The entry at which the forward pass after an instant starts.
     pub fn end_of_step(&self, instant: Instant, entries: u32) -> u32 {
         self.passes.end_of_step(instant, entries)
     }
@@ -230,9 +231,9 @@ impl Choice {
     }
 }
 
-/// Calls without those of a function with a single line that follow on one another at one line of their caller: a long
-/// expression, which makes several blocks of one size, looks like many calls. A recurrent layer of PyTorch's own is a single
-/// operator: its calls are what they look like.
+/// Calls, without those of a single-line function that follow each other at one line of their caller: a long expression,
+/// which allocates several blocks of one size, looks like many calls. PyTorch's recurrent layers are a single operator, so
+/// this does not apply to their calls.
 fn whole(calls: Calls, track: Track<'_>) -> Calls {
     let Calls { functions, calls, .. } = calls;
     let mut whole: Vec<Call> = Vec::with_capacity(calls.len());

@@ -23,7 +23,7 @@ const MINOR: u64 = 16;
 pub struct LossFigures {
     /// The maximum number of bytes that a loss keeps for backward: its logits.
     pub logits_bytes: u64,
-    /// Mean time in microseconds from logits to loss in a forward pass; `None` where the file has no times.
+    /// Mean time in microseconds from logits to loss in a forward pass; `None` if the file has no times.
     pub forward_us: Option<i64>,
 }
 
@@ -234,7 +234,7 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
     for &allocation in of_forward.iter().chain(&of_backward) {
         emit.patch.remove(allocation);
     }
-    // Forward: a piece leaves nothing behind.
+    // Forward: a chunk leaves no memory behind.
     let start = loss.forward.start;
     emit.entry = steps.get(start).map_or(0, |step| step.entry);
     for _ in 0..pieces {

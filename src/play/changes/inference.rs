@@ -41,7 +41,7 @@ const OTHERWISE: [(&str, &str); 2] = [
     ("nn/modules/rnn.py", "the recording does not show what a recurrent layer keeps of each time step"),
 ];
 
-/// Why figures may be far off: a module that does not show what it would do.
+/// Why figures may be far off: a module for which the recording does not show what it would do.
 fn doubt(device: &Device<'_>) -> Option<String> {
     let snapshot = device.snapshot();
     let frames = (0..snapshot.stacks.frame_count() as u32).filter_map(|id| snapshot.stacks.frame(FrameId(id)));
@@ -93,7 +93,7 @@ fn leave_out_dropout(steps: &[Step], device: &Device<'_>, frees: &mut Frees, pat
         patch.remove(step.allocation);
         let until = frees.at(step.allocation);
         frees.moved.remove(&step.allocation);
-        // A mask comes before the result, which is larger.
+        // A mask is allocated before the result, which is larger.
         let is_result = last.is_some_and(|(before, mask)| {
             mask.bytes < step.bytes && steps[before + 1..place].iter().all(|between| is_free(between.kind))
         });

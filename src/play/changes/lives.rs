@@ -23,7 +23,7 @@ pub(crate) struct Lives {
     pub beside: Vec<(u32, u32)>,
     /// Instants right after which the program calls `torch.cuda.empty_cache`.
     pub emptied: Vec<Instant>,
-    /// Why figures may be far off, where they may.
+    /// Why figures may be far off, if they may.
     pub doubt: Option<&'static str>,
     /// Whether the changes leave out some that save more.
     pub at_least: bool,

@@ -1,13 +1,13 @@
 //! Applies changes to the requests of a program: changes that people make so that it needs less memory.
 //!
-//! A [`Change`] names a change. An [`Editor`] knows what a recording shows of its program, and makes a [`Program`] into
-//! that of the changed one, or says why it cannot. Whether a change does any good shows when the result is played: see
+//! A [`Change`] names a change. An [`Editor`] knows what a recording shows about its program, and converts a [`Program`] into
+//! the changed one, or says why it cannot. Whether a change helps is known only when the result is simulated: see
 //! [`crate::play::play`].
 //!
 //! # Searching
-//! An [`Editor`] is made once for a device; what it needs is worked out when a change first asks for it, and kept. A
-//! change of a program of `n` steps costs a few passes over them, and so does a play, so that hundreds of combinations
-//! can be tried in a second for a recording of some thousand entries:
+//! An [`Editor`] is created once per device; it computes its data when a change first needs it, and stores it. A change to a
+//! program of `n` steps takes a few passes over them, and so does a simulation, so hundreds of combinations can be tried in a
+//! second for a recording of some thousand entries:
 //!
 //! ```text
 //! let editor = Editor::new(device);
@@ -17,10 +17,10 @@
 //! }
 //! ```
 //!
-//! Functions worth checkpointing come from [`crate::analysis::checkpoint::Candidate`]: its label is the site of the
-//! change. Several changes take effect in the order of [`Change`]'s variants, whatever order they are given in. A
-//! program with changes is never more than predicted: what it would do is assumed, and [`Edited::assumptions`] say
-//! what.
+//! Functions worth checkpointing come from [`crate::analysis::checkpoint::Candidate`]: its label is the site of the change.
+//! Several changes take effect in the order of [`Change`]'s variants, regardless of the order in which they are given. A
+//! changed program is at most predicted, never exact: its behavior is assumed, and [`Edited::assumptions`] lists the
+//! assumptions.
 
 mod accumulate;
 mod autocast;
@@ -77,8 +77,8 @@ pub struct Edited {
     pub origins: Vec<Option<u32>>,
     /// Assumptions, one sentence for each change.
     pub assumptions: Vec<String>,
-    /// Why figures may be far off: what a change depends on and the recording does not show. Empty where nothing is
-    /// known to be missing.
+    /// Why figures may be far off: a change depends on something that the recording does not show. Empty if nothing is known
+    /// to be missing.
     pub doubts: Vec<String>,
     /// Allocations of the program that changes free elsewhere than they were recorded to be.
     pub(in crate::play) moved: AllocationSet,
@@ -175,7 +175,7 @@ impl<'d, 'a> Editor<'d, 'a> {
     /// A program with changes. The program is that of the device, or one with the same steps and other sizes.
     ///
     /// # Errors
-    /// The first change that cannot be made, with the reason.
+    /// The first change that cannot be applied, with the reason.
     pub fn apply(&self, program: &Program, changes: &[Change]) -> Result<Edited, Refusal> {
         self.apply_with_lives(program, changes, &Lives::default())
     }
@@ -197,14 +197,14 @@ impl<'d, 'a> Editor<'d, 'a> {
         }
         let mut rewrite = Rewrite::of(program);
         let (mut assumptions, mut doubts) = (Vec::new(), Vec::new());
-        // Checkpointed calls may lie in one another: all are resolved together.
+        // Checkpointed calls may be nested: all of them are resolved together.
         let is_checkpoint = |change: &Change| matches!(change, Change::Checkpoint { .. });
         let (checkpoints, others): (Vec<Change>, Vec<Change>) = changes.into_iter().partition(is_checkpoint);
         let whole = others.iter().find(|change| {
             matches!(change, Change::Inference | Change::OffloadActivations | Change::ShardParameters { .. })
         });
         if let (Some(first), Some(other)) = (checkpoints.first(), whole) {
-            return Err(Refusal { change: first.clone(), because: format!("not together with {other}") });
+            return Err(Refusal { change: first.clone(), because: format!("cannot be combined with {other}") });
         }
         if !checkpoints.is_empty() {
             let pieces = others.iter().any(|change| matches!(change, Change::ChunkLoss { .. }));
@@ -218,7 +218,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         for (index, change) in others.iter().enumerate() {
             let twice = others[..index].iter().find(|other| is_other_of(other, change));
             let assumed = match twice {
-                Some(other) => Err(format!("not together with {other}")),
+                Some(other) => Err(format!("cannot be combined with {other}")),
                 None => self.change(&mut rewrite, change),
             };
             let assumed = assumed.map_err(|because| Refusal { change: change.clone(), because })?;
@@ -235,8 +235,8 @@ impl<'d, 'a> Editor<'d, 'a> {
         Ok(Edited { program, origins, assumptions, doubts, moved })
     }
 
-    /// The functions that [`Change::Checkpoint`] can name and that a forward pass calls more than once; none where no
-    /// training step is known.
+    /// The functions that [`Change::Checkpoint`] can name and that a forward pass calls more than once; none if no training
+    /// step is known.
     pub fn sites(&self) -> Vec<&str> {
         self.choice().repeated().collect()
     }
@@ -252,7 +252,7 @@ impl<'d, 'a> Editor<'d, 'a> {
     /// Why a program cannot be changed at all.
     fn obstacle(&self, program: &Program, changes: &[Change]) -> Option<&'static str> {
         let is_checkpoint = |change: &Change| matches!(change, Change::Checkpoint { .. });
-        // Where the pass that holds the peak finishes, what its backward frees is known whatever fails elsewhere.
+        // If the pass that contains the peak finishes, its frees are known, even if something fails elsewhere.
         let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
         let is_finished = || Checkpointable::new(self.device, self.choice()).obstacle(peak).is_none();
         match () {

@@ -27,7 +27,7 @@ pub(super) fn activations(rewrite: &mut Rewrite, device: &Device<'_>, releases: 
             }
             continue;
         }
-        // The node that makes the gradient of a weight needs the weight, which is among what it has saved.
+        // The node that computes the gradient of a weight needs the weight, which is one of its saved tensors.
         let Some(made) = history.allocations.get(step.allocation as usize) else { continue };
         let is_gradient = device.categories().get(step.allocation as usize).category == Category::Gradient;
         if is_gradient && made.freed != NEVER && device.phases().at(made.born) == Phase::Backward {

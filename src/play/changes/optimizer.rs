@@ -213,8 +213,8 @@ fn add_states(rewrite: &mut Rewrite, trained: &Trained, history: &History, patch
     }
 }
 
-/// One more block of each parameter's size while the optimizer steps, all of them at once (`_multi_tensor_adam`), or this many
-/// at most, where a variable holds the last one while the next is made. In the first step they come behind the states.
+/// One more block of each parameter's size while the optimizer steps: all of them at once (`_multi_tensor_adam`), or at most
+/// this many, if a variable holds the last one while the next is allocated. In the first step they come after the states.
 fn add_scratch(
     rewrite: &mut Rewrite,
     trained: &Trained,
@@ -242,8 +242,8 @@ fn add_scratch(
     }
 }
 
-/// The requests of the gradients that are there when an update begins, in the order of parameters: backward makes them in
-/// the opposite one.
+/// The requests of the gradients that are live when an update starts, in the order of parameters: backward allocates them in
+/// the opposite order.
 fn gradients_at(rewrite: &Rewrite, trained: &Trained, history: &History, instant: u32) -> Vec<Step> {
     let is_there = |allocation: u32| {
         trained.all_gradients.binary_search(&allocation).is_ok()

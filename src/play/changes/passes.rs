@@ -10,15 +10,15 @@ use std::ops::Range;
 pub(crate) struct Passes {
     /// Entries of each pass, from its first forward entry to the first entry of its backward, or to its last.
     pub(crate) entries: Vec<Range<u32>>,
-    /// Entries of forward in them, without what is between, such as `zero_grad`.
+    /// Entries of its forward, without other entries in between, such as `zero_grad`.
     pub(crate) forward: Vec<Range<u32>>,
     /// Whether these are passes that no backward follows, but that keep what one would need.
     pub(crate) is_open: bool,
 }
 
 impl Passes {
-    /// The passes that a backward follows; or those behind, if there is none or the peak does not come before, and if they
-    /// keep what a backward would need.
+    /// The passes followed by a backward pass; otherwise, if there is none or the peak is not before it, the later passes
+    /// that keep what a backward pass would need.
     pub(crate) fn of(phases: &Phases, calls: &Calls, history: &History, peak: Instant) -> Self {
         let (mut entries, mut forward): (Vec<Range<u32>>, Vec<Range<u32>>) = Default::default();
         let mut open: Vec<Range<u32>> = Vec::new();
@@ -46,7 +46,7 @@ impl Passes {
         self.entries.get(self.entries.partition_point(|pass| pass.end <= entry)).filter(|pass| pass.start <= entry)
     }
 
-    /// The entry at which the pass after the one around or before an instant begins.
+    /// The start of the pass after the one around or before an instant.
     pub(crate) fn end_of_step(&self, instant: u32, entries: u32) -> u32 {
         let next = self.entries.partition_point(|pass| pass.start < instant);
         self.entries.get(next).map_or(entries, |pass| pass.start)
@@ -87,10 +87,10 @@ impl Passes {
     }
 }
 
-/// Whether much of what repeated calls of a pass make is there when it ends.
+/// Whether much of what repeated calls of a pass allocate is still live when it ends.
 ///
-/// Without gradients a call leaves what it returns, and a cache of keys and values where there is one, which is a small
-/// part of what it makes. With gradients most of it stays. What is made only once, such as workspaces, does not count.
+/// Without gradients, only the result of a call stays, and possibly a cache of keys and values, which is a small part of what
+/// it allocates. With gradients, most of it stays. Blocks that are allocated only once, such as workspaces, do not count.
 fn keeps_graph(calls: &Calls, history: &History, pass: &Range<u32>) -> bool {
     const SHARE: u64 = 3;
     let within = |call: &&Call| pass.start <= call.start && call.end <= pass.end;

@@ -1,10 +1,10 @@
 //! When a program would free the results of forward if nothing were kept for backward.
 //!
-//! A recording with backward passes does not show it: autograd holds on to what it has saved. Python releases the result
-//! of an expression once the operator that takes it has run, and of a variable once it is bound anew or its function
-//! returns. Which operator takes a block shows in backward: its nodes run in the reverse order of forward, and each lets go
-//! of what its operator has saved. So whatever is freed before a block, or by the same node, was saved by a later operator
-//! than what is freed behind it, or by the same one.
+//! A recording with backward passes does not show it, since autograd keeps the saved tensors. Python releases the result of
+//! an expression once the operator that uses it has run, and that of a variable once it is reassigned or its function
+//! returns. Backward shows which operator uses a block: its nodes run in the reverse order of forward, and each frees what
+//! its operator saved. So whatever is freed before a block, or by the same node, was saved by a later operator than what is
+//! freed after it, or by the same operator.
 
 use super::recompute::Recomputing;
 use crate::facts::training::Call;
@@ -17,19 +17,19 @@ use std::ops::Range;
 /// Number of operators and calls after a block that are searched for its last use.
 const MOST_EVENTS: usize = 256;
 
-/// What happens within the function of a call: an operator of its own, or another call.
+/// What happens within the function of a call: its own operators, or other calls.
 struct Event<'a> {
     /// The first entry that makes a block.
     entry: u32,
-    /// The instant behind it.
+    /// The instant after it.
     until: Instant,
     /// What it makes or returns, as indexes into [`crate::replay::History::allocations`].
     made: Cow<'a, [u32]>,
 }
 
 impl<'a> Recomputing<'a> {
-    /// When a block is released, at the latest where it is freed; `None` where it was not made by a call of a function.
-    /// `around` are the calls that it was made in, the outermost first.
+    /// When a block is released, at the latest when it is freed; `None` if it was not allocated in a call of a function.
+    /// `around` are the calls that it was allocated in, the outermost first.
     pub(crate) fn release(&self, index: u32, around: &[&Call]) -> Option<Instant> {
         let block = self.allocation(index);
         let (mut behind, mut level) = (block.born, around.len().checked_sub(1)?);
@@ -45,8 +45,8 @@ impl<'a> Recomputing<'a> {
         Some(self.release_within(call, index, behind).min(block.freed))
     }
 
-    /// Where a call that no other is around is one of several in a row, such as the layers of a model that is no module
-    /// itself: when the next one is over, which works on what this one returns.
+    /// For an outermost call that is one of several in a row, such as the layers of a model that is not itself a module: the
+    /// end of the next call, which uses the result of this one.
     fn end_of_round(&self, call: &Call) -> Option<Instant> {
         let pass = self.pass_around(call.start)?;
         let whole = Call { start: pass.start, end: pass.end, ..*call };
@@ -55,7 +55,7 @@ impl<'a> Recomputing<'a> {
         (self.track.stack(first) == self.track.stack(next.entry)).then_some(next.until)
     }
 
-    /// The same within a call that the block was made in: what the call returns goes when it ends.
+    /// The same within a call in which the block was allocated: the result of the call is released when it ends.
     pub(crate) fn release_in(&self, call: &Call, index: u32) -> Instant {
         let entry = self.allocation(index).born.saturating_sub(1);
         let calls = &self.calls.calls;
@@ -117,8 +117,8 @@ impl<'a> Recomputing<'a> {
         })
     }
 
-    /// Whether the last operator that has saved one block comes before the one that has saved another, or is the same: it is
-    /// freed behind it, or by the same node.
+    /// Whether the last operator that saved one block comes before the one that saved another, or is the same operator: the
+    /// block is freed after the other, or by the same node.
     fn is_used_before(&self, one: u32, other: u32) -> bool {
         let (block, freed) = (self.allocation(one), self.allocation(other).freed);
         !self.is_open()
@@ -126,8 +126,8 @@ impl<'a> Recomputing<'a> {
             && (block.freed > freed || self.is_same_node(one, freed))
     }
 
-    /// When the operator is done that has made a block beside its result, such as a mask or statistics, for backward alone: of
-    /// what one operator leaves the result is freed first.
+    /// The end of the operator that allocated a block in addition to its result, such as a mask or statistics, only for
+    /// backward: of the blocks that one operator leaves, the result is freed first.
     fn end_if_hidden(&self, call: &Call, index: u32) -> Option<Instant> {
         let run = self.run_around(call, index);
         let next = (run.end..call.end).find(|&entry| self.is_alloc(entry)).unwrap_or(call.end);
@@ -145,7 +145,7 @@ impl<'a> Recomputing<'a> {
         made.filter(is_there).any(is_result).then_some(run.end)
     }
 
-    /// The entries around the one that made a block, within a call, where blocks are made on the same stack.
+    /// The entries around the one that allocated a block, within a call, with allocations on the same stack.
     fn run_around(&self, call: &Call, index: u32) -> Range<u32> {
         let entry = self.allocation(index).born.saturating_sub(1);
         let stack = self.track.stack(entry);
@@ -156,8 +156,8 @@ impl<'a> Recomputing<'a> {
         start..last + 1
     }
 
-    /// The instant at which the operator that makes a block at an entry has all it needs: behind its result it asks for a
-    /// workspace, which it keeps, or gives back before anything else is made.
+    /// The instant at which the operator that allocates a block at an entry has everything it needs: after its result it
+    /// requests a workspace, which it keeps, or frees before anything else is allocated.
     fn end_of_operator(&self, call: &Call, entry: u32) -> Instant {
         let mut end = entry + 1;
         while let Some(next) = (end..call.end).find(|&entry| self.is_alloc(entry)) {
@@ -175,7 +175,7 @@ impl<'a> Recomputing<'a> {
         self.actions[entry as usize] == Action::Alloc
     }
 
-    /// The outermost call within another one that an entry is part of, and that begins at an instant or later.
+    /// The outermost call within another one that contains an entry and starts at an instant or later.
     fn child_at(&self, call: &Call, behind: Instant, entry: u32) -> Option<&Call> {
         let calls = &self.calls.calls;
         let first = calls.partition_point(|other| other.start < behind);
@@ -196,7 +196,7 @@ impl<'a> Recomputing<'a> {
             (frame.filename, frame.name) == (function.file, function.name)
                 && (function.first_line..=function.last_line).contains(&frame.line)
         };
-        // The function and what it is in, the outermost first.
+        // The function and its callers, the outermost first.
         let frames = |stack: StackId| {
             let frames = stacks.frame_ids(stack);
             let own = frames.iter().position(|&frame| stacks.frame(frame).is_some_and(is_own))?;

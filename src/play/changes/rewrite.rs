@@ -1,7 +1,7 @@
-//! A program while it is changed.
+//! A program that is being changed.
 //!
-//! Every step keeps the entry it was recorded by, so that changes find their places by entries, and every allocation,
-//! also one that a change adds, represents a recorded one, so that what is known of that goes for it, too.
+//! Every step keeps its recorded entry, so that changes find their places by entries. Every allocation, including those that
+//! a change adds, represents a recorded one, so that the facts about the recorded one apply to it, too.
 
 use crate::model::PoolId;
 use crate::play::{Program, Step, StepKind};
@@ -41,7 +41,7 @@ pub(super) struct Patch {
     replacements: HashMap<u32, u32, RandomState>,
     /// New requested bytes, for allocations that change their size.
     sizes: HashMap<u32, u64, RandomState>,
-    /// Allocations that are freed where nothing was recorded.
+    /// Allocations that are freed at places without a recorded free.
     moved: AllocationSet,
 }
 
@@ -68,7 +68,7 @@ impl Patch {
         self.kept.insert(allocation);
     }
 
-    /// Frees the replacement where an allocation was freed.
+    /// Frees the replacement at the recorded free of an allocation.
     pub fn inherit(&mut self, allocation: u32, replacement: u32) {
         self.replacements.insert(allocation, replacement);
     }
@@ -107,7 +107,7 @@ impl Rewrite {
         self.origins.len() as u32 - 1
     }
 
-    /// The number of a new allocation that represents none.
+    /// The number of a new allocation that represents no recorded one.
     pub fn add_nameless(&mut self) -> u32 {
         self.add(NOBODY)
     }
@@ -117,7 +117,7 @@ impl Rewrite {
         self.origins.get(allocation as usize).copied().filter(|&origin| origin != NOBODY)
     }
 
-    /// For each entry up to `entries`, that included, the first step that comes at it or later.
+    /// For each entry up to and including `entries`, the first step at that entry or later.
     pub fn places(&self, entries: u32) -> Vec<usize> {
         let mut places = Vec::with_capacity(entries as usize + 1);
         for (index, step) in self.program.steps.iter().enumerate() {
@@ -195,8 +195,8 @@ impl Rewrite {
         self.program.start_requested.iter().any(|&(index, _)| wanted(index as u32))
     }
 
-    /// The changed program, the recorded allocation that each of its allocations represents, and those of its
-    /// allocations whose frees were moved.
+    /// The changed program, the recorded allocation that each of its allocations represents, and the allocations whose frees
+    /// were moved.
     pub fn finish(self) -> (Program, Vec<Option<u32>>, AllocationSet) {
         let Self { mut program, origins, moved } = self;
         // Rounds of a loop are recognized by the order of numbers, so allocations are renumbered.

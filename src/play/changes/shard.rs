@@ -89,7 +89,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others
         }
     };
     format!(
-        "the rank that holds the most of {ranks}: {} of {} of trained parameters, assigned whole, largest first, as by \
+        "the rank that holds the most of {ranks}: {} of {} of trained parameters, each assigned to one rank, the largest first, as in \
          ZeroRedundancyOptimizer; {gradients}",
         Bytes(share.bytes),
         Bytes(trained.bytes()),
@@ -104,8 +104,8 @@ fn leave(share: &Share, of_size: &BTreeMap<u64, Vec<Vec<u32>>>, patch: &mut Patc
     }
 }
 
-/// Frees gradients of other ranks' parameters when the node that makes them is done, in all backward passes or all but the
-/// first: there they stay, and later ones are added to them.
+/// Frees gradients of other ranks' parameters when the node that computes them is done, in all backward passes, or in all
+/// except the first: there they stay, and later gradients are added to them.
 fn drop_gradients(rewrite: &Rewrite, trained: &Trained, share: &Share, others: OtherGradients, patch: &mut Patch) {
     let is_gradient = |step: &&Step| {
         step.kind == StepKind::Alloc
@@ -158,9 +158,8 @@ impl<'s> Nodes<'s> {
         Self { steps, made: allocs.map(|(place, step)| (step.allocation, place)).collect() }
     }
 
-    /// The place at which the node is done that made a gradient, and has added it to an earlier one: it makes what it
-    /// returns, releases what it was given and of what it saved, and then of what was added. The next one begins with a
-    /// request.
+    /// The place at which the node that computed a gradient, and added it to an earlier one, is done: it allocates its
+    /// results, releases its inputs and saved tensors, and then the added gradient. The next node starts with a request.
     pub fn end_of(&self, gradient: u32) -> usize {
         let made = self.made.get(&gradient).copied().unwrap_or(self.steps.len());
         let rest = || self.steps.iter().enumerate().skip(made + 1);

@@ -1,8 +1,8 @@
-//! Keeps one rank's share of parameters, gradients and states: stage 3 of `ZeRO`, as `fully_shard` of PyTorch does it.
+//! Keeps one rank's shard of parameters, gradients and states: stage 3 of `ZeRO`, as PyTorch's `fully_shard` does.
 //!
-//! Units are the calls of the function whose backward makes most of the gradients, such as the layers of a model: what a unit
-//! works with is gathered for it, one unit ahead, and given back behind it. All other parameters belong to the root, which
-//! keeps what it has gathered from the start of a forward pass until its backward is over.
+//! Units are the calls of the function whose backward computes most of the gradients, such as the layers of a model: the
+//! parameters of a unit are gathered for it, one unit ahead, and freed after it. All other parameters belong to the root,
+//! which keeps gathered parameters from the start of a forward pass until its backward ends.
 
 use super::Assumed;
 use super::chosen::Choice;
@@ -36,7 +36,7 @@ struct Pass {
     bytes: u64,
 }
 
-/// Keeps one rank's share. An error says what is unknown.
+/// Keeps one rank's shard. An error says what is unknown.
 pub(super) fn apply(
     rewrite: &mut Rewrite,
     device: &Device<'_>,
@@ -117,7 +117,7 @@ impl Communication<'_> {
         self.patch.insert(place, free(allocation, self.like.entry));
     }
 
-    /// Copies gradients into one block, and leaves a share of it where they were.
+    /// Copies gradients into one block, and leaves a shard of it in their place.
     fn reduce(&mut self, place: usize, gradients: &[u32], bytes: u64, share: u64) {
         let Some((&first, others)) = gradients.split_first() else { return };
         let whole = self.gather(place, bytes);
@@ -131,7 +131,7 @@ impl Communication<'_> {
     }
 }
 
-/// The passes with the units that have most of the gradients, and what is called for each unit.
+/// The passes with the units that have most of the gradients, and the calls of each unit.
 fn passes(device: &Device<'_>, trained: &Trained, choice: &Choice) -> Result<(Vec<Pass>, String), String> {
     let bytes = |passes: &[Pass]| -> u64 { passes.iter().flat_map(|pass| &pass.units).map(|unit| unit.bytes).sum() };
     let calls = |passes: &[Pass]| passes.iter().map(|pass| pass.units.len()).sum::<usize>();
@@ -139,7 +139,7 @@ fn passes(device: &Device<'_>, trained: &Trained, choice: &Choice) -> Result<(Ve
     let best = all.max_by_key(|(passes, _)| (bytes(passes), Reverse(calls(passes))));
     let best = best.filter(|(passes, _)| bytes(passes) > 0);
     best.map(|(passes, label)| (passes, label.to_owned()))
-        .ok_or_else(|| "no function calls whose backward pass produces gradients are known".to_owned())
+        .ok_or_else(|| "found no function whose backward pass produces gradients".to_owned())
 }
 
 /// The passes with the calls of a function as units.

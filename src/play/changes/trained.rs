@@ -78,7 +78,7 @@ impl Trained {
         if unclear.saturating_mul(100) > (peak.bytes.max(0) as u64).saturating_mul(MOST_UNCLEAR) {
             return Err(format!(
                 "{} at the peak may be parameters, gradients or optimizer state: start recording before the model is created \
-                 to tell them apart",
+                 to distinguish them",
                 Bytes(unclear)
             ));
         }
@@ -93,8 +93,8 @@ impl Trained {
     pub fn too_many(&self) -> String {
         match self.at_once {
             1..=MOST_STATES if self.at_once < self.per_parameter => format!(
-                "the recorded optimizer allocates its {} states of each parameter again in every step: such a step \
-                 cannot be simulated",
+                "the recorded optimizer allocates its {} states of each parameter anew in every step, which memviz \
+                 cannot simulate",
                 self.at_once
             ),
             _ => format!(
@@ -110,7 +110,7 @@ impl Trained {
         all.flat_map(|(&bytes, &count)| std::iter::repeat_n(bytes, count as usize)).collect()
     }
 
-    /// Bytes of all of them.
+    /// Their total bytes.
     pub fn bytes(&self) -> u64 {
         self.gradients
             .iter()
@@ -134,7 +134,7 @@ impl Trained {
     }
 }
 
-/// Periods of the optimizer's phase behind a backward pass, up to the one that frees gradients last.
+/// Optimizer periods after a backward pass, up to the one that frees gradients last.
 fn updates(device: &Device<'_>) -> Vec<Range<u32>> {
     let mut updates: Vec<Range<u32>> = Vec::new();
     let mut is_due = false;
@@ -158,7 +158,7 @@ fn updates(device: &Device<'_>) -> Vec<Range<u32>> {
     updates
 }
 
-/// For each size, the maximum number of blocks that are live when an update begins.
+/// For each size, the maximum number of blocks that are live when an update starts.
 fn most_at_once(blocks: impl Iterator<Item = Allocation>, updates: &[Range<u32>]) -> BTreeMap<u64, u32> {
     let mut counts: BTreeMap<(u64, usize), u32> = BTreeMap::new();
     for block in blocks {

@@ -1,6 +1,6 @@
 //! Plans that make a program fit a device: allocator settings, changes to the program, or both, the easiest first.
 //!
-//! `moves` lists what could be changed, `search` combines it and plays every combination as a whole. Every plan was
+//! `moves` lists possible changes, `search` combines them and simulates every combination as a whole. Every plan was
 //! simulated, since some well-known tricks have no effect on a given program.
 
 mod failed;
@@ -39,7 +39,7 @@ const PLAYS_OF_A_LINE: u64 = 20;
 const STEPS_OF_NEEDS: u64 = 4_000_000;
 
 /// Why there is no prediction for a recording that starts late.
-const LATE: &str = "the recording starts with more live memory than the device has, and what that memory is for is unknown; start \
+const LATE: &str = "the recording starts with more live memory than the device has, and its category is unknown; start \
                     recording before the model is built";
 
 /// Why there is no prediction for a recording that kept a single entry.
@@ -127,7 +127,7 @@ pub struct DevicePlans {
     pub settings_tried: usize,
     /// Plans that reach the goal, the easiest first; empty if the unchanged program does.
     pub plans: Vec<Plan>,
-    /// If no plan does, the closest one; `None` if none is closer than the unchanged program.
+    /// If no plan fits, the closest one; `None` if none is closer than the unchanged program.
     pub nearest: Option<Plan>,
     /// Changes that cannot be simulated from this recording, with the reason.
     pub not_played: Vec<Refusal>,
@@ -163,7 +163,7 @@ impl PlanReport {
     /// Searches for plans that make the programs fit a device.
     ///
     /// # Errors
-    /// When a device is named that the recording does not have, or neither a capacity is given nor one is recorded.
+    /// If a device is named that the recording does not have, or neither a capacity is given nor one is recorded.
     pub fn of(recording: &Devices<'_>, options: &PlanOptions) -> Result<Self> {
         let mut wanted = recording.wanted(&options.devices)?;
         wanted.retain(|device| device.id() > HOST_DEVICE);
@@ -176,7 +176,7 @@ impl DevicePlans {
     /// Searches for plans that make the program of one device fit.
     ///
     /// # Errors
-    /// When neither a capacity is given nor one is recorded.
+    /// If neither a capacity is given nor one is recorded.
     pub fn of(device: &Device<'_>, options: &PlanOptions) -> Result<Self> {
         Self::within(device, options, STEPS)
     }
@@ -340,7 +340,7 @@ impl DevicePlans {
     /// The figure of a plan that the goal limits: the bytes that it needs, or has allocated.
     pub fn measure(&self, plan: &Plan) -> u64 {
         match self.goal {
-            // What works on a device may fail on some that are a little larger: then what it has reserved there tells.
+            // A plan that works on a device may fail on slightly larger ones; the memory that it reserved there then decides.
             Goal::Device(bytes) if plan.outcome.failure().is_none() && plan.outcome.max_reserved <= bytes => {
                 plan.needs.filter(|&needs| needs <= bytes).unwrap_or(plan.outcome.max_reserved)
             }

@@ -8,7 +8,7 @@ use crate::sorting::SortRows;
 const FUNCTIONS: usize = 8;
 /// Beyond every N-th call hardly anything changes.
 const MOST_EVERY: usize = 16;
-/// Ranks that share the optimizer: those of one machine.
+/// Ranks that share the optimizer state: those of one machine.
 const RANKS: u32 = 8;
 /// Numbers of pieces in which a loss is computed.
 const PIECES: [u32; 3] = [4, 8, 16];

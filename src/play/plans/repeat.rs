@@ -5,7 +5,7 @@ use crate::play::{Program, Step, StepKind};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// Times that a step is repeated: what the first one leaves behind shapes the second.
+/// Number of repetitions of a step: what the first one leaves behind affects the second.
 const TIMES: usize = 2;
 
 /// The last step of a program, which the simulation repeats. Allocations are those of the recording.

@@ -125,7 +125,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         self.goal
     }
 
-    /// Combinations played so far.
+    /// Combinations simulated so far.
     pub fn tried(&self) -> usize {
         usize::try_from(self.tried.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
@@ -340,7 +340,7 @@ impl Found {
         self.roomy().any(|plan| plan.changes.iter().all(|change| is_it(change) || set.contains(change)))
     }
 
-    /// Adds a plan that fits, or notes the closest one that does not.
+    /// Adds a plan that fits, or updates the closest one that does not.
     pub fn add(&mut self, tried: Option<Tried>, goal: Goal) {
         match tried {
             Some(tried) if tried.fits => {
@@ -360,7 +360,7 @@ impl Found {
     }
 }
 
-/// Pairs of functions that are checkpointed together, of those that hold most.
+/// Pairs of functions that are checkpointed together, among those that hold the most.
 fn pairs<'m>(functions: &[&'m HeldByCalls]) -> Vec<[&'m HeldByCalls; 2]> {
     let most = &functions[..functions.len().min(TOGETHER)];
     let behind = |index: usize| most[index + 1..].iter();

@@ -10,7 +10,7 @@ use crate::replay::{NEVER, Track};
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// The part of a recording that runs out of memory that is simulated.
+/// The simulated part of a recording that runs out of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Unfinished {
@@ -30,7 +30,8 @@ impl Unfinished {
     }
 }
 
-/// One request in this many may differ between two steps that are alike: the loss of one is still there, a table is made once.
+/// One request in this many may differ between two similar steps: the loss of one is still live, or a table is allocated
+/// once.
 const MOST_OTHER: usize = 20;
 /// Number of equal requests in a row from which on two steps are matched again.
 const ALIKE: usize = 3;
@@ -46,8 +47,8 @@ const OTHER_SIZES: &str = "the failed step requests different sizes from the com
 const REFUSED_OTHERWISE: &str = "the simulated device serves the request that failed: something that is not recorded \
                                  made it fail, such as torch.cuda.set_per_process_memory_fraction";
 
-/// The complete steps of a program that runs out of memory, with the last of them as the step to repeat. An error gives
-/// the reason if there are none, or if the failed step is a different one.
+/// The complete steps of a program that runs out of memory; the last of them is the step to repeat. An error gives the reason
+/// if there are none, or if the failed step is a different one.
 pub(super) fn complete_steps(
     device: &Device<'_>,
     testbed: &Testbed,
@@ -74,8 +75,8 @@ pub(super) fn complete_steps(
     Ok((testbed.program.up_to(step.end), unfinished, repeat))
 }
 
-/// The entries of the last complete step before a refused request: one with its optimizer, behind which another forward has
-/// begun.
+/// The entries of the last complete step before a refused request: one with an optimizer step, after which another forward
+/// has started.
 fn last_step(device: &Device<'_>, refused: u32) -> Option<Range<u32>> {
     let spans = || device.phases().spans.iter().filter(|span| span.start < refused);
     let mut ends: Vec<u32> = Vec::new();
@@ -99,8 +100,8 @@ fn last_step(device: &Device<'_>, refused: u32) -> Option<Range<u32>> {
     Some(start..end)
 }
 
-/// Where the first step begins, of which the forward pass is known: at the first request behind the last one of the next step
-/// that is like it, as batches are copied to the device before forward begins.
+/// The start of the first step, whose forward pass is known: the first request after the last similar request of the next
+/// step, since batches are copied to the device before forward starts.
 fn begin_of_first(track: Track<'_>, forward: u32, end: u32) -> u32 {
     let is_alloc = |&entry: &u32| track.actions()[entry as usize] == Action::Alloc;
     let next = (end..track.entries()).find(is_alloc).map(|entry| (track.stack(entry), track.sizes()[entry as usize]));
@@ -132,14 +133,14 @@ impl Requests {
         Self(entries.filter(asks).map(request).collect())
     }
 
-    /// For each request of another step the place of the one that it repeats. Both steps are followed side by side; where they
-    /// part, they go on at the nearest place from which on a few requests are alike.
+    /// For each request of another step, the index of the request that it repeats. Both steps are followed side by side;
+    /// where they differ, matching continues at the nearest place from which a few requests agree.
     fn places_of(&self, other: &Self) -> Vec<Option<usize>> {
         let is_alike = |own: usize, others: usize| match (self.0.get(own), other.0.get(others)) {
             (Some(own), Some(others)) => own.stack == others.stack,
             _ => false,
         };
-        // The refused request is the last, with nothing behind it to compare.
+        // The refused request is the last; nothing after it can be compared.
         let agrees = |own: usize, others: usize| {
             let left = (other.0.len() - others).min(ALIKE);
             left > 0 && (0..left).all(|ahead| is_alike(own + ahead, others + ahead))
@@ -163,7 +164,7 @@ impl Requests {
     }
 }
 
-/// How the complete step is repeated: what of it is freed by the next one, and what is made once.
+/// How the complete step is repeated: which of its blocks the next step frees, and which are allocated once.
 fn repeat(
     device: &Device<'_>,
     step: Range<u32>,

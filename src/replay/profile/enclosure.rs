@@ -1,7 +1,7 @@
 //! What encloses each memory event on its thread: operators, modules and Python functions.
 //!
-//! Spans nest, so one sweep over a thread in order of time, with a stack of the spans that are open, answers it for all
-//! events. PyTorch's own tables are made by the same rule.
+//! Spans nest, so one pass over a thread in chronological order, with a stack of open spans, finds the enclosing spans of all
+//! events. PyTorch's own tables use the same rule.
 
 use super::frames::{self, Frames, Node};
 use super::operators::Operators;
@@ -11,15 +11,15 @@ use foldhash::fast::RandomState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Spans inside this many others count for those: no program nests as deep, and it bounds what a hostile file costs.
+/// Spans nested deeper than this are left out. No program nests as deep, and this bounds the cost of a malicious file.
 const MAX_DEPTH: usize = 256;
-/// Threads that may share a sequence number. With more, which one is meant is not looked for.
+/// The most threads that may share a sequence number. With more, the thread is not determined.
 const MAX_CANDIDATES: usize = 64;
 
 /// A backward operator's link: the profiler's number of the forward thread, and the sequence number.
 type Link = (u64, u64);
 
-/// What is known of an event's place.
+/// What is known about the place of an event.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     node: Node,
@@ -70,8 +70,8 @@ impl Enclosures {
             too_deep: 0,
         };
         for (thread, events) in profile.threads.iter_mut().zip(&mut by_thread) {
-            // An enclosing span comes before what it encloses; Python runs operators rather than the reverse. The sorts
-            // are stable: what happened at one time stays in file order.
+            // An enclosing span comes before the spans in it; Python calls operators, not the reverse. The sorts are stable,
+            // so events at the same time stay in the order of the file.
             thread.spans.sort_by_key(|span| (span.start_ns, Reverse(span.end_ns), span.kind == SpanKind::Operator));
             events.sort_by_key(|&event| sweep.memory[event as usize].time_ns);
         }
@@ -97,9 +97,9 @@ type Forwards = HashMap<u64, Vec<ForwardOperator>, RandomState>;
 struct Open {
     end_ns: i64,
     span: Span,
-    /// Known once something requested it.
+    /// Computed on first use.
     node: Option<Node>,
-    /// Frames of modules that it adds around its own, known by then, too.
+    /// Number of module frames that it adds around its own frame; computed at the same time.
     modules: usize,
 }
 
@@ -109,8 +109,8 @@ struct Sweep<'a> {
     sequences: &'a [Sequence],
     memory: &'a [MemoryEvent],
     places: Vec<Place>,
-    /// Forward operators by sequence number, at most one per thread, in order of threads: the last to start, since that
-    /// one made the node.
+    /// Forward operators by sequence number, at most one per thread, in the order of threads: the last one to start, since it
+    /// created the node.
     forwards: Forwards,
     operators: Operators,
     open: Vec<Open>,
@@ -142,14 +142,14 @@ impl Sweep<'_> {
         events.for_each(|event| self.event(event));
     }
 
-    /// Notes a forward operator, by the sequence number that its backward operators will carry.
+    /// Records a forward operator by the sequence number that its backward operators will have.
     fn forward(&mut self, thread: u32, span: &Span) {
         let Some(sequence) = self.sequences.get(span.sequence as usize).filter(|it| it.forward_thread == 0) else {
             return;
         };
         let forward = ForwardOperator { thread, start_ns: span.start_ns, node: self.node() };
         let forwards = self.forwards.entry(sequence.number).or_default();
-        // Threads are swept one after the other, so one that is known is the last.
+        // Threads are processed one after the other, so if the thread is known, it is the last.
         match forwards.last_mut() {
             Some(known) if known.thread == thread => *known = forward,
             _ => forwards.push(forward),
@@ -171,7 +171,7 @@ impl Sweep<'_> {
                 self.operators.outside(event.device).add(event.bytes, true);
             }
         }
-        // Only what is handed out needs a stack of its own.
+        // Only allocations need a stack.
         if event.kind == MemoryKind::Change && event.bytes <= 0 {
             return;
         }
@@ -186,13 +186,13 @@ impl Sweep<'_> {
         };
         let index = self.open.iter().rposition(|open| link_of(open).is_some())?;
         let link = link_of(&self.open[index])?;
-        // The engine wraps every node in an operator of its own with the same link.
+        // The autograd engine wraps every node in its own operator with the same link.
         let outer = self.open[..index].iter().rev().take_while(|open| link_of(open) == Some(link)).count();
         let inner_frames = self.open[index - outer..].iter().map(|open| 1 + open.modules).sum();
         Some(Backward { link, start_ns: self.open[index].span.start_ns, inner_frames })
     }
 
-    /// The node of what is open.
+    /// The node of the open spans.
     fn node(&mut self) -> Node {
         let known = self.open.iter().rposition(|open| open.node.is_some());
         let mut node = known.and_then(|index| self.open[index].node).unwrap_or(Node::NONE);
@@ -214,10 +214,10 @@ impl Sweep<'_> {
     }
 }
 
-/// Which recorded thread each of the profiler's own thread numbers means.
+/// Maps the profiler's own thread numbers to recorded threads.
 ///
-/// The file does not show it. Sequence numbers do: where only one thread ran a forward operator with a number, it is that
-/// one. Numbers that several threads used are decided by those.
+/// The file does not contain this mapping, but sequence numbers show it: if only one thread ran a forward operator with a
+/// number, the number means this thread. Numbers that several threads used are resolved with the mapping.
 #[derive(Debug, Default)]
 struct ForwardThreads {
     threads: HashMap<u64, Option<u32>, RandomState>,
@@ -233,7 +233,7 @@ impl ForwardThreads {
             let mut candidates = candidates.into_iter().flatten().filter(earlier);
             if let (Some(only), None) = (candidates.next(), candidates.next()) {
                 let thread = threads.entry(number).or_insert(Some(only.thread));
-                // Two threads cannot be one: nothing is concluded from such a file.
+                // One number cannot mean two threads: such a file allows no conclusions.
                 if *thread != Some(only.thread) {
                     *thread = None;
                 }
@@ -242,7 +242,7 @@ impl ForwardThreads {
         Self { threads }
     }
 
-    /// The forward operator behind a backward one; `None` where it was not recorded or is not certain.
+    /// The forward operator of a backward operator; `None` if it was not recorded or is not certain.
     fn find(&self, forwards: &Forwards, backward: Backward) -> Option<frames::Forward> {
         let (number, sequence) = backward.link;
         let thread = (*self.threads.get(&number)?)?;

@@ -1,4 +1,4 @@
-//! Names of a trace as frames, and what encloses an event as a stack.
+//! Names in a trace as frames, and what encloses an event as a stack.
 
 use crate::model::profile::SpanKind;
 use crate::model::stacks::special;
@@ -6,21 +6,21 @@ use crate::model::{Frame, FrameId, StackId, Stacks, StrId, Strings};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// A set of nested frames: the innermost one and the node around it. Equal nestings are one node.
+/// Nested frames: the innermost frame, and the node around it. Equal nestings are the same node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node(u32);
 
 impl Node {
-    /// Nothing encloses.
+    /// Nothing encloses the event.
     pub const NONE: Self = Self(0);
 }
 
-/// Where a backward operator comes from.
+/// The forward operator of a backward operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Forward {
     /// The forward operator and what is around it.
     pub node: Node,
-    /// Number of frames, counted from the innermost, up to the backward operator. Those around it only say who called
+    /// Number of frames, counted from the innermost, up to the backward operator. The frames around it only show who called
     /// `backward`.
     pub inner_frames: usize,
 }
@@ -33,7 +33,7 @@ pub struct Frames {
     nodes: Vec<(Node, FrameId)>,
     known: HashMap<(Node, FrameId), Node, RandomState>,
     as_stacks: HashMap<(Node, Option<Forward>), StackId, RandomState>,
-    /// Frames of the modules of `TorchScript` that a span adds to those around it.
+    /// Frames of the `TorchScript` modules that a span adds to those around it.
     modules: HashMap<(StrId, StrId), Vec<FrameId>, RandomState>,
     backward: FrameId,
 }
@@ -46,7 +46,7 @@ impl Frames {
         Self {
             stacks,
             by_name: HashMap::default(),
-            // The first one is `Node::NONE`; its frame is never looked at.
+            // The first one is `Node::NONE`; its frame is never used.
             nodes: vec![(Node::NONE, backward)],
             known: HashMap::default(),
             as_stacks: HashMap::default(),
@@ -71,7 +71,7 @@ impl Frames {
         id
     }
 
-    /// The frames of the modules that a span names beyond those that the span around it names, outermost first.
+    /// The frames of the modules that a span names in addition to those of the span around it, outermost first.
     pub fn modules(&mut self, strings: &mut Strings, around: StrId, inside: StrId) -> &[FrameId] {
         let stacks = &mut self.stacks;
         self.modules.entry((around, inside)).or_insert_with(|| {
@@ -91,8 +91,8 @@ impl Frames {
         })
     }
 
-    /// The frames of `node` as a stack, innermost first; behind it, where given, the forward
-    /// operator's in place of those around the backward one.
+    /// The frames of `node` as a stack, innermost first. If `forward` is given, the frames of the forward operator replace
+    /// those around the backward operator.
     pub fn stack(&mut self, node: Node, forward: Option<Forward>) -> StackId {
         if let Some(&known) = self.as_stacks.get(&(node, forward)) {
             return known;
@@ -124,24 +124,24 @@ impl Frames {
         self.stacks.intern_stack(&[frame])
     }
 
-    /// The table, when all is done.
+    /// The table, after all stacks were added.
     pub fn into_stacks(self) -> Stacks {
         self.stacks
     }
 }
 
-/// The modules of a hierarchy such as `TOP(Net)::forward.a(Block)::forward.SELF(Block)::inner.fc(Linear)::forward.`: `Net`,
+/// The modules in a hierarchy such as `TOP(Net)::forward.a(Block)::forward.SELF(Block)::inner.fc(Linear)::forward.`: `Net`,
 /// `a(Block)` and `fc(Linear)`.
 fn modules(hierarchy: &str) -> Vec<String> {
     let (mut modules, mut rest) = (Vec::new(), hierarchy);
-    // Names of attributes may have dots, those of functions have none.
+    // Attribute names may contain dots; function names do not.
     while let Some((module, behind)) = rest.split_once("::") {
         rest = behind.split_once('.').map_or("", |(_, behind)| behind);
         let (name, class) = module.strip_suffix(')').and_then(|it| it.split_once('(')).unwrap_or((module, ""));
         match name {
             "TOP" if class.is_empty() => {}
             "TOP" => modules.push(class.to_owned()),
-            // The same module, in another function of its own.
+            // The same module, in another of its functions.
             "SELF" | "UNKNOWN_INSTANCE" | "" => {}
             _ => modules.push(module.to_owned()),
         }

@@ -1,14 +1,14 @@
-//! What memory events of old releases do not say, as far as it follows from the others.
+//! Fills in what the memory events of old releases do not record, as far as it follows from other events.
 //!
-//! PyTorch 1.8 to 1.10 write neither addresses nor running totals. Sums of the signed sizes are the curve, up to what was
-//! there before the trace: at least the blocks that it frees without having seen them come.
+//! PyTorch 1.8 to 1.10 write neither addresses nor running totals. The sums of the signed sizes are the curve, except for
+//! memory from before the trace: at least the blocks that the trace frees without having allocated them.
 
 use crate::model::SourceNotes;
 use crate::model::profile::{MemoryEvent, MemoryKind};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
-/// Fills in addresses and totals of one device's events, which `order` names in order of time.
+/// Fills in addresses and totals of one device's events, which `order` lists chronologically.
 pub fn fill(memory: &mut [MemoryEvent], order: &[u32], notes: &SourceNotes) {
     if notes.no_addresses {
         addresses(memory, order);
@@ -18,8 +18,8 @@ pub fn fill(memory: &mut [MemoryEvent], order: &[u32], notes: &SourceNotes) {
     }
 }
 
-/// Gives each block a number in place of its address. A free is taken for the latest block of its size that is in use;
-/// where there is none, the block is from before.
+/// Gives each block a number in place of its address. A free is matched to the latest active block of its size; if there is
+/// none, the block is from before the trace.
 fn addresses(memory: &mut [MemoryEvent], order: &[u32]) {
     let mut in_use: HashMap<u64, Vec<u64>, RandomState> = HashMap::default();
     let mut blocks = 0;
@@ -40,7 +40,7 @@ fn addresses(memory: &mut [MemoryEvent], order: &[u32]) {
     }
 }
 
-/// Sums up what is allocated after each event.
+/// Computes the allocated bytes after each event.
 fn totals(memory: &mut [MemoryEvent], order: &[u32]) {
     let mut seen: HashSet<u64, RandomState> = HashSet::default();
     let mut before = 0i64;

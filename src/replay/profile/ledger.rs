@@ -1,9 +1,9 @@
 //! One device's memory events as entries and a history.
 //!
-//! The running totals of the trace are the truth. Where an event's own bytes explain only a part of how the total moved,
-//! something happened that the trace does not show: memory that came is an allocation without a stack, memory that went
-//! is taken from such allocations, then from what was there before the trace. What is left corrects the counters. Each
-//! of these is an anomaly.
+//! The running totals of the trace are authoritative. If an event's own bytes explain only a part of the change of the total,
+//! something happened that the trace does not show: added memory becomes an allocation without a stack; removed memory is
+//! taken from such allocations, then from memory from before the trace. The rest corrects the counters. Each of these is an
+//! anomaly.
 
 use super::super::allocation::{Allocation, Instant, NEVER, NO_ALLOCATION};
 use super::super::anomaly::{Anomalies, AnomalyKind};
@@ -15,23 +15,23 @@ use crate::model::{Action, StackId};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
-/// Entries and allocations of one device while they are written.
+/// Entries and allocations of one device while they are built.
 #[derive(Debug)]
 pub struct Ledger<'a> {
     pub entries: &'a mut TraceEntries,
     pub context: ContextId,
     pub links: Vec<u32>,
     pub allocations: Vec<Allocation>,
-    /// How many of the allocations were there before.
+    /// How many of the allocations are from before the trace.
     pub baseline: usize,
     pub segments: Vec<SegmentSpan>,
     pub anomalies: Anomalies,
     pub corrections: Vec<(Instant, i64)>,
     pub start: Counters,
-    /// Allocations that nobody knows more of than their size, the latest last.
+    /// Allocations of which only the size is known, the latest last.
     anonymous: Vec<u32>,
     live: HashMap<u64, u32, RandomState>,
-    /// Reserved ranges that are there, the latest last.
+    /// Reserved ranges that exist, the latest last.
     reserved: Vec<u32>,
     reserved_total: i64,
     total: i64,
@@ -59,7 +59,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Writes a device's events, in order of time.
+    /// Adds a device's events, in chronological order.
     pub fn write<'e>(&mut self, events: impl Iterator<Item = (&'e MemoryEvent, StackId)> + Clone, base_ns: i64) {
         self.open(events.clone().map(|(event, _)| event));
         for (event, stack) in events {
@@ -75,7 +75,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// What was there before the first event: blocks that the trace frees without having seen them come, and the rest.
+    /// Adds what was there before the first event: blocks that the trace frees without having allocated them, and the rest.
     fn open<'e>(&mut self, events: impl Iterator<Item = &'e MemoryEvent> + Clone) {
         let Some(first) = events.clone().next() else { return };
         let before = match first.kind {
@@ -97,7 +97,7 @@ impl<'a> Ledger<'a> {
                 self.anonymous.push(self.allocations.len() as u32);
                 self.allocations.push(block(0, rest, 0));
             }
-            // More is freed than was there.
+            // More is freed than was allocated.
             None => self.anomalies.add(AnomalyKind::TotalGap, None, 0),
         }
         self.baseline = self.allocations.len();
@@ -138,7 +138,7 @@ impl<'a> Ledger<'a> {
         self.free(index);
     }
 
-    /// Brings the total to where it must be for `bytes` to lead to `after`.
+    /// Corrects the total so that `bytes` lead to `after`.
     fn settle(&mut self, after: i64, bytes: i64) {
         let gap = after.wrapping_sub(bytes).wrapping_sub(self.total);
         if gap == 0 {
@@ -157,7 +157,7 @@ impl<'a> Ledger<'a> {
         {
             let size = self.allocations[index as usize].size;
             self.free(index);
-            // The rest of it stays.
+            // The rest of the allocation stays.
             if let Some(rest @ 1..) = size.checked_sub(missing) {
                 let index = self.allocate(0, rest, StackId::EMPTY);
                 self.anonymous.push(index);
@@ -186,7 +186,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Takes back what was reserved last.
+    /// Releases what was reserved last.
     fn release(&mut self, mut size: u64) {
         let now = self.links.len() as Instant;
         while size > 0
@@ -204,7 +204,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Hands out a block now.
+    /// Allocates a block now.
     pub fn allocate(&mut self, addr: u64, size: u64, stack: StackId) -> u32 {
         let index = self.allocations.len() as u32;
         self.allocations.push(block(addr, size, self.links.len() as Instant + 1));
@@ -223,12 +223,12 @@ impl<'a> Ledger<'a> {
         self.total = self.total.wrapping_sub_unsigned(size);
     }
 
-    /// Enters a free that no allocation goes with.
+    /// Adds a free without an allocation.
     pub fn free_of_unknown(&mut self, addr: u64, size: u64) {
         self.push(Action::FreeCompleted, addr, size, StackId::EMPTY, NO_ALLOCATION);
     }
 
-    /// Sets the time of the entries that follow.
+    /// Sets the time of the following entries.
     pub fn at(&mut self, time_us: i64) {
         self.now_us = time_us;
     }
@@ -237,7 +237,7 @@ impl<'a> Ledger<'a> {
         self.anomalies.add(kind, Some(self.links.len() as u32), addr);
     }
 
-    /// Where baseline allocations come from: nobody knows.
+    /// Where baseline allocations come from: unknown.
     pub fn origins(&self) -> Vec<BaselineOrigin> {
         vec![BaselineOrigin::default(); self.baseline]
     }
@@ -249,7 +249,7 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// A block that nobody has freed yet.
+/// A block that was not freed yet.
 pub fn block(addr: u64, size: u64, born: Instant) -> Allocation {
     Allocation { addr, requested: size, size, born, freed: NEVER, completed: NEVER }
 }

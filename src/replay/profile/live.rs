@@ -1,4 +1,4 @@
-//! The live buffers of one instant to histories without entries.
+//! From the live buffers at one instant to histories without entries.
 
 use super::super::history::{BaselineOrigin, History};
 use super::ledger::{Ledger, block};
@@ -7,8 +7,8 @@ use crate::model::live::{LiveProfile, LiveSample};
 use crate::model::{DeviceId, EntryContext, Snapshot};
 use std::collections::BTreeMap;
 
-/// Buffers as allocations from before a history that has no entries, in the order of [`Snapshot::traces`]. A file gives
-/// the number of buffers and their sum: each of them is shown with its part of that.
+/// Converts buffers to allocations from before a history without entries, in the order of [`Snapshot::traces`]. A file
+/// contains the number of buffers and their sum: each buffer gets an equal part of the sum.
 pub fn convert_live(live: LiveProfile) -> (Snapshot, Vec<History>) {
     let mut snapshot = begin(live.strings, live.notes, Vec::new());
     snapshot.stacks = live.stacks;

@@ -1,7 +1,7 @@
-//! What `torch.profiler` wrote to the same model and histories as a snapshot, so that every analysis works on it.
+//! Converts what `torch.profiler` wrote to the model and histories of a snapshot, so that every analysis works on it.
 //!
-//! In: a [`Profile`] or a [`crate::model::MemoryTimeline`]. Out: a [`Snapshot`] without segments and a [`History`] per
-//! device. Sizes are those of blocks, and a trace holds the allocator's own totals, so nothing has to be simulated.
+//! In: a [`Profile`] or a [`crate::model::MemoryTimeline`]. Out: a [`Snapshot`] without segments, and one [`History`] per
+//! device. Sizes are those of blocks, and a trace contains the allocator's own totals, so no simulation is needed.
 
 mod enclosure;
 mod frames;
@@ -23,7 +23,7 @@ use frames::Frames;
 use ledger::Ledger;
 use std::collections::{BTreeMap, HashSet};
 
-/// A trace as a snapshot and its histories, in the order of [`Snapshot::traces`].
+/// Converts a trace to a snapshot and its histories, in the order of [`Snapshot::traces`].
 pub fn convert(mut profile: Profile) -> (Snapshot, Vec<History>) {
     let mut frames = Frames::new(&mut profile.strings);
     let enclosures = Enclosures::of(&mut profile, &mut frames);
@@ -37,7 +37,7 @@ pub fn convert(mut profile: Profile) -> (Snapshot, Vec<History>) {
     let context = snapshot.contexts.intern(EntryContext::default());
     let mut histories = Vec::new();
     for (device, mut events) in devices {
-        // Threads are written one after the other. Only in order of time do the totals follow from one another.
+        // Threads are written one after the other. The totals are consistent only in chronological order.
         events.sort_by_key(|&event| profile.memory[event as usize].time_ns);
         let first_row = snapshot.entries.len();
         let mut ledger = Ledger::new(&mut snapshot.entries, context);
@@ -58,7 +58,7 @@ fn begin(strings: Strings, notes: SourceNotes, annotations: Vec<Annotation>) -> 
     Snapshot { strings, annotations, notes, ..Snapshot::default() }
 }
 
-/// The history that a ledger has written.
+/// The history that a ledger has built.
 fn close(ledger: Ledger<'_>, device: DeviceId, first_row: usize) -> History {
     let baseline = ledger.origins();
     History {
@@ -83,7 +83,7 @@ fn close(ledger: Ledger<'_>, device: DeviceId, first_row: usize) -> History {
     }
 }
 
-/// Counts, and enters the device into the snapshot.
+/// Computes the counters, and adds the device to the snapshot.
 fn finish(snapshot: &mut Snapshot, history: &mut History) {
     let truncated = snapshot.notes.truncated_at.is_some();
     history.completeness.truncated = truncated;
@@ -96,7 +96,7 @@ fn finish(snapshot: &mut Snapshot, history: &mut History) {
     snapshot.traces.push(DeviceTrace { device: history.device, rows: history.rows.clone(), truncated });
 }
 
-/// Both ends of every `record_function` range, in order of time.
+/// Both ends of every `record_function` range, in chronological order.
 fn annotations(profile: &Profile) -> Vec<Annotation> {
     let spans = profile.threads.iter().flat_map(|thread| &thread.spans);
     let mut ends: Vec<(i64, u8, Annotation)> = Vec::new();
@@ -105,7 +105,7 @@ fn annotations(profile: &Profile) -> Vec<Annotation> {
             let time_us = profile.base_time_ns.saturating_add(time_ns).div_euclid(1000);
             ends.push((time_ns, order, Annotation { stage, name: span.name, device: 0, time_us }));
         };
-        // At one time a range ends before the next begins, unless it is the same one.
+        // If one range ends when another starts, the end comes first, unless both belong to the same range.
         end(span.start_ns, 1, Stage::Start);
         end(span.end_ns, if span.end_ns > span.start_ns { 0 } else { 2 }, Stage::End);
     }

@@ -1,4 +1,4 @@
-//! What each operator allocated and freed, as TensorBoard's memory view and `key_averages()` add it up.
+//! What each operator allocated and freed, summed as in TensorBoard's memory view and `key_averages()`.
 
 use crate::model::{DeviceId, StrId};
 use crate::replay::operator_usage::{NO_OPERATOR, OperatorUsage, Usage};
@@ -19,17 +19,17 @@ impl Operators {
         *self.calls.entry(name).or_default() += 1;
     }
 
-    /// What an operator used on a device.
+    /// The usage of an operator on a device.
     pub(super) fn usage(&mut self, device: DeviceId, name: StrId) -> &mut Usage {
         self.usages.entry((device, Some(name))).or_default()
     }
 
-    /// What was used outside of every operator.
+    /// The usage outside every operator.
     pub(super) fn outside(&mut self, device: DeviceId) -> &mut Usage {
         self.usages.entry((device, None)).or_default()
     }
 
-    /// The operators that touched a device's memory, those that allocated most by themselves first.
+    /// The operators that used a device's memory. Those that allocated most by themselves are first.
     pub(super) fn of(&self, device: DeviceId, name_of: impl Fn(StrId) -> String) -> Vec<OperatorUsage> {
         let on_device = self.usages.iter().filter(|((on, _), _)| *on == device);
         let mut operators: Vec<OperatorUsage> = on_device

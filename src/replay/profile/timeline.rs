@@ -1,4 +1,4 @@
-//! `export_memory_timeline` to entries and a history: allocations whose stack is their category.
+//! Converts `export_memory_timeline` to entries and a history: allocations whose stack is their category.
 
 use super::super::anomaly::AnomalyKind;
 use super::super::history::History;
@@ -11,10 +11,10 @@ use crate::model::{DeviceId, EntryContext, Frame, Snapshot, StackId, Strings};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// The device that a timeline is about. The file does not name it.
+/// The device of a timeline. The file does not name it.
 const DEVICE: DeviceId = 0;
 
-/// A timeline as a snapshot and its one history; none if nothing was recorded.
+/// Converts a timeline to a snapshot and its only history; no history if nothing was recorded.
 pub fn convert_timeline(timeline: MemoryTimeline) -> (Snapshot, Vec<History>) {
     let mut strings = Strings::default();
     let mut frames = Frames::new(&mut strings);
@@ -49,14 +49,14 @@ pub fn convert_timeline(timeline: MemoryTimeline) -> (Snapshot, Vec<History>) {
 struct Writer<'a> {
     ledger: Ledger<'a>,
     stacks: &'a [StackId; CATEGORIES.len()],
-    /// Live allocations by category and size. The file does not tell tensors of one category and size apart.
+    /// Live allocations by category and size. The file does not distinguish tensors with the same category and size.
     tensors: HashMap<(u8, u64), Vec<u32>, RandomState>,
-    /// Category of each allocation that was there before.
+    /// Category of each allocation from before the recording.
     categories: Vec<u8>,
 }
 
 impl Writer<'_> {
-    /// Writes a file of single tensors.
+    /// Adds a file of single tensors.
     fn tensors(&mut self, steps: &[TimelineStep]) {
         let before = steps.iter().take_while(|step| step.time_ns < 0 && step.bytes >= 0).count();
         let (before, after) = steps.split_at(before);
@@ -79,7 +79,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a file of sums: each sum of a category is one allocation that lives until the next one.
+    /// Adds a file of sums: each sum of a category is one allocation that lives until the next sum.
     fn sums(&mut self, steps: &[TimelineStep]) {
         let mut held: [Option<u32>; CATEGORIES.len()] = [None; CATEGORIES.len()];
         let mut rows = steps.chunk_by(|_, next| !next.starts_row);
@@ -105,7 +105,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Enters what was there before.
+    /// Adds memory from before the recording.
     fn begin_with(&mut self, step: &TimelineStep) -> u32 {
         let ledger = &mut self.ledger;
         let size = u64::try_from(step.bytes).unwrap_or(0);

@@ -38,7 +38,7 @@ pub(crate) fn write(report: &BlocksReport, out: &mut dyn Write) -> io::Result<()
     csv.end()
 }
 
-/// A number; nothing if there is none.
+/// A number; empty if there is none.
 fn number<N: ToString>(number: Option<N>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
 }

@@ -32,7 +32,7 @@ fn device(document: &mut Document, device: &DeviceBlocks) {
     }
     document.table(table(device));
     if device.blocks.iter().any(|block| block.inferred) {
-        document.legend("* inferred: the line of forward, or what the block is for");
+        document.legend("* inferred: the forward line, or the category");
     }
 }
 
@@ -78,7 +78,7 @@ fn table(device: &DeviceBlocks) -> Table {
 fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
     let position = |moment: &Moment| notes::position(moment, device.entries, &device.completeness);
     document.section(format!("Block {} at {:#x}", block.id, block.address));
-    document.fact(format!("{} of {} requested", Bytes(block.bytes), Bytes(block.requested)));
+    document.fact(format!("{}, {} requested", Bytes(block.bytes), Bytes(block.requested)));
     document.fact(format!("{} ({})", block.category, block.evidence));
     let phase = block.phase.map(|phase| format!(", {phase}")).unwrap_or_default();
     // Annotated steps have names; people begin to count them at 0 or 1.

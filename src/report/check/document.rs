@@ -76,7 +76,7 @@ fn checked(document: &mut Document, input: &CheckedInput) {
     }
 }
 
-/// Why a limit is not kept, or not known to be.
+/// Why a limit is exceeded, or why that is unknown.
 fn details(document: &mut Document, check: &Check) {
     let title = words::title(check);
     let mut paragraph = |text: String| {

@@ -1,6 +1,6 @@
 //! `memviz check` as workflow commands of GitHub Actions, which become annotations of a pull request: an error for each
-//! budget that is exceeded or cannot be judged, at the line behind it where that is in the repository. Other budgets are
-//! plain lines of the log.
+//! budget that is exceeded or cannot be judged, at the line that caused it, if that line is in the repository. Other budgets
+//! are plain lines of the log.
 
 use super::words::{self, CheckedInput};
 use crate::analysis::check::{Check, CheckVerdict};
@@ -12,7 +12,7 @@ use std::io::{self, Write};
 /// Writes a line for each budget. `in_repository` turns a recorded path into one of the repository, if it is there.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(
     inputs: &[CheckedInput],
     in_repository: &dyn Fn(&str) -> Option<String>,

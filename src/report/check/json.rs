@@ -18,7 +18,7 @@ pub struct CheckAnswer<'a> {
     pub command: &'static str,
     /// The file.
     pub input: InputHead<'a>,
-    /// Whether every budget is known to be kept.
+    /// Whether every budget is known to be met.
     pub passed: bool,
     /// `passed`, `failed`, or `unknown` if a budget could not be judged.
     pub verdict: &'static str,
@@ -104,7 +104,7 @@ pub struct CheckRow {
     pub bound: Option<&'static str>,
     /// The limit minus the measured value; null if it is not judged, and for `max-fragmentation`.
     pub headroom_bytes: Option<i128>,
-    /// Whether the limit is known to be kept.
+    /// Whether the limit is known to be met.
     pub passed: bool,
     /// `passed`, `failed` or `unknown`.
     pub verdict: &'static str,
@@ -117,12 +117,12 @@ pub struct CheckRow {
     /// The meaning of the bytes of `sites`: `held`, `grown`, `reserved`, `pinned`, `leaked` or `born`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<&'static str>,
-    /// The sites behind an exceeded limit, the largest first.
+    /// The sites that caused an exceeded limit, the largest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<CheckSite>,
 }
 
-/// A site behind an exceeded limit.
+/// A site that caused an exceeded limit.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]

@@ -5,10 +5,10 @@ use crate::analysis::check::{Amount, Check, CheckVerdict};
 use crate::report::common::gauges::Gauges;
 use std::io::{self, Write};
 
-/// Writes a gauge for each budget on each device: whether it is exceeded, its limit and what was measured.
+/// Writes a gauge for each budget on each device: whether it is exceeded, its limit and the measured value.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
     let mut gauges = Gauges(out);
     let name = "check_verdict";

@@ -10,7 +10,7 @@ use crate::report::common::json::InputHead;
 use crate::report::common::notes;
 use crate::report::common::words::count;
 
-/// One input and what came of it. The recording itself need not be kept.
+/// One input and its result. The recording itself need not be kept.
 #[derive(Clone, Debug)]
 pub struct CheckedInput {
     /// The input, as the user named it.
@@ -20,7 +20,7 @@ pub struct CheckedInput {
 }
 
 impl CheckedInput {
-    /// Its checks; none where it could not be read.
+    /// Its checks; none if it could not be read.
     pub fn checks(&self) -> &[Check] {
         self.answer.as_ref().map(|(_, report)| report.checks.as_slice()).unwrap_or_default()
     }
@@ -91,7 +91,7 @@ pub fn device(check: &Check) -> String {
     }
 }
 
-/// The same with the device behind it.
+/// The same, followed by the device.
 pub fn title(check: &Check) -> String {
     match check.device {
         Some(device) => format!("{} on {}", name(check), lower_first(&notes::device_name(device))),
@@ -114,7 +114,7 @@ fn lower_first(name: &str) -> String {
     }
 }
 
-/// An amount as it is shown; `-` where there is none.
+/// An amount as shown; `-` if there is none.
 pub fn amount(amount: Option<Amount>) -> String {
     match amount {
         Some(Amount::Bytes(bytes)) => Bytes(bytes).to_string(),
@@ -134,7 +134,7 @@ pub fn measured(check: &Check) -> String {
     format!("{sign}{}", amount(measured))
 }
 
-/// What is left, with its sign; `-` where the check was not judged.
+/// The rest of the budget, with its sign; `-` if the check was not judged.
 pub fn headroom(check: &Check) -> String {
     if let Some(bytes) = check.headroom_bytes() {
         let size = Bytes(u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX));
@@ -178,7 +178,7 @@ pub fn excess(check: &Check) -> String {
     }
 }
 
-/// What the bytes of the sites behind an exceeded limit are.
+/// The meaning of the bytes of the sites that caused an exceeded limit.
 pub fn basis(check: &Check) -> &'static str {
     match check.culprits.basis {
         Basis::Held => "what holds it",
@@ -190,12 +190,12 @@ pub fn basis(check: &Check) -> &'static str {
     }
 }
 
-/// What the star behind sites means, where there is one.
+/// The meaning of the star after sites, if there is one.
 pub fn star(check: &Check) -> Option<&'static str> {
     check.culprits.sites.iter().any(|site| site.inferred).then_some(notes::INFERRED_SITE)
 }
 
-/// What is said of a limit on sites that is about none: a mistake in the expression, most likely.
+/// The note about a limit on sites that matches no site: most likely a mistake in the expression.
 pub fn no_match(check: &Check) -> Option<&'static str> {
     (check.matching_sites == Some(0)).then_some("matches no recorded site that holds memory at the peak")
 }

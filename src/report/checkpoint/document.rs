@@ -11,7 +11,7 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::{self, signed};
 use crate::report::fit::single::words as plan;
 
-/// Screens narrower than this do without what a candidate holds and costs.
+/// On narrower screens, the columns for what a candidate holds and costs are left out.
 const COSTS_FROM: usize = 80;
 
 pub(crate) fn document(source: Source<'_>, report: &CheckpointReport) -> Document {

@@ -32,11 +32,11 @@ pub struct CheckpointDevice {
     /// Bytes at the peak that forward allocated and backward will free; null if the recording ends before backward
     /// does. Without a backward pass, bytes that outlive their forward pass.
     pub activation_bytes: Option<u64>,
-    /// Number of forward passes with a backward pass, or else of those that keep what one would need.
+    /// Number of forward passes with a backward pass, or otherwise of those that keep what one would need.
     pub forward_passes: usize,
-    /// Whether no backward pass follows these: then the new peak is that of forward alone.
+    /// Whether no backward pass follows these: the new peak is then that of forward alone.
     pub without_backward: bool,
-    /// Mean time of such a pass on the CPU; null where the file has no times.
+    /// Mean time of such a pass on the CPU; null if the file has no times.
     pub forward_us: Option<i64>,
     /// Functions that the recorded program already checkpoints.
     pub checkpointed: Vec<CheckpointedFunction>,
@@ -50,7 +50,7 @@ pub struct CheckpointDevice {
     pub fit: Option<FitSearch>,
     /// The memory at the peak, if the peak is in the optimizer and no candidate would lower it; null otherwise.
     pub optimizer: Option<PeakInOptimizer>,
-    /// Why there are no candidates; null when there are.
+    /// Why there are no candidates; null if there are some.
     pub reason: Option<NoCandidates>,
     /// The same in words.
     pub reason_text: Option<String>,
@@ -93,7 +93,7 @@ pub struct FunctionToCheckpoint {
     pub change: Change,
 }
 
-/// An instant and the phase of the training step that it lies in.
+/// An instant and its phase of the training step.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -161,7 +161,7 @@ pub struct CheckpointPlan {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CheckpointLimit {
-    /// Where it is in the recorded history.
+    /// Where it is in the kept history.
     #[serde(flatten)]
     pub at: PhasedInstant,
     /// Whether a call runs again there.

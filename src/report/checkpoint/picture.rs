@@ -77,7 +77,7 @@ fn marks(plot: Group, device: &DeviceCheckpoint, best: &Candidate, curves: &Devi
     let saved = format!("{} less", signed(best.saved_bytes));
     let middle = f64::midpoint(high, low) + 4.0;
     let saved = text(right - SAVING - 8.0, middle, Anchor::End, palette::TEXT, &saved).set("font-weight", 600);
-    // Legible on the curves behind it.
+    // Legible on the curves underneath.
     let outlined = saved.set("stroke", palette::BACKGROUND.light).set("stroke-width", 3);
     let saved = outlined.set("stroke-linejoin", "round").set("paint-order", "stroke");
     let plot = plot.add(level(high, BASE)).add(level(low, NEW));
@@ -88,7 +88,7 @@ fn marks(plot: Group, device: &DeviceCheckpoint, best: &Candidate, curves: &Devi
     plot.add(titled(&words::effect(device, best)).add(arrow).add(saved))
 }
 
-/// What the colors mean, the plan, the cost and the other candidates; and where that ends.
+/// The meaning of the colors, the plan, the cost and the other candidates; returns where that ends.
 fn legend(mut plot: Group, device: &DeviceCheckpoint, best: &Candidate) -> (Group, f64) {
     let right = f64::from(WIDTH) - 16.0;
     let room = right - LEGEND;

@@ -23,7 +23,7 @@ const MUCH_PERCENT: f64 = 5.0;
 
 /// The answer in a few words.
 pub fn headline(device: &DeviceCheckpoint) -> String {
-    // Where the kept history begins with its maximum, or nothing was kept, it is a state like another.
+    // If the kept history starts at its maximum, or nothing was recorded, that instant is an ordinary state.
     let is_known = !device.completeness.no_entries && (device.peak.instant > 0 || !device.completeness.has_baseline);
     if device.peak_bytes == 0 {
         return format!("{}: nothing was allocated", notes::device_name(device.device));
@@ -61,12 +61,12 @@ pub fn limits(device: &DeviceCheckpoint) -> Vec<String> {
     lines
 }
 
-/// What the peak has of activations; `None` where it is not known what backward would have freed.
+/// The activations at the peak; `None` if it is unknown what backward would have freed.
 pub fn activations(device: &DeviceCheckpoint) -> Option<u64> {
     (device.none != Some(NoCandidates::Unfinished)).then_some(device.activation_bytes)
 }
 
-/// What the recording is like: activations, forward passes, what is checkpointed already.
+/// Properties of the recording: activations, forward passes, and what is already checkpointed.
 pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
     if device.passes == 0 {
         return Vec::new();
@@ -132,7 +132,7 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             let remedy = match format {
                 Format::CudaSnapshot => "_record_memory_history records them by default",
                 Format::ProfilerTrace => "torch.profiler records them with with_stack=True",
-                // Refused before it comes to this.
+                // Refused before this point.
                 Format::DeviceMemoryProfile => "a profile of one instant has none",
                 Format::MemoryTimeline => "a memory timeline has none; a torch.profiler trace has them if it was recorded with with_stack=True",
             };
@@ -159,7 +159,7 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
         ),
         NoCandidates::NoTrainingStep => {
             "no backward pass follows a forward pass in the kept history, and no forward pass keeps memory for one, as under \
-             torch.no_grad(): activation checkpointing would free nothing"
+             torch.no_grad(), so activation checkpointing would free nothing"
                 .to_owned()
         }
         NoCandidates::Unfinished => {
@@ -291,7 +291,7 @@ pub fn more(left_out: usize) -> String {
     format!("{}; --top shows them", count(left_out as u64, "more candidate"))
 }
 
-/// The distinct lines of a plan: which calls, and the plan that saves the least of those that the line represents.
+/// The distinct lines of a plan: which calls, and the smallest savings among the plans that the line represents.
 pub fn plan(candidate: &Candidate) -> Vec<(String, EveryNth)> {
     let same = |a: &EveryNth, b: &EveryNth| signed(a.predicted_peak_bytes) == signed(b.predicted_peak_bytes);
     candidate

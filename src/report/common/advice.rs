@@ -13,12 +13,11 @@ use crate::report::common::words::share;
 pub struct Advice {
     /// What is missing, in a sentence without a full stop.
     pub missing: String,
-    /// Lines of Python, none wider than 46 columns; none where the recording is fine otherwise, so that the sentence is
-    /// enough.
+    /// Lines of Python, at most 46 columns wide; none if the recording is otherwise fine, so that the sentence is enough.
     pub code: &'static [&'static str],
 }
 
-/// `torch/cuda/memory.py` of 2.1 and later: without arguments every entry is kept, with its stack.
+/// `torch/cuda/memory.py` of 2.1 and later: without arguments, every entry is kept, with its stack.
 const SNAPSHOT: &[&str] = &[
     "from torch.cuda import memory",
     "memory._record_memory_history(",
@@ -27,7 +26,7 @@ const SNAPSHOT: &[&str] = &[
     "memory._dump_snapshot(\"snapshot.pickle\")",
 ];
 
-/// The same of 2.0, which keeps one entry, and no stacks in it, unless asked for more, and writes no file itself.
+/// The same for 2.0, which by default keeps one entry without stacks, and writes no file itself.
 const SNAPSHOT_2_0: &[&str] = &[
     "import pickle",
     "from torch.cuda import memory",

@@ -7,9 +7,9 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// An answer, in the formats that every command writes. One that lacks a format does not compile; formats that only some
-/// answers have are traits or functions beside it: [`Rows`], pictures (`peak` has none, [`crate::report::diff::draw`] makes one), and
-/// what [`crate::report::check`] writes for tools.
+/// An answer, in the formats that every command writes. If one is missing, memviz does not compile. Formats that only some
+/// answers have are separate traits or functions: [`Rows`], pictures (`peak` has none, [`crate::report::diff::draw`] draws
+/// one), and the formats of [`crate::report::check`] for tools.
 pub trait Answer {
     /// The command that gives it.
     const COMMAND: &'static str;
@@ -26,7 +26,7 @@ pub trait Answer {
     /// Writes text for people.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     fn text(&self, about: Self::About<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
         self.document(about).text(style, out)
     }
@@ -34,7 +34,7 @@ pub trait Answer {
     /// Writes GitHub-flavoured Markdown.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     fn markdown(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()> {
         self.document(about).markdown(out)
     }
@@ -42,7 +42,7 @@ pub trait Answer {
     /// Writes JSON: an object and a newline, or an object on each line.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     fn json(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()>;
 }
 
@@ -51,11 +51,11 @@ pub trait Rows: Answer {
     /// Writes RFC 4180 with a header line, bytes as integers.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     fn csv(&self, out: &mut dyn Write) -> io::Result<()>;
 }
 
-/// The table of an answer, where it comes behind the answer itself.
+/// The table of an answer, if it follows the answer itself.
 #[derive(Serialize)]
 struct Table<'a> {
     csv: Cow<'a, str>,
@@ -87,7 +87,7 @@ impl AnswerFormat {
     /// Writes an answer in this format.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn write<A: Rows>(
         self,
         answer: &A,

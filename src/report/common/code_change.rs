@@ -5,7 +5,7 @@ use crate::play::changes::CodeChange;
 /// Where times come from.
 pub const TIMES: &str = "recorded CPU time: kernel launches on the host, not time on the GPU";
 
-/// A change of code: where, and what to write there.
+/// A change of code: where, and the new code.
 pub fn change(change: &CodeChange) -> (String, &'static str) {
     const WRAP: &str = "torch.utils.checkpoint.checkpoint(block, ..., use_reentrant=False)";
     match change {

@@ -4,8 +4,8 @@
 use super::notes::safe;
 use std::io::{self, Write};
 
-/// A cell with text from a file, which a spreadsheet is not to take for a formula: it would begin with one of these signs,
-/// in half or full width, and some programs drop white space in front. An apostrophe in front makes it text.
+/// A cell with text from a file, which a spreadsheet must not interpret as a formula: such a cell starts with one of these
+/// signs, in half or full width, and some programs remove leading white space. A leading apostrophe makes it text.
 pub(crate) fn cell(text: &str) -> String {
     let text = safe(text);
     let begin = text.trim_start_matches(|sign: char| sign.is_whitespace() || matches!(sign, '\'' | '"'));
@@ -24,7 +24,7 @@ impl<'o> Lines<'o> {
         Ok(lines)
     }
 
-    /// Writes a line of as many cells as the head has.
+    /// Writes a line with as many cells as the header has.
     pub(crate) fn line<T: AsRef<[u8]>>(&mut self, cells: impl IntoIterator<Item = T>) -> io::Result<()> {
         self.0.write_record(cells).map_err(io_error)
     }

@@ -26,8 +26,8 @@ pub struct AdviceRow {
     pub place: Vec<AdviceLine>,
     /// The evidence for the mistake, in a sentence.
     pub evidence: String,
-    /// What the change takes off the peak of allocated bytes, played: negative where it raises the peak; null where nothing was
-    /// played.
+    /// What the change takes off the peak of allocated bytes, in a simulation: negative if it raises the peak; null if
+    /// nothing was simulated.
     pub saves_allocated_bytes: Option<i64>,
     /// The same of reserved bytes.
     pub saves_reserved_bytes: Option<i64>,
@@ -38,11 +38,11 @@ pub struct AdviceRow {
     /// How far to trust the reserved bytes: less if the recording starts with free segments, which no change to the
     /// recorded program removes.
     pub reserved_trust: Trust,
-    /// Why the allocated bytes are not trusted further; empty where they are exact.
+    /// Why the allocated bytes are less certain; empty if they are exact.
     pub because: String,
     /// Whether it saves these allocated bytes at least, and may save more.
     pub at_least: bool,
-    /// The lines of Python that make the change; empty where the program decides them.
+    /// The lines of Python that make the change; empty if they depend on the program.
     pub code: String,
     /// Other changes that cure the same mistake, each in place of this one.
     pub alternatives: Vec<AlternativeRow>,
@@ -55,8 +55,8 @@ pub struct AdviceRow {
 pub struct AlternativeRow {
     /// What to change, as a request.
     pub change: String,
-    /// What the change takes off the peak of allocated bytes, played: negative where it raises the peak; null where nothing was
-    /// played.
+    /// What the change takes off the peak of allocated bytes, in a simulation: negative if it raises the peak; null if
+    /// nothing was simulated.
     pub saves_allocated_bytes: Option<i64>,
     /// The same of reserved bytes.
     pub saves_reserved_bytes: Option<i64>,
@@ -64,7 +64,7 @@ pub struct AlternativeRow {
     pub trust: Trust,
     /// How far to trust the reserved bytes.
     pub reserved_trust: Trust,
-    /// Why the allocated bytes are not trusted further; empty where they are exact.
+    /// Why the allocated bytes are less certain; empty if they are exact.
     pub because: String,
     /// Whether it saves these allocated bytes at least, and may save more.
     pub at_least: bool,
@@ -92,7 +92,7 @@ pub struct AdviceLine {
 pub struct AdviceCost {
     /// The cost in words; null if there is none.
     pub words: Option<String>,
-    /// Bytes that the changed program copies to the CPU, in all; null where it copies none.
+    /// Total bytes that the changed program copies to the CPU; null if it copies none.
     pub copies_bytes: Option<u64>,
 }
 
@@ -168,7 +168,7 @@ impl Figures {
     }
 }
 
-/// Bytes that a change takes off a peak; negative where it raises the peak.
+/// Bytes that a change takes off a peak; negative if it raises the peak.
 fn saved(Lowered { before, after }: Lowered) -> i64 {
     i64::try_from(before).unwrap_or(i64::MAX).saturating_sub(i64::try_from(after).unwrap_or(i64::MAX))
 }

@@ -1,8 +1,8 @@
-//! The JSON that memviz writes, as types. Keys are stable: [`crate::wire::SCHEMA_VERSION`] changes when they do.
+//! The types of the JSON that memviz writes. Keys are stable: [`crate::wire::SCHEMA_VERSION`] changes when they do.
 //!
-//! Every value under a `_bytes` key is an exact number of bytes, under `_us` of microseconds. Counters can be negative
-//! in a recording that contradicts itself; its anomalies then say so. Each report has its own file; this one has the
-//! shared types.
+//! Every value under a `_bytes` key is an exact number of bytes, and under `_us` of microseconds. Counters can be negative in
+//! a recording that contradicts itself; its anomalies then say so. Each report has its own file; this one contains the shared
+//! types.
 
 use super::comparison::json::DeviceComparison;
 use super::notes;
@@ -68,7 +68,7 @@ pub struct InputHead<'a> {
     pub entries: u64,
     /// Whether recording started with an empty allocator and nothing is missing.
     pub complete_history: bool,
-    /// Contradictions of all devices.
+    /// Contradictions on all devices.
     pub anomalies: AnomalyCounts,
     /// What was cut off or not understood.
     pub notes: Vec<String>,

@@ -1,4 +1,4 @@
-//! Names and sentences as Markdown for issues and pull requests, where no name is markup.
+//! Names and sentences as Markdown for issues and pull requests, with all markup in names escaped.
 
 use super::notes::safe;
 
@@ -16,8 +16,8 @@ pub(crate) fn code(text: &str) -> String {
     format!("{fence}{pad}{text}{pad}{fence}")
 }
 
-/// Plain text that Markdown leaves alone, and that GitHub makes no mention and no link of: behind `@`, and inside of what
-/// would be an address, there is a space without width.
+/// Plain text without Markdown markup, in which GitHub finds no mentions and no links: after `@`, and inside anything that
+/// looks like an address, there is a zero-width space.
 pub(crate) fn escape(text: &str) -> String {
     let text = safe(text);
     let mut escaped = String::with_capacity(text.len());

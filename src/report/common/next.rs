@@ -26,7 +26,7 @@ pub(crate) struct Next {
 }
 
 impl Next {
-    /// The command `name` for these files, with options behind them.
+    /// The command `name` for these files, followed by options.
     pub(crate) fn new(name: &str, paths: &[&str], options: &str, about: impl Into<String>) -> Self {
         let words = std::iter::once(format!("memviz {name}")).chain(paths.iter().map(|path| quoted(path)));
         let options = Some(options.to_owned()).filter(|options| !options.is_empty());
@@ -58,8 +58,8 @@ fn quoted(path: &str) -> String {
 }
 
 impl TextStyle {
-    /// Commands, each with what it is about as a comment for the shell: behind it, or above where there is no room. One that is
-    /// wider than the screen continues below, as a shell reads it.
+    /// Commands, each with its purpose as a shell comment: after it, or above it if there is no room. A command that is wider
+    /// than the screen continues on the next line, in shell syntax.
     pub(crate) fn commands(&self, lines: &[Next], out: &mut dyn Write) -> io::Result<()> {
         let typed = lines.iter().map(|line| line.typed().width()).max().unwrap_or(0);
         let about = lines.iter().map(|line| line.about.width()).max().unwrap_or(0);

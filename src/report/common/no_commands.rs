@@ -1,17 +1,17 @@
-//! JSON on a writer, without what a runner of workflows would take for commands.
+//! Writes JSON without text that a workflow runner would interpret as commands.
 
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Writes one object on lines of its own.
+/// Writes one object on separate lines.
 pub(crate) fn write(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(NoCommands::new(out), value)?;
     writeln!(out)
 }
 
-/// Writes JSON on without `##[` and `##vso[`, which a runner of workflows takes for a command wherever it stands in a log: it
-/// can only stand in strings, and there the last character can be written by its number. As in
-/// [`safe`](super::notes::safe), any letters may stand between.
+/// Writes JSON without `##[` and `##vso[`, which a workflow runner interprets as commands anywhere in a log: they can occur
+/// only in strings, where the last character can be written as a numeric escape. As in [`safe`](super::notes::safe), any
+/// letters may be in between.
 pub(crate) struct NoCommands<'w> {
     out: &'w mut dyn Write,
     /// Number of `#` right before, or before the letters right before, up to two.

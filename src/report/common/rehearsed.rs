@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Maximum number of named lines; of more, the number is shown.
 const SHOWN: usize = 3;
 
-/// A line on what it is, and whether it worries; then those on what is not known.
+/// A line on what it is, and whether it is a warning; then lines on what is unknown.
 pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
     let memory = if rehearsal.memory > 0 { format!(" with {}", Bytes(rehearsal.memory)) } else { String::new() };
     let alone = if rehearsal.ranks > 1 { format!(", one of {} ranks, alone", rehearsal.ranks) } else { String::new() };
@@ -78,7 +78,7 @@ pub struct RehearsalFacts {
     pub memory_bytes: u64,
     /// Memory that CUDA itself was assumed to use.
     pub context_bytes: u64,
-    /// Ranks of which this is one, rehearsed alone; 1 where all ran, or there are none.
+    /// The number of ranks, one of which was rehearsed alone; 1 if all ran, or if there are none.
     pub ranks: u64,
     /// Whether the size of something came from a value, so that no figure is exact.
     pub sizes_from_values: bool,
@@ -86,7 +86,7 @@ pub struct RehearsalFacts {
     pub assumed: Option<String>,
     /// Lines that read values, those that decided about sizes first.
     pub value_reads: Vec<ValueReadsRow>,
-    /// Operations of cuDNN, whose workspaces are not known and were taken for 0.
+    /// The number of cuDNN operations. Their workspaces are unknown and were assumed to be 0.
     pub cudnn_operations: u64,
     /// Calls that are not rehearsed, and so failed or were left out.
     pub not_rehearsed: Vec<String>,

@@ -25,8 +25,7 @@ pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
-/// Files by their names, since folders tell of the machine they lie on; with as many folders as it takes where names are the
-/// same.
+/// Files by their names, since folders reveal the machine; with as many folders as needed if names are equal.
 pub(crate) fn file_names<'p>(paths: &[&'p str]) -> Vec<&'p str> {
     let end = |path: &'p str, parts: usize| {
         let separators = path.rmatch_indices(['/', '\\']).map(|(at, _)| at + 1);

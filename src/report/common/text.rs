@@ -9,15 +9,15 @@ use crate::facts::training::Category;
 /// Writes text for people.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextStyle {
-    /// Columns of the terminal; `None` where lines may be as long as they need, as in a pipe.
+    /// Columns of the terminal; `None` if lines may be arbitrarily long, as in a pipe.
     pub width: Option<usize>,
     /// Whether to use ANSI colors.
     pub color: bool,
-    /// Whether to end with what to do next: how to record what is missing, and what to type.
+    /// Whether to end with what to do next: how to record what is missing, and which commands to run.
     pub advice: bool,
 }
 
-/// Longest bar, in columns: on 80 of them, `backward of minigpt.py:82 forward *` is whole beside it.
+/// Longest bar, in columns: on an 80-column terminal, `backward of minigpt.py:82 forward *` fits next to it.
 pub(crate) const BAR: usize = 12;
 
 impl TextStyle {
@@ -26,7 +26,7 @@ impl TextStyle {
         broken(&safe(text), self.room(indent))
     }
 
-    /// Columns of a line that are left beside this many.
+    /// Columns of a line that remain next to this many.
     pub(crate) fn room(&self, used: usize) -> usize {
         self.width.unwrap_or(usize::MAX).saturating_sub(used)
     }

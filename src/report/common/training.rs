@@ -52,7 +52,7 @@ pub const NO_STEPS: &str = "no annotation marks the steps, and no loop around fo
 /// The columns of a table of phases.
 pub const COLUMNS: [&str; 6] = ["phase", "count", "entries", "time", "share", "source"];
 
-/// The rows of a table of phases. A recording of nothing but other entries has none.
+/// The rows of a table of phases; empty if the recording contains only other entries.
 pub fn phases(device: &DeviceInfo) -> Vec<[String; COLUMNS.len()]> {
     if !device.has_phases() {
         return Vec::new();

@@ -12,7 +12,7 @@ pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) ->
     format!("{number} {noun}{plural}")
 }
 
-/// A share in whole percent, as a sentence says it: only what is all is `100%`, and only what is nothing `0%`.
+/// A share in whole percent for sentences: `100%` only if it is all, and `0%` only if it is nothing.
 pub fn share(part: u64, total: u64) -> String {
     let rounded = percent(part, total).round();
     match () {
@@ -60,7 +60,7 @@ pub fn pool(segment_type: SegmentType, stream: Option<u64>, pool: Option<PoolId>
         Some(stream) => name += &format!(", stream {stream}"),
         None => name += ", stream not recorded",
     }
-    // Before PyTorch 2.15 the pool of what is gone at dump time is unknown; private ones are rare.
+    // Before PyTorch 2.15, the pool of segments released before the dump is unknown; private pools are rare.
     match pool {
         None | Some((0, 0)) => {}
         Some((first, second)) => name += &format!(", private pool ({first}, {second})"),

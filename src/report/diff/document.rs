@@ -56,7 +56,7 @@ fn diff(document: &mut Document, device: &DeviceDiff) {
     }
 }
 
-/// What grew, or what was born, freed and survived in one recording.
+/// What grew, or, within one recording, what was allocated, freed and survived.
 fn rows(device: &DeviceDiff) -> Table {
     let by = device.by();
     let mut table = match device.lives {

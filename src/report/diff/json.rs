@@ -66,7 +66,7 @@ pub struct DiffDevice {
     pub base: DiffSide,
     /// What it is compared with.
     pub new: DiffSide,
-    /// Growth of the counter from the one instant looked at to the other.
+    /// Growth of the counter between the two selected instants.
     pub delta_bytes: i64,
     /// What changed, the largest change first. Rows sum to `delta_bytes`, unless they are inclusive.
     pub rows: Vec<DiffRow>,
@@ -127,7 +127,7 @@ pub struct DiffSide {
     /// Numbers that are not exact, as in `memviz peak`. Left out when all are exact.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub bounds: IndexMap<String, Bound>,
-    /// The instant looked at.
+    /// The selected instant.
     pub peak: PeakInstant,
     /// Each counter's own maximum.
     pub maxima: CounterBytes,
@@ -144,15 +144,15 @@ pub struct DiffSide {
 pub struct DiffFigures {
     /// Bytes of free blocks.
     pub inactive_bytes: u64,
-    /// Their share of what is reserved, from 0 to 1.
+    /// Their share of reserved memory, from 0 to 1.
     pub inactive_share: f64,
-    /// Bytes of blocks in use that nobody requested.
+    /// Bytes of active blocks beyond the requested bytes.
     pub rounding_bytes: i64,
     /// The largest free block.
     pub largest_free_block_bytes: u64,
-    /// Free bytes that `empty_cache` gives back.
+    /// Free bytes that `empty_cache` releases.
     pub releasable_bytes: u64,
-    /// Free bytes that blocks in use keep from being given back.
+    /// Free bytes that live blocks keep from being released.
     pub pinned_free_bytes: u64,
     /// Number of segments.
     pub segments: u64,

@@ -1,4 +1,4 @@
-//! `memviz diff -o`: the memory of both recordings over time, on one axis, and what makes the difference.
+//! `memviz diff -o`: the memory of both recordings over time, on one axis, and the causes of the difference.
 
 use super::words;
 use crate::analysis::diff::{Curve, DeviceDiff, DeviceOverlay, DiffInputDevice, DiffReport, Lives, Overlay};
@@ -91,7 +91,7 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
         plot = plot.add(vertical(x, 0.0, f64::from(PLOT_HEIGHT), palette::MUTED).set("stroke-dasharray", "4 3"));
         plot = labels.add(plot, x, "first difference", palette::TEXT);
     }
-    // Of two labels that collide the lower one is that of the new recording.
+    // If two labels collide, the lower one is that of the new recording.
     plot = mark(plot, &mut labels, &device.new, &curves.new, &scale, ("new", NEW));
     plot = mark(plot, &mut labels, &device.base, &curves.base, &scale, ("base", BASE));
     plot = legend(plot, device);
@@ -100,7 +100,7 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     Picture { height, body: body.add(plot) }
 }
 
-/// The instant looked at on one side: its peak, unless another one was requested.
+/// The selected instant on one side: its peak, unless another one was requested.
 fn mark(
     plot: Group,
     labels: &mut Labels,

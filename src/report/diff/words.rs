@@ -15,11 +15,11 @@ use crate::report::common::words::count;
 pub struct Figure {
     /// What it is.
     pub name: &'static str,
-    /// In the base; `None` where it is not known.
+    /// In the base; `None` if it is unknown.
     pub base: Option<String>,
     /// In the second recording.
     pub new: Option<String>,
-    /// The difference, where there is one.
+    /// The difference, if there is one.
     pub delta: Option<String>,
 }
 
@@ -52,23 +52,23 @@ fn lower(text: &str) -> String {
     text.replace("Device", "device").replace("Pinned", "pinned")
 }
 
-/// A change in percent of what was there, in brackets.
+/// A change in percent of the base, in parentheses.
 fn share(bytes: i64, base: i64) -> String {
     if base <= 0 { String::new() } else { format!(" ({:+.1}%)", bytes as f64 * 100.0 / base as f64) }
 }
 
-/// Where the instants of both sides lie.
+/// The positions of the instants of both sides.
 pub fn places(device: &DeviceDiff) -> [String; 2] {
     [("base", &device.base), ("new", &device.new)].map(|(name, side)| format!("{name}: {}", notes::place(&side.peak)))
 }
 
-/// What became of all blocks from one instant of a recording to the other.
+/// The fate of all blocks from one instant of a recording to the other.
 pub fn lives(lives: &Lives) -> String {
     let [born, freed, survived] = [lives.born, lives.freed, lives.survived].map(|share| Bytes(share.bytes));
     format!("{born} allocated in between and still live, {freed} freed, {survived} live at both")
 }
 
-/// Where two recordings part, and what was requested there.
+/// Where two recordings diverge, and what was requested there.
 pub fn parting(parting: &Parting) -> String {
     let [base, new] = parting.sides().map(|(name, asked)| request(name, asked));
     format!("{} {base}, {new}", alike(parting.alike))
@@ -83,14 +83,14 @@ pub fn alike(requests: usize) -> String {
     }
 }
 
-/// The first request that differs, of the side with this name; `None` where it ends.
+/// The first request that differs, of the side with this name; `None` if the side ends there.
 pub fn request(name: &str, asked: Option<&Asked>) -> String {
     let Some(Asked { entry, bytes, failed, site, .. }) = asked else { return format!("{name} ends") };
     let asks = if *failed { "fails to allocate" } else { "requests" };
     format!("{name} {asks} {} at {} (entry {entry})", Bytes(*bytes), safe(site))
 }
 
-/// What both devices' histories lack, a line each; what both lack alike is said once.
+/// What both devices' histories lack, one line each; gaps of both are reported once.
 pub fn limits(device: &DeviceDiff) -> Vec<String> {
     let (base, new) = (notes::device(&device.base.peak), notes::device(&device.new.peak));
     let mut lines = of_both(&base, &new, device.lives.is_some());
@@ -142,7 +142,7 @@ pub fn unpaired(report: &DiffReport) -> Vec<String> {
     base.chain(report.only_new.iter().map(|device| line(device, "the new recording"))).collect()
 }
 
-/// Counters and fragmentation of both sides. What is said of a whole recording is left out where both sides are one.
+/// Counters and fragmentation of both sides. Facts about a whole recording are left out if both sides are the same recording.
 pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
     let (base, new) = (&device.base.peak, &device.new.peak);
     let counters = |name, from: i64, to: i64| Figure {
@@ -187,7 +187,7 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
     figures
 }
 
-/// What became of a row, where its numbers do not say it.
+/// The fate of a row, if its numbers do not show it.
 pub fn fate(row: &DiffRow) -> String {
     match (row.fate, &row.base_label) {
         (Fate::New, _) => " (new)".to_owned(),
@@ -218,7 +218,7 @@ pub fn setting(setting: &SettingDiff) -> String {
     format!("{}: {} -> {}", setting.name, value(&setting.base), value(&setting.new))
 }
 
-/// That memory grew by more than a limit, and where.
+/// Whether memory grew by more than a limit, and where.
 pub fn exceeded_growth(report: &DiffReport, limit: GrowthLimit) -> String {
     let beyond = report.devices.iter().filter(|device| device.growth(limit) == Growth::Beyond);
     let grown = beyond.map(|device| {
@@ -228,7 +228,7 @@ pub fn exceeded_growth(report: &DiffReport, limit: GrowthLimit) -> String {
     format!("memory grew by more than {limit}: {}", grown.collect::<Vec<_>>().join(", "))
 }
 
-/// Why it cannot be told whether memory grew by more than a limit.
+/// Why it is unknown whether memory grew by more than a limit.
 pub fn unknown_growth(report: &DiffReport, limit: GrowthLimit) -> String {
     let question = format!("cannot tell whether memory grew by more than {limit}");
     let unknown = report.devices.iter().find(|device| device.growth(limit) == Growth::Unknown);

@@ -1,8 +1,8 @@
-//! A profile for the Firefox Profiler: every allocation and free with its address, so that it can show what is retained in any
-//! range, and a memory track for each device.
+//! A profile for the Firefox Profiler: every allocation and free with its address, so that it can show the retained memory of
+//! any range, and a memory track for each device.
 //!
-//! The format is that of `docs-developer` in the profiler's repository, in a version that each later profiler upgrades. A device is
-//! a thread of a process of its own.
+//! The format is documented in `docs-developer` in the profiler's repository; this version is upgraded by each later
+//! profiler. A device is a thread in a separate process.
 
 use crate::analysis::export::{DeviceLives, LivesReport};
 use crate::report::Source;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Versions of the format: of what Firefox records, and of what the profiler makes of it.
+/// Versions of the format: of what Firefox records, and of what the profiler processes.
 const RECORDED: u32 = 24;
 const PROCESSED: u32 = 49;
 /// The one category.
@@ -54,7 +54,7 @@ struct Changes {
 /// Writes a profile.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(source: Source<'_>, report: &LivesReport, out: &mut dyn Write) -> io::Result<()> {
     let first = report.devices.iter().filter_map(|device| device.events.first()).map(|life| life.time_us).min();
     let first = first.unwrap_or(0);
@@ -105,7 +105,7 @@ fn process(device: &DeviceLives) -> String {
 }
 
 fn counter(device: &DeviceLives, index: usize, first: i64) -> Value {
-    // The profiler ignores the first value, as it does not know since when it counts.
+    // The profiler ignores the first value, since it does not know when its count started.
     let start = device.events.first().map_or(0, |life| life.time_us);
     let mut changes = Changes { time: vec![milliseconds(start, first)], count: vec![0], length: 0 };
     for life in &device.events {

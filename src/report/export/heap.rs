@@ -1,4 +1,4 @@
-//! Weighted call stacks in a trace for Perfetto: what is held at the peak and what was allocated, as heap profiles of a process.
+//! Weighted call stacks in a trace for Perfetto: memory held at the peak and memory allocated, as heap profiles of a process.
 
 use super::message::Message;
 use crate::analysis::export::{DeviceSamples, Sample, Sums};
@@ -39,7 +39,7 @@ mod field {
 /// The one file that all frames belong to: Perfetto wants each frame to be in some.
 const MAPPING: u64 = 1;
 
-/// Names, frames and stacks of all devices, so that each has one number.
+/// Names, frames and stacks of all devices, so that each has a unique number.
 #[derive(Default)]
 pub(super) struct Code<'a> {
     texts: [IndexSet<String, RandomState>; 2],

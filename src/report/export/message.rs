@@ -1,13 +1,13 @@
-//! Protocol buffers: the fields of a message, one behind the other.
+//! Protocol buffers: the fields of a message, one after the other.
 //!
-//! What is written here are numbers, texts and messages in each other, for which this is shorter than a description of the
-//! formats would be, and builds in no time.
+//! memviz writes only numbers, texts and nested messages; for these, this is shorter than a description of the formats would
+//! be, and compiles quickly.
 
 use std::io::{self, Write};
 
 /// A number as a varint.
 const NUMBER: u64 = 0;
-/// A length, and as many bytes.
+/// A length, followed by that many bytes.
 const BYTES: u64 = 2;
 
 /// A message that is being put together.
@@ -15,7 +15,7 @@ const BYTES: u64 = 2;
 pub(super) struct Message(Vec<u8>);
 
 impl Message {
-    /// Adds a number; 0 is what a field is that is not there.
+    /// Adds a number; 0 is the value of a missing field.
     pub(super) fn number(&mut self, field: u32, number: u64) -> &mut Self {
         if number != 0 {
             self.number_or_zero(field, number);
@@ -23,7 +23,7 @@ impl Message {
         self
     }
 
-    /// Adds a number, even if it is 0: as one of several in a field, or where something is to be 0 rather than unknown.
+    /// Adds a number, even if it is 0: as one of several in a field, or if 0 differs from unknown.
     pub(super) fn number_or_zero(&mut self, field: u32, number: u64) -> &mut Self {
         self.varint(u64::from(field) << 3 | NUMBER);
         self.varint(number);
@@ -75,7 +75,7 @@ impl Message {
     /// Writes the message, and starts an empty one.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub(super) fn write(&mut self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(&self.0)?;
         self.0.clear();

@@ -56,7 +56,7 @@ const COUNTER: u64 = 4;
 const SEQUENCE: u64 = 1;
 const NOTHING_BEFORE: u64 = 1;
 const NAMES_BEFORE: u64 = 2;
-/// Clocks: that of the day, and the one that packets use.
+/// Clocks: the time of day, and the clock of packets.
 const REALTIME: u64 = 1;
 const BOOTTIME: u64 = 6;
 /// The unit of a counter.
@@ -64,10 +64,11 @@ const BYTES: u64 = 3;
 /// Slices that overlap without nesting cannot share a track; up to this many tracks are tried for each.
 const LANES: usize = 32;
 
-/// Writes a trace of all devices. Heap profiles show `samples`: what is held at the instant of each device, and what was allocated.
+/// Writes a trace of all devices. Heap profiles show `samples`: memory held at the instant of each device, and memory
+/// allocated.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(
     source: Source<'_>,
     report: &TracksReport,
@@ -197,7 +198,7 @@ struct Trace<'o> {
     tracks: u64,
     /// Names of events so far. A name that returns is written once.
     names: IndexSet<String, RandomState>,
-    /// Where slices begin that are there before the recording.
+    /// The start of slices that are open before the recording.
     start_us: i64,
 }
 
@@ -247,7 +248,7 @@ impl Trace<'_> {
         self.packet.write(self.out)
     }
 
-    /// As [`Trace::event`], of an event with a name.
+    /// Like [`Trace::event`], of an event with a name.
     fn named(
         &mut self,
         (time_us, track, kind): (i64, u64, u64),
@@ -278,7 +279,7 @@ impl Trace<'_> {
     /// Writes slices in the order of their starts, on tracks of one name, which viewers show as one: in each of them slices
     /// nest or follow each other.
     fn slices(&mut self, name: &str, parent: Option<u64>, category: &str, slices: &[Slice]) -> io::Result<()> {
-        // Tracks, each with the ends of what is open, outermost first.
+        // Tracks, each with the ends of its open ranges, outermost first.
         let mut lanes: Vec<(u64, Vec<i64>)> = Vec::new();
         for slice in slices {
             let (start, end) = (slice.start_us.unwrap_or(self.start_us), slice.end_us.unwrap_or(i64::MAX));
@@ -321,7 +322,7 @@ impl Trace<'_> {
 }
 
 impl Trace<'_> {
-    /// Writes blocks on as many tracks as there are blocks at a time.
+    /// Writes blocks on as many tracks as there are simultaneous blocks.
     fn blocks(&mut self, parent: u64, blocks: &[BlockSlice]) -> io::Result<()> {
         // Free tracks by the time from which on they are, the earliest first.
         let mut tracks: BinaryHeap<Reverse<(i64, u64)>> = BinaryHeap::new();

@@ -1,7 +1,7 @@
 //! A profile in the format of pprof: `go tool pprof`, Pyroscope, Polar Signals and others read it.
 //!
-//! Values are those of Go's heap profiles: `alloc_objects` and `alloc_space` for what was allocated in the window,
-//! `inuse_objects` and `inuse_space` for what is held at the instant. A recording of one instant has the latter only.
+//! Values are those of Go's heap profiles: `alloc_objects` and `alloc_space` for memory allocated in the window,
+//! `inuse_objects` and `inuse_space` for memory held at the instant. A recording of one instant only has the latter.
 
 use super::message::Message;
 use crate::analysis::export::{DeviceSamples, Label, Sample, SamplesReport};
@@ -30,14 +30,14 @@ mod field {
     pub const DEFAULT_TYPE: u32 = 14;
 }
 
-/// What samples count, with their units: what was allocated, then what is held.
+/// What samples count, with their units: memory allocated, then memory held.
 const ALLOCATED: [(&str, &str); 2] = [("alloc_objects", "count"), ("alloc_space", "bytes")];
 const HELD: [(&str, &str); 2] = [("inuse_objects", "count"), ("inuse_space", "bytes")];
 
 /// Writes a profile of all devices, compressed with gzip.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) -> io::Result<()> {
     let mut out = GzEncoder::new(out, Compression::fast());
     let has_history = report.devices.iter().any(DeviceSamples::has_history);
@@ -62,7 +62,7 @@ pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) ->
         write_samples(device, has_history, &mut strings, &mut locations, &mut out)?;
     }
     for (index, place) in locations.iter().enumerate() {
-        // Numbers begin at 1.
+        // Numbers start at 1.
         let number = index as u64 + 1;
         let [function, name, file] = [&place.function, &place.name, &place.file].map(|text| strings.of(&safe(text)));
         let line = place.line.filter(|&line| i64::try_from(line).is_ok()).unwrap_or(0);
@@ -157,7 +157,7 @@ impl Strings {
     }
 }
 
-/// When the last of the instants was, and how long the devices' windows are, in nanoseconds; 0 where that is not recorded.
+/// The time of the latest instant, and the length of the devices' windows, in nanoseconds; 0 if that is not recorded.
 fn time(source: Source<'_>, report: &SamplesReport) -> (u64, u64) {
     let nanoseconds = |micros: i64| u64::try_from(micros).ok().and_then(|micros| micros.checked_mul(1000)).unwrap_or(0);
     let instant = report.devices.iter().filter_map(|device| device.peak.time_us).max();
@@ -173,7 +173,7 @@ fn time(source: Source<'_>, report: &SamplesReport) -> (u64, u64) {
     (nanoseconds(instant.unwrap_or(0)), nanoseconds(duration.unwrap_or(0)))
 }
 
-/// What must be said about the values: where they are from, and what keeps them from being exact.
+/// Notes about the values: their source, and why they are not exact.
 fn comments(source: Source<'_>, report: &SamplesReport) -> Vec<String> {
     let mut lines = vec![format!("written by memviz {}", env!("CARGO_PKG_VERSION"))];
     lines.extend(notes::source(&source.recording.snapshot));

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 /// Writes gauges of all devices, each with the file and the device as labels.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) -> io::Result<()> {
     let mut text = Text { file: file_names(&[source.path]).first().copied().unwrap_or_default(), out: Gauges(out) };
     text.counters(report, "max", "Highest value of a counter while recording.", |device| {
@@ -39,7 +39,7 @@ pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) ->
     report.devices.iter().try_for_each(|device| text.line("anomalies", device, &[], device.peak.anomalies.total()))
 }
 
-/// Bytes held by category, where the recording shows categories.
+/// Bytes held by category, if the recording shows categories.
 fn categories(device: &DeviceSamples) -> Vec<(&str, u64)> {
     let Some(place) = device.labels.iter().position(|(label, _)| *label == Label::Category) else { return Vec::new() };
     let names = &device.labels[place].1;
@@ -88,7 +88,7 @@ impl Text<'_> {
         self.head(&name, help)?;
         for device in &report.devices {
             let Some(counters) = counters(device) else { continue };
-            // Some recordings tell blocks alone.
+            // Some recordings contain only blocks.
             let told = |metric: &Metric| *metric == Metric::Allocated || !device.peak.completeness.blocks_only;
             for metric in Metric::ALL.into_iter().filter(told) {
                 self.line(&name, device, &[("counter", metric.name())], counters.get(metric))?;

@@ -1,4 +1,4 @@
-//! A profile for speedscope: what is held at the instant, and what was allocated in the window, by call stack.
+//! A profile for speedscope: memory held at the instant, and memory allocated in the window, by call stack.
 
 use crate::analysis::export::{DeviceSamples, Sample, SamplesReport, Sums};
 use crate::facts::code::sites::Place;
@@ -51,10 +51,10 @@ struct Profile {
     weights: Vec<u64>,
 }
 
-/// Writes two profiles for each device: what is held, and what was allocated.
+/// Writes two profiles for each device: memory held, and memory allocated.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) -> io::Result<()> {
     let mut places = IndexSet::<&Place, RandomState>::default();
     let mut profiles = Vec::new();

@@ -1,4 +1,4 @@
-//! The axes of the picture: linear, or logarithmic where the numbers are far from each other.
+//! The axes of the picture: linear, or logarithmic if the numbers are far apart.
 
 use crate::analysis::fit::DeviceFit;
 use crate::report::common::picture::plot::{LEFT, PLOT_HEIGHT, PLOT_WIDTH, vertical};

@@ -70,8 +70,8 @@ pub struct FitDevice {
 pub struct FitCureRow {
     /// The mistake and its cure.
     pub advice: AdviceRow,
-    /// A device on which the program always works with the cure, in bytes that the allocator can use; null where nothing was
-    /// played.
+    /// The size of a device on which the program always works with the fix, in bytes that the allocator can use; null if
+    /// nothing was simulated.
     pub needs_bytes: Option<u64>,
     /// Whether the program fits with this cure alone; null if unknown.
     pub fits: Option<bool>,
@@ -109,7 +109,7 @@ pub struct FitScaling {
     pub recorded: Vec<FitPoint>,
     /// How well each recording matches the next.
     pub matching: Vec<FitMatching>,
-    /// Tokens in a growing cache up to which the largest number is served; null if none were requested.
+    /// Tokens in a growing cache up to which the requests are served; null if none were requested.
     pub tokens: Option<u64>,
     /// The largest number that fits; null if no device was named, none fits, or all do.
     pub largest: Option<u64>,
@@ -171,8 +171,7 @@ pub struct FitPrediction {
     pub recorded: bool,
     /// Whether every request is served.
     pub finishes: bool,
-    /// The first entry whose request is refused, in the recording whose order of requests is played; null where it
-    /// finishes.
+    /// The first entry whose request is refused, in the recording whose order of requests is simulated; null if it finishes.
     pub fails_at_entry: Option<u32>,
     /// `max_memory_allocated()`; if the program does not finish, up to that entry, like the figures below.
     pub max_allocated_bytes: u64,

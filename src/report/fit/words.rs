@@ -52,14 +52,13 @@ fn figures(parameter: &str, device: &DeviceFit) -> String {
     }
 }
 
-/// A number that is far from those recorded, with two digits: more of them would promise what nobody has seen.
+/// A number far from the recorded ones, with two digits: more digits would suggest a certainty that does not exist.
 fn two_digits(value: u64) -> u64 {
     let unit = 10u64.pow(value.max(1).ilog10().saturating_sub(1));
     value / unit * unit
 }
 
-/// What to record, so that a number that is far from those recorded is no longer: one half way, as often larger than the ones
-/// as it is smaller than the other.
+/// The value to record so that a number is no longer far from the recorded ones: the geometric mean of the two, rounded to a power of two.
 fn not_verified(parameter: &str, device: &DeviceFit, value: u64) -> String {
     let largest = device.points.iter().map(|point| point.value).max().unwrap_or(1).max(1);
     let between = (largest as f64 * value as f64).sqrt() as u64;
@@ -140,7 +139,7 @@ fn matched(parameter: &str, (first, second): (u64, u64), matching: &Matching) ->
     }
 }
 
-/// The settings that are played.
+/// The simulated settings.
 pub fn settings(device: &DeviceFit) -> String {
     let name = match device.alloc_conf.trim() {
         "" => "defaults".to_owned(),
@@ -189,7 +188,7 @@ pub fn limits(parameter: &str, device: &DeviceFit) -> Vec<String> {
     lines
 }
 
-/// What keeps a prediction from being sure.
+/// Why a prediction is not certain.
 pub fn doubt(parameter: &str, doubt: Doubt) -> String {
     match doubt {
         Doubt::BaseOfOne => format!("a recording at {parameter} 1 is a poor base: it has no copies and broadcasts"),
@@ -247,7 +246,7 @@ pub fn because(parameter: &str, device: &DeviceFit, prediction: &Prediction) -> 
     format!("worked out from {parameter} {}", values.join(", "))
 }
 
-/// The most that is allocated, as a range where that is not known exactly; nothing where the play ends early.
+/// The maximum of allocated memory, as a range if it is not known exactly; empty if the simulation ends early.
 pub fn allocated(prediction: &Prediction) -> String {
     match prediction.allocated_range {
         _ if !prediction.fits() => "-".to_owned(),
@@ -256,7 +255,7 @@ pub fn allocated(prediction: &Prediction) -> String {
     }
 }
 
-/// The most that is reserved, as a range where that is not known exactly; nothing where the play ends early.
+/// The maximum of reserved memory, as a range if it is not known exactly; empty if the simulation ends early.
 pub fn reserved(prediction: &Prediction) -> String {
     match prediction.reserved_range {
         _ if !prediction.fits() => "-".to_owned(),
@@ -265,7 +264,7 @@ pub fn reserved(prediction: &Prediction) -> String {
     }
 }
 
-/// Whether a prediction fits the device; empty where none was named.
+/// Whether a prediction fits the device; empty if none was named.
 pub fn fits(device: &DeviceFit, prediction: &Prediction) -> &'static str {
     match device.capacity {
         None => "",
@@ -283,7 +282,7 @@ pub fn peak(parameter: &str, value: u64, bytes: u64) -> String {
 pub const PREDICTED: &str = "predicted: sizes are extrapolated from the recorded ones; buffers that kernels allocate only at \
                              other sizes are not included";
 
-/// What the star behind lines means.
+/// The meaning of the star after lines.
 pub const INFERRED: &str = "* inferred: backward has no Python frames";
 
 /// What must be said of the files.

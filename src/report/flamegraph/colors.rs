@@ -15,7 +15,7 @@ const SEVERAL: Color = palette::FIGURE;
 pub(crate) enum Colors<'a> {
     /// By category; those that frames have, the largest first.
     Categories(Vec<Category>),
-    /// By package, the largest first, where no category is known.
+    /// By package, the largest first, if no category is known.
     Packages(Vec<(&'a str, Color)>, HashMap<&'a str, Color>),
 }
 

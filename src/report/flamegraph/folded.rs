@@ -7,7 +7,7 @@ use std::io::{self, Write};
 /// Writes one line for each stack that holds bytes. With several devices, the device is the root.
 ///
 /// # Errors
-/// When writing fails.
+/// If writing fails.
 pub fn write(report: &FlameReport, out: &mut dyn Write) -> io::Result<()> {
     for device in &report.devices {
         let mut path: Vec<String> = Vec::new();

@@ -23,13 +23,13 @@ const MARGIN: f64 = 16.0;
 const MIN_WIDTH: f64 = 0.7;
 /// Rows whose frames together are narrower are not drawn.
 const MIN_ROW: f64 = 40.0;
-/// Frames drawn, the widest ones: what a file of moderate size holds.
+/// The most frames drawn, the widest ones: as many as a file of moderate size can contain.
 const MAX_FRAMES: usize = 560;
 /// Longest label in a tooltip, in characters.
 const TOOLTIP: usize = 400;
 /// Rows drawn.
 const MAX_ROWS: usize = 120;
-/// Room at the end of the legend for what is not drawn.
+/// Room at the end of the legend for the note about frames that are not drawn.
 const NOTE: f64 = 280.0;
 /// C++ functions that many classes have: without their class, the name says nothing.
 const METHODS: [&str; 4] = ["apply", "call", "operator()", "redispatch"];
@@ -53,7 +53,7 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     let width = |node: &FlameNode| (f64::from(WIDTH) - 2.0 * MARGIN) * share(node.bytes, total);
     let mut shown: Vec<&FlameNode> =
         device.nodes.iter().filter(|node| width(node) > MIN_WIDTH && node.depth < MAX_ROWS).collect();
-    // The widest first; a caller is never narrower than what it calls, so none is drawn without its callers.
+    // The widest first; a caller is never narrower than its callees, so none is drawn without its callers.
     shown.sort_rows_by_key(|node| (Reverse(node.bytes), node.depth));
     shown.truncate(MAX_FRAMES / room.devices.max(1));
     // A few thin frames below each other would leave the rest of the picture empty.

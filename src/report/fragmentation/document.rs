@@ -21,7 +21,7 @@ use std::fmt::Display;
 
 /// Screens narrower than this show fewer columns in tables.
 const WIDE: usize = 72;
-/// From this width on rows say how much each block keeps reserved.
+/// From this width on, rows show how much each block keeps reserved.
 const DETAILS_FROM: usize = 140;
 /// Columns of the bar that shows the inactive share over time.
 const SHARE_BAR: usize = 20;
@@ -33,7 +33,8 @@ pub(crate) fn document(source: Source<'_>, report: &FragmentationReport) -> Docu
     document
 }
 
-/// What to type next, where blocks in use keep much free memory reserved: settings under which less is, and the picture of the instant.
+/// The commands to run next if live blocks keep much free memory reserved: settings that reserve less, and the picture of the
+/// instant.
 fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
     let Some(device) = report.devices.iter().find(|device| device.figures.pins_much()) else { return Vec::new() };
     let settings = Next::new("simulate", &[source.path], "--sweep", "memory needed under other allocator settings");
@@ -55,7 +56,7 @@ fn pool_name(pool: &PoolFragmentation, all: &[PoolFragmentation]) -> String {
     if is_unlike { format!("{name}, pool ID not recorded") } else { name }
 }
 
-/// A table of figures, with what is to be said about them.
+/// A table of figures, with notes about them.
 pub(crate) fn figure_table() -> Table {
     Table::new([Column::left(18, ""), Column::right(11, "bytes"), Column::label("").cut(Cut::End)]).head(None).indent(2)
 }
@@ -119,9 +120,9 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
     classes(document, "Rounding loss by block size", &lost, total, |class| class.rounding() as u64);
 }
 
-/// What the allocator keeps apart.
+/// The properties by which the allocator separates blocks.
 fn pools(document: &mut Document, device: &DeviceFragmentation) {
-    // Pinned host memory knows one pool, and nothing is kept apart.
+    // Pinned host memory has one pool, without such properties.
     if device.pools.is_empty() || device.device == HOST_DEVICE {
         return;
     }
@@ -153,7 +154,7 @@ fn pools(document: &mut Document, device: &DeviceFragmentation) {
 }
 
 impl Document {
-    /// Who keeps free memory reserved.
+    /// Which code keeps free memory reserved.
     pub(crate) fn pinning(&mut self, by: GroupBy, pinning: &Pinning) {
         if pinning.rows.is_empty() {
             return;
@@ -231,7 +232,7 @@ fn over_time(document: &mut Document, rows: &[OverTimeRow]) {
     document.gap();
     document.table(table);
     if rows.iter().any(|row| row.figures.reserved > 0) {
-        let hint = "--format csv has every figure for plotting; --points sets how many rows";
+        let hint = "--format csv prints every figure, for plotting; --points sets the number of rows";
         document.screen(|document| document.toned(Tone::Dim, 0, hint));
     }
 }

@@ -34,13 +34,12 @@ pub struct FragmentationDevice {
     /// `unknown`. Left out when all are exact.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub bounds: IndexMap<&'static str, &'static str>,
-    /// The instant looked at.
+    /// The selected instant.
     pub at: Instant,
     /// Sums over all segments.
     #[serde(flatten)]
     pub figures: FigureBytes,
-    /// Blocks in use that lie in no segment or in one another: in no other figure, 0 unless the recording contradicts
-    /// itself.
+    /// Active blocks that are in no segment or overlap: in no other figure; 0 unless the recording contradicts itself.
     pub stray_blocks: u64,
     /// Their bytes.
     pub stray_bytes: u64,
@@ -57,7 +56,7 @@ pub struct FragmentationDevice {
     pub by: GroupBy,
     /// Whether those rows overlap.
     pub inclusive: bool,
-    /// Who keeps free bytes from being released. Rows sum to `pinned_free_bytes`, unless they are inclusive.
+    /// Which code keeps free bytes from being released. Rows sum to `pinned_free_bytes`, unless they are inclusive.
     pub pinning: Vec<PinningGroup>,
     /// Free blocks by size.
     pub free_blocks: Vec<FreeBlocks>,
@@ -74,15 +73,15 @@ pub struct FragmentationDevice {
     pub settings: Option<OtherSettings>,
 }
 
-/// Other allocator settings, played up to an instant.
+/// Other allocator settings, simulated up to an instant.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct OtherSettings {
-    /// How many were played.
+    /// Number of simulated settings.
     pub tried: usize,
-    /// The simplest of the settings that reserve the least at the instant, or hardly more, as `PYTORCH_CUDA_ALLOC_CONF`
-    /// takes them; null if none reserves notably less.
+    /// The simplest of the settings that reserve the least at the instant, or hardly more, in the syntax of
+    /// `PYTORCH_CUDA_ALLOC_CONF`; null if none reserves notably less.
     pub alloc_conf: Option<String>,
     /// Bytes reserved with them; the maximum if it depends on the driver's placement of segments.
     pub reserved_bytes: Option<u64>,
@@ -97,7 +96,7 @@ pub struct OtherSettings {
 pub struct Instant {
     /// Entry that leads to it, counted within the device's trace; null before the first entry.
     pub entry: Option<u32>,
-    /// Time of that entry since the epoch; null where the file has no times.
+    /// Time of that entry since the epoch; null if the file has no times.
     pub time_us: Option<i64>,
     /// Open `record_function` ranges, outermost first.
     pub annotations: Vec<String>,
@@ -209,16 +208,16 @@ pub struct PinningGroup {
     pub bytes: u64,
     /// Number of these blocks.
     pub blocks: u64,
-    /// Free bytes charged to it. Blocks in the same segment (or page) are charged equal parts.
+    /// Free bytes attributed to it. Blocks in the same segment (or page) are attributed equal parts.
     pub pinned_free_bytes: u64,
     /// `pinned_free_bytes / blocks`.
     pub pinned_free_bytes_per_block: f64,
-    /// The maximum that is charged to one block.
+    /// The most bytes attributed to one block.
     pub worst_block_bytes: u64,
     /// Free bytes in segments (or pages) that only this group's blocks keep reserved. In the row `(other)`, a lower
     /// bound.
     pub alone_free_bytes: u64,
-    /// The stack that is charged the most, innermost frame first.
+    /// The stack with the most attributed bytes, innermost frame first.
     pub stack: Vec<String>,
 }
 

@@ -24,7 +24,7 @@ pub enum BlockColor {
     /// Allocated or pending free.
     #[default]
     State,
-    /// Its group; this many groups have a color of their own.
+    /// Its group; this many groups have their own color.
     Group(usize),
 }
 
@@ -45,7 +45,7 @@ const ALONE_FROM: f64 = 3.0;
 /// Blocks at least this wide have a tooltip, as long as there are few.
 const TITLED_FROM: f64 = 10.0;
 const MAX_TITLED: usize = 500;
-/// Holes at least this wide tell their size.
+/// Free ranges at least this wide show their size.
 const HOLE_FROM: f64 = 84.0;
 /// Lines of the request that failed, at most.
 const REQUEST_LINES: u64 = 8;
@@ -80,7 +80,7 @@ pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_lines: usize, roo
     let segments = device.layout.segments.iter().zip(&device.figures);
     let (small, mut large): (Vec<Segment<'_>>, Vec<_>) =
         segments.partition(|(segment, _)| segment.segment_type == SegmentType::Small);
-    // Holes first, then what is full, then what is empty and could be given back.
+    // Segments with free ranges first, then full ones, then empty ones, which could be released.
     large.sort_rows_by_key(|(segment, figures)| (Kind::of(figures), Reverse(figures.inactive), segment.addr));
     let of_kind = |kind| large.iter().copied().filter(move |(_, figures)| Kind::of(figures) == kind);
     let mut holed: Vec<Segment<'_>> = of_kind(Kind::Holed).collect();
@@ -119,7 +119,7 @@ pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_lines: usize, roo
     Picture { height: y + 26.0, body: drawing.body }
 }
 
-/// A segment and how it is used.
+/// A segment and its use.
 type Segment<'a> = (&'a SegmentLayout, &'a Figures);
 
 /// What there is to see of a segment.
@@ -144,8 +144,8 @@ fn sum(segments: &[Segment<'_>]) -> Figures {
     Figures::sum(segments.iter().map(|(_, figures)| *figures))
 }
 
-/// Bytes that a full line represents, the same for all segments: as few as there is room for lines, so that a segment goes
-/// over several of them, and its holes can be seen.
+/// Bytes that a full line represents, the same for all segments: as few as there is room for lines, so that a segment takes
+/// several of them, and its free ranges are visible.
 fn scale(segments: &[Segment<'_>], lines: usize) -> u64 {
     let largest = segments.iter().map(|(segment, _)| segment.size).max().unwrap_or(FINEST);
     let needed = |scale: u64| segments.iter().map(|(segment, _)| segment.size.div_ceil(scale)).sum::<u64>();
@@ -179,7 +179,7 @@ fn totals(device: &DeviceSegmentMap) -> String {
 
 /// Colors of blocks.
 struct Paint {
-    /// One per row of the attribution; empty where colors represent states.
+    /// One per row of the attribution; empty if colors represent states.
     rows: Vec<Color>,
     /// What the colors represent, for the legend.
     legend: Vec<(String, Color)>,
@@ -278,7 +278,7 @@ impl Drawing<'_> {
         let note = if largest < bytes { "fits in none" } else { "" };
         self.label(LEFT + BAR + 10.0, y + ROW, Anchor::Start, note);
         let lines = bytes.div_ceil(scale).max(1);
-        // A request far larger than any segment is told by its number.
+        // A request far larger than any segment is shown as a number.
         for line in 0..lines.min(REQUEST_LINES) {
             y += ROW;
             let width = BAR * (bytes - line * scale).min(scale) as f64 / scale as f64;
@@ -308,7 +308,7 @@ impl Drawing<'_> {
         self.label(LEFT + BAR + 10.0, y, Anchor::Start, &holes(figures));
     }
 
-    /// A segment in as many lines as it takes. Starts below `y` and returns where it ends.
+    /// A segment on as many lines as needed. Starts below `y` and returns where it ends.
     fn segment(&mut self, segment: &SegmentLayout, figures: &Figures, scale: u64, mut y: f64) -> f64 {
         let mut name = format!("0x{:x}", segment.addr);
         match segment.pool {
@@ -326,7 +326,7 @@ impl Drawing<'_> {
             let length = scale.min(segment.size - from);
             let (alike, is_free) = self.lines_alike(segment, from, scale);
             if alike > 1 {
-                // Lines that are full, or free, look all the same.
+                // Lines that are full, or free, all look the same.
                 self.frame(BAR, y);
                 if !is_free {
                     self.add(rectangle(LEFT, y, BAR, HEIGHT, ALLOCATED).set("fill-opacity", "0.55"));
@@ -370,7 +370,7 @@ impl Drawing<'_> {
             let x = LEFT + width(from - start);
             let color = self.paint.color(device, piece);
             if piece.state == BlockState::Inactive {
-                // A hole that goes over several lines is told where it begins.
+                // A free range that spans several lines is labeled where it starts.
                 if size >= HOLE_FROM && piece.addr >= start {
                     let bytes = Bytes(piece.size).to_string();
                     let hole = text(x + size / 2.0, y + 9.5, Anchor::Middle, palette::MUTED, &bytes);

@@ -130,7 +130,7 @@ fn annotations(document: &mut Document, report: &InfoReport) {
     document.table(table);
 }
 
-/// What to type next: why requests failed, else what holds the most memory there was.
+/// The commands to run next: why requests failed, or else what holds the most memory.
 fn next(source: Source<'_>, report: &InfoReport) -> Option<Next> {
     let bytes = |device: &DeviceInfo| device.maxima[Metric::Allocated as usize].bytes;
     let highest = report.devices.iter().max_by_key(|device| bytes(device)).filter(|device| bytes(device) > 0);

@@ -35,10 +35,10 @@ pub struct Info<'a> {
     pub stacks: usize,
     /// Distinct frames.
     pub frames: usize,
-    /// Entries that the ring buffer of a device holds (`trace_alloc_max_entries`); left out where the file does not say.
+    /// Entries that the ring buffer of a device can contain (`trace_alloc_max_entries`); left out if the file does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ring_capacity_entries: Option<u64>,
-    /// Whether the file says that it dropped entries (`trace_alloc_overflowed`); left out where the file does not say.
+    /// Whether the file says that it dropped entries (`trace_alloc_overflowed`); left out if the file does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ring_overflowed: Option<bool>,
     /// Allocator settings; null if the file has none.
@@ -76,7 +76,7 @@ pub struct InfoDevice {
     pub notes: Vec<String>,
     /// Steps of the program; null if none were found.
     pub steps: Option<usize>,
-    /// How they were found; null when they were not.
+    /// How they were found; null if they were not.
     pub step_source: Option<StepSourceName>,
     /// Name of the annotations, or site, that marks them.
     pub step_name: Option<String>,
@@ -105,7 +105,7 @@ pub struct PhaseRow {
     pub times: usize,
     /// Entries in it.
     pub entries: u32,
-    /// Those of them whose phase an annotation names; that of the others is inferred.
+    /// Those of them whose phase an annotation names; the phase of the others is inferred.
     pub recorded_entries: u32,
     /// Time from each of its entries to the next one; null if the file has no times. Phases add up to the whole.
     pub time_us: Option<i64>,
@@ -133,13 +133,13 @@ pub struct Settings {
     pub garbage_collection_threshold: f64,
     /// Divisions for sizes of 1, 2, 4, ... 32768 MiB.
     pub roundup_power2_divisions: [u64; 16],
-    /// `large_segment_size_mb`; left out where it is not set.
+    /// `large_segment_size_mb`; left out if it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub large_segment_size_bytes: Option<u64>,
-    /// `max_non_split_rounding_mb`; left out where it is not set.
+    /// `max_non_split_rounding_mb`; left out if it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_non_split_rounding_bytes: Option<u64>,
-    /// `per_process_memory_fraction`; left out where it is not set in the string.
+    /// `per_process_memory_fraction`; left out if it is not set in the string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_process_memory_fraction: Option<f64>,
     /// Every other setting as text.

@@ -24,7 +24,7 @@ pub struct LeaksDevice {
     pub notes: Vec<String>,
     /// Number of steps found.
     pub steps: usize,
-    /// How they were found; null when they were not.
+    /// How they were found; null if they were not.
     pub step_source: Option<StepSourceName>,
     /// Name of the annotations, expression, or line by which steps are counted; null if unknown.
     pub step_name: Option<String>,
@@ -37,9 +37,9 @@ pub struct LeaksDevice {
     pub leaks_known: bool,
     /// What rows represent.
     pub by: GroupBy,
-    /// Rates of all leaks together.
+    /// Total rates of all leaks.
     pub leaking: Rate,
-    /// Rates of all growth together.
+    /// Total rates of all growth.
     pub growing: Rate,
     /// When the device is full; null when nothing leaks or grows, or the capacity is not known.
     pub projection: Option<ProjectionSteps>,
@@ -58,13 +58,13 @@ pub struct LeaksDevice {
 pub enum StepSourceName {
     /// From annotations that look like steps.
     Annotations,
-    /// From the annotations that `--steps` asks for.
+    /// From the annotations that `--steps` selects.
     Requested,
     /// From the turns of the program's loop.
     Inferred,
 }
 
-/// When the device is full, if growth goes on.
+/// When the device is full, if growth continues.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]

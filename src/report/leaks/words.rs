@@ -38,7 +38,7 @@ pub fn headline(device: &DeviceLeaks) -> String {
     }
 }
 
-/// What was requested, and the blocks it takes where that differs by more than a hundredth.
+/// The requested bytes, and the bytes of the blocks if they differ by more than a hundredth.
 pub fn rate(rate: &Rate) -> String {
     let requested = Bytes(rate.bytes);
     let (asked, got) = (i128::from(rate.bytes), i128::from(rate.allocated_bytes));
@@ -59,7 +59,7 @@ fn has(device: &DeviceLeaks, verdict: Verdict) -> bool {
     rate.bytes > 0 || device.rows.iter().any(|row| row.verdict == verdict)
 }
 
-/// What the steps are, and which of them count; or why there are none, where [`limits`] does not say it.
+/// What the steps are, and which of them count; or why there are none, if [`limits`] does not say it.
 pub fn steps(device: &DeviceLeaks) -> Option<String> {
     let steps = match &device.steps {
         Ok(steps) => steps,
@@ -78,7 +78,7 @@ pub fn steps(device: &DeviceLeaks) -> Option<String> {
     })
 }
 
-/// The levels at which steps end, where there are too few of them for a verdict.
+/// The memory at the ends of steps, if there are too few of them for a verdict.
 fn levels(device: &DeviceLeaks) -> String {
     let (Some(first), Some(last)) = (device.ends.first(), device.ends.last()) else { return String::new() };
     let (from, to) = (first.allocated_bytes, last.allocated_bytes);
@@ -98,7 +98,7 @@ pub fn limits(device: &DeviceLeaks) -> Vec<String> {
     lines
 }
 
-/// What was allocated when the first step ended and when the last one did, where something grows.
+/// The allocated memory at the ends of the first and the last step, if something grows.
 pub fn course(device: &DeviceLeaks) -> Option<String> {
     let grows = has(device, Verdict::Leak) || has(device, Verdict::Growth);
     let (first, last) = (device.ends.first().filter(|_| grows)?, device.ends.last()?);
@@ -119,7 +119,7 @@ pub fn projection(projection: &Projection) -> String {
     format!("at {rate} allocated per step, the device ({capacity}) is full {when} (the last step peaked at {peak})")
 }
 
-/// What verdicts mean, for those that are no leaks, and stars.
+/// The meaning of verdicts other than leaks, and of stars.
 pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
     let growth = "growth: replaced by larger blocks (KV cache, torch.cat), or partly freed later";
@@ -138,7 +138,7 @@ pub fn oldest(oldest: &Oldest) -> String {
     format!("allocated in step {step} at entry {entry}{}", time.unwrap_or_default())
 }
 
-/// A rate of blocks: whole where it is.
+/// A rate of blocks: a whole number if possible.
 pub fn blocks(rate: f64) -> String {
     if rate.fract().abs() < 0.005 { format!("{rate:.0}") } else { format!("{rate:.2}") }
 }

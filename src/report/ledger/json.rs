@@ -27,7 +27,7 @@ pub struct LedgerDevice {
     pub pinned_samples: Vec<LedgerPinned>,
 }
 
-/// Pinned host memory at one instant. It is no part of the device.
+/// Pinned host memory at one instant. It is not part of the device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -78,7 +78,7 @@ pub struct LedgerHolder {
     /// The ID of another process; absent for all other holders.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u64>,
-    /// Bytes; negative where figures contradict each other.
+    /// Bytes; negative if figures contradict each other.
     pub bytes: i64,
 }
 

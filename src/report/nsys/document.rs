@@ -70,7 +70,7 @@ fn held(memory: &NsysMemory, peak: &NsysPeak) -> Table {
     table
 }
 
-/// Who allocated how much, where the order of events is unknown.
+/// Which code allocated how much, if the order of events is unknown.
 fn allocated(memory: &NsysMemory) -> Table {
     let mut table = Table::new([
         Column::right(11, "allocated"),

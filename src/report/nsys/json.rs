@@ -33,9 +33,9 @@ pub struct NsysInput {
     pub path: String,
     /// Size of the file.
     pub bytes: u64,
-    /// Version of the export's tables; null if the file does not tell.
+    /// Version of the export's tables; null if the file does not contain it.
     pub schema_version: Option<String>,
-    /// Nanoseconds since the epoch at which the times of the profile start; null if the file does not tell.
+    /// Nanoseconds since the epoch at which the times of the profile start; null if the file does not contain it.
     pub session_start_ns: Option<i64>,
     /// Limits of all figures, in words.
     pub notes: Vec<String>,

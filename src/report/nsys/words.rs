@@ -56,7 +56,7 @@ fn within(peak: &NsysPeak) -> String {
     if shown.is_empty() { String::new() } else { format!(", in {}", shown.join(" > ")) }
 }
 
-/// A name of a range, cut where it is longer than a table has room for.
+/// The name of a range, cut if it is longer than a table has room for.
 pub(super) fn short(name: &str) -> String {
     shorten_end(name, LONGEST_NAME)
 }

@@ -12,7 +12,7 @@ use crate::report::common::words;
 use crate::report::fit::single::words as plan;
 use crate::report::fragmentation::document::{figure, figure_table, figures};
 
-/// Failed requests that are told in full; of a program that catches hundreds the first ones tell enough.
+/// Failed requests that are shown in full; for a program that catches hundreds, the first ones are representative.
 const IN_FULL: usize = 10;
 
 pub(crate) fn document(source: Source<'_>, report: &OomReport) -> Document {
@@ -67,7 +67,7 @@ fn ooms(document: &mut Document, device: &DeviceOoms) {
     if device.ooms.is_empty() {
         document.title(format!("{name}: {}", notes::failures(0)));
     }
-    // A leak is told before what the allocator lacked because of it.
+    // A leak is shown before what the allocator lacked because of it.
     let mut first = device.cures.as_slice();
     document.each(device.ooms.iter().take(IN_FULL), |document, oom| {
         let title = format!("{name}: out of memory, {} requested", Bytes(oom.request.bytes));

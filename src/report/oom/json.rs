@@ -93,7 +93,7 @@ pub struct FailedRequest {
     pub evidence: Vec<Said>,
     /// What would have helped, as far as the recording shows.
     pub advice: Vec<Said>,
-    /// Who keeps free bytes from being released.
+    /// Which code keeps free bytes from being released.
     pub pinning: Vec<PinningGroup>,
     /// Who holds the allocated bytes.
     pub attribution: AttributionRows,
@@ -117,7 +117,7 @@ pub struct ServingPool {
     pub pool_assumed: bool,
     /// Whether its segments are expandable.
     pub expandable: bool,
-    /// The largest free block in it, those left out that `max_split_size` keeps for other requests.
+    /// The largest free block in it, without those that `max_split_size` keeps for other requests.
     pub largest_usable_block_bytes: u64,
     /// Sums over its segments.
     #[serde(flatten)]
@@ -133,9 +133,9 @@ pub struct Requester {
     pub label: String,
     /// Its stack, innermost frame first; empty in backward passes.
     pub stack: Vec<String>,
-    /// `torch.compile` context; empty when there is none.
+    /// `torch.compile` context; empty if there is none.
     pub compile_context: String,
-    /// Text the user attached; empty when there is none.
+    /// Text that the user attached; empty if there is none.
     pub user_metadata: String,
     /// Without Python frames: the entry of the last request that has some.
     pub last_known_entry: Option<u32>,
@@ -165,7 +165,7 @@ pub struct Said {
     pub kind: &'static str,
     /// The statement in words.
     pub text: String,
-    /// The figures behind it.
+    /// The figures that support it.
     #[serde(flatten)]
     pub figures: IndexMap<&'static str, u64>,
 }

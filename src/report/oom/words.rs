@@ -7,7 +7,7 @@ use crate::replay::History;
 use crate::report::common::words::{count, pool};
 use indexmap::IndexMap;
 
-/// A statement: what it is called, what it says, and its figures by JSON key.
+/// A statement: its name, its text, and its figures by JSON key.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Statement {
@@ -15,7 +15,7 @@ pub struct Statement {
     pub kind: &'static str,
     /// One sentence, without a full stop.
     pub text: String,
-    /// The figures behind it.
+    /// The figures that support it.
     pub figures: IndexMap<&'static str, u64>,
 }
 
@@ -23,7 +23,7 @@ fn statement<const N: usize>(kind: &'static str, figures: [(&'static str, u64); 
     Statement { kind, text, figures: figures.into_iter().collect() }
 }
 
-/// What is shown where no request failed: without a history there is no peak.
+/// What is shown if no request failed: without a history there is no peak.
 pub fn instead(report: &OomReport) -> &'static str {
     let mut peaks = report.devices.iter().filter_map(|device| device.peak.as_ref());
     if peaks.all(|peak| peak.completeness.no_entries) { "the state at dump time" } else { "the peak" }
@@ -47,7 +47,8 @@ pub fn requester(oom: &Oom) -> String {
     }
 }
 
-/// What else is known of who made the request, a line each: for those without Python frames what they may belong to.
+/// What else is known about the origin of the request, one line each: for requests without Python frames, what they may
+/// belong to.
 pub fn request(oom: &Oom) -> Vec<String> {
     let request = &oom.request;
     let mut lines = Vec::new();

@@ -7,7 +7,7 @@ use crate::replay::Metric;
 use crate::report::common::notes::{self, device_name, signed};
 use crate::report::percent;
 
-/// Names of the columns. Numbers stand between the first and the last of them.
+/// Names of the columns. Numbers are between the first and the last of them.
 pub const COLUMNS: [&str; 7] = [
     "device",
     "peak allocated",
@@ -41,8 +41,8 @@ fn row(peak: &DevicePeak) -> [String; COLUMNS.len()] {
             () => bytes,
         }
     };
-    // Memory of the CPU and memory timelines have no reserved bytes, and profiler traces do not show what is active.
-    // Where a recording contradicts itself, more may be active than is reserved.
+    // CPU memory and memory timelines have no reserved bytes, and profiler traces do not show what is active. In a recording
+    // that contradicts itself, more may be active than is reserved.
     let inactive = match peak.at.reserved {
         reserved if reserved > 0 && reserved >= peak.at.active => {
             let inactive = reserved.saturating_sub(peak.at.active);
@@ -63,7 +63,7 @@ fn row(peak: &DevicePeak) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// Whether there is reserved memory: the memory of the CPU and memory timelines have none.
+/// Whether there is reserved memory: CPU memory and memory timelines have none.
 fn is_reserved_known(peak: &DevicePeak) -> bool {
     !peak.completeness.no_reserved
 }

@@ -15,12 +15,12 @@ use crate::report::leaks::words as leaks;
 use crate::report::ledger::words as ledger_words;
 use crate::report::oom::words as oom_words;
 
-/// Failed requests told in full; later ones mostly repeat them.
+/// Failed requests shown in full; later ones mostly repeat them.
 const OOMS: usize = 3;
 /// Leaking sites named.
 const LEAKS: usize = 5;
 
-/// A statement and what is behind it, a sentence each.
+/// A statement and its facts, one sentence each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub title: String,
@@ -29,7 +29,7 @@ pub struct Finding {
     pub is_failure: bool,
 }
 
-/// Failed requests with their causes, who else uses the devices, how devices differ, then leaks; empty if there are none.
+/// Failed requests with their causes, what else uses the devices, how devices differ, then leaks; empty if there are none.
 pub fn findings(page: &Page<'_>) -> Vec<Finding> {
     let ooms = page.overview.oom.devices.iter().flat_map(failures);
     let ooms = ooms.chain(page.overview.ledgers.iter().map(whole_device));
@@ -37,7 +37,7 @@ pub fn findings(page: &Page<'_>) -> Vec<Finding> {
     ooms.chain(page.overview.peak.comparison.as_ref().map(differ)).chain(leaks).collect()
 }
 
-/// Who has the memory of a device when most of it is in use. The bytes add up to what is in use.
+/// What uses the memory of a device when most of it is in use. The bytes add up to the bytes in use.
 pub fn whole_device(device: &DeviceLedger) -> Finding {
     let rows = device.highest().map(|ledger| ledger.rows.as_slice()).unwrap_or_default();
     let lines = rows.iter().map(|row| format!("{} {}", signed(row.bytes), ledger_words::holder(&row.holder)));
@@ -48,7 +48,7 @@ pub fn whole_device(device: &DeviceLedger) -> Finding {
     }
 }
 
-/// Which device holds most, and what makes the difference.
+/// Which device holds the most, and what causes the difference.
 pub fn differ(comparison: &Comparison) -> Finding {
     let columns = comparison::columns(comparison, usize::MAX);
     let line = |row: &GroupShares| {

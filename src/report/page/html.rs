@@ -64,7 +64,7 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "</details>\n<p>{}</p>\n</body>\n</html>", escape(&figures::recording(page)))
 }
 
-/// Rows of a table, and items of a list, that are there to read; those behind them are there to unfold.
+/// Rows of a table, and items of a list, that are shown; the rest are collapsed.
 const UNFOLDED: usize = 12;
 
 fn section(section: &Section, out: &mut dyn Write) -> io::Result<()> {
@@ -80,7 +80,8 @@ fn section_of(pictures: &[Picture], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The title, notes and legend of the first picture as text, for a screen on which those in the picture are too small to read.
+/// The title, notes and legend of the first picture as text, for a screen on which those in the picture are too small to
+/// read.
 fn narrow(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     let Some((device, keys)) = page.first_keys() else { return Ok(()) };
     writeln!(out, "<div class=\"narrow\">")?;
@@ -138,14 +139,14 @@ fn list(lines: &[String], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The figures of every device; those of many devices are there to unfold.
+/// The figures of every device; those of many devices are collapsed.
 fn all_figures(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
-    // Numbers stand between the device's name and what its history lacks.
+    // Numbers are between the device's name and what its history lacks.
     let cells = |tag: &str, row: [String; figures::COLUMNS.len()]| -> String {
         let last = row.len() - 1;
         let class = |index| if index == 0 || index == last { "" } else { " class=\"number\"" };
         let cell = |(index, cell): (usize, String)| {
-            // On a narrow screen each figure stands in a line with its name.
+            // On a narrow screen, each figure is on a separate line with its name.
             let name = if tag == "td" { format!(" data-name=\"{}\"", figures::COLUMNS[index]) } else { String::new() };
             format!("<{tag}{}{name}>{}</{tag}>", class(index), escape(&cell))
         };
@@ -233,7 +234,7 @@ fn style() -> String {
     )
 }
 
-/// Text that is no markup.
+/// Text without markup.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for next in safe(text).chars() {

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 
 /// Stacks that are written out in full.
 const STACKS: usize = 8;
-/// Frames of each: what a person may read, and GitHub takes in one comment.
+/// Frames of each stack: as many as people can read, and as GitHub accepts in one comment.
 const FRAMES: usize = 60;
 /// Longest line of a stack.
 const FRAME_WIDTH: usize = 160;

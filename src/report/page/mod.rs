@@ -23,9 +23,9 @@ use crate::model::{CPU_DEVICE, DeviceId, Format};
 use crate::sorting::SortRows;
 use std::io::{self, Write};
 
-/// Lines of the segment map in a report, of all devices; the rest is summed up.
+/// Lines of the segment map in a report, for all devices; the rest is summarized.
 const SEGMENT_LINES: usize = 60;
-/// Rows of the table of sites, unless the command asks for another number, and the rows that are not folded.
+/// Rows of the table of sites, unless the command requests another number, and the rows that are not collapsed.
 const SITES: usize = 14;
 const FIRST_SITES: usize = 5;
 
@@ -65,7 +65,7 @@ impl Page<'_> {
         file_names(&[self.source.path]).first().copied().unwrap_or_default()
     }
 
-    /// What it is: of a GPU, or of the CPU where nothing else was recorded.
+    /// What it is: memory of a GPU, or of the CPU if nothing else was recorded.
     fn title(&self) -> &'static str {
         let devices = &self.overview.peak.devices;
         let is_of_cpu = !devices.is_empty() && devices.iter().all(|peak| peak.device == CPU_DEVICE);
@@ -75,7 +75,7 @@ impl Page<'_> {
     /// Writes it in a format.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn write(&self, format: PageFormat, out: &mut dyn Write) -> io::Result<()> {
         match format {
             PageFormat::Svg => self.svg(out),
@@ -88,7 +88,7 @@ impl Page<'_> {
     /// Writes one picture with everything.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn svg(&self, out: &mut dyn Write) -> io::Result<()> {
         svg::page(self).write(out)
     }
@@ -96,7 +96,7 @@ impl Page<'_> {
     /// Writes GitHub-flavoured Markdown that can be pasted into an issue: tables, and full stacks to unfold.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         markdown::write(self, out)
     }
@@ -104,13 +104,13 @@ impl Page<'_> {
     /// Writes a static page without scripts and references: the same pictures and tables.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn html(&self, out: &mut dyn Write) -> io::Result<()> {
         html::write(self, out)
     }
 
-    /// The timeline of each device, the one to look at first in front: by category where that is known. A report has one,
-    /// and those of other devices folded.
+    /// The timeline of each device, the most important device first: by category if that is known. A report shows one, and
+    /// collapses those of other devices.
     fn first_pictures(&self) -> Section {
         let devices = self.first_first(&self.overview.timeline.devices, |device| device.peak.device);
         if self.is_by_category() {
@@ -167,7 +167,7 @@ impl Page<'_> {
             && (of(Category::Unknown.name()) + of(Category::BeforeRecording.name())) * 10 < total * 9
     }
 
-    /// All other pictures: segments where holes matter, and stacks.
+    /// All other pictures: segments, if free ranges matter, and stacks.
     fn more_pictures(&self) -> Vec<Section> {
         let overview = self.overview;
         let mut sections = Vec::new();

@@ -1,4 +1,4 @@
-//! What a report says first: the verdict, and what can be done about it.
+//! The first part of a report: the verdict, and what can be done about it.
 
 use super::Page;
 use crate::analysis::advice::Advice;
@@ -18,7 +18,7 @@ use crate::report::triage::words as triage;
 use crate::sorting::SortRows;
 use indexmap::IndexMap;
 
-/// Devices told of in a line each, below the first one.
+/// Further devices that are listed on one line each.
 const OTHERS: usize = 5;
 
 /// The verdict on the device to look at first, in a sentence, and whether it is bad news.
@@ -32,7 +32,7 @@ pub fn verdict(page: &Page<'_>) -> Option<(String, bool)> {
     Some((format!("{sentence}."), first.failure.is_some()))
 }
 
-/// A sentence behind a colon.
+/// A sentence after a colon.
 fn uncapitalised(sentence: &str) -> String {
     let mut rest = sentence.chars();
     rest.next().map_or(String::new(), |first| first.to_lowercase().chain(rest).collect())
@@ -136,13 +136,13 @@ fn without_remedy(page: &Page<'_>, device: &DeviceTriage) -> Vec<String> {
     better.into_iter().chain(would_show).chain(otherwise.nothing.map(triage::nothing)).collect()
 }
 
-/// A line of its own.
+/// A separate line.
 fn capitalised(sentence: &str) -> String {
     let mut rest = sentence.chars();
     rest.next().map_or(String::new(), |first| first.to_uppercase().chain(rest).collect())
 }
 
-/// What a line starts with that holds for these devices of all.
+/// The prefix of a line that applies only to these devices.
 fn of_devices(devices: &[DeviceId], all: usize) -> String {
     match devices.len() {
         _ if all == 1 => String::new(),
@@ -157,7 +157,7 @@ fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     Some(format!("{text}; memviz simulate --sweep tries more settings"))
 }
 
-/// What would have served the first request that failed, and what would make room for it, played.
+/// What would have served the first failed request, and what would make room for it, in simulation.
 fn served(device: &DeviceOoms) -> Vec<String> {
     let room = device.plans.as_ref().and_then(plan::room);
     of_first(device, true).chain(room.map(|room| format!("{room}; memviz fit shows the Python code"))).collect()

@@ -14,7 +14,7 @@ use crate::report::common::notes;
 use crate::report::triage::words as triage_words;
 use crate::report::{Source, percent};
 
-/// Width of a column about operators, and what is kept free for an operator's name.
+/// Width of a column about operators, and the room for an operator's name.
 const OPERATOR_COLUMN: usize = 14;
 const OPERATOR_NAME: usize = 22;
 /// Share of allocations without a stack, in percent, from which on the reason is given.
@@ -45,7 +45,7 @@ fn next(source: Source<'_>, report: &PeakReport) -> Option<Next> {
         let line = triage_words::finding(&finding);
         Next::new(line.command, &[source.path], "", line.text)
     });
-    // Why a request failed tells how to make room, too.
+    // The reason why a request failed also shows how to make room.
     Next::oom(source).or(activations)
 }
 
@@ -70,7 +70,7 @@ impl Document {
         self.operators(&device.operators);
     }
 
-    /// Rows and their total. Why there are rows without a stack is said of snapshots, where it can be changed.
+    /// Rows and their total. Why there are rows without a stack is explained for snapshots, where it can be changed.
     pub(crate) fn attribution(&mut self, attribution: &Attribution, is_snapshot: bool) {
         let by = attribution.by;
         // Of categories nearly all are inferred, which the last line says.
@@ -98,7 +98,7 @@ impl Document {
         self.toned(Tone::Dim, 13, text);
     }
 
-    /// What passed through each operator: as many columns as there is room for.
+    /// Memory that each operator allocated and freed: as many columns as there is room for.
     fn operators(&mut self, operators: &[OperatorUsage]) {
         if operators.is_empty() {
             return;

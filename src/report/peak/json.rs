@@ -20,7 +20,7 @@ pub struct PeakDevice {
     pub device: i32,
     /// Allocated before the first kept entry.
     pub baseline_bytes: i64,
-    /// The counter looked at.
+    /// The selected counter.
     pub metric: &'static str,
     /// Whether this device's history is complete.
     pub complete_history: bool,
@@ -30,10 +30,10 @@ pub struct PeakDevice {
     /// when all are exact.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub bounds: IndexMap<String, Bound>,
-    /// The part of the history that `peak`, `maxima` and `end` are about, when it is not the whole.
+    /// The part of the history that `peak`, `maxima` and `end` refer to, if it is not the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
-    /// The instant looked at.
+    /// The selected instant.
     pub peak: PeakInstant,
     /// Each counter's own maximum.
     pub maxima: CounterBytes,
@@ -41,11 +41,11 @@ pub struct PeakDevice {
     pub end: CounterBytes,
     /// Who holds the memory.
     pub attribution: AttributionRows,
-    /// What the ranges below are. Left out unless `--each` asks for ranges.
+    /// The kind of the ranges below. Left out unless `--each` requests ranges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each: Option<EachRange>,
-    /// The peak of each step, phase or annotation, in the order of their beginnings, enclosing ones first. Left out
-    /// unless `--each` asks for them.
+    /// The peak of each step, phase or annotation, in the order of their starts, enclosing ones first. Left out unless
+    /// `--each` requests them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranges: Option<Vec<RangeRow>>,
     /// Memory allocated in each operator over the whole recording, those that allocated the most themselves first. Left
@@ -66,8 +66,8 @@ pub struct MeasuredDevice {
     pub certainty: Certainty,
 }
 
-/// Whether maxima are `exact` (since the recording began), a `lower` or `upper` bound, or `unknown`, as `memviz check` judges
-/// them: with everything that stands against them.
+/// Whether maxima are `exact` (since the recording started), a `lower` or `upper` bound, or `unknown`, as `memviz check`
+/// judges them, considering all doubts.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]

@@ -7,7 +7,7 @@ use crate::report::common::notes::signed;
 /// Rows for people; JSON has all.
 pub const ROWS: usize = 20;
 
-/// Names of the columns beside the operator's, the more important ones first.
+/// Names of the columns next to the operator's, the more important ones first.
 pub const COLUMNS: [&str; 7] = ["self size", "self increase", "self allocs", "calls", "size", "increase", "allocs"];
 
 /// One row.

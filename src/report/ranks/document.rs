@@ -15,13 +15,13 @@ use crate::wire::ranks::{RankLine, RankSummary, TopRow};
 const STATE_FROM: usize = 64;
 /// Screens narrower than this show two of the four maxima, and no baseline.
 const MAXIMA_FROM: usize = 110;
-/// Screens narrower than this do not show what holds most.
+/// On narrower screens, the column with the largest site is left out.
 pub(super) const SITE_FROM: usize = 170;
 /// Screens narrower than this do not show which rank is highest.
 const HIGHEST_FROM: usize = 78;
-/// Columns of what holds most.
+/// Width of the column with the largest site.
 const SITE: usize = 44;
-/// Ranks that stand out of which all is said, and rows of each.
+/// Number of outliers that are shown in full, and rows of each.
 const DETAILED: usize = 5;
 const ROWS: usize = 10;
 
@@ -40,7 +40,7 @@ pub(super) fn document(report: &RanksReport) -> Document {
     document
 }
 
-/// What stands below the table, which may have the column of what holds most.
+/// The notes below the table, which may have the column with the largest site.
 pub(super) fn end(report: &RanksReport, has_site: bool) -> Document {
     let mut document = Document::default();
     together(&mut document, report, has_site);
@@ -99,7 +99,7 @@ fn cells(rank: &RankSummary) -> [String; 10] {
     ]
 }
 
-/// What a site holds, in as many columns as there are for it.
+/// The memory of a site, in the columns available for it.
 fn largest(row: &TopRow) -> String {
     let bytes = Bytes(row.bytes).to_string();
     let star = if row.inferred { starred("", true).len() } else { 0 };
@@ -175,7 +175,7 @@ fn across(document: &mut Document, report: &RanksReport, group: &Group) {
     document.table(table);
 }
 
-/// A rank that stands out.
+/// An outlier.
 fn outlier(document: &mut Document, report: &RanksReport, row: &[Outlier], outlier: &Outlier) {
     document.alarm(format!("Outlier {}: {}", words::name(report, outlier.row), words::distance(outlier)));
     document.facts(words::scores(report, row));
@@ -197,7 +197,7 @@ fn difference(document: &mut Document, report: &RanksReport, row: usize, differe
         Column::label("site"),
     ]);
     let shown = difference.rows.len().min(ROWS);
-    // The last row represents what is not listed; it joins those that are not shown.
+    // The last row represents the rest; it is combined with those that are not shown.
     for row in &difference.rows[..shown] {
         let cells = [words::row_delta(row), words::side(row.bytes), words::side(row.reference_bytes)];
         table.row(cells, Cell::code(starred(&row.label, row.inferred)));
@@ -222,12 +222,12 @@ fn difference(document: &mut Document, report: &RanksReport, row: usize, differe
     document.facts(words::bounds_note(difference));
 }
 
-/// The command that compares a rank that stands out with another one in full.
+/// The command that compares an outlier with another rank in full.
 fn compared(report: &RanksReport, outlier: &Outlier) -> Option<Next> {
     compare(report, [outlier.difference.as_ref()?.reference, outlier.row])
 }
 
-/// The command that compares two recordings, where there are no others.
+/// The command that compares two recordings, if there are no others.
 fn two(report: &RanksReport) -> Option<Next> {
     let rows: Vec<usize> = report.ranks().map(|(row, _)| row).collect();
     compare(report, rows.try_into().ok()?)
@@ -237,6 +237,6 @@ fn two(report: &RanksReport) -> Option<Next> {
 fn compare(report: &RanksReport, rows: [usize; 2]) -> Option<Next> {
     let path = |row: usize| report.rank(row).map(|rank| rank.path.as_str());
     let paths = [path(rows[0])?, path(rows[1])?];
-    // The devices of one file are no two recordings.
+    // The devices of one file are not two recordings.
     (paths[0] != paths[1]).then(|| Next::new("diff", &paths, "", "everything that differs between the two"))
 }

@@ -52,13 +52,14 @@ pub struct Across {
     pub skipped: usize,
     /// How figures are distributed, by kind of memory.
     pub across: Vec<AcrossGroup>,
-    /// Maxima that stand out, by rank and device.
+    /// Outlying maxima, by rank and device.
     pub outliers: Vec<RankOutlier>,
-    /// Failed requests by signature, those of the most rows first.
+    /// Failed requests by signature; those on the most rows are first.
     pub failures: Vec<RanksFailure>,
     /// Number of rows of earlier runs that failures are compared with; null without `--earlier`.
     pub earlier_rows: Option<usize>,
-    /// Failed requests without a signature: those after the first five of a row, and those of recordings that do not show why.
+    /// Failed requests without a signature: those after the first five of a row, and those of recordings that do not show the
+    /// cause.
     pub unsigned_requests: u64,
     /// Ranks that are there more than once.
     pub duplicates: Vec<DuplicateRank>,
@@ -73,12 +74,12 @@ pub struct Across {
 pub struct AcrossGroup {
     /// `device`, `pinned_host` or `cpu`.
     pub memory: &'static str,
-    /// What the recordings are to each other, as far as is known: `ranks` of one run; different `programs`; `dumps` of one
-    /// process, which begin with the same entry; `apart`, one after the other on the same device. Only ranks have outliers.
+    /// The relation of the recordings, as far as is known: `ranks` of one run; different `programs`; `dumps` of one process,
+    /// which start with the same entry; `apart`, one after the other on the same device. Only ranks have outliers.
     pub relation: &'static str,
     /// The same in words; null for ranks.
     pub because: Option<String>,
-    /// The rows of each program, where there are several.
+    /// The rows of each program, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<Vec<RankName>>,
     /// Number of rows.
@@ -126,7 +127,7 @@ pub struct FigureSpread {
     pub scale: Scale,
 }
 
-/// A maximum that stands out.
+/// An outlying maximum.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -169,7 +170,7 @@ pub struct OutlierRow {
     /// Which bound this is, if a site is not listed. Left out if it is exact.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
-    /// Whether the label is inferred. Left out when it is not.
+    /// Whether the label is inferred. Left out if false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub inferred: bool,
 }

@@ -32,7 +32,7 @@ impl Streamed {
     /// Writes the result for input number `index`.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn line(self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Text(style) => {
@@ -49,7 +49,7 @@ impl Streamed {
     /// Writes what the ranks are together, when all lines are there.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn end(self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Text(style) => document::end(report, style.has(document::SITE_FROM)).text(style, out),

@@ -1,4 +1,4 @@
-//! `memviz ranks`: a bar for each rank, those that stand out marked, and what they hold that the median rank does not.
+//! `memviz ranks -o`: a bar for each rank with outliers marked, and what they hold that the median rank does not.
 
 use super::words;
 use crate::analysis::ranks::RanksReport;
@@ -38,13 +38,13 @@ const NAME_WIDTH: f64 = 124.0;
 const NAME_LENGTH: usize = 18;
 /// Numbers of ranks below the plot, at most.
 const TICKS: usize = 24;
-/// Ranks that stand out of which all is said, and rows of each.
+/// Number of outliers that are shown in full, and rows of each.
 const DETAILED: usize = 3;
 const ROWS: usize = 12;
 
-/// The metric's maxima, and what is reserved behind them.
+/// The metric's maxima, with reserved memory in the background.
 const MAXIMUM: Color = palette::FIGURE;
-/// Ranks that stand out.
+/// The outliers.
 const OUTLIER: Color = palette::TEXT;
 const RESERVED: Color = palette::GRID;
 
@@ -200,7 +200,7 @@ impl<'r> Bars<'r> {
         plot
     }
 
-    /// Names above the bars that stand out, the farthest first; those without room are left out.
+    /// Names above the bars of outliers, the most distant first; those without room are left out.
     fn names(&self, mut plot: Group) -> Group {
         let mut taken: Vec<f64> = Vec::new();
         for row in words::by_row(self.report) {
@@ -243,7 +243,7 @@ fn bars(report: &RanksReport, group: &Ranks) -> Picture {
     let median = median.map(|(_, spread)| spread.median);
     let mut body = Group::new().add(title).add(legend(&bars, median).set("transform", "translate(0 42)"));
     let top = 42.0 + 16.0 + NAMES;
-    // The axis begins a little higher than the plot, where its uppermost label ends.
+    // The axis starts slightly higher than the plot, where its uppermost label ends.
     let area = Area { left: LEFT, top: LABEL, width: PLOT_WIDTH, height: PLOT_HEIGHT };
     let x = Axis { first: 0.0, last: 1.0, unit: Unit::ENTRIES, labels: 0 };
     let mut plot = Group::new().set("transform", format!("translate(0 {})", px(top)));
@@ -316,7 +316,7 @@ fn spreads(report: &RanksReport, group: &Ranks) -> Picture {
     table(&["maximum", "lowest", "median", "highest", "highest to median", "highest is"], &rows)
 }
 
-/// A rank that stands out.
+/// An outlier.
 fn outlier(report: &RanksReport, row: &[Outlier]) -> Vec<Picture> {
     let Some(outlier) = words::leading(report, row) else { return Vec::new() };
     let title = format!("Outlier {}: {}", words::name(report, outlier.row), words::distance(outlier));

@@ -27,7 +27,7 @@ pub fn device(device: DeviceId) -> String {
     }
 }
 
-/// A maximum, marked where it is a bound.
+/// A maximum, marked if it is a bound.
 pub fn maximum(rank: &RankSummary, metric: Metric) -> String {
     let bytes = signed(rank.maxima.get(metric));
     match rank.bound(metric) {
@@ -43,7 +43,7 @@ pub fn inactive(rank: &RankSummary) -> String {
     rank.inactive_share().map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", share * 100.0))
 }
 
-/// What a row is of: a rank, or where they are none a recording.
+/// What a row represents: a rank, or a recording if they are not ranks.
 pub fn noun(report: &RanksReport) -> &'static str {
     if report.unrelated { "recording" } else { "rank" }
 }
@@ -87,7 +87,7 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
     })
 }
 
-/// Which rank a row is: `rank 5`, with the device where the rank has several rows of that kind.
+/// The rank of a row: `rank 5`, with the device if the rank has several rows of that kind.
 pub fn name(report: &RanksReport, row: usize) -> String {
     let Some(rank) = report.rank(row) else { return "(no rank)".to_owned() };
     let kind = MemoryKind::of(rank.device);
@@ -202,7 +202,7 @@ fn missing(report: &RanksReport) -> Option<String> {
 /// Why requests with one signature failed.
 pub fn failure(failure: &SameFailure) -> String {
     let FailureSignature { cause, requester, holder, size_class_bytes, .. } = &failure.signature;
-    let holder = if holder.is_empty() { String::new() } else { format!("; {holder} held most") };
+    let holder = if holder.is_empty() { String::new() } else { format!("; {holder} held the most") };
     format!("{}: {requester} requested at most {}{holder}", cause.replace('_', " "), Bytes(*size_class_bytes))
 }
 
@@ -239,7 +239,7 @@ pub fn unsigned(report: &RanksReport) -> Option<String> {
     })
 }
 
-/// What is said where nothing stands out.
+/// The text if there are no outliers.
 pub fn no_outlier(report: &RanksReport) -> String {
     let is_compared = |group: &Group| !group.relation.comparable(&group.members).is_empty();
     if !report.groups.is_empty() && !report.groups.iter().any(is_compared) {
@@ -251,7 +251,7 @@ pub fn no_outlier(report: &RanksReport) -> String {
     format!("no rank is an outlier: none has a maximum with {}", criterion())
 }
 
-/// When a maximum stands out.
+/// When a maximum is an outlier.
 fn criterion() -> String {
     let (usual, equal) = (Scale::MedianDeviation.threshold(), Scale::MeanDeviation.threshold());
     let share = MIN_SHARE * 100.0;
@@ -267,7 +267,7 @@ pub fn by_row(report: &RanksReport) -> Vec<&[Outlier]> {
     rows
 }
 
-/// The outlier that a row is introduced with: that of the metric looked at, if it is one.
+/// The outlier that introduces a row: that of the selected metric, if it is one.
 pub fn leading<'o>(report: &RanksReport, row: &'o [Outlier]) -> Option<&'o Outlier> {
     row.iter().find(|outlier| outlier.metric == report.metric).or_else(|| row.first())
 }
@@ -284,7 +284,7 @@ pub fn distance(outlier: &Outlier) -> String {
     format!("{} {bytes}, {}{share} {side} the median of {median}", outlier.metric.name(), magnitude(delta))
 }
 
-/// The score, and the other metrics that stand out.
+/// The score, and the other metrics that are outliers.
 pub fn scores(report: &RanksReport, row: &[Outlier]) -> Option<String> {
     let leading = leading(report, row)?;
     let mut text = format!("robust z-score {:.1}", leading.score);
@@ -323,7 +323,7 @@ fn magnitude(bytes: i128) -> Bytes {
     Bytes(u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX))
 }
 
-/// The delta of a row, marked where it is a bound.
+/// The delta of a row, marked if it is a bound.
 pub fn row_delta(row: &DifferenceRow) -> String {
     let bound = match row.bound {
         None => "",
@@ -334,12 +334,12 @@ pub fn row_delta(row: &DifferenceRow) -> String {
     format!("{bound}{}", delta(row.delta_bytes))
 }
 
-/// Bytes on one side of a difference; a dash where they are among the other ones.
+/// Bytes on one side of a difference; a dash if they are part of the row for the others.
 pub fn side(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), |bytes| Bytes(bytes).to_string())
 }
 
-/// How bounds come about, where there are any.
+/// The cause of bounds, if there are any.
 pub fn bounds_note(difference: &Difference) -> Option<&'static str> {
     let any = difference.rows.iter().any(|row| row.bound.is_some());
     any.then_some(

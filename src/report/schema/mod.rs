@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// The schema of any answer.
 const ALL: &str = include_str!("answers.json");
 
-/// Where definitions are, in what refers to them.
+/// The path of definitions in references.
 const DEFINITION: &str = "#/$defs/";
 
 /// The commands that have a schema.
@@ -16,7 +16,7 @@ pub fn commands() -> impl Iterator<Item = String> {
     answers(&all()).filter_map(|answer| Some(command_of(answer)?.to_owned())).collect::<Vec<_>>().into_iter()
 }
 
-/// The schema of one command's answers, or of any command's; `None` where there is no such command.
+/// The schema of one command's answers, or of any command's; `None` if there is no such command.
 pub fn describe(command: Option<&str>) -> Option<Value> {
     let all = all();
     let Some(command) = command else { return Some(all.into()) };

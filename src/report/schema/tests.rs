@@ -20,10 +20,10 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde_json::Value;
 
-/// A command, and what makes the schema of its answer.
+/// A command, and the function that creates the schema of its answer.
 type Described = (&'static str, fn(&mut SchemaGenerator) -> Schema);
 
-/// An answer, as it stands in the list.
+/// An answer, as an entry of the list.
 const fn answer<A: Answer<Json: JsonSchema> + ?Sized>() -> Described {
     (A::COMMAND, |generator| generator.subschema_for::<A::Json>())
 }
@@ -111,7 +111,7 @@ fn the_schema_of_a_command_is_what_its_types_say() {
         return;
     }
     for name in commands() {
-        // Two answers have a type of this name, which the schema of both tells apart.
+        // Two answers have a type with this name, which the schema of both distinguishes.
         let described = describe(Some(&name)).unwrap().to_string().replace("FailedRequest2", "FailedRequest");
         let made = generate(Some(&name)).to_string();
         assert!(described == made, "{name}");

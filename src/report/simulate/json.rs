@@ -30,7 +30,7 @@ pub struct SimulateDevice {
     pub capacity_bytes: Option<u64>,
     /// Further bytes of the device that CUDA itself uses; null if no device was named.
     pub context_bytes: Option<u64>,
-    /// The maximum of bytes in use, which every allocator needs; null if there is no simulation.
+    /// The maximum of allocated bytes, which every allocator needs; null if there is no simulation.
     pub live_bytes: Option<u64>,
     /// A run per settings, the recorded ones first; in a sweep, then those that need the least.
     pub runs: Vec<SimulatedRun>,
@@ -101,8 +101,8 @@ pub struct SimulatedRun {
     pub safe_capacity_bytes: Option<u64>,
     /// A capacity from which on it always works: the safe one, or more if that is unknown.
     pub enough_capacity_bytes: Option<u64>,
-    /// Where the program went on after a refused request: a capacity from which on it always goes as it went, whether that
-    /// request is refused again or not; else null. The capacities above are those on which nothing is refused.
+    /// If the program continued after a refused request: a capacity from which on it always runs as recorded, whether that
+    /// request is refused again or not; otherwise null. For the capacities above, no request is refused.
     pub as_it_went_capacity_bytes: Option<u64>,
     /// Capacities between the first and the safe one on which it fails.
     pub failing_capacities: Vec<FailingCapacities>,

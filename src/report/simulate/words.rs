@@ -79,10 +79,10 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         let played = outcome.map(|outcome| (outcome.device_allocs, outcome.device_frees));
         let elsewhere = played.filter(|&played| played != (difference.device_allocs.0, difference.device_frees.0));
         let elsewhere = elsewhere.map_or(String::new(), |(allocs, frees)| {
-            format!("; the simulation below places segments at other addresses, or has another memory limit: {allocs} device allocations, {frees} frees")
+            format!("; the simulation below, with other segment addresses or another memory limit, makes {allocs} device allocations and {frees} frees")
         });
         return Some(format!(
-            "replay matches the recording exactly: {allocs}, {frees}, {maxima}, to the byte{elsewhere}"
+            "replay matches the recording exactly: {allocs}, {frees}, and {maxima} to the byte{elsewhere}"
         ));
     }
     let place = difference.first.map_or(String::new(), |entry| format!(", from entry {entry} on"));
@@ -126,8 +126,8 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
     }
     if releases.uncertain > 0 {
         parts.push(match releases.uncertain {
-            1 => "1 of these releases may be a call to empty_cache (it has no stack)".to_owned(),
-            more => format!("{more} of these releases may be calls to empty_cache (they have no stack)"),
+            1 => "1 of which may be a call to empty_cache (it has no stack)".to_owned(),
+            more => format!("{more} of which may be calls to empty_cache (they have no stack)"),
         });
     }
     (!parts.is_empty()).then(|| format!("recorded: {}", parts.join(", ")))
@@ -148,7 +148,7 @@ pub fn alarms(device: &DeviceSimulation) -> Vec<String> {
     notes::anomalies(&device.anomalies).into_iter().chain(warnings(recorded)).collect()
 }
 
-/// Settings that do not do what they seem to, each with the first of the runs that has it.
+/// Settings without the expected effect, each with the first of the runs that has it.
 fn warnings<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<String> {
     let mut warnings: Vec<_> =
         runs.flat_map(|run| run.warnings.iter().map(move |&warning| (warning, name(run)))).collect();
@@ -172,7 +172,7 @@ pub fn doubts<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<String> {
     reasons
 }
 
-/// Bytes of the smallest device, with a sign where a smaller one may do.
+/// Bytes of the smallest device, with a sign if a smaller one may be enough.
 pub fn needs(run: &Run) -> String {
     match (run.needs(), run.capacities.safe) {
         (Some(bytes), Some(_)) => Bytes(bytes).to_string(),
@@ -184,7 +184,7 @@ pub fn needs(run: &Run) -> String {
 /// What the sign means.
 pub const AT_MOST: &str = "<=: this much is enough; not all smaller sizes were tried";
 
-/// The most that is reserved, as a range where that depends on addresses.
+/// The maximum of reserved memory, as a range if it depends on addresses.
 pub fn reserved(run: &Run) -> String {
     match (&run.outcome, run.reserved_range) {
         (Some(_), Some((least, most))) => format!("{} to {}", Bytes(least), Bytes(most)),
@@ -193,7 +193,7 @@ pub fn reserved(run: &Run) -> String {
     }
 }
 
-/// Devices on which settings work and others on which they do not, where that does not depend on size alone or not all were
+/// Devices on which settings work and others on which they do not, if that does not depend on size alone, or not all were
 /// tried.
 pub fn holes(run: &Run) -> Option<String> {
     let Capacities { first, safe, enough, ref holes } = run.capacities;
@@ -219,12 +219,12 @@ pub fn holes(run: &Run) -> Option<String> {
     Some(format!("{text}; from {} on, every size is", mebibytes(safe)))
 }
 
-/// Bytes in MiB: devices on which a program works and others on which it does not are often a few of them apart.
+/// Bytes in MiB: devices on which a program works and others on which it does not often differ by only a few of them.
 fn mebibytes(bytes: u64) -> String {
     format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// How plays ended early, a line each, and why others were none: a reason that several share is told once.
+/// How simulations ended early, one line each, and why others were not possible: a reason that several share is shown once.
 pub fn endings(runs: &[Run]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut refused: IndexMap<&str, Vec<&Run>> = IndexMap::new();
@@ -271,8 +271,8 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     let noun = if all == 1 { "request" } else { "requests" };
     lines.push(match device.runs.first().and_then(|run| run.as_it_went) {
         Some(bytes) => format!(
-            "the program continued after {it}: for what it did then, whether or not {they} again, the \
-             recorded settings need {}; the needs column includes the failed {noun}",
+            "the program continued after {it}: whether or not {they} again, the rest of it needs {} with the \
+             recorded settings; the needs column includes the failed {noun}",
             Bytes(bytes)
         ),
         None => {
@@ -284,7 +284,7 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     lines
 }
 
-/// What other settings would do for a recording, for answers that have a line for it. `None` where they do nothing worth a
+/// The effect of other settings on a recording, for answers that have a line for it. `None` if the effect is not worth a
 /// line.
 pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     let better = advice.better.as_ref()?;
@@ -304,7 +304,7 @@ pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     })
 }
 
-/// What other settings would hold reserved at the instant of an answer, instead of what was.
+/// What other settings would reserve at the instant of an answer, instead of the recorded bytes.
 pub fn settings_then(advice: &SettingsAdvice) -> String {
     match &advice.better {
         Some(better) => format!(

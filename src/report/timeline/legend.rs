@@ -34,7 +34,7 @@ const BYTES: f64 = SHARE - 8.0 * MONO_WIDTH;
 const DOT: f64 = 3.5;
 /// Characters of the name of a band that is held only at other times.
 const ABSENT: usize = 40;
-/// How far sites stand to the right of their category.
+/// How far sites are indented to the right of their category.
 const INDENT: f64 = 16.0;
 
 /// A line of the legend.
@@ -56,7 +56,7 @@ enum Mark {
     None,
 }
 
-/// The legend below `top`, and where it ends.
+/// The legend below `top`; returns where it ends.
 pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, top: f64) -> (Group, f64) {
     let mut group = Group::new();
     let star = if stack.bands.iter().any(|band| band.inferred) { " (* inferred)" } else { "" };
@@ -111,7 +111,7 @@ fn is_by_category(stack: &Stack<'_>) -> bool {
     stack.by == GroupBy::Site && stack.bands.iter().any(is_known)
 }
 
-/// The instant that bytes are those of.
+/// The instant of the bytes in the legend.
 fn moment(device: &DeviceTimeline) -> &'static str {
     let peak = &device.peak;
     let is_failure = device.ooms.iter().any(|oom| Some(oom.entry) == peak.entry);
@@ -123,7 +123,7 @@ fn moment(device: &DeviceTimeline) -> &'static str {
     }
 }
 
-/// Bands that hold nothing at the instant that is looked at, the highest first, one of each category.
+/// Bands without memory at the selected instant, the highest first, one of each category.
 fn absent(stack: &Stack<'_>) -> Vec<(String, Color)> {
     let highest = |band: &Band| band.bytes.iter().copied().max().unwrap_or(0);
     let mut absent: Vec<(&Band, Color)> = stack.bands.iter().zip(stack.colors.iter().copied()).collect();
@@ -237,7 +237,7 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
     lines
 }
 
-/// Bands that lie together by category, with their places.
+/// Bands grouped by category, with their positions.
 fn runs(bands: &[Band]) -> Vec<Vec<(&Band, usize)>> {
     let mut runs: Vec<Vec<(&Band, usize)>> = Vec::new();
     for (index, band) in bands.iter().enumerate() {

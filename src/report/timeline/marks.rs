@@ -71,7 +71,7 @@ fn peak(mut plot: Group, labels: &mut Labels, device: &DeviceTimeline, scale: &S
     labels.add(plot, x, &name, palette::TEXT)
 }
 
-/// A failed request, on top of what was held when it failed.
+/// A failed request, on top of the memory held when it failed.
 fn failure(
     mut plot: Group,
     labels: &mut Labels,
@@ -95,13 +95,13 @@ fn failure(
     labels.add(plot, x, &name, palette::ALARM)
 }
 
-/// The ranges that are marked: the highest in each pixel, and of those as many as the picture may have.
+/// The marked ranges: the highest in each pixel, and of those as many as the picture may have.
 fn marked(device: &DeviceTimeline) -> Vec<(f64, &RangePeak)> {
     let metric = device.peak.metric;
     let ranges = device.peak.ranges.iter().flat_map(|found| &found.ranges);
     let mut marks: Vec<(f64, &RangePeak)> =
         ranges.zip(&device.range_peaks).map(|(range, &x)| (at(&device.axis, x), range)).collect();
-    // The sort is stable: of equal peaks the first comes first.
+    // The sort is stable: among equal peaks, the first comes first.
     marks.sort_rows_by_key(|(_, range)| Reverse(range.at.get(metric)));
     let mut taken = HashSet::new();
     marks.retain(|(x, _)| taken.insert(x.round() as i64));
@@ -109,7 +109,7 @@ fn marked(device: &DeviceTimeline) -> Vec<(f64, &RangePeak)> {
     marks
 }
 
-/// The peak of each range requested, with names where there is room for them, the highest first.
+/// The peak of each requested range, with names if there is room for them, the highest first.
 fn range_marks(mut plot: Group, labels: &mut Labels, device: &DeviceTimeline, scale: &Scale) -> Group {
     let metric = device.peak.metric;
     for (x, range) in marked(device) {

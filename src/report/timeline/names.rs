@@ -1,4 +1,4 @@
-//! Names of bands, written on them where there is room.
+//! Names of bands, written on them if there is room.
 
 use super::marks::REQUEST;
 use super::scale::{at, column};
@@ -29,8 +29,7 @@ pub(super) fn covered(device: &DeviceTimeline) -> Vec<bool> {
     covered
 }
 
-/// The name of a band between two edges, where the band is thickest and not covered; a shorter one where the whole does not
-/// fit.
+/// The name of a band between two edges, where the band is thickest and not covered; a shorter one if the whole does not fit.
 pub(super) fn on_band(name: &str, color: Color, top: &[f64], bottom: &[f64], covered: &[bool]) -> Option<Text> {
     let line = name.split(' ').next().filter(|line| line.contains(':'));
     [Some(name), line].into_iter().flatten().find_map(|name| {

@@ -23,12 +23,12 @@ pub fn draw(source: Source<'_>, report: &TimelineReport) -> Picture {
     stacked(parts)
 }
 
-/// One device, by what was requested.
+/// One device, as requested.
 pub fn panel(device: &DeviceTimeline, colors: &Colors<'_>, room: Room) -> Picture {
     plot(device, &Stack::of(device, colors), room)
 }
 
-/// One device, by category where that is known.
+/// One device, by category if that is known.
 pub fn categories(device: &DeviceTimeline, room: Room) -> Picture {
     plot(device, &Stack::of_categories(device), room)
 }

@@ -16,7 +16,7 @@ const ALONE_FROM: f64 = 8.0;
 /// Width of a character of a label, on average.
 const CHARACTER: f64 = 6.4;
 
-/// The rows, and their height in all.
+/// The rows, and their total height.
 pub(super) fn draw(device: &DeviceTimeline, room: Room) -> (Group, f64) {
     let mut group = Group::new();
     let deepest = device.ribbons.iter().map(|ribbon| ribbon.depth + 1).max().unwrap_or(0);

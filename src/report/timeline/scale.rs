@@ -6,7 +6,7 @@ use crate::analysis::timeline::{Axis as Columns, OomMark};
 use crate::report::common::picture::chart::{Axis, Unit};
 use crate::report::common::picture::plot::{LEFT, PLOT_HEIGHT, PLOT_WIDTH};
 
-/// What is further above the memory in use than this factor would flatten the curve, and is told in words.
+/// A value that exceeds the memory in use by more than this factor would flatten the curve; it is stated in words.
 const IN_SIGHT: f64 = 2.5;
 
 pub(super) struct Scale {
@@ -39,7 +39,7 @@ impl Scale {
 /// An x axis that says nothing: the axis of a timeline has parts, which a chart's has not.
 pub(super) const NO_LABELS: Axis = Axis { first: 0.0, last: 1.0, unit: Unit::ENTRIES, labels: 0 };
 
-/// Bytes below a failed request: what was held then.
+/// Bytes below a failed request: the memory held then.
 pub(super) fn stacked(device: &DeviceTimeline, oom: &OomMark) -> f64 {
     oom.counters.get(device.peak.metric).max(0) as f64
 }

@@ -29,8 +29,8 @@ pub(super) fn name(band: &Band) -> String {
     }
 }
 
-/// Bands from the bottom up. Each is painted down to the axis and covered by the next: half as many points as with two
-/// edges, and no seams.
+/// Bands from the bottom up. Each is painted down to the axis and covered by the next: half as many points as with two edges,
+/// and no seams.
 pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, scale: &Scale) -> Group {
     let mut group = Group::new();
     let columns = device.columns.len();
@@ -73,7 +73,7 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, scale: &Scale) ->
     names.into_iter().fold(group, Group::add)
 }
 
-/// Whether a band is of a site that leaks; the band of all leaks has a color of its own.
+/// Whether a band is a site that leaks; the band of all leaks has its own color.
 pub(super) fn leaks(band: &Band) -> bool {
     band.leak.is_some() && band.label != LEAKS
 }
@@ -86,7 +86,7 @@ pub(super) fn written(band: &Band) -> String {
     }
 }
 
-/// The name on a band, which stands alone there: what has no line of code is named by its category.
+/// The name on a band, which must be clear without context: a band without a line of code is named by its category.
 fn on_plot(band: &Band) -> String {
     match band.category {
         Some(category) if [BASELINE, NOT_RECORDED].contains(&band.label.as_str()) => legend::category_name(category),
@@ -121,7 +121,7 @@ pub(super) fn steps(edge: &[f64]) -> String {
 pub(super) fn outline(edge: &[f64], from: f64) -> String {
     let columns = edge.len();
     let mut path = format!("M{LEFT} {}", px(from));
-    // Moves add up, so each is taken from where the rounded ones before it lead.
+    // Moves are relative, so each starts at the end of the previous rounded one.
     let (mut x, mut y) = (tenths(f64::from(LEFT)), tenths(from));
     for (index, &level) in edge.iter().enumerate() {
         let level = tenths(level);
@@ -154,7 +154,7 @@ pub(super) fn reserved(device: &DeviceTimeline, scale: &Scale) -> Path {
     Path::new().set("d", outline(&edge, first)).set("fill", "none").set("stroke", palette::TEXT.light)
 }
 
-/// All bands of a single instant side by side, what is at the bottom of a stack on the left.
+/// All bands of a single instant side by side; the bottom of a stack is on the left.
 pub(super) fn bar(device: &DeviceTimeline, stack: &Stack<'_>) -> Group {
     let mut group = Group::new();
     let total = stack.bands.iter().map(|band| band.bytes_there as f64).sum::<f64>().max(1.0);

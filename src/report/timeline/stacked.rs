@@ -16,7 +16,7 @@ pub(super) struct Stack<'a> {
     pub by: GroupBy,
 }
 
-/// The colors of the bands of all devices of a picture: what is on several of them has one.
+/// The colors of the bands of all devices of a picture: a band on several of them has one color.
 pub(crate) struct Colors<'a>(HashMap<(&'a str, Option<Category>), Color>);
 
 impl<'a> Colors<'a> {
@@ -25,7 +25,7 @@ impl<'a> Colors<'a> {
         for device in devices {
             bands.extend(device.bands.iter().map(|band| (band, device.peak.attribution.by)));
         }
-        // The larger one decides, where a band is on several devices.
+        // If a band is on several devices, the larger one determines it.
         bands.sort_rows_by_key(|(band, _)| Reverse(band.bytes_there));
         let mut seen = HashSet::new();
         bands.retain(|(band, _)| seen.insert((band.label.as_str(), band.category)));

@@ -18,7 +18,7 @@ const TITLE: f64 = 17.0;
 /// Ends of steps are marked up to this many.
 const STEPS: usize = 120;
 
-/// The strip, and its height with what stands above it.
+/// The strip, and its height including the text above it.
 pub(super) fn draw(run: &Run, metric: Metric) -> (Group, f64) {
     let mut group = Group::new();
     let (first, last) = run.axis.range();
@@ -58,7 +58,7 @@ pub(super) fn draw(run: &Run, metric: Metric) -> (Group, f64) {
     (group, bottom + 4.0)
 }
 
-/// From where to where the step that is shown large reaches on the strip, visible however short it is.
+/// The extent on the strip of the step that is shown enlarged, visible however short it is.
 fn window(run: &Run) -> (f64, f64) {
     let (left, right) = (at(&run.axis, run.shown.0), at(&run.axis, run.shown.1));
     let end = column(1, 1);

@@ -1,4 +1,4 @@
-//! The x axis: ticks, where it is folded, and where its scale changes.
+//! The x axis: ticks, folds, and changes of scale.
 
 use super::scale::column;
 use crate::analysis::timeline::{Axis, Period, Shows};
@@ -25,7 +25,7 @@ pub(super) fn draw(device: &DeviceTimeline) -> Group {
     let origin = origin(device);
     let unit = unit(axis, origin);
     for pair in axis.periods.windows(2) {
-        // Start-up, steps and the rest have scales of their own.
+        // The parts before, in and after the steps have their own scales.
         if pair[0].shows != pair[1].shows && pair.iter().all(|period| period.shows != Shows::Idle) {
             let line = vertical(column(axis.columns(), pair[0].end), 0.0, f64::from(PLOT_HEIGHT), palette::MUTED);
             group = group.add(line.set("stroke-width", "0.7").set("stroke-dasharray", "2 3"));
@@ -66,7 +66,7 @@ fn unit(axis: &Axis, origin: i64) -> Unit {
     }
 }
 
-/// Round numbers on a part of the axis, and where they are.
+/// Round numbers on a part of the axis, and their positions.
 fn ticks(axis: &Axis, period: &Period, unit: Unit, origin: i64) -> Vec<(f64, String)> {
     let (start, end) = (column(axis.columns(), period.start), column(axis.columns(), period.end));
     let since = |x: i64| x.saturating_sub(origin) as f64 / unit.size;

@@ -19,7 +19,7 @@ const OTHERS: usize = 2;
 const FINDINGS: usize = 4;
 /// What fills the parts of the categories that are named in the bar, the largest first.
 const FILLS: [&str; NAMED] = ["█", "▓", "▒", "░", "▚"];
-/// The same of what is not known, and of the categories without a name.
+/// The same for unknown memory, and for categories without a name.
 const UNKNOWN: &str = "·";
 const REST: &str = "-";
 

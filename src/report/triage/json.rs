@@ -22,7 +22,7 @@ pub struct TriageDevice {
     pub complete_history: bool,
     /// What is missing, in words.
     pub notes: Vec<String>,
-    /// The entry that leads to the instant looked at: the first failed request, or the peak; null where there is none.
+    /// The entry that leads to the selected instant: the first failed request, or the peak; null if there is none.
     pub entry: Option<u32>,
     /// The part of a training step; null if unknown.
     pub phase: Option<&'static str>,

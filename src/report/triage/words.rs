@@ -49,7 +49,7 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
     if let Some(row) = device.categories.rows.first().filter(|row| row.label != Category::Unknown.name()) {
         let is_old = row.label == Category::BeforeRecording.name();
         let what = if is_old { "from before the recording" } else { category(&row.label) };
-        // A failed request has other figures in front: this one names what it is a part of.
+        // A failed request is preceded by other figures: this one says what the share refers to.
         let base = if device.failure.is_some() { " of allocated memory" } else { "" };
         text += &format!("; {}{base} is {what}", share(row.bytes, device.categories.total_bytes));
     }
@@ -59,7 +59,7 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
     safe(&text)
 }
 
-/// What would show what most of the memory is for, where that is not known: a sentence without a full stop.
+/// What to record to see the category of most of the memory, if it is unknown: a sentence without a full stop.
 fn would_show(device: &DeviceTriage) -> Option<&'static str> {
     let bytes_of = |category: Category| {
         let row = device.categories.rows.iter().find(|row| row.label == category.name());
@@ -92,14 +92,14 @@ fn during(device: &DeviceTriage) -> String {
         Some(Phase::Backward) => ("in backward", "of"),
         Some(Phase::Other) | None => return String::new(),
     };
-    // Annotated steps have names, which stand in the line below; people begin to count them at 0 or 1.
+    // Annotated steps have names, which are in the line below; people count them from 0 or 1.
     match device.during.step.filter(|_| device.peak.annotations.is_empty()) {
         Some(step) => format!(" {phase} {of} step {step}"),
         None => format!(" {phase}"),
     }
 }
 
-/// Who else used the device when a request failed, where that is known.
+/// What else used the device when a request failed, if it is known.
 pub(crate) fn outside(device: &DeviceTriage) -> Vec<String> {
     device.ledger.as_ref().and_then(ledger::outside).into_iter().collect()
 }
@@ -133,14 +133,14 @@ pub(crate) fn held(device: &DeviceTriage) -> String {
     format!("{}{all}: {} allocated{reserved}", device_name(device.peak.device), signed(allocated))
 }
 
-/// What a device reserves elsewhere in the recording, where that is more: what a change saves is measured against it.
+/// The maximum of reserved memory elsewhere in the recording, if it is higher: savings are relative to it.
 pub(crate) fn most_reserved(device: &DeviceTriage) -> Option<String> {
     let most = device.peak.maxima[Metric::Reserved as usize].bytes;
     let shown = [device.peak.at.reserved, most].map(signed);
     (most > device.peak.at.reserved && shown[0] != shown[1]).then(|| format!("max reserved {}", shown[1]))
 }
 
-/// What is said where no change is recommended.
+/// The text if no change is recommended.
 pub(crate) struct Otherwise<'d> {
     /// How to record more.
     pub better: Option<Advice>,
@@ -150,7 +150,7 @@ pub(crate) struct Otherwise<'d> {
     pub nothing: Option<&'d Nothing>,
 }
 
-/// What there is to say of a device where no change is recommended.
+/// The text for a device if no change is recommended.
 pub(crate) fn otherwise<'d>(device: &'d DeviceTriage, recording: &Recording) -> Otherwise<'d> {
     let better = advice(recording);
     // Other programs than PyTorch's have no ranges to mark.
@@ -218,8 +218,8 @@ pub(crate) fn settings(advice: &SettingsAdvice) -> Option<Line> {
     Some(Line { options: "--sweep", ..Line::new(simulate::settings_advice(advice)?, "simulate") })
 }
 
-/// The command that shows what steps leave behind, where they do and are numbered: after the first, and after the last one
-/// before the instant looked at.
+/// The command that shows what steps leave behind, if they do and are numbered: after the first step, and after the last one
+/// before the selected instant.
 pub(crate) fn compared(device: &DeviceTriage, path: &str) -> Option<Next> {
     let grows = device.findings.iter().any(|finding| leaked(finding).is_some());
     let last = device.during.step.filter(|&step| grows && step > 2)? - 1;

@@ -21,7 +21,7 @@ struct Answer<'a> {
     #[serde(flatten)]
     total: Sums,
     rows: Vec<Row<'a>>,
-    /// What is known of private pools, where rows represent pools.
+    /// What is known about private pools, if rows represent pools.
     notes: Vec<String>,
 }
 

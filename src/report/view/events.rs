@@ -29,8 +29,8 @@ struct Event {
     partner: Option<Instant>,
 }
 
-/// Some entries of a device; numbers that it does not have are left out. The site of an entry that frees is that of what it
-/// frees.
+/// Some entries of a device; numbers that it does not have are left out. The site of an entry that frees is that of the freed
+/// block.
 pub fn events(device: &Device<'_>, entries: &[u32]) -> String {
     let (sites, filter) = (device.deep_sites(), Filter::default());
     let grouper = Grouper::new(device, sites, &filter, GroupBy::Site);
@@ -74,8 +74,8 @@ pub fn stack(device: &Device<'_>, entry: u32) -> String {
     json(&Frame::of_stack(device.deep_sites(), device.track.stack(entry)))
 }
 
-/// The request of an entry, or the end of the recording where there is none, as `memviz diff` says it with this name for the
-/// recording.
+/// The request of an entry, or the end of the recording if there is none, in the words of `memviz diff`, with this name for
+/// the recording.
 pub fn request(device: &Device<'_>, name: &str, entry: Option<u32>) -> String {
     let asked = entry.and_then(|entry| Asked::at(device, entry));
     json(&words::request(name, asked.as_ref()))

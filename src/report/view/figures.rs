@@ -66,7 +66,7 @@ struct Oom {
     text: String,
 }
 
-/// The recording, its devices with their maxima, and what they can be grouped by.
+/// The recording, its devices with their maxima, and the possible groupings.
 pub fn figures(source: Source<'_>, devices: &Devices<'_>) -> String {
     let snapshot = &source.recording.snapshot;
     let origin = snapshot.first_time().unwrap_or(0);
@@ -139,7 +139,7 @@ impl Oom {
     }
 }
 
-/// The bound that a metric's values at any kept instant are: peaks may have been before those, or between them.
+/// Which bound a metric's values at any recorded instant are: peaks may have been before those, or between them.
 fn bound_then(completeness: &Completeness, metric: Metric) -> Option<Bound> {
     let kept = Completeness { no_entries: false, overflowed: false, ring_full: false, sampled: false, ..*completeness };
     kept.bound(metric)

@@ -1,4 +1,4 @@
-//! What deserves a look, in the words of the commands that find it, with where it is.
+//! Findings, in the words of the commands that report them, each with its location.
 
 use super::json;
 use crate::analysis::advice::{Advice, Saving, WhatIf};
@@ -62,13 +62,13 @@ struct Cure {
 
 const ALARM: &str = "alarm";
 const NOTE: &str = "note";
-/// Failed requests told of.
+/// Number of failed requests that are listed.
 const OOMS: usize = 10;
 
-/// Everything found, the device to look at first before the others.
+/// All findings; the most important device is first.
 ///
 /// # Errors
-/// As the analyzes behind it.
+/// Like the analyses that it runs.
 pub fn findings(devices: &Devices<'_>, cures: &BTreeMap<DeviceId, WhatIf<'_, '_>>) -> Result<String> {
     let advice = cures.iter().map(|(&device, cures)| (device, cures.advice().cloned().collect())).collect();
     let (options, leaks) = (TriageOptions::default(), LeakReport::of(devices, &LeakOptions::default())?);
@@ -173,7 +173,7 @@ fn alternatives(list: &WhatIf<'_, '_>, place: usize) -> Vec<Other> {
 }
 
 impl Cure {
-    /// What was simulated; `None` where that was not possible.
+    /// The simulation; `None` if it was not possible.
     fn of(saving: &Saving, list: &WhatIf<'_, '_>, place: usize) -> Option<Self> {
         let Saving::Played { allocated, reserved, .. } = saving else { return None };
         let (saves_allocated_bytes, saves_reserved_bytes) = (allocated.by(), reserved.by());
@@ -206,7 +206,7 @@ fn growth(device: &DeviceTriage, leaks: &LeakReport, finding: &Finding) -> Found
     Found { lines, from, to: leaks.ends.last().map(|end| end.instant), ..said }
 }
 
-/// What activations hold, and what is the best that checkpointing would do about it.
+/// What activations hold, and the best that checkpointing could do about it.
 fn activations(devices: &Devices<'_>, device: &DeviceTriage, finding: &Finding) -> Result<Found> {
     let lines = if let Some(known) = &device.checkpoint {
         verdict::savings(known).into_iter().collect()

@@ -1,4 +1,4 @@
-//! Frames with what is known of them.
+//! Frames, with what is known about them.
 
 use super::json;
 use crate::facts::code::sites::{Sites, clipped};
@@ -32,8 +32,8 @@ impl Frame {
     }
 }
 
-/// The frames that labels represent, as stacks of rows have them. Where several have one label, the user's own comes first; what is
-/// no frame's label is its own.
+/// The frames for labels, as they are in stacks of rows. If several have one label, the user's own comes first; a label that
+/// is not a frame's stands for itself.
 pub fn frames(device: &Device<'_>, labels: &[String]) -> String {
     let sites = device.deep_sites();
     let mut known: HashMap<&str, Option<Frame>> = labels.iter().map(|label| (label.as_str(), None)).collect();

@@ -1,7 +1,7 @@
-//! What `memviz view` shows beside curves: answers to a program that draws, as JSON.
+//! What `memviz view` shows besides curves: answers to a program that draws, as JSON.
 //!
-//! These are for the page that memviz brings along, which is always of the same version: other than the answers of commands
-//! they have no schema, and change as the page needs it.
+//! These are for the page that is part of memviz, which always has the same version: unlike the answers of commands, they
+//! have no schema, and change with the page.
 
 mod allocation;
 mod difference;
@@ -39,7 +39,7 @@ use serde::Serialize;
 pub struct Group {
     /// What it is called.
     pub label: String,
-    /// What it is for, where groups are categories.
+    /// Its category, if groups are categories.
     pub category: Option<&'static str>,
     /// Its color on light ground.
     pub light: String,
@@ -65,7 +65,7 @@ impl From<&SceneGroup> for Group {
 /// Steps of a hue that the page's sites have: more of them could not be distinguished.
 const STEPS: usize = 16;
 
-/// The color of a group: its category's where groups are categories, and else by its place.
+/// The color of a group: that of its category if groups are categories, otherwise by its position.
 fn color(label: &str, category: Option<Category>, place: Place) -> Color {
     match (category, place.category) {
         (Some(category), _) => palette::of_category(category),
@@ -76,7 +76,7 @@ fn color(label: &str, category: Option<Category>, place: Place) -> Color {
     }
 }
 
-/// A value as JSON. What is written here has no maps with keys that are no text, so it always can be.
+/// A value as JSON. Values here contain no maps with keys that are not text, so this always succeeds.
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The page itself: one file with everything in it, which needs no network and runs where it is.
+//! The page itself: one file that contains everything, and needs no network.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ pub struct Carried<'a> {
     pub name: &'a str,
     /// How to read it: see [`super::Reading::to_json`].
     pub options: &'a str,
-    /// The samples of the whole device that lie beside it, as they are; nothing where there are none.
+    /// The samples of the whole device next to it, unchanged; empty if there are none.
     pub samples: &'a str,
     /// What is shown first, as the page has it in links to itself; nothing for all.
     pub show: &'a str,
@@ -35,7 +35,7 @@ pub struct Carried<'a> {
 /// Writes a page with a recording, or an empty one, which recordings are dropped on.
 ///
 /// # Errors
-/// When reading the recording or writing fails.
+/// If reading the recording or writing fails.
 pub fn write(carried: Option<Carried<'_>>, out: &mut dyn Write) -> io::Result<()> {
     let missing = || io::Error::other("the page has no place for the engine and a recording");
     let (head, rest) = PAGE.split_once(ENGINE_PLACE).ok_or_else(missing)?;

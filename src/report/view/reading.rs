@@ -17,10 +17,10 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// As [`Reading::to_json`] has written it; nothing asks for nothing.
+    /// Parses the output of [`Reading::to_json`]; an empty text means the defaults.
     ///
     /// # Errors
-    /// When it is something else.
+    /// If it is something else.
     pub fn from_json(json: &str) -> Result<Self> {
         if json.is_empty() {
             return Ok(Self::default());
@@ -36,7 +36,7 @@ impl Reading {
     /// How the library reads a recording then: as commands about a single one do.
     ///
     /// # Errors
-    /// When an expression is malformed.
+    /// If an expression is malformed.
     pub fn options(&self) -> Result<ReadOptions> {
         let compile = |text: &String| {
             Regex::new(text).map_err(|_| Error::Request(format!("expected a regular expression, found {text:?}")))

@@ -20,7 +20,7 @@ struct SegmentMap {
     failed: Option<Failed>,
 }
 
-/// The request that has just failed, and what was free for it.
+/// The request that has just failed, and the free blocks for it.
 #[derive(Serialize)]
 struct Failed {
     bytes: u64,
@@ -34,7 +34,7 @@ struct Failed {
     largest_holes: Vec<u64>,
 }
 
-/// Free blocks beside a failed request.
+/// Free blocks next to a failed request.
 const HOLES: usize = 24;
 
 #[derive(Serialize)]
@@ -54,7 +54,7 @@ struct Block {
     bytes: u64,
     state: &'static str,
     allocation: Option<usize>,
-    /// Free bytes that cannot be released because of it, as `memviz fragmentation` charges them.
+    /// Free bytes that cannot be released because of it, as `memviz fragmentation` attributes them.
     keeps: u64,
 }
 
@@ -125,7 +125,7 @@ pub(super) fn address(address: u64) -> String {
     format!("{address:#x}")
 }
 
-/// The names of pools, with what private ones are for: `private (0, 1): MemPool`.
+/// The names of pools, with the kind of private ones: `private (0, 1): MemPool`.
 pub(super) struct PoolNames(PrivatePools);
 
 impl PoolNames {

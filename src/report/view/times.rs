@@ -33,7 +33,7 @@ struct Step {
     to: Instant,
 }
 
-/// The ranges that lie within the entries of a device, in the order of their starts, cut at the ends.
+/// The ranges that overlap the entries of a device, in the order of their starts, cut at the ends.
 pub fn annotations(device: &Device<'_>) -> String {
     let (track, snapshot) = (device.track, device.snapshot());
     let times = track.times();
@@ -97,7 +97,7 @@ pub fn phases(device: &Device<'_>) -> String {
 #[derive(Serialize)]
 struct Sample {
     occasion: &'static str,
-    /// The last instant before it; `None` where its time is not known.
+    /// The last instant before it; `None` if its time is unknown.
     instant: Option<Instant>,
     time_us: Option<i64>,
     used_bytes: u64,
@@ -105,7 +105,7 @@ struct Sample {
     reserved_bytes: u64,
 }
 
-/// The samples of a whole device, in their order; none where nobody took any.
+/// The samples of a whole device, in their order; empty if none were taken.
 pub fn samples(devices: &Devices<'_>, id: DeviceId) -> String {
     let known = devices.device_file().and_then(|file| file.devices.iter().find(|samples| samples.device == id));
     let (Some(known), Some(device)) = (known, devices.get(id)) else { return "[]".to_owned() };

@@ -27,7 +27,7 @@ struct Tried {
     warnings: Vec<String>,
 }
 
-/// A peak as recorded, and with what is tried.
+/// A peak as recorded, and with the tried changes.
 #[derive(Serialize)]
 struct Peaks {
     before: u64,
@@ -40,10 +40,10 @@ impl From<&Lowered> for Peaks {
     }
 }
 
-/// The peaks with what is tried; `null` where cures alone save too little, or are not simulated.
+/// The peaks with the tried changes; `null` if fixes alone save too little, or are not simulated.
 ///
 /// # Errors
-/// As [`WhatIf::run`].
+/// Like [`WhatIf::run`].
 pub fn tried(device: &Device<'_>, cures: &WhatIf<'_, '_>, attempt: &Attempt) -> Result<String> {
     if attempt.alloc_conf.is_none() && attempt.capacity.is_none() {
         return Ok(json(&cures.saving(&attempt.cures)?.as_ref().and_then(Tried::of_cures)));

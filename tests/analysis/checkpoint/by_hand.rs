@@ -8,7 +8,7 @@ use memviz::facts::training::Phase;
 use memviz::play::changes::CodeChange;
 
 const MIB: u64 = 1 << 20;
-/// Sizes: what a block keeps for backward, what it needs for a moment, what it returns; its gradients.
+/// Sizes: what a block keeps for backward, what it needs temporarily, what it returns; its gradients.
 const KEPT: u64 = 40 * MIB;
 const TEMPORARY: u64 = 8 * MIB;
 const OUTPUT: u64 = 4 * MIB;
@@ -29,13 +29,13 @@ fn forward(program: &mut Program, blocks: usize) -> (Vec<(Held, Held)>, Held) {
     (calls, program.alloc(At::Model(7), LOSS))
 }
 
-/// A step: the backward of each block has the gradient of its output, makes one of what it keeps, and lets go.
+/// A step: the backward of each block has the gradient of its output, computes one from what it keeps, and frees it.
 fn step(program: &mut Program, blocks: usize) {
     let (calls, loss) = forward(program, blocks);
     let mut gradient = program.alloc(At::Backward, OUTPUT);
     program.free(At::Backward, loss);
     for (kept, output) in calls.into_iter().rev() {
-        // Whoever came after the block has kept its output.
+        // The block's consumer has kept its output.
         program.free(At::Backward, output);
         let inner = program.alloc(At::Backward, GRADIENT);
         program.free(At::Backward, kept);
@@ -66,7 +66,7 @@ fn what_calls_keep_is_gone_between_forward_and_backward() {
     let predicted = KEPT + 2 * OUTPUT + OUTPUT + GRADIENT;
     assert_eq!(block.predicted_peak_bytes as u64, predicted);
     assert_eq!(block.activation_bytes, 2 * KEPT);
-    // With the first and the third the second keeps, with the first only, the second and the third.
+    // With the first and the third, the second keeps its memory; with only the first, the second and the third do.
     let peaks: Vec<u64> = block.plan.iter().map(|plan| plan.predicted_peak_bytes as u64).collect();
     assert_eq!(peaks, [predicted, predicted + KEPT, predicted + KEPT]);
     assert_eq!((block.limit.phase, block.limit.rerun), (Phase::Backward, false));
@@ -75,7 +75,7 @@ fn what_calls_keep_is_gone_between_forward_and_backward() {
     assert_eq!(block.recompute_us, Some(3 * 9 * TICK));
 }
 
-/// Each pass is cut into calls of its own, and times are means.
+/// Each pass is divided into its own calls, and times are means.
 #[test]
 fn steps_of_different_length_are_looked_at_together() {
     let mut program = Program::new();
@@ -89,7 +89,7 @@ fn steps_of_different_length_are_looked_at_together() {
 }
 
 #[test]
-fn a_function_called_once_is_no_candidate() {
+fn a_function_called_once_is_not_a_candidate() {
     let mut program = Program::new();
     step(&mut program, 1);
     let device = checkpoint(&program.dump());
@@ -108,7 +108,7 @@ fn a_peak_elsewhere_cannot_be_lowered() {
 
 #[test]
 fn passes_that_do_not_finish_are_refused() {
-    // Evaluation: nothing is kept, and nothing follows.
+    // Evaluation: nothing is kept, and no backward follows.
     let mut program = Program::new();
     step(&mut program, 2);
     let (calls, loss) = forward(&mut program, 8);

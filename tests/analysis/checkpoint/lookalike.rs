@@ -1,5 +1,5 @@
-//! Programs as people write them: a model whose classes share a file, norm and attention called on one line, a recording
-//! of a single step or of a forward alone. Each has partners that differ in what is checkpointed.
+//! Programs as people write them: a model whose classes share a file, norm and attention called on one line, a recording of a
+//! single step or of only a forward. Each has partners that differ in what is checkpointed.
 
 use super::{device, find, miss};
 use crate::support::{REQUIRE_CORPUS, assert_none, names, read_text, skipped};
@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Recordings that only some machines have.
 const LOOKALIKE: &str = "../shared/lookalike";
-/// How a partner is called, what it checkpoints, and how many of the calls.
+/// The name of a partner, what it checkpoints, and how many of the calls.
 const PARTNERS: [(&str, Function, usize); 5] = [
     ("_ckpt", Function::Block, 1),
     ("_ckpt2", Function::Block, 2),

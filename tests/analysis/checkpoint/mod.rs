@@ -39,7 +39,7 @@ fn gpt_train_is_predicted_within_a_percent_in_every_version() {
 
 /// The measured peak belongs to this fixture, too.
 #[test]
-fn what_is_checkpointed_already_is_told_from_what_is_left() {
+fn checkpointed_calls_are_distinguished_from_others() {
     let every = device(&fixture("gpt_train_ckpt"));
     assert_eq!(every.peak_bytes, GPT[0].1);
     assert_eq!(every.none, Some(NoCandidates::NothingSaves));
@@ -128,7 +128,7 @@ fn top_keeps_the_best_and_counts_the_rest() {
     assert_eq!(one.none, None);
 }
 
-/// Each column of the picture keeps the highest point within it.
+/// Each column of the picture shows the highest point within it.
 #[test]
 fn the_curves_keep_both_peaks() {
     for (path, axis) in [(fixture("gpt_train"), XAxis::Entry), (pair("mlp"), XAxis::Time), (pair("unet"), XAxis::Entry)]
@@ -180,11 +180,11 @@ fn reasons_are_given_where_nothing_can_be_predicted() {
         }
     }
     assert!(report(&fixture("empty"), &CheckpointOptions::default()).devices.is_empty());
-    // The request that fails comes after the last step.
+    // The failed request comes after the last step.
     assert_eq!(device(&fixture("fragmented")).none, None);
 }
 
-/// A peak in the optimizer's step stays; the function that holds most of what forward keeps is named all the same.
+/// A peak in the optimizer's step stays; the function that holds most of what forward keeps is named anyway.
 #[test]
 fn a_peak_in_the_optimizer_names_what_forward_holds() {
     let device = device(&fixture("optpeak"));
@@ -198,9 +198,9 @@ fn a_peak_in_the_optimizer_names_what_forward_holds() {
     assert!(held.bytes > 0 && held.bytes < peak.elsewhere_bytes.unwrap() as u64);
 }
 
-/// Generating text calls the same blocks again and again, and nothing is kept for a backward pass.
+/// Generating text calls the same blocks again and again, and keeps nothing for a backward pass.
 #[test]
-fn generation_is_no_training() {
+fn generation_is_not_training() {
     let Some(corpus) = support::corpus() else { return };
     let path = names(&format!("{corpus}/generate_kv")).into_iter().find(|name| name.starts_with("snapshot")).unwrap();
     let device = device(&format!("{corpus}/generate_kv/{path}"));
@@ -235,7 +235,7 @@ fn find<'d>(device: &'d DeviceCheckpoint, function: &str) -> Option<&'d Candidat
     matching.min_by_key(|(_, found)| found.2).map(|(candidate, _)| candidate)
 }
 
-/// What is wrong with the prediction for every so many-th call, when it is off by more than so many percent.
+/// The difference from the prediction for every N-th call, if it exceeds a percentage.
 fn miss(what: &str, candidate: &Candidate, every: usize, measured: i64, percent: i64) -> Option<String> {
     let Some(plan) = candidate.plan.iter().find(|plan| plan.every == every) else {
         return Some(format!("{what}: no plan for every {every}"));

@@ -67,7 +67,7 @@ impl Program {
         self.push(Action::Oom, 0, 1 << 30, at);
     }
 
-    /// Takes the snapshot; every block has to be freed by then, unless the program ran out of memory.
+    /// Takes the snapshot; every block must be freed by then, unless the program ran out of memory.
     pub fn dump(mut self) -> Recording {
         let rows = 0..self.snapshot.entries.len();
         self.snapshot.traces.push(DeviceTrace { device: 0, rows, truncated: false });

@@ -1,4 +1,4 @@
-//! Leaks: verdicts on programs that do one thing, and on recordings of which is known what they leak.
+//! Leaks: verdicts on programs that do one thing, and on recordings with known leaks.
 
 mod nested;
 mod program;
@@ -21,10 +21,10 @@ fn only(mut report: LeakReport) -> DeviceLeaks {
     report.devices.remove(0)
 }
 
-/// `leak` keeps 20 losses with their graphs. What a graph holds follows from the model: 4 layers of width 256, batches
-/// of 4 times 256 tokens, 8000 words, four bytes a number.
+/// `leak` keeps 20 losses with their graphs. The size of a graph follows from the model: 4 layers of width 256, batches of 4
+/// times 256 tokens, 8000 words, four bytes per number.
 #[test]
-fn leak_is_what_the_graphs_hold() {
+fn leak_equals_the_memory_of_the_graphs() {
     let tokens = 4 * 256;
     let hidden = tokens * 256 * 4;
     let scores = 4 * 4 * 256 * 256 * 4;
@@ -39,7 +39,7 @@ fn leak_is_what_the_graphs_hold() {
             assert_eq!(row.verdict, Verdict::Leak, "{name} {label}");
             (row.rate.bytes, row.rate.blocks)
         };
-        // The scores of all words as log-probabilities, the loss, and the weight it was divided by.
+        // The scores of all words as log-probabilities, the loss, and the weight by which it was divided.
         assert_eq!(rate("minigpt.py:82 forward"), (tokens * 8000 * 4 + 4 + 4, 3.0), "{name}");
         // Four times as wide before and after the activation function.
         assert_eq!(rate("minigpt.py:41 forward"), (4 * 2 * 4 * hidden, 8.0), "{name}");
@@ -90,8 +90,8 @@ fn assert_forgets_a_tensor(device: &DeviceLeaks, label: &str) {
     assert_eq!(row.stack[0], label);
 }
 
-/// Recordings that leak, and those in which something grows that is no leak: a KV cache within a request, and a cache
-/// of features of which most is evicted in the end.
+/// Recordings that leak, and those with growth that is not a leak: a KV cache within a request, and a cache of features most
+/// of which is evicted at the end.
 const LEAKS: &[&str] = &["leak", "leak_series", "leak_slow", "leak_t201", "leak_t231"];
 const GROWTH: &[&str] = &["fragmented", "fragmented_t201", "fragmented_t231", "generate_kv", "kv_cat"];
 
@@ -109,7 +109,7 @@ fn no_other_recording_leaks() {
     }
 }
 
-/// Judges every recording under a folder; gives back those in which something grows.
+/// Judges every recording in a folder; returns those in which something grows.
 fn check_verdicts(root: &str) -> BTreeSet<String> {
     let mut growing = BTreeSet::new();
     let mut problems = Vec::new();
@@ -140,7 +140,7 @@ fn a_kv_cache_is_growth() {
     assert_eq!(device.rows[0].verdict, Verdict::Growth);
     assert_eq!((device.rows[0].rate.bytes, device.rows[0].rate.blocks), (8 * 2 * 2 * 4 * 64 * 4, 0.0));
     assert!(device.rows[0].stack[0].contains("cache_utils.py"), "{:?}", device.rows[0].stack);
-    // Layers of `kv_cat` are all that repeats in it: a sixteenth of what a token adds.
+    // Only the layers of `kv_cat` repeat in it: a sixteenth of what a token adds.
     let device = only(leaks(&open(&format!("{CORPUS}/kv_cat/snapshot.pickle.gz"))));
     assert_eq!(device.growing.bytes, 2 * 4 * 16 * 128 * 2);
 }

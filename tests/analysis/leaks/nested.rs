@@ -13,7 +13,7 @@ const MODULE: &str = "/opt/site-packages/torch/nn/modules/module.py";
 enum Line {
     /// Allocates, and gives the block back at the end of the function or never.
     Alloc { size: u64, stays: bool },
-    /// Calls one of the functions behind it.
+    /// Calls one of the functions after it.
     Call(usize),
 }
 
@@ -31,7 +31,7 @@ fn functions() -> impl Strategy<Value = Vec<Function>> {
     vec(function.prop_map(|(is_module, lines)| Function { is_module, lines }), 1..7)
 }
 
-/// Runs a function; `around` are the frames that call it, innermost first. Every line is a line of its own.
+/// Runs a function; `around` are the frames that call it, innermost first. Every line number is unique.
 fn run(program: &mut Program, functions: &[Function], index: usize, around: &[(String, String, u64)]) {
     let function = &functions[index];
     let mut temporary = Vec::new();
@@ -63,8 +63,8 @@ fn run(program: &mut Program, functions: &[Function], index: usize, around: &[(S
 
 proptest! {
     #[test]
-    fn nested_calls_without_a_loop_are_no_steps(functions in functions(), trains in any::<bool>()) {
-        // Given a program that calls functions and modules from lines of their own, and perhaps runs backward once,
+    fn nested_calls_without_a_loop_are_not_steps(functions in functions(), trains in any::<bool>()) {
+        // Given a program that calls functions and modules from separate lines, and perhaps runs backward once,
         let mut program = Program::new();
         let main = ("/home/user/model.py".to_owned(), "main".to_owned(), 1000);
         run(&mut program, &functions, 0, &[main]);
@@ -72,10 +72,10 @@ proptest! {
         if trains && was_run {
             (0..20).for_each(|_| { program.alloc(0, 1 << 20); });
         }
-        // when its steps are asked for,
+        // when its steps are requested,
         let recording = program.dump();
         let report = recording.leaks(&LeakOptions::default()).unwrap();
-        // then there are none: at most the one that a single backward pass is.
+        // then there are none, except the one step for a single backward pass.
         if let Some(device) = report.devices.first() {
             match &device.steps {
                 Ok(steps) => prop_assert!(trains && steps.len() <= 1, "{steps:?}"),

@@ -25,9 +25,9 @@ pub struct Program {
     context: ContextId,
     now: i64,
     next: u64,
-    /// Address, bytes asked for and stack of every block, until it is freed.
+    /// Address, requested bytes and stack of every block, until it is freed.
     blocks: Vec<Option<(u64, u64, StackId)>>,
-    /// Entries from before this one are not kept.
+    /// Entries before this one are dropped.
     kept_from: usize,
 }
 
@@ -76,7 +76,7 @@ impl Program {
         self.push(Action::SegmentFree, addr, block_size(size), stack);
     }
 
-    /// Allocations of a step that are gone when it ends; their sizes depend on `length`, as those of batches do.
+    /// Temporary allocations of a step; their sizes depend on `length`, like those of batches.
     pub fn work(&mut self, length: u64) {
         let temporaries: Vec<Held> = (0..12).map(|layer| self.alloc(100 + layer, (layer + 1) * length * 512)).collect();
         for temporary in temporaries {
@@ -177,7 +177,7 @@ impl Program {
     }
 }
 
-/// The block that a request gets where no other is free.
+/// The block that a request gets if no other block is free.
 fn block_size(requested: u64) -> u64 {
     requested.max(1).next_multiple_of(512)
 }

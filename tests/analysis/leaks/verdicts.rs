@@ -32,7 +32,7 @@ fn ask(recording: &Recording, options: &LeakOptions) -> DeviceLeaks {
     report.devices.remove(0)
 }
 
-/// A model, and annotated steps of it in which `step` does what it likes.
+/// A model, and annotated steps of it with the given body.
 fn train(steps: u64, mut step: impl FnMut(&mut Program, u64)) -> Program {
     let mut program = Program::new();
     program.alloc(MODEL, 8 * MIB);
@@ -48,7 +48,7 @@ fn train(steps: u64, mut step: impl FnMut(&mut Program, u64)) -> Program {
     program
 }
 
-/// The verdict, bytes and blocks per step of the line that keeps things; `None` when it has no row.
+/// The verdict, bytes and blocks per step of the line that keeps memory; `None` if it has no row.
 fn of_kept(device: &DeviceLeaks) -> Option<(Verdict, u64, f64)> {
     let row = device.rows.iter().find(|row| row.label == LABEL)?;
     Some((row.verdict, row.rate.bytes, row.rate.blocks))
@@ -61,9 +61,9 @@ fn a_block_kept_in_every_step_is_a_leak() {
         program.alloc(KEPT, 3 * MIB);
         program.alloc(KEPT, 100);
     });
-    // when its leaks are asked for,
+    // when its leaks are requested,
     let device = leaks(&recording.dump());
-    // then they are the first row, with what was asked for and what it takes.
+    // then they are the first row, with the requested bytes and the bytes of the blocks.
     let row = &device.rows[0];
     assert_eq!((row.label.as_str(), row.verdict), (LABEL, Verdict::Leak));
     assert_eq!((row.rate.bytes, row.rate.allocated_bytes), (3 * MIB + 100, 3 * MIB as i64 + 512));
@@ -75,7 +75,7 @@ fn a_block_kept_in_every_step_is_a_leak() {
     assert!(oldest.entry.is_some() && oldest.since_start_us.is_some());
     assert_eq!(device.leaking.bytes, 3 * MIB + 100);
     assert_eq!(device.steps.unwrap().source, StepSource::Annotations("step_N".to_owned()));
-    // What was there before and what the first step created is none of it.
+    // Memory from before, and from the first step, is not part of it.
     let others: Vec<_> = device.rows[1..].iter().map(|row| (row.verdict, row.live_bytes, row.filled_in)).collect();
     assert_eq!(others, [(Verdict::Cache, 16 * MIB, Some(1)), (Verdict::Cache, 8 * MIB, Some(1))]);
 }
@@ -104,7 +104,7 @@ fn a_leak_in_every_third_step_is_one() {
 }
 
 #[test]
-fn a_leak_shows_beside_larger_blocks_of_its_own_line() {
+fn a_leak_is_found_next_to_larger_blocks_of_its_line() {
     // The line also allocates what differs from step to step and outlives it by one.
     let mut last: Option<Held> = None;
     let recording = train(STEPS, |program, step| {
@@ -162,7 +162,7 @@ fn what_is_created_late_and_kept_is_a_cache() {
 
 #[test]
 fn what_every_step_replaces_is_nothing_at_all() {
-    // Gradients: freed when the next step begins, and of another size in every step.
+    // Gradients: freed when the next step starts, and with another size in every step.
     let mut gradient: Option<Held> = None;
     let recording = train(STEPS, |program, step| {
         if let Some(gradient) = gradient.take() {
@@ -175,7 +175,7 @@ fn what_every_step_replaces_is_nothing_at_all() {
 
 #[test]
 fn a_buffer_replaced_by_larger_ones_is_growth() {
-    // A KV cache grown with `torch.cat`: the new one is there before the old one goes.
+    // A KV cache grown with `torch.cat`: the new block is allocated before the old one is freed.
     let mut cache: Option<Held> = None;
     let recording = train(STEPS, |program, step| {
         let larger = program.alloc(KEPT, (step + 1) * MIB);
@@ -284,7 +284,7 @@ fn what_is_from_before_the_recording_neither_grows_nor_leaks() {
 
 // ------------------------------------------------------------------ steps
 
-/// A backward pass, which has no stack of its own.
+/// A backward pass, which has no stack.
 fn backward(program: &mut Program) {
     let gradient = program.alloc(0, MIB);
     program.free(gradient);
@@ -382,7 +382,7 @@ fn without_stacks_nothing_tells_steps() {
     assert_eq!((device.steps, device.rows), (Err(NoSteps::Unknown), vec![]));
 }
 
-/// What a loop piles up that neither trains nor calls a model may be what it is there for.
+/// A loop that neither trains nor calls a model may accumulate memory on purpose.
 #[test]
 fn a_loop_of_anything_leaks_nothing() {
     let mut program = Program::new();
@@ -405,7 +405,7 @@ fn a_loop_of_anything_leaks_nothing() {
 }
 
 #[test]
-fn a_loop_over_tensors_is_no_step() {
+fn a_loop_over_tensors_is_not_a_step() {
     let mut program = Program::new();
     for _ in 0..200 {
         program.alloc(KEPT, MIB);
@@ -430,7 +430,7 @@ fn a_first_round_may_take_longer() {
 }
 
 #[test]
-fn layers_of_a_single_step_are_no_steps() {
+fn layers_of_a_single_step_are_not_steps() {
     let mut program = Program::new();
     for _ in 0..8 {
         program.work(1);
@@ -456,7 +456,7 @@ fn the_outermost_loop_is_the_step() {
     assert_eq!(of_kept(&device), Some((Verdict::Leak, MIB, 1.0)));
 }
 
-/// What stands for steps among nested annotations, and how many there are.
+/// Which nested annotations are steps, and how many there are.
 #[test]
 fn annotations_that_look_most_like_steps_are_taken() {
     let found = |names: [&str; 3]| {
@@ -497,9 +497,9 @@ fn a_range_around_all_steps_is_none() {
     assert_eq!((steps.len() as u64, steps.source), (STEPS, StepSource::Annotations("train_batch".to_owned())));
 }
 
-/// What PyTorch notes of its compiler, its data loaders and its operators, and what people call parts of a step.
+/// PyTorch's own annotations of its compiler, data loaders and operators, and names that people give to parts of a step.
 #[test]
-fn ranges_of_anything_else_are_no_steps() {
+fn other_ranges_are_not_steps() {
     for name in [
         "CachingAutotuner.benchmark_all_configs (dynamo_timed)",
         "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
@@ -518,7 +518,7 @@ fn ranges_of_anything_else_are_no_steps() {
     }
 }
 
-/// Where ranges are called steps that train nothing, they are none: neither warm-up of a profiler nor evaluation.
+/// Ranges that are named like steps but train nothing are not steps: neither warm-up of a profiler nor evaluation.
 #[test]
 fn there_are_no_more_training_steps_than_backward_passes() {
     let mut program = Program::new();
@@ -608,7 +608,7 @@ fn steps_without_an_end_are_left_out() {
 // ------------------------------------------------------------------ groups, capacity
 
 #[test]
-fn rows_stand_for_what_is_asked() {
+fn rows_represent_what_is_requested() {
     let recording = train(STEPS, |program, _| {
         program.alloc(KEPT, MIB);
         program.alloc(KEPT + 1, 2 * MIB);
@@ -647,7 +647,7 @@ fn the_stack_is_that_of_what_leaks() {
 }
 
 #[test]
-fn a_cache_is_no_larger_than_what_it_holds() {
+fn a_cache_is_as_large_as_its_blocks() {
     // The same line allocates something that the next step frees.
     let mut gradient: Option<Held> = None;
     let recording = train(STEPS, |program, step| {
@@ -692,7 +692,7 @@ fn the_device_is_full_in_so_many_steps() {
     };
     let project =
         |recording: &Recording, capacity| ask(recording, &LeakOptions::default().capacity(capacity)).projection;
-    // Model, optimizer state and leak, and what a step needs for itself.
+    // Model, optimizer state and leak, and the temporary memory of a step.
     let held = (8 + 16 + STEPS) * MIB;
     let work = (1..=12).sum::<u64>() * 3 * 512;
     let peak = held - MIB + work;
@@ -703,10 +703,10 @@ fn the_device_is_full_in_so_many_steps() {
     assert_eq!((projection.allocated_bytes_per_step, projection.steps), (MIB as i64, 100));
     assert_eq!(project(&recording, Some(held + MIB - 1)).unwrap().steps, 0);
     assert_eq!(project(&recording, Some(1)).unwrap().steps, 0, "a capacity that is too small already");
-    // What the program had reserved when it ran out, and what the driver had left.
+    // What the program had reserved when it ran out of memory, and what the driver had left.
     let projection = project(&program(Some(10 * MIB)), None).unwrap();
     assert_eq!((projection.capacity_bytes, projection.steps), (held + 10 * MIB, 10));
-    // An explicit capacity comes first.
+    // An explicit capacity takes precedence.
     assert_eq!(project(&program(Some(10 * MIB)), Some(held + 5 * MIB)).unwrap().steps, 5);
     // Nothing grows, so nothing is ever full.
     assert_eq!(project(&train(STEPS, |_, _| ()).dump(), Some(80 << 30)), None);

@@ -27,10 +27,10 @@ fn a_recording_and_an_earlier_answer_are_the_same_baseline() {
         let growth = &checks(&run)[0];
         assert_eq!((&growth["limit_bytes"], &growth["measured_bytes"]), (&CKPT_PEAK.into(), &GPT_PEAK.into()));
         assert_eq!(growth["basis"], "grown");
-        // What is not kept from the forward pass any more are the attention scores and activations of the blocks.
+        // The attention scores and activations of the blocks are no longer kept from the forward pass.
         assert_eq!(labels(growth)[..2], ["minigpt.py:28 forward", "minigpt.py:41 forward"]);
         found.push(checks(&run));
-        // Less is no failure.
+        // Less memory is not a failure.
         check(&[&small, "--baseline", &large]).expect(0);
         check(&[&small, "--baseline", baseline]).expect(0);
     }
@@ -39,14 +39,14 @@ fn a_recording_and_an_earlier_answer_are_the_same_baseline() {
 
 /// Nobody knows which of two figures counts.
 #[test]
-fn an_answer_that_says_something_twice_is_no_baseline() {
+fn an_answer_with_duplicates_is_not_a_baseline() {
     let folder = Folder::new();
     let path = fixture("tiny");
     let said = check(&[&path, "--max-peak", "1GiB", "--format", "json"]).stdout;
     let mut twice: Value = serde_json::from_str(&said).unwrap();
     let device = twice["devices"][0].clone();
     twice["devices"].as_array_mut().unwrap().push(device);
-    // An answer is known by how it begins.
+    // An answer is recognized by its start.
     let twice = format!("{{\"schema_version\": 1, {}", &twice.to_string()[1..]);
     for (text, part) in [(twice, "device 0 twice"), (format!("{said}{said}"), "two answers about")] {
         let run = check(&[&path, "--baseline", &folder.write("twice.json", text)]);
@@ -118,7 +118,7 @@ fn updating_writes_what_was_measured_and_nothing_else() {
     check(&[&small, "--baseline", &base, "--update-baseline"]).expect(0);
     check(&[&small, "--baseline", &base]).expect(0);
     check(&[&large, "--baseline", &base]).expect(1);
-    // Updating does not compare, but does judge what is limited otherwise.
+    // Updating does not compare, but still judges other limits.
     check(&[&large, "--baseline", &base, "--update-baseline"]).expect(0);
     check(&[&large, "--baseline", &base]).expect(0);
     check(&[&large, "--baseline", &base, "--update-baseline", "--max-peak", "4GiB"]).expect(1);
@@ -126,7 +126,7 @@ fn updating_writes_what_was_measured_and_nothing_else() {
     assert_eq!(saved["devices"][0]["maxima"]["reserved_bytes"], GPT_RESERVED);
     let before = fs::read(&base).unwrap();
 
-    // What cannot be measured is no baseline.
+    // A value that cannot be measured is not a baseline.
     for (name, args) in [("ring", &[] as &[&str]), ("no_history", &[]), ("empty", &[]), ("tiny", &["--max-leak", "1B"])]
     {
         let run = check(&[&[&fixture(name), "--baseline", &base, "--update-baseline"], args].concat());
@@ -140,7 +140,7 @@ fn updating_writes_what_was_measured_and_nothing_else() {
     let recording = folder.write("recording.pickle.gz", fs::read(&large).unwrap());
     check(&[&large, "--baseline", &recording, "--update-baseline"]).expect_error("something else");
     assert_eq!(fs::read(&recording).unwrap(), fs::read(&large).unwrap());
-    // Nothing is left of what was written on the way.
+    // No temporary file is left behind.
     let mut files: Vec<String> = crate::support::names(folder.0.path().to_str().unwrap());
     files.sort();
     assert_eq!(files, ["base.json", "recording.pickle.gz"]);
@@ -170,7 +170,7 @@ fn baselines_that_tell_too_little_fail_closed() {
     let answer =
         |name: &str, args: &[&str]| folder.write(name, memviz(&[&["peak", "--format", "json"], args].concat()).stdout);
     let window = answer("window.json", &[&gpt, "--from", "entry:5"]);
-    // Its history is complete, and there is a key that nobody knows.
+    // Its history is complete, and it contains an unknown key.
     let unknown_keys = format!("{}/unknown-keys.pickle", crate::support::MALFORMED);
     let unknown = answer("unknown.json", &[&unknown_keys]);
     let lost = answer("lost.json", &[&fixture("ring")]);

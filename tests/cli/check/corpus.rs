@@ -5,8 +5,8 @@ use memviz::analysis::check::CheckVerdict;
 use memviz::analysis::check::{Budgets, CheckOptions};
 use rayon::prelude::*;
 
-/// Verdicts, as exit codes, for a budget one byte above the true peak, equal to it and one byte below, on devices whose recording
-/// does not tell the peak exactly.
+/// Verdicts, as exit codes, for a budget one byte above the true peak, equal to it and one byte below, on devices whose
+/// recording does not show the peak exactly.
 const INEXACT: &[(&str, usize, [i32; 3], &str)] = &[
     ("no_history", 0, [2, 2, 2], "the peak before the dump is not known"),
     ("no_history_t201", 0, [2, 2, 2], "the peak before the dump is not known"),
@@ -73,7 +73,7 @@ fn exit_code(verdict: CheckVerdict) -> i32 {
     }
 }
 
-/// PyTorch counted nothing in these, and what a recording of nothing tells is as little as one that was off.
+/// PyTorch counted nothing in these, and an empty recording looks the same as one that was off.
 #[test]
 fn a_recording_of_nothing_cannot_be_judged() {
     for name in ["empty", "empty_t201", "empty_t215", "empty_t231"] {

@@ -1,4 +1,4 @@
-//! Budgets over what holds nothing, which every recording would keep, and over what may hold more than is known.
+//! Budgets over ranges without entries, which every recording would meet, and over memory that may be more than is known.
 
 use super::Folder;
 use super::program::{leaking, pickle, whole};
@@ -28,7 +28,7 @@ fn a_range_without_entries_keeps_no_budget() {
     }
 }
 
-/// A device that does nothing while another one works has nothing left behind, and that is known.
+/// A device that is idle while another one works has nothing left behind, and that is known.
 #[test]
 fn a_device_that_is_idle_meanwhile_is_judged() {
     let mut idle = whole();
@@ -90,7 +90,7 @@ fn steps_after_the_last_entry_are_judged_if_another_one_holds_entries() {
     assert_eq!(judged(1000), Some(2), "another clock");
 }
 
-/// Stacks of some entries are lost: what has none may be of any site.
+/// Stacks of some entries are lost: entries without a stack may belong to any site.
 #[test]
 fn bytes_without_a_stack_may_be_of_any_site() {
     let folder = Folder::new();
@@ -118,7 +118,7 @@ fn bytes_without_a_stack_may_be_of_any_site() {
     }
 }
 
-/// A leak is told by its code: where a stack is lost, it may hide one.
+/// A leak is recognized by its code: a lost stack may hide one.
 #[test]
 fn what_steps_leave_behind_without_a_stack_may_be_a_leak() {
     let folder = Folder::new();
@@ -143,7 +143,7 @@ fn what_steps_leave_behind_without_a_stack_may_be_a_leak() {
 
 /// An entry of `memviz.toml` without a name is called like its input.
 #[test]
-fn a_path_stands_once_in_a_line() {
+fn a_path_occurs_once_in_a_line() {
     let folder = Folder::new();
     folder.write("steps.pickle", pickle(&leaking()));
     folder.write("memviz.toml", "[[budget]]\ninput = \"steps.pickle\"\nmax-residue = [\"oom..end=1MiB\"]\n");

@@ -1,4 +1,4 @@
-//! The workflow and the budgets in `examples/ci` work as they stand there.
+//! The workflow and the budgets in `examples/ci` work unchanged.
 
 use super::Folder;
 use crate::support::{self, fixture, read_text};
@@ -6,7 +6,7 @@ use std::fs;
 
 const WORKFLOW: &str = "examples/ci/github-actions.yml";
 
-/// Arguments of every memviz command of the workflow, without what a shell adds to it.
+/// Arguments of every memviz command in the workflow, without shell syntax.
 fn commands(text: &str) -> Vec<Vec<&str>> {
     let lines = text.lines().map(|line| line.trim().trim_start_matches("run: "));
     let memviz = lines.filter_map(|line| line.strip_prefix("memviz "));

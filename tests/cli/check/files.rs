@@ -1,11 +1,11 @@
-//! What `check` ends with and what it leaves behind, whoever reads and whatever is in the way.
+//! The exit code of `check` and the files that it leaves behind, for any reader and any obstacle.
 
 use super::Folder;
 use crate::support::{self, fixture};
 use std::fs;
 use std::process::Stdio;
 
-/// The exit code of a run whose standard output nobody reads.
+/// The exit code of a run whose standard output is not read.
 fn code_without_a_reader(folder: &Folder, args: &[&str]) -> Option<i32> {
     let mut child = support::command(args)
         .current_dir(folder.path(""))
@@ -14,7 +14,7 @@ fn code_without_a_reader(folder: &Folder, args: &[&str]) -> Option<i32> {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    // Gone before the input comes, and so before there is anything to write.
+    // Closed before the input arrives, and so before anything is written.
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().unwrap();
     let _ = std::io::Write::write_all(&mut stdin, &fs::read(absolute(&fixture("gpt_train"))).unwrap());
@@ -39,7 +39,7 @@ fn the_exit_code_is_the_verdict_when_nobody_reads_the_text() {
     assert_eq!(code(&["peak", "--strict", &strange]), Some(1));
     assert_eq!(code(&["peak", "-"]), Some(0));
     assert_eq!(code(&["ranks", "-", &tiny]), Some(0));
-    // What was to be written is written all the same.
+    // The requested file is written anyway.
     assert_eq!(code(&["check", "-", "--max-peak", "1GiB", "--baseline", "b.json", "--update-baseline"]), Some(1));
     assert!(fs::read_to_string(folder.path("b.json")).unwrap().contains("4453794816"));
 }

@@ -7,7 +7,7 @@ use roxmltree::{Document, Node};
 use serde_json::Value;
 use std::fs;
 
-/// Names that would break out of XML, of a workflow command or of a table.
+/// Names that would break XML, a workflow command or a table.
 const HARMFUL: [&str; 5] = [
     "</failure><testcase name=\"x\"/>&",
     "a\n::error file=x::injected\r\nb",
@@ -110,11 +110,11 @@ fn annotations_are_at_lines_of_the_repository() {
     // Recorded on another machine, it is found by the end of its path.
     assert_eq!(annotation("/home/user/project/src/mod,el:1.py"), "::error file=src/mod%2Cel%3A1.py,line=12,");
     assert_eq!(annotation("/home/user/train.py"), "::error file=train.py,line=12,");
-    // Others are none.
+    // Others are not.
     assert_eq!(annotation("../train.py"), "::error ");
     assert_eq!(annotation("/etc/hostname"), "::error ");
     assert_eq!(annotation("src"), "::error ");
-    // In a folder of the repository, paths are the repository's all the same.
+    // In a folder of the repository, paths are still relative to the repository.
     folder.write("src/a.pickle", snapshot(&[Alloc::new("mod,el:1.py", 12, "step", 20)]));
     let mut command = crate::support::command(&["check", "a.pickle", "--max-peak", "1B", "--format", "github"]);
     let output = command.current_dir(folder.path("src")).env("GITHUB_WORKSPACE", folder.0.path()).output().unwrap();
@@ -137,7 +137,7 @@ fn inferred_sites_are_marked_and_explained() {
         assert!(answer.contains("backward of minigpt.py:82 forward *"), "{answer}");
         assert!(!answer.contains("minigpt.py:28 forward *"), "{answer}");
         assert_eq!(answer.matches("* inferred: backward has no Python frames").count(), 1, "{answer}");
-        // What is reserved goes back to recorded stacks only.
+        // Reserved memory is attributed only to recorded stacks.
         let run = check(&[&fixture("gpt_train"), "--max-reserved", "1GiB", "--format", format]);
         assert!(!run.expect(1).stdout.contains("inferred"), "{run:?}");
     }

@@ -1,5 +1,4 @@
-//! A figure is exact only where nothing stands against it: whatever a recording loses, no budget that it exceeds is kept
-//! afterward.
+//! A figure is exact only if nothing contradicts it: whatever a recording loses, no budget that it exceeds is met afterward.
 
 use super::Folder;
 use super::program::{pickle, whole};
@@ -23,7 +22,7 @@ fn budgets(device: i32, slack: i64) -> Budgets {
     Budgets::default().devices(vec![device]).max_peak(limit(PEAK)).max_reserved(limit(RESERVED))
 }
 
-/// The verdicts on each budget of each device; `None` where the file is refused.
+/// The verdicts on each budget of each device; `None` if the file is refused.
 fn verdicts(value: &Value, slack: i64) -> Option<Vec<CheckVerdict>> {
     let mut options = ReadOptions::default();
     options.on_one_thread = true;
@@ -46,7 +45,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// A copy without what is at a place.
+/// A copy without the value at a path.
 fn without(value: &Value, place: &str) -> Value {
     let mut copy = value.clone();
     let (parent, key) = place.rsplit_once('/').unwrap();
@@ -58,7 +57,7 @@ fn without(value: &Value, place: &str) -> Value {
     copy
 }
 
-/// A copy in which a key is called otherwise.
+/// A copy in which a key has another name.
 fn renamed(value: &Value, place: &str) -> Option<Value> {
     let mut copy = value.clone();
     let (parent, key) = place.rsplit_once('/').unwrap();
@@ -152,7 +151,7 @@ fn what_was_not_understood_is_not_passed_and_named() {
         (overflowed(json!([true])), "expected a boolean for \"trace_alloc_overflowed\""),
         (overflowed(json!(true)), "ring buffer dropped entries"),
         (rehearsed(by_value), "some sizes depend on values on the device, which were 0 (train.py:7 y = x[x > 0])"),
-        (rehearsed("{\"version\": 2}"), "expected what this version knows of rehearsals for \"rehearsal\""),
+        (rehearsed("{\"version\": 2}"), "expected a rehearsal with keys that this version knows for \"rehearsal\""),
         (twice, "more data follows the recording"),
         (pickle(&without(&whole, "/allocator_settings")), "allocator settings are missing"),
         (changed("/allocator_settings/max_split_size", json!("200")), "expected an integer for \"max_split_size\""),
@@ -170,7 +169,7 @@ fn what_was_not_understood_is_not_passed_and_named() {
     }
 }
 
-/// A ring buffer, or a recording that began late: only stacks tell which, and this one has none.
+/// A ring buffer, or a recording that started late: only stacks distinguish the two, and this one has none.
 #[test]
 fn a_late_beginning_without_stacks_is_not_known() {
     let mut late = whole();
@@ -185,7 +184,7 @@ fn a_late_beginning_without_stacks_is_not_known() {
             .fold(value.clone(), |value, place| replaced(&value, place, json!([])))
     };
     assert_eq!(verdicts(&blank(&late), 0).unwrap()[0], CheckVerdict::Unknown);
-    // Entries with stacks say that blocks without one are from before the recording, or older than what a ring buffer has.
+    // Entries with stacks show that blocks without one are from before the recording, or older than the ring buffer.
     let segments = blank(&late)["segments"].clone();
     late["segments"] = segments;
     assert_eq!(verdicts(&late, 0).unwrap()[0], CheckVerdict::Unknown);
@@ -193,7 +192,7 @@ fn a_late_beginning_without_stacks_is_not_known() {
     assert_eq!(verdicts(&late, 0).unwrap()[0], CheckVerdict::Passed, "the file rules that out");
 }
 
-/// Whatever is missing of a real recording: the peak of the whole is never kept by a smaller budget.
+/// Whatever is missing from a real recording: a budget below the peak of the whole is never met.
 #[test]
 fn no_part_of_a_real_recording_is_judged_as_the_whole() {
     for name in ["fragmented_nocrash", "conf_roundup", "expandable", "tiny", "private_pool", "side_stream"] {
@@ -240,7 +239,7 @@ fn with_entries(whole: &Recording, kept: &dyn Fn(usize) -> bool) -> Recording {
 
 /// Settings that are not known, or that say two things, leave every size open.
 #[test]
-fn settings_that_nobody_understands_are_not_exact() {
+fn unknown_settings_are_not_exact() {
     let whole = whole();
     let with = |key: &str, value: Value| {
         let mut changed = whole.clone();
@@ -273,9 +272,9 @@ fn settings_that_nobody_understands_are_not_exact() {
     }
 }
 
-/// Python keeps the last of several values of a key. Which one was meant is not known.
+/// Python keeps the last of several values of a key. Which one was intended is unknown.
 #[test]
-fn a_key_that_stands_twice_is_not_known() {
+fn a_duplicate_key_is_unknown() {
     let bytes = pickle(&whole());
     // The root's dictionary is filled last: one more item, an empty list of traces, in front of STOP.
     let [body, b"."] = [&bytes[..bytes.len() - 1], &bytes[bytes.len() - 1..]] else { panic!("STOP is last") };
@@ -297,7 +296,7 @@ fn a_key_that_stands_twice_is_not_known() {
     }
 }
 
-/// A segment that a block from before the recording lies in, and that is gone without an entry.
+/// A segment that contains a block from before the recording, and that is gone without an entry.
 #[test]
 fn segments_whose_end_was_not_recorded_leave_reserved_open() {
     let mut late = whole();
@@ -315,7 +314,7 @@ fn segments_whose_end_was_not_recorded_leave_reserved_open() {
     assert_eq!(verdicts, [CheckVerdict::Passed, CheckVerdict::Unknown, CheckVerdict::Passed, CheckVerdict::Passed]);
 }
 
-/// A segment that came and went, of which no entry is left: its block lies nowhere.
+/// A temporary segment, none of whose entries is left: its block is in no segment.
 #[test]
 fn a_small_block_outside_of_every_segment_contradicts_the_recording() {
     let mut whole = whole();
@@ -376,7 +375,7 @@ fn recordings_that_contradict_themselves_have_not_grown_nor_kept_still() {
 
 #[cfg(unix)]
 #[test]
-fn what_a_glob_matches_and_nobody_can_read_is_not_passed() {
+fn unreadable_files_of_a_glob_do_not_pass() {
     let folder = Folder::new();
     fs::copy(fixture("tiny"), folder.path("rank0.gz")).unwrap();
     folder.write("memviz.toml", "[[budget]]\ninput = \"*.gz\"\nmax-peak = \"1GiB\"\n");

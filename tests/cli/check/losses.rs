@@ -1,5 +1,5 @@
-//! Whatever a file loses: no budget that the whole exceeds is kept by what is left. It is exceeded, or the answer is unknown, or the
-//! file is refused.
+//! Whatever a file loses, the rest never meets a budget that the whole exceeds: the budget is exceeded, or the answer is
+//! unknown, or the file is refused.
 
 use super::program::{leaking, pickle, whole};
 use crate::support::{assert_none, read_unpacked};
@@ -49,7 +49,7 @@ fn verdicts(recording: &Recording, limits: &Limits) -> Vec<(String, CheckVerdict
     reports.flat_map(|report| report.checks).map(|check| (format!("{:?}", check.kind), check.verdict)).collect()
 }
 
-/// Judges what is left of a file; a kept budget is a problem.
+/// Judges the rest of a file; a met budget is a problem.
 struct Losses {
     limits: Limits,
     allow_truncated: bool,
@@ -96,7 +96,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// A copy without what is at a place, and one without anything from there on, where it is in a list.
+/// A copy without the value at a path, and, if it is in a list, one without the rest of the list.
 fn without(value: &Value, place: &str) -> Vec<Value> {
     let (parent, key) = place.rsplit_once('/').unwrap();
     let mut copy = value.clone();

@@ -1,4 +1,4 @@
-//! `memviz check`: budgets, where they come from, what is known well enough to judge them, and the exit codes.
+//! `memviz check`: budgets, their sources, what is known well enough to judge them, and the exit codes.
 #![cfg(feature = "cli")]
 
 mod baseline;
@@ -54,7 +54,7 @@ fn check(args: &[&str]) -> Run {
     memviz(&[&["check"], args].concat())
 }
 
-/// The checks of an answer in JSON, whatever the exit code.
+/// The checks of an answer in JSON, with any exit code.
 fn checks(run: &Run) -> Vec<Value> {
     let answer: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error} in {run:?}"));
     answer["checks"].as_array().unwrap().clone()
@@ -179,14 +179,14 @@ fn each_device_is_judged_on_its_own() {
     assert_eq!(found, [(0, true), (1, false)]);
     check(&[&path, "--max-peak", "2GiB", "--device", "0"]).expect(0);
     check(&[&path, "--max-peak", "2GiB", "--device", "1"]).expect(1);
-    // One that is asked for and not there is not passed over.
+    // A missing file that was requested is an error.
     let run = check(&[&path, "--max-peak", "2GiB", "--device", "0", "--device", "2"]);
     run.expect(2);
     assert!(run.stderr.contains("it has 0, 1"), "{}", run.stderr);
 }
 
 #[test]
-fn every_budget_is_evaluated_whatever_becomes_of_others() {
+fn every_budget_is_evaluated_independently_of_others() {
     let (gpt, ring) = (fixture("gpt_train"), fixture("ring"));
     let flags = ["--max-peak", "1GiB", "--max-reserved", "10GiB", "--max-leak", "0", "--max-fragmentation", "100%"];
     for (path, code, expected) in
@@ -259,7 +259,7 @@ fn what_cannot_be_measured_fails_closed_and_says_why() {
         let unknown: Vec<Value> = checks(&run).into_iter().filter(|row| row["verdict"] == "unknown").collect();
         assert!(!unknown.is_empty() && unknown.iter().all(|row| row["passed"] == false), "{unknown:?}");
         assert!(unknown[0]["reason"].as_str().unwrap().contains(reason), "{unknown:?}");
-        // People are told in every format.
+        // Every format for people contains it.
         for format in ["text", "markdown", "junit", "github"] {
             let run = check(&[&[path.as_str(), "--format", format], args].concat());
             run.expect(2);
@@ -270,7 +270,7 @@ fn what_cannot_be_measured_fails_closed_and_says_why() {
 
 #[test]
 fn bounds_that_decide_are_enough() {
-    // Less than is known to be in use is exceeded, whatever else there was.
+    // A limit below the known memory is exceeded, whatever else there was.
     for (name, lower) in [("no_history", 965_820_416u64), ("ring", GPT_PEAK), ("gpt_late_t201", 4_452_746_240)] {
         let (code, row) = only_check(&[&fixture(name), "--max-peak", &(lower - 1).to_string()]);
         assert_eq!((code, &row["verdict"], &row["bound"]), (Some(1), &"failed".into(), &"lower".into()), "{name}");
@@ -297,7 +297,7 @@ fn a_recording_that_began_late_is_judged_from_there_on_where_that_is_accepted() 
         let run = check(&[&path, "--max-peak", "5GiB", "--accept-late-start", "--format", format]);
         assert!(run.expect(0).stdout.contains("incomplete history"), "{}", run.stdout);
     }
-    // What is exceeded since then is exceeded, whatever was before.
+    // A limit exceeded since then is exceeded, whatever was before.
     let (code, row) = only_check(&[&path, "--max-peak", &(GPT_PEAK - 1).to_string()]);
     assert_eq!((code, &row["bound"]), (Some(1), &"lower".into()));
     let folder = Folder::new();

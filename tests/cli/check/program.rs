@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// An allocation that stays, in a segment of its own.
+/// An allocation that stays, in a separate segment.
 pub struct Alloc {
     pub file: String,
     pub line: u64,
@@ -116,8 +116,8 @@ pub fn whole() -> Value {
     })
 }
 
-/// A recording of six steps, with all that a release writes. Each step makes a block of 30 MiB for itself, in a segment of 40 MiB,
-/// and leaves one of 20 MiB behind.
+/// A recording of six steps, with everything that a release writes. Each step allocates a temporary block of 30 MiB, in a
+/// segment of 40 MiB, and leaves one of 20 MiB behind.
 pub fn leaking() -> Value {
     let [spare, first] = [1u64 << 40, 2u64 << 40];
     let frames = |line: u64| json!([{"filename": "train.py", "line": line, "name": "step"}]);

@@ -38,10 +38,10 @@ fn the_same_failure_is_one_group_and_was_seen_before() {
     assert!(known.iter().all(|one| found.contains(one)), "{found:?}");
     assert_eq!(found[0], known[0], "what most have comes first");
     assert_eq!((&across(&answer)["earlier_rows"], &across(&answer)["unsigned_requests"]), (&json!(1), &json!(0)));
-    // Requests of all groups are those of all rows.
+    // Requests of all groups sum to those of all rows.
     let ooms: u64 = kind(&answer, "rank").iter().map(|rank| rank["ooms"].as_u64().unwrap()).sum();
     assert_eq!(found.iter().map(|(_, requests, ..)| requests).sum::<u64>(), ooms);
-    // Summaries of earlier runs, as JSON or as a table, tell the same.
+    // Summaries of earlier runs, as JSON or as a table, give the same result.
     let folder = TempDir::new().unwrap();
     for name in ["before.jsonl", "before.parquet"] {
         let path = folder.path().join(name).display().to_string();

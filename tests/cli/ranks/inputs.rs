@@ -74,7 +74,7 @@ fn summaries_that_are_none_are_refused_in_one_line() {
     let run = memviz_reading(&["ranks", "-"], only.as_bytes());
     run.expect(2);
     assert_eq!(run.stderr, "memviz: <stdin>: line 1: expected schema_version 1, found 7\n");
-    // Answers of other commands are named as what they are.
+    // Answers of other commands are recognized.
     let peak = memviz(&["peak", "--format", "json", &fixture("tiny")]).stdout;
     let run = memviz_reading(&["ranks", "-"], peak.as_bytes());
     run.expect(2);
@@ -124,7 +124,7 @@ fn contradictions_are_fatal_only_when_asked() {
 }
 
 #[test]
-fn directories_and_globs_stand_for_what_is_in_them() {
+fn directories_and_globs_represent_their_files() {
     let folder = TempDir::new().unwrap();
     for rank in [0, 2, 10] {
         put(&folder, &format!("run/rank{rank}.pickle.gz"), fs::read(rank8(usize::min(rank, 7))).unwrap());
@@ -165,7 +165,7 @@ fn directories_and_globs_stand_for_what_is_in_them() {
 }
 
 #[test]
-fn a_trace_tells_its_rank() {
+fn a_trace_shows_its_rank() {
     let folder = TempDir::new().unwrap();
     let trace = String::from_utf8(read_unpacked(TRACE)).unwrap();
     let told = trace.replacen('{', "{\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": 3, \"world_size\": 4},", 1);

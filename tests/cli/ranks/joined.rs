@@ -1,4 +1,4 @@
-//! Recordings that are no ranks of one run, and summaries that are joined.
+//! Recordings that are not ranks of one run, and summaries that are joined.
 
 use super::{RANKS8, across, gzipped, kind, lines, put, rank8, ranks, summary, written};
 use crate::support::{self, fixture, memviz, memviz_reading};
@@ -31,7 +31,7 @@ const CODE: [u32; 6] = [1, 2, 3, 5, 8, 13];
 const OTHER_CODE: [u32; 6] = [4, 6, 7, 9, 10, 13];
 
 #[test]
-fn recordings_of_different_programs_are_no_ranks() {
+fn recordings_of_different_programs_are_not_ranks() {
     let (gpt, resnet) = (fixture("gpt_train"), fixture("resnet_train"));
     let (again, unet) = (fixture("gpt_train_t215"), fixture("unet"));
     let paths = [gpt.as_str(), &resnet, &again, &unet];
@@ -66,7 +66,7 @@ fn recordings_of_different_programs_are_no_ranks() {
 }
 
 #[test]
-fn dumps_of_one_process_are_no_ranks() {
+fn dumps_of_one_process_are_not_ranks() {
     let Some(corpus) = support::corpus() else { return };
     let run = memviz(&["ranks", &format!("{corpus}/leak_series"), "--format", "json"]);
     let found = lines(run.expect(0));
@@ -86,9 +86,9 @@ fn ranks_of_one_run_stay_ranks() {
     // Ranks by their names, recorded one after the other.
     let named = [recorded(0, "rank0", (10, 20), &CODE), recorded(1, "rank1", (1000, 1010), &CODE)];
     assert_eq!(relation(&joined(&named)), "ranks");
-    // What older summaries do not tell is no evidence.
+    // Data that older summaries lack is not evidence.
     assert_eq!(relation(&joined(&[summary(0, 10), summary(1, 20)])), "ranks");
-    // Too few lines tell nothing.
+    // Too few lines are not evidence.
     let few = [recorded(0, "rank0", (0, 1), &CODE[..3]), recorded(1, "rank1", (0, 1), &OTHER_CODE[..3])];
     assert_eq!(relation(&joined(&few)), "ranks");
     // A rank that died early has run a part of the code.
@@ -97,7 +97,7 @@ fn ranks_of_one_run_stay_ranks() {
 }
 
 #[test]
-fn runs_one_after_the_other_are_no_ranks() {
+fn consecutive_runs_are_not_ranks() {
     let apart = [
         recorded(0, "a_0", (10, 20), &CODE),
         recorded(1, "a_1", (500, 510), &CODE),
@@ -107,7 +107,7 @@ fn runs_one_after_the_other_are_no_ranks() {
     assert_eq!(relation(&found), "apart");
     let because = across(&found)["across"][0]["because"].as_str().unwrap();
     assert!(because.contains("1 min 20 s to 6 min 30 s apart"), "{because}");
-    // Each on a device of its own, they may well be ranks.
+    // Each on a different device, they may be ranks.
     let mut devices = apart.clone();
     devices[1]["device"] = json!(1);
     assert_eq!(relation(&joined(&devices)), "ranks");

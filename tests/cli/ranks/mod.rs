@@ -60,7 +60,7 @@ fn summary(rank: u64, peak: u64) -> Value {
     })
 }
 
-/// A line of JSON for each value. Keys of objects come in alphabetic order, but the version comes first.
+/// A line of JSON for each value. Keys of objects are in alphabetical order, except that the version comes first.
 fn written(summaries: &[Value]) -> String {
     let line = |summary: &Value| {
         let mut object = summary.as_object().unwrap().clone();

@@ -1,9 +1,9 @@
-//! A second way from a snapshot to its counters: from where blocks lie, without free lists.
+//! A second way from a snapshot to its counters: from the positions of blocks, without free lists.
 //!
-//! The state at the beginning is the final one with every entry undone. The size of a block follows from its neighbors:
-//! where the allocator takes a block of the large pool from free memory, it leaves more than 1 MiB over or nothing, so a
-//! narrower gap up to the next block in use belongs to the block; everywhere else a block is as large as its rounded
-//! request. And free memory is never in two pieces, so an address that is handed out is where the block before it ends.
+//! The state at the start is the final one with every entry undone. The size of a block follows from its neighbors: if the
+//! allocator takes a block of the large pool from free memory, it leaves more than 1 MiB or nothing, so a narrower gap up to
+//! the next active block belongs to the block; everywhere else, a block is as large as its rounded request. And free memory
+//! is never split in two pieces, so an allocated address is where the block before it ends.
 
 use super::plain::Object;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct Played {
     /// As the segments of the file have it.
     pub end: Four,
     pub maxima: Four,
-    /// Blocks from before the recording that may be up to 1 MiB larger than what is counted: nothing shows where they end.
+    /// Blocks from before the recording that may be up to 1 MiB larger than counted: nothing shows where they end.
     pub unsettled: i64,
 }
 
@@ -44,7 +44,7 @@ struct Block {
 #[derive(Clone, Debug, Default)]
 struct Memory {
     blocks: BTreeMap<u64, Block>,
-    /// Segments that are made and given back as a whole, with their sizes.
+    /// Segments that are created and released as a whole, with their sizes.
     segments: BTreeMap<u64, u64>,
     /// All of them, and what is mapped into expandable ones.
     reserved: i64,
@@ -151,7 +151,7 @@ impl Memory {
         self.blocks.values().fold(reserved, |sum, block| sum.plus(block.counters()))
     }
 
-    /// What an entry's address holds, and what is reserved.
+    /// What an entry's address contains, and what is reserved.
     fn around(&self, entry: &Object) -> Four {
         let addr = entry.int("addr").and_then(|addr| u64::try_from(addr).ok());
         let block = addr.and_then(|addr| self.blocks.get(&addr)).map(Block::counters).unwrap_or_default();
@@ -188,7 +188,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Goes on behind an entry. A block before whose size was not known until now is returned with it.
+    /// Continues after an entry. If the size of the block before it was unknown until now, that block is returned, too.
     fn redo(&mut self, entry: &Object) -> Result<Option<(u64, u64)>, String> {
         let size = entry.unsigned("size");
         match &*entry.text("action") {
@@ -227,7 +227,7 @@ impl Memory {
             .ok_or_else(|| format!("a segment of {size} bytes is given back, {known:?} there"))
     }
 
-    /// The segment, made as a whole, in which an address lies: where it begins and ends.
+    /// The segment, created as a whole, that contains an address: its start and end.
     fn segment_at(&self, addr: u64) -> Option<(u64, u64)> {
         let (&start, &size) = self.segments.range(..=addr).next_back()?;
         (addr < start + size).then_some((start, start + size))
@@ -257,7 +257,7 @@ impl Memory {
         })
     }
 
-    /// The block before an address that is handed out ends there.
+    /// The block before an allocated address ends there.
     fn settle_before(&mut self, addr: u64) -> Result<Option<(u64, u64)>, String> {
         let Some((start, _)) = self.segment_at(addr) else { return Ok(None) };
         let Some((&before, block)) = self.blocks.range_mut(start..addr).next_back() else {

@@ -10,7 +10,7 @@ pub enum Object {
     None,
     Bool(bool),
     Int(i128),
-    /// Nobody asks for its value.
+    /// Its value is not needed.
     Float,
     Text(Rc<str>),
     List(Rc<RefCell<Vec<Object>>>),
@@ -27,7 +27,7 @@ impl Object {
         pairs.iter().rev().find(named).map(|(_, value)| value.clone()).filter(|value| !matches!(value, Self::None))
     }
 
-    /// The items of a list or tuple; none of anything else.
+    /// The items of a list or tuple; none for anything else.
     pub fn items(&self) -> Vec<Self> {
         match self {
             Self::List(items) => items.borrow().clone(),
@@ -48,7 +48,7 @@ impl Object {
         self.int(key).and_then(|value| u64::try_from(value).ok()).unwrap_or_else(|| panic!("no {key} in {self:?}"))
     }
 
-    /// A text; the empty one where there is none.
+    /// A text; empty if there is none.
     pub fn text(&self, key: &str) -> Rc<str> {
         match self.get(key) {
             Some(Self::Text(text)) => text,
@@ -63,7 +63,7 @@ impl Object {
 
 /// Decodes a pickle of protocol 2 to 5.
 ///
-/// Panics on whatever Python does not write for such data.
+/// Panics on anything that Python does not write for such data.
 pub fn unpickle(bytes: &[u8]) -> Object {
     let mut machine = Machine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() };
     while machine.step() {}

@@ -30,7 +30,7 @@ type Device = Option<i64>;
 pub fn memory_events(text: &str) -> Vec<Value> {
     let names = text.match_indices("\"[memory]\"").map(|(at, _)| at);
     let events = names.map(|at| {
-        // The name stands before the arguments, so that what it stands in begins at the last brace.
+        // The name comes before the arguments, so the enclosing object starts at the last brace.
         let start = text[..at].rfind('{').expect("a name stands in an object");
         serde_json::Deserializer::from_str(&text[start..]).into_iter().next().unwrap().unwrap()
     });
@@ -56,8 +56,8 @@ pub fn of_trace(events: &[Value]) -> BTreeMap<Device, (Curve, Curve)> {
     curves.collect()
 }
 
-/// The bytes of an exported timeline: `[time, action, bytes, category]`, time -1 for what was there before. A new version
-/// of a tensor moves its bytes from one category to another, by two rows of one time.
+/// The bytes of an exported timeline: `[time, action, bytes, category]`, time -1 for memory from before. A new version of a
+/// tensor moves its bytes from one category to another, with two rows at the same time.
 pub fn of_timeline(rows: &Value) -> Curve {
     let numbers = |row: &Value, index: usize| row[index].as_i64().unwrap();
     let (before, later): (Vec<&Value>, Vec<&Value>) = rows.as_array().unwrap().iter().partition(|row| row[0] == -1);

@@ -26,7 +26,7 @@ pub struct Table {
 pub struct TableColumn {
     /// Its name.
     pub name: &'static str,
-    /// A value for each row; any value where there is none.
+    /// A value for each row; arbitrary if the row has none.
     pub values: Values,
     /// Whether each row has a value, if rows may have none.
     pub present: Option<Vec<bool>>,
@@ -44,7 +44,7 @@ pub enum Values {
     Unsigned(Vec<u64>),
     /// Yes or no.
     Flags(Vec<bool>),
-    /// Texts, each once, and the number of that of each row.
+    /// Texts, each once, and the number of each row's text.
     Text(Vec<String>, Vec<u32>),
     /// Texts that do not return.
     Lines(Vec<String>),
@@ -90,10 +90,11 @@ impl TableName {
         }
     }
 
-    /// Makes the table, a part for each device, so that only one of them is in memory. All parts have the same columns.
+    /// Builds the table, one part per device, so that only one device is in memory at a time. All parts have the same
+    /// columns.
     ///
     /// # Errors
-    /// When a device does not exist, there is none, or `each` fails.
+    /// If a device does not exist, there is none, or `each` fails.
     pub fn of<E>(
         self,
         recording: &Devices<'_>,

@@ -10,7 +10,7 @@ use std::io;
 /// A row for each line.
 ///
 /// # Errors
-/// When a line cannot be written as JSON.
+/// If a line cannot be written as JSON.
 pub fn of_ranks(lines: &[&RankLine]) -> io::Result<Table> {
     let rows = lines.len();
     let json = |line: &&RankLine| {

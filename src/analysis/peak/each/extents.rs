@@ -1,4 +1,4 @@
-//! Where steps, phases and annotations begin and end on a device.
+//! Where steps, phases and annotations start and end on a device.
 
 use super::kind::{Each, OUTSIDE};
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ pub struct Extent {
     name: Name,
     /// Its place among the ranges of its name, counted from 0.
     number: u32,
-    /// The instant at which it begins.
+    /// The instant at which it starts.
     pub from: Instant,
     /// Its last instant.
     pub to: Instant,
@@ -31,7 +31,7 @@ pub struct Extent {
 enum Name {
     Annotation(StrId),
     Phase(Phase),
-    /// A step without a name of its own.
+    /// A step without its own name.
     Step,
     Outside,
 }
@@ -68,7 +68,7 @@ impl Extent {
 /// The ranges of a device.
 #[derive(Debug)]
 pub struct Extents {
-    /// The steps, where ranges are steps.
+    /// The steps, if ranges are steps.
     pub steps: Option<Steps>,
     /// The ranges, in no particular order.
     pub extents: Vec<Extent>,
@@ -77,7 +77,7 @@ pub struct Extents {
 /// Finds the ranges of a device.
 ///
 /// # Errors
-/// If there are none, with a hint how to record them.
+/// If there are none, with a hint on how to record them.
 pub fn find(device: &Device<'_>, each: &Each) -> Result<Extents> {
     match each {
         Each::Step => steps(device),
@@ -89,14 +89,14 @@ pub fn find(device: &Device<'_>, each: &Each) -> Result<Extents> {
 /// How the name of a step is written, each with its number.
 const STEP: &str = "f\"step_{n}\"";
 
-/// A request for ranges that a recording does not have, and what would have told them.
+/// The error for ranges that a recording does not have, and what would have recorded them.
 fn unknown(device: DeviceId, what: &str, name: &str) -> Error {
     let how = format!("to mark them, run each one in torch.profiler.record_function({name})");
     Error::Request(format!("{}: {what}; {how}", device_words(device)))
 }
 
-/// Steps with numbered annotations of their own reach from the start of these to their end, others from the end of the
-/// one before: what marks them may be a part of the step only, as `Optimizer.step#AdamW.step`.
+/// Steps with numbered annotations extend from the start to the end of the annotation, other steps from the end of the
+/// previous one: what marks them may be only a part of the step, such as `Optimizer.step#AdamW.step`.
 fn steps(device: &Device<'_>) -> Result<Extents> {
     let Some(steps) = device.steps().ok().filter(|steps| steps.are_steps()) else {
         return Err(unknown(device.id(), "no steps found", STEP));
@@ -207,7 +207,7 @@ fn recorded(device: &Device<'_>, is_wanted: impl Fn(StrId) -> bool) -> Vec<Exten
     extents
 }
 
-/// Every annotation with its place among those of its name.
+/// Every annotation with its number among those with the same name.
 fn numbered(annotations: &Annotations) -> impl Iterator<Item = (&AnnotationRange, u32)> {
     let mut numbers: HashMap<StrId, u32> = HashMap::new();
     annotations.ranges.iter().map(move |range| {
@@ -218,7 +218,7 @@ fn numbered(annotations: &Annotations) -> impl Iterator<Item = (&AnnotationRange
     })
 }
 
-/// Leaves of each range what is within a window, and drops those that have nothing there.
+/// Cuts each range to a window, and drops those outside it.
 pub fn clip(extents: &mut Vec<Extent>, (first, last): (Instant, Instant)) {
     extents.retain_mut(|extent| {
         let was_empty = extent.from == extent.to;
@@ -227,7 +227,7 @@ pub fn clip(extents: &mut Vec<Extent>, (first, last): (Instant, Instant)) {
     });
 }
 
-/// The period between ranges in which the highest instant of a window is, if it is in none of them.
+/// The period between ranges that contains the highest instant of a window, if it is in none of them.
 pub fn outside(extents: &[Extent], window: (Instant, Instant), highest: Maximum) -> Option<Extent> {
     let at = highest.instant;
     let (mut from, mut to) = window;

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use regex::Regex;
 use std::str::FromStr;
 
-/// Label of the period outside of all ranges that holds the overall peak.
+/// Label of the period outside all ranges that contains the overall peak.
 pub const OUTSIDE: &str = "(outside)";
 
 /// A kind of ranges.
@@ -35,7 +35,7 @@ impl FromStr for Each {
 
     fn from_str(text: &str) -> Result<Self> {
         let pattern = |pattern: &str| {
-            // The library draws the expression on several lines; its last one says what is wrong.
+            // The library shows the expression on several lines; its last line says what is wrong.
             let what = |error: regex::Error| error.to_string().lines().last().unwrap_or_default().trim().to_owned();
             Regex::new(pattern).map_err(|error| {
                 Error::Request(format!(

@@ -25,7 +25,7 @@ struct Passage {
     enters: bool,
     /// Whether it is inferred that the block is in the group.
     inferred: bool,
-    /// Whether it is the first group of its block, so that it counts in the sum of all.
+    /// Whether it is the first group of its block, so that it counts in the total.
     first: bool,
 }
 
@@ -55,9 +55,8 @@ impl Held {
 
 /// The `top` largest groups at each of `instants`, in their order.
 ///
-/// Blocks that live between two of the instants are passed over; of the others each enters its group once and leaves it
-/// once. Groups are put in order anew only where something changed, so that the cost does not grow with their number
-/// times that of the instants.
+/// Blocks that are live only between two of the instants are skipped; each other block enters its group once and leaves it
+/// once. Groups are sorted again only after a change, so the cost is not the product of the numbers of groups and instants.
 pub fn of(grouper: &Grouper<'_>, metric: Metric, instants: &[Instant], top: usize) -> Vec<Leaders> {
     let mut distinct = instants.to_vec();
     distinct.sort_unstable();
@@ -65,7 +64,7 @@ pub fn of(grouper: &Grouper<'_>, metric: Metric, instants: &[Instant], top: usiz
     let mut groups = Groups::new(grouper);
     let changes = changes(grouper, &mut groups, metric, &distinct);
     let heads: Vec<RowHead> = groups.heads(|_| std::iter::empty()).into_iter().map(|(_, head)| head).collect();
-    // Of groups of one size the first by its label comes first.
+    // Among groups of equal size, the first one by label comes first.
     let mut by_label: Vec<usize> = (0..heads.len()).collect();
     by_label.sort_rows_by(|&a, &b| heads[a].label.cmp(&heads[b].label));
     let mut ranks = vec![0; heads.len()];
@@ -127,7 +126,7 @@ fn changes(grouper: &Grouper<'_>, groups: &mut Groups<'_>, metric: Metric, insta
     changes
 }
 
-/// Rows of the largest groups, and one for the rest where groups do not overlap.
+/// Rows of the largest groups, and one for the rest if groups do not overlap.
 fn leaders(
     grouper: &Grouper<'_>,
     heads: &[RowHead],

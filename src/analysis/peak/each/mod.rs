@@ -23,7 +23,7 @@ use leaders::Leaders;
 use maxima::Highest;
 use std::cmp::Reverse;
 
-/// Ranges that are told of, at most: the ones with the highest peaks. What is left out is counted.
+/// The most ranges listed: those with the highest peaks. The others are counted.
 pub const MAX_RANGES: usize = 100_000;
 
 /// Which ranges are wanted, and how much of each.
@@ -54,7 +54,7 @@ pub struct RangePeak {
     pub label: String,
     /// Its name without that. Ranges of one name differ in nothing but their numbers: `step_N`.
     pub family: String,
-    /// The instant at which it begins: its peak may be what was held then.
+    /// The instant at which it starts: its peak may be what was held then.
     pub from: Instant,
     /// Its last instant.
     pub to: Instant,
@@ -64,8 +64,8 @@ pub struct RangePeak {
     pub at: Counters,
     /// Whether it is inferred that there is such a range here, rather than recorded.
     pub inferred: bool,
-    /// How the peak is to be read, where it is not exact: a range that began before the recording, or was not over at
-    /// its end, may have had a higher one.
+    /// Which bound the peak is, if it is not exact: a range that started before the recording, or was still open at its end,
+    /// may have had a higher one.
     pub bound: Option<Bound>,
     /// Bytes of the metric that are held at the peak.
     pub total_bytes: u64,
@@ -92,7 +92,7 @@ impl RangePeak {
 pub struct RangePeaks {
     /// What they are.
     pub each: Each,
-    /// The steps, where ranges are steps.
+    /// The steps, if ranges are steps.
     pub steps: Option<Steps>,
     /// In the order of their beginnings, enclosing ones first.
     pub ranges: Vec<RangePeak>,
@@ -149,8 +149,8 @@ impl RangePeaks {
     }
 }
 
-/// How the peak of a range is to be read. What a recording lacks goes for every range; and one of which a part was not
-/// recorded may have been higher there.
+/// Which bound the peak of a range is. Gaps of a recording affect every range; a range that was recorded only in part may
+/// have been higher in the missing part.
 fn bound(extent: &Extent, instant: Instant, completeness: &Completeness, metric: Metric) -> Option<Bound> {
     let is_early = instant == 0 && completeness.has_baseline;
     completeness.bound(metric).or((extent.cut || is_early).then_some(Bound::Lower))

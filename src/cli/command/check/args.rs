@@ -1,4 +1,4 @@
-//! What can be typed behind `memviz check`.
+//! The arguments of `memviz check`.
 
 use crate::analysis::check::budget::at_most_all;
 use crate::analysis::check::{Ceiling, ResidueLimit, SiteLimit};

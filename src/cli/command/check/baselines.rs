@@ -1,4 +1,4 @@
-//! Baselines of `memviz check`: read before, written after.
+//! Baselines of `memviz check`: read before the check, written after it.
 
 use crate::analysis::check::{CheckVerdict, EarlierRun};
 use crate::cli::files::{Staged, read_text, replace_all};
@@ -14,10 +14,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Longest answer that is read back.
+/// The longest answer that is read, in bytes.
 const LONGEST_ANSWER: u64 = 1 << 30;
 
-/// What a file holds to compare with.
+/// The contents of a baseline file.
 #[derive(Debug)]
 pub enum Known {
     /// A recording.
@@ -30,7 +30,7 @@ impl Known {
     /// Reads a baseline.
     ///
     /// # Errors
-    /// When it is neither a recording nor an answer.
+    /// If it is neither a recording nor an answer.
     pub fn open(path: &Path, allow_truncated: bool) -> Result<Self, Failure> {
         let about = |error: &Error| Failure::about(&path.display().to_string(), error);
         if is_answer(path).map_err(|error| about(&error.into()))? {
@@ -42,7 +42,7 @@ impl Known {
         Ok(Self::Recording(baseline))
     }
 
-    /// What an input is compared with: the only answer there is, or the one about an input of the same path.
+    /// The baseline of an input: the only answer, or the answer about an input with the same path.
     pub fn for_input(&self, path: &str) -> Option<EarlierRun> {
         match self {
             Self::Recording(baseline) => Some(baseline.clone()),
@@ -54,7 +54,7 @@ impl Known {
     }
 }
 
-/// Whether a file is meant to be an answer of memviz: a JSON object that says so where every answer does.
+/// Whether a file is meant to be an answer of memviz: a JSON object that starts like every answer.
 fn is_answer(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
     File::open(path)?.take(256).read_to_end(&mut head)?;
@@ -62,10 +62,10 @@ fn is_answer(path: &Path) -> io::Result<bool> {
     Ok(head.trim_start().starts_with('{') && head.contains("\"schema_version\""))
 }
 
-/// Refuses to replace what is no answer of memviz, such as a recording.
+/// Refuses to replace a file that is not an answer of memviz, such as a recording.
 ///
 /// # Errors
-/// When that is what the file holds.
+/// If the file is not an answer.
 pub fn check_replaceable(path: &Path) -> Result<(), Failure> {
     if path.symlink_metadata().is_err() || is_answer(path).unwrap_or(false) {
         return Ok(());
@@ -76,10 +76,10 @@ pub fn check_replaceable(path: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Writes what was measured beside each file, and then replaces all of them or none.
+/// Writes each measurement to a temporary file, and then replaces all baselines or none.
 ///
 /// # Errors
-/// When something could not be measured, or a file cannot be written.
+/// If something could not be measured, or a file cannot be written.
 pub fn update<'p>(files: impl IntoIterator<Item = (&'p Path, Vec<CheckedInput>)>) -> Result<(), Failure> {
     let about = |path: &Path, error: &dyn Display| Failure::Message(format!("{}: {error}", path.display()));
     let mut staged = Vec::new();

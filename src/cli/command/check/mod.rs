@@ -32,7 +32,7 @@ impl Run for Check {
         let format = output::format(shared, self.format)?;
         let jobs = plan(self)?;
         let paths: Vec<&PathBuf> = jobs.iter().map(|job| &job.input).collect();
-        // What is read besides the inputs is not overwritten either.
+        // Other files that are read are not overwritten, either.
         let toml = Path::new("memviz.toml");
         let files = [self.config.as_deref(), Some(toml)].into_iter().flatten();
         let baselines = jobs.iter().flat_map(|job| &job.budgets).filter_map(|set| set.baseline.as_deref());
@@ -44,7 +44,7 @@ impl Run for Check {
         output::forget_old(shared)?;
         use_threads(shared);
         let baselines = Baselines::of(self, &jobs)?;
-        // One after the other, so that there is never more than one recording in memory.
+        // One after the other, so that only one recording is in memory at a time.
         let inputs: Vec<CheckedInput> =
             jobs.iter().map(|job| check(self, job, &baselines)).collect::<Result<_, Failure>>()?;
         for input in &inputs {
@@ -76,7 +76,7 @@ impl Run for Check {
     }
 }
 
-/// Judges one input. That it cannot be read is part of the answer, since the others still can.
+/// Checks one input. If it cannot be read, that is part of the answer, since the other inputs can still be checked.
 fn check(args: &Check, job: &Job, baselines: &Baselines) -> Result<CheckedInput, Failure> {
     let path = CommonArgs::shown(&job.input);
     let budgets = job.budgets.iter().map(|set| baselines.complete(set, &path));
@@ -95,7 +95,7 @@ fn answer(path: &str, recording: &Recording, options: &CheckOptions) -> (InputHe
     (InputHead::of(Source { path, recording }).into_owned(), recording.check(options))
 }
 
-/// One line on standard error for an input that could not be read, or not be judged.
+/// Prints one line on standard error for an input that could not be read or checked.
 fn complain_about(input: &CheckedInput) {
     let path = &input.path;
     match &input.answer {
@@ -113,7 +113,7 @@ fn complain_about(input: &CheckedInput) {
     }
 }
 
-/// The baselines of all jobs, by file; or, when they are to be written anew, the inputs that go into each.
+/// The baselines of all jobs, by file; or, to update them, the inputs for each file.
 enum Baselines {
     Compare(IndexMap<PathBuf, Known>),
     Update(IndexMap<PathBuf, IndexSet<usize>>),
@@ -135,7 +135,7 @@ impl Baselines {
         Ok(Self::Compare(inputs.into_keys().map(open).collect::<Result<_, Failure>>()?))
     }
 
-    /// Budgets with what they are compared with.
+    /// Budgets with their baseline.
     fn complete(&self, BudgetSet { budgets, baseline }: &BudgetSet, input: &str) -> Result<Budgets, Failure> {
         let (Self::Compare(known), Some(path)) = (self, baseline) else { return Ok(budgets.clone()) };
         let baseline = known.get(path).and_then(|known| known.for_input(input));
@@ -146,7 +146,7 @@ impl Baselines {
         Ok(Budgets { baseline: Some(baseline), ..budgets.clone() })
     }
 
-    /// Writes them anew, if that was requested.
+    /// Writes the baselines anew, if requested.
     fn update(&self, inputs: &[CheckedInput]) -> Result<(), Failure> {
         let Self::Update(files) = self else { return Ok(()) };
         baselines::update(files.iter().map(|(path, indexes)| {

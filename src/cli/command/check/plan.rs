@@ -1,6 +1,7 @@
-//! What `memviz check` is to check: flags and `memviz.toml` to inputs with their budgets.
+//! What `memviz check` checks: from options and `memviz.toml` to inputs with their budgets.
 //!
-//! Flags are for every input, an entry of the file for those that it names. Where both limit the same, the flag counts.
+//! Options apply to every input, an entry of the file to the inputs that it names. If both set the same limit, the option
+//! counts.
 
 use super::args::Check;
 use crate::analysis::check::Budgets;
@@ -12,9 +13,9 @@ use crate::input::paths::{matching, no_file};
 use indexmap::IndexMap;
 use std::path::{Path, PathBuf};
 
-/// The file that is looked for in the working directory.
+/// The file that is used if it is in the working directory.
 const CONFIG: &str = "memviz.toml";
-/// Longest file that is read as one.
+/// The longest configuration file that is read, in bytes.
 const LONGEST_CONFIG: u64 = 1 << 20;
 
 /// An input and its budgets.
@@ -22,13 +23,13 @@ const LONGEST_CONFIG: u64 = 1 << 20;
 pub struct Job {
     /// The input.
     pub input: PathBuf,
-    /// Why it cannot be read, where that is known.
+    /// Why it cannot be read, if that is known.
     pub problem: Option<String>,
     /// Its budgets: those of the command line, and those of each entry.
     pub budgets: Vec<BudgetSet>,
 }
 
-/// Budgets, with their baseline yet to be read.
+/// Budgets whose baseline was not read yet.
 #[derive(Clone, Debug)]
 pub struct BudgetSet {
     /// The budgets.
@@ -46,7 +47,7 @@ impl BudgetSet {
 /// Every input with its budgets, in the order in which they are named.
 ///
 /// # Errors
-/// When there is nothing to check, or an input has no budget.
+/// If there is nothing to check, or an input has no budget.
 pub fn plan(args: &Check) -> Result<Vec<Job>, Failure> {
     let flags = flags(args)?;
     let file = File::find(args)?;
@@ -110,7 +111,7 @@ fn flags(args: &Check) -> Result<Budgets, Failure> {
     })
 }
 
-/// Entries of the file, without what flags replace. Those that are left with nothing are dropped.
+/// Entries of the file, without limits that options replace. Entries without any limit left are dropped.
 fn replaced(entries: Vec<BudgetSet>, args: &Check) -> Vec<BudgetSet> {
     let without_flags = |BudgetSet { mut budgets, baseline }: BudgetSet| {
         if !args.shared.device.is_empty() {
@@ -145,7 +146,7 @@ impl File {
     fn find(args: &Check) -> Result<Option<Self>, Failure> {
         let path = match &args.config {
             Some(path) => path.clone(),
-            // A link that leads nowhere was meant to be one.
+            // A broken link was meant to be a configuration file.
             None if Path::new(CONFIG).symlink_metadata().is_ok() => PathBuf::from(CONFIG),
             None => return Ok(None),
         };
@@ -176,7 +177,7 @@ impl File {
         Ok(inputs)
     }
 
-    /// The entries that name an input. Paths are compared as the files that they lead to.
+    /// The entries that name an input. Paths are equal if they refer to the same file.
     fn entries_for(&self, input: &Path) -> Result<Vec<BudgetSet>, Failure> {
         let Ok(input) = input.canonicalize() else { return Ok(Vec::new()) };
         let mut entries = Vec::new();

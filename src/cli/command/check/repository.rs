@@ -1,9 +1,9 @@
-//! Where recorded paths lie in the repository that a check is about.
+//! Finds recorded paths in the repository that is checked.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The repository that annotations are for: `GITHUB_WORKSPACE`, or without it the working directory.
+/// The repository for annotations: `GITHUB_WORKSPACE`, or else the working directory.
 pub struct Repository {
     root: PathBuf,
 }
@@ -15,8 +15,8 @@ impl Repository {
         Ok(Self { root: workspace.filter(|root| here.starts_with(root)).unwrap_or(here) })
     }
 
-    /// A recorded path as one of the repository, with slashes, if it is a file there. Where it was recorded on another
-    /// machine, the longest end of the path that is a file of the repository represents it.
+    /// A recorded path as a path in the repository, with slashes, if that file exists. For a path from another machine, the
+    /// longest end of the path that is a file in the repository.
     pub fn path_of(&self, file: &str) -> Option<String> {
         let parts: Vec<&str> = file.split(['/', '\\']).filter(|part| !part.is_empty()).collect();
         let is_absolute = file.starts_with('/') || file.contains(":\\");

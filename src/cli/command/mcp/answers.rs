@@ -1,4 +1,4 @@
-//! Questions that were asked, by the IDs that answers have, and the answers as long as there is room for them.
+//! Earlier questions by the IDs of their answers, and the answers as long as there is room for them.
 
 use super::ask::Reply;
 use super::tools::Question;
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Questions that are remembered.
+/// Number of questions that are stored.
 const MOST_QUESTIONS: usize = 200;
-/// Bytes of answers that are kept; others are asked for again.
+/// Bytes of answers that are stored; others are computed again.
 const MOST_BYTES: usize = 64 << 20;
 
 /// The form of an answer.
@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 64 << 20;
 pub enum Form {
     /// For reading.
     Text,
-    /// All figures.
+    /// With all figures.
     Json,
 }
 
@@ -31,7 +31,7 @@ impl Form {
     }
 }
 
-/// What tells that a file has changed: its size and when it was written.
+/// Shows whether a file has changed: its size, and when it was written.
 type Stamp = Option<(u64, SystemTime)>;
 
 /// A question and its answers.
@@ -43,7 +43,7 @@ struct Asked {
     replies: Vec<(Form, Arc<Reply>)>,
 }
 
-/// All that were asked, the last one at the end.
+/// All earlier questions, the latest last.
 #[derive(Debug, Default)]
 pub struct Answers {
     asked: VecDeque<Asked>,
@@ -51,7 +51,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// The ID of a question's answer. One that was asked already, about files that have not changed, has the same one.
+    /// The ID of a question's answer. The same question about unchanged files has the same ID.
     pub fn id_of(&mut self, question: &Question, folder: &Path) -> String {
         let stamps: Vec<Stamp> = question.files.iter().map(|file| stamp(&folder.join(file))).collect();
         let same = |asked: &Asked| asked.question == *question && asked.stamps == stamps;
@@ -68,10 +68,10 @@ impl Answers {
         id
     }
 
-    /// The question of an ID, as long as its files are what they were.
+    /// The question with an ID, as long as its files are unchanged.
     ///
     /// # Errors
-    /// When there is none, or a file has changed.
+    /// If there is none, or a file has changed.
     pub fn question(&self, id: &str, folder: &Path) -> Result<Question, String> {
         let asked =
             self.find(id).ok_or_else(|| format!("id: expected that of an earlier answer, found {id:?}; ask again"))?;
@@ -82,13 +82,13 @@ impl Answers {
         Ok(asked.question.clone())
     }
 
-    /// The answer of an ID, if it is kept.
+    /// The answer with an ID, if it is stored.
     pub fn reply(&self, id: &str, form: Form) -> Option<Arc<Reply>> {
         let replies = &self.find(id)?.replies;
         replies.iter().find(|(has, _)| *has == form).map(|(_, reply)| Arc::clone(reply))
     }
 
-    /// Keeps an answer, and lets go of the oldest ones where there is no room.
+    /// Stores an answer, and drops the oldest ones if there is no room.
     pub fn keep(&mut self, id: &str, form: Form, reply: &Arc<Reply>) {
         if let Some(asked) = self.asked.iter_mut().find(|asked| is(asked, id)) {
             asked.replies.push((form, Arc::clone(reply)));

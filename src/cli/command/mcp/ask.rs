@@ -1,7 +1,7 @@
-//! A question in a process of its own.
+//! Answers a question in a separate process.
 //!
-//! So each has the limits on memory and time that the command has, whatever a recording does to it, and one that fails takes no
-//! other down.
+//! So each question has the memory and time limits of a command, whatever the recording contains, and a failure affects no
+//! other question.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -13,23 +13,23 @@ use std::time::Duration;
 
 /// The longest answer that is read, in bytes.
 const LONGEST: u64 = 16 << 20;
-/// The most that is read of complaints.
+/// The most bytes of error messages that are read.
 const LONGEST_COMPLAINT: u64 = 64 << 10;
-/// How often to look whether a process has ended.
+/// How often to check whether a process has ended.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// What a command has answered.
+/// The answer of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// What it wrote.
+    /// Its standard output.
     pub answer: String,
-    /// What it complained about.
+    /// Its standard error.
     pub complaints: String,
-    /// Whether it has done its work.
+    /// Whether it succeeded.
     pub is_done: bool,
 }
 
-/// A process that ends when this is dropped.
+/// A process that is ended when this is dropped.
 pub struct Asked {
     child: Arc<Mutex<Child>>,
 }
@@ -38,7 +38,7 @@ impl Asked {
     /// Starts a command.
     ///
     /// # Errors
-    /// When the system does not start it.
+    /// If the system cannot start it.
     pub fn start(program: &Path, arguments: &[OsString], folder: &Path) -> io::Result<Self> {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(folder);
@@ -46,7 +46,7 @@ impl Asked {
         Ok(Self { child: Arc::new(Mutex::new(child)) })
     }
 
-    /// The work of waiting for its reply, which blocks.
+    /// A function that waits for the reply; it blocks.
     pub fn reply(&self) -> impl FnOnce() -> io::Result<Reply> + Send + 'static {
         let child = Arc::clone(&self.child);
         move || {
@@ -83,10 +83,10 @@ impl Drop for Asked {
     }
 }
 
-/// Ends a process, unless it has ended.
+/// Ends a process, unless it has already ended.
 fn end(child: &Mutex<Child>) {
     let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
-    // It cannot be ended when it has ended already, and then that is all.
+    // This fails if it has already ended, which does not matter.
     let _ = child.kill();
     let _ = child.wait();
 }

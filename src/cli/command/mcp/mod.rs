@@ -35,7 +35,7 @@ pub struct Mcp {
     #[arg(long, value_name = "DIR")]
     root: Vec<PathBuf>,
     /// Limit on the memory to answer one question
-    // Not the ID of the shared option: that one limits the process that reads it.
+    // This is not the ID of the common option, which limits this process itself.
     #[arg(id = "memory", long = "max-memory", value_name = "SIZE", default_value = limits::MEMORY, value_parser = limits::parse_memory)]
     memory: Bytes,
     /// Print instructions for agents (SKILL.md) and exit
@@ -43,15 +43,15 @@ pub struct Mcp {
     skill: bool,
 }
 
-/// When to ask what, for agents.
+/// Instructions for agents: which question to ask when.
 const SKILL: &str = include_str!("../../../../skills/memviz/SKILL.md");
 
-/// Bytes of an answer, unless the question says otherwise.
+/// Bytes of an answer, unless the question sets another limit.
 const BYTES: usize = 8_000;
-/// The least and the most that a question may ask for.
+/// The lowest and the highest limit that a question may set.
 const LEAST_BYTES: usize = 1_000;
 const MOST_BYTES: usize = 100_000;
-/// What every tool takes besides the options of its command.
+/// The arguments of every tool in addition to the options of its command.
 const BOUNDS: [&str; 2] = ["format", "max_bytes"];
 
 fn max_bytes_schema() -> Value {
@@ -66,7 +66,7 @@ impl Run for Mcp {
             return Ok(Outcome::Done);
         }
         let server = Server::new(Roots::of(&self.root)?, self.memory)?;
-        // One thread talks; questions are answered by processes.
+        // One thread communicates; processes answer questions.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let outcome = runtime.block_on(async {
             let service = match server.serve((tokio::io::stdin(), tokio::io::stdout())).await {
@@ -83,7 +83,7 @@ impl Run for Mcp {
                 Ok(_) => Ok(Outcome::Done),
             }
         });
-        // Reading standard input cannot be interrupted, and nobody waits for it any more.
+        // Reading standard input cannot be interrupted, and its result is no longer needed.
         runtime.shutdown_background();
         outcome
     }

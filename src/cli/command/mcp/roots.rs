@@ -1,27 +1,27 @@
-//! The folders whose files may be read, and nothing else.
+//! The folders whose files may be read; no other file may be.
 
 use crate::cli::outcome::Failure;
 use crate::input::collect::{collect, only_recording};
 use crate::input::{device_file, trace_beside};
 use std::path::{Component, Path, PathBuf};
 
-/// Most files of one question.
+/// The most files in one question.
 const MOST_FILES: usize = 20_000;
 
 /// The folders that a server may read.
 #[derive(Clone, Debug)]
 pub struct Roots {
-    /// Each as it was named, made absolute, and as the system knows it.
+    /// Each as an absolute path, as it was named and with links resolved.
     folders: Vec<(PathBuf, PathBuf)>,
-    /// The first of them, where questions are asked from: paths in it are shown relative to it.
+    /// The first folder, in which commands run: paths in it are shown relative to it.
     first: PathBuf,
 }
 
 impl Roots {
-    /// The folders that were named, or the current one.
+    /// The named folders, or the current one.
     ///
     /// # Errors
-    /// If one of them is no folder.
+    /// If one of them is not a folder.
     pub fn of(named: &[PathBuf]) -> Result<Self, Failure> {
         let here = [PathBuf::from(".")];
         let named = if named.is_empty() { &here } else { named };
@@ -39,15 +39,15 @@ impl Roots {
         Ok(Self { folders, first })
     }
 
-    /// The folder that relative paths are of, and that questions are asked from.
+    /// The folder for relative paths, in which commands run.
     pub fn first(&self) -> &Path {
         &self.first
     }
 
-    /// A recording, as a command is to be given it; a folder with one recording stands for it.
+    /// A recording as an argument of a command; a folder with one recording stands for that recording.
     ///
     /// # Errors
-    /// If it is outside, or no file.
+    /// If it is outside the folders, or not a file.
     pub fn recording(&self, typed: &str) -> Result<PathBuf, String> {
         let path = self.existing(typed)?;
         let path = if path.is_dir() {
@@ -60,10 +60,10 @@ impl Roots {
         self.usable(path, typed)
     }
 
-    /// Folders, patterns and files, as a command that takes many is to be given them, and the files that they stand for.
+    /// Folders, patterns and files as arguments of a command that takes several, and the files that they stand for.
     ///
     /// # Errors
-    /// If one of the files is outside, or there are none, or too many.
+    /// If one of the files is outside the folders, or there are none, or too many.
     pub fn recordings(&self, typed: &[String]) -> Result<(Vec<PathBuf>, Vec<PathBuf>), String> {
         let (mut given, mut files) = (Vec::new(), Vec::new());
         for text in typed {
@@ -83,7 +83,7 @@ impl Roots {
         Ok((given, files))
     }
 
-    /// Something that exists inside.
+    /// An existing path inside the folders.
     fn existing(&self, typed: &str) -> Result<PathBuf, String> {
         let named = self.candidates(typed)?;
         let found = named.iter().find(|path| path.exists());
@@ -91,7 +91,7 @@ impl Roots {
         self.inside(found, typed)
     }
 
-    /// What was typed as absolute paths, if it may mean something inside. The system is not asked about any other.
+    /// The typed path as absolute paths, if it may be inside the folders. The system is not asked about other paths.
     fn candidates(&self, typed: &str) -> Result<Vec<PathBuf>, String> {
         if typed.is_empty() || typed.contains('\0') {
             return Err(format!("expected a path, found {typed:?}"));
@@ -101,14 +101,15 @@ impl Roots {
         if inside.is_empty() { Err(self.outside(typed)) } else { Ok(inside) }
     }
 
-    /// The file that a path leads to, links followed, if it is inside.
+    /// The file at a path, with links resolved, if it is inside the folders.
     fn inside(&self, path: &Path, typed: &str) -> Result<PathBuf, String> {
         let path = path.canonicalize().map_err(|error| format!("{typed}: {error}"))?;
         let is_inside = self.folders.iter().any(|(_, folder)| path.starts_with(folder));
         if is_inside { Ok(path) } else { Err(self.outside(typed)) }
     }
 
-    /// A file for a command: with nothing beside it that is outside, and by a name that can be nothing but a file.
+    /// A file as an argument of a command: nothing next to it is outside the folders, and its name cannot be parsed as
+    /// anything else.
     fn usable(&self, path: PathBuf, typed: &str) -> Result<PathBuf, String> {
         if !path.is_file() {
             return Err(format!("{typed}: expected a file, found something else"));
@@ -120,7 +121,7 @@ impl Roots {
         Ok(self.short(path))
     }
 
-    /// A path relative to the first folder, if it is in there. It never looks like an option.
+    /// A path relative to the first folder, if it is in it. It never looks like an option.
     fn short(&self, path: PathBuf) -> PathBuf {
         let short = path.strip_prefix(&self.first).ok().filter(|short| {
             let name = short.to_string_lossy();
@@ -139,7 +140,7 @@ impl Roots {
     }
 }
 
-/// A path without `.` and `..`, by its text alone; `None` where it goes above its root.
+/// A path without `.` and `..`, computed from its text alone; `None` if it goes above its root.
 fn plain(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -1,4 +1,4 @@
-//! The server: requests of the protocol to questions, and what commands answer to bounded answers.
+//! The server: converts requests of the protocol to questions, and the output of commands to bounded answers.
 
 use super::answers::{Answers, Form};
 use super::ask::{Asked, Reply};
@@ -21,15 +21,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// Questions that are answered at a time.
+/// The most questions that are answered at the same time.
 const AT_ONCE: usize = 2;
-/// Room for what is said about an answer: its ID, and how to get the rest.
+/// Bytes reserved for the note after an answer: its ID, and how to get the rest.
 const FOOTER: usize = 300;
-/// The longest complaint that is passed on, in bytes.
+/// The longest error message that is passed on, in bytes.
 const COMPLAINT: usize = 500;
-/// The tool that looks closer at an answer.
+/// The tool that shows a part of an answer.
 const DRILL: &str = "drill";
-/// What it takes.
+/// Its arguments.
 const DRILL_KEYS: [&str; 6] = ["id", "at", "from", "count", "line", "max_bytes"];
 
 const INSTRUCTIONS: &str = "memviz explains recordings of PyTorch's GPU memory (_dump_snapshot pickles, profiler traces). Start with \
@@ -37,7 +37,7 @@ const INSTRUCTIONS: &str = "memviz explains recordings of PyTorch's GPU memory (
     (predicted) was simulated, * (inferred) was concluded from stacks, and a bound is a lower or upper one. Every answer ends with \
     an id; drill takes it and shows all figures, stacks and rows as JSON, part by part.";
 
-/// What is kept between requests.
+/// State that is kept between requests.
 pub struct Server {
     roots: Roots,
     memory: Bytes,
@@ -47,10 +47,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server for recordings in these folders, with this much memory for each question.
+    /// A server for recordings in these folders, with this memory limit for each question.
     ///
     /// # Errors
-    /// When the system does not say which program this is.
+    /// If the system does not report the path of this program.
     pub fn new(roots: Roots, memory: Bytes) -> Result<Self, Failure> {
         let program = std::env::current_exe()?;
         Ok(Self { roots, memory, program, answers: Mutex::default(), turns: Semaphore::new(AT_ONCE) })
@@ -63,7 +63,7 @@ impl Server {
     /// The answer of a tool.
     ///
     /// # Errors
-    /// A line that says what is wrong with what was given, or why there is no answer.
+    /// A line that says what is wrong with the arguments, or why there is no answer.
     async fn answer(&self, name: &str, given: &Map<String, Value>, stop: &CancellationToken) -> Result<String, String> {
         let most = most_bytes(given)?;
         if name == DRILL {
@@ -83,7 +83,7 @@ impl Server {
         if reply.is_done {
             return Ok(complaints + &answer);
         }
-        // What could be answered comes behind the reason why not all of it could.
+        // The reason why the answer is incomplete comes before the answer.
         Err(if reply.answer.is_empty() { complaints.trim_end().to_owned() } else { complaints + &answer })
     }
 
@@ -112,7 +112,7 @@ impl Server {
         figures(id, &reply, text("at")?.unwrap_or_default(), from, count, most)
     }
 
-    /// What the command says, kept or asked for.
+    /// The reply of a command, stored or new.
     async fn reply(
         &self,
         id: &str,
@@ -171,7 +171,7 @@ impl ServerHandler for Server {
         let given = request.arguments.unwrap_or_default();
         let result = match self.answer(name, &given, &context.ct).await {
             Ok(answer) => CallToolResult::success(vec![ContentBlock::text(answer)]),
-            // What is wrong is for the agent to read, who can ask in another way.
+            // The agent reads the error, and can ask in another way.
             Err(message) => {
                 CallToolResult::error(vec![ContentBlock::text(bounded::lines(&message, 1, MOST_BYTES).text)])
             }
@@ -211,11 +211,11 @@ fn told(id: &str, text: &str, line: usize, most: usize) -> String {
     format!("{}{end}[{id}:{more} drill with this id shows all figures as JSON]\n", part.text)
 }
 
-/// A part of an answer's figures as JSON, and what it lacks.
+/// A part of an answer's figures as JSON, and what is missing from it.
 fn figures(id: &str, reply: &Reply, at: &str, from: usize, count: usize, most: usize) -> Result<String, String> {
     let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(&reply.answer).into_iter().collect();
     let mut values = values.map_err(|error| format!("expected an answer in JSON, found something else: {error}"))?;
-    // Some commands write an object on each line.
+    // Some commands write one object per line.
     let value = if values.len() == 1 { values.remove(0) } else { Value::Array(values) };
     let part = value
         .pointer(at)
@@ -244,7 +244,7 @@ fn figures(id: &str, reply: &Reply, at: &str, from: usize, count: usize, most: u
     Ok(answer.to_string())
 }
 
-/// What a command complained about, without the name of the program.
+/// The error messages of a command, without the name of the program.
 fn complaints(reply: &Reply) -> String {
     let lines = reply.complaints.lines().map(|line| format!("{}\n", line.strip_prefix("memviz: ").unwrap_or(line)));
     let all: String = lines.collect();

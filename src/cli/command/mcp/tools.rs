@@ -1,5 +1,5 @@
-//! The tools: which command answers, and which of its options may be given. What they are for and what can be given is said in the
-//! words of the command's help.
+//! The tools: which command answers, and which of its options are available. Their descriptions are those of the command's
+//! help.
 
 use super::roots::Roots;
 use crate::analysis::check::config;
@@ -17,24 +17,24 @@ pub struct Tool {
     pub name: &'static str,
     /// The command that answers.
     command: &'static str,
-    /// What it is for, where the command's help says something else.
+    /// Its description, if it differs from the command's help.
     about: Option<&'static str>,
     inputs: Inputs,
-    /// What is always given.
+    /// Options that are always set.
     fixed: &'static [&'static str],
-    /// What may be given, as the command calls it.
+    /// Available options, by their names in the command.
     options: &'static [&'static str],
 }
 
-/// What a command is about.
+/// The inputs of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Inputs {
     One,
-    /// A base and what is compared with it, each with an instant.
+    /// A base and the recording to compare with it, each with an instant.
     Two,
-    /// Some, each by its name.
+    /// Several, each named separately.
     Some,
-    /// Any number, also by folders and patterns.
+    /// Any number, also as folders and patterns.
     Many,
 }
 
@@ -53,7 +53,7 @@ const CHANGES: [&str; 9] = [
     "inference",
 ];
 
-/// Every tool that asks a command, in the order in which questions come up.
+/// Every tool that runs a command, in the order of typical questions.
 pub const TOOLS: &[Tool] = &[
     Tool {
         about: Some("Start here: the verdict on a recording, what holds its peak, and what to change"),
@@ -110,17 +110,17 @@ const fn tool(command: &'static str) -> Tool {
     Tool { name: command, command, about: None, inputs: Inputs::One, fixed: &[], options: &[] }
 }
 
-/// What a tool is to be asked, ready for the command line.
+/// A question for a tool, as arguments of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// The command, its options, and the inputs; all but the format.
+    /// The command, its options, and the inputs; everything except the format.
     pub arguments: Vec<OsString>,
-    /// The files that it is about.
+    /// The files in the question.
     pub files: Vec<PathBuf>,
 }
 
 impl Tool {
-    /// What it is for.
+    /// The description.
     pub fn about(&self) -> String {
         let about = || self.arguments().map(|command| command.get_about().map(ToString::to_string).unwrap_or_default());
         self.about.map(str::to_owned).or_else(about).unwrap_or_default()
@@ -130,7 +130,7 @@ impl Tool {
         COMMANDS.iter().find(|entry| entry.name == self.command).map(super::super::Entry::command)
     }
 
-    /// The options that may be given, as the command describes them.
+    /// The available options, as the command describes them.
     fn options(&self) -> Vec<Arg> {
         let changes: &[&str] = if matches!(self.name, "simulate" | "fit") { &CHANGES } else { &[] };
         let common: &[&str] = if matches!(self.name, "ranks" | "check") { &COMMON[..1] } else { &COMMON };
@@ -141,7 +141,7 @@ impl Tool {
         self.arguments().iter().flat_map(clap::Command::get_arguments).filter(named).cloned().collect()
     }
 
-    /// The JSON Schema of what can be given.
+    /// The JSON Schema of the arguments.
     pub fn schema(&self) -> Map<String, Value> {
         let text = |about: &str| json!({ "type": "string", "description": about });
         let mut properties = Map::new();
@@ -179,10 +179,10 @@ impl Tool {
         if let Value::Object(schema) = schema { schema } else { Map::new() }
     }
 
-    /// The question that `given` asks.
+    /// The question for the arguments in `given`.
     ///
     /// # Errors
-    /// When something is given that cannot be, is missing, or names a file outside.
+    /// If an argument is invalid or missing, or names a file outside the folders.
     pub fn question(&self, given: &Map<String, Value>, roots: &Roots) -> Result<Question, String> {
         let options = self.options();
         let inputs: &[&str] = match self.inputs {
@@ -212,7 +212,7 @@ impl Tool {
         Ok(Question { arguments, files })
     }
 
-    /// The files, and how the command line names them.
+    /// The files, and their names on the command line.
     fn inputs(&self, given: &Map<String, Value>, roots: &Roots) -> Result<(Vec<PathBuf>, Vec<OsString>), String> {
         let text = |key: &str| {
             let value = given.get(key).filter(|value| !value.is_null());
@@ -252,11 +252,11 @@ impl Tool {
     }
 }
 
-/// A file at an instant, as `memviz diff` takes it.
+/// A file with an instant, in the syntax of `memviz diff`.
 fn at(file: &Path, instant: Option<&str>, roots: &Roots) -> Result<OsString, String> {
     let Some(instant) = instant else { return Ok(file.into()) };
     instant.parse::<When>().map_err(|error| error.to_string())?;
-    // The command takes all of it for a file if there is such a file, and else what stands before an @.
+    // The command treats all of it as a file name if that file exists, otherwise the part before the @.
     let Some(name) = file.to_str().filter(|name| !name.contains('@')) else {
         return Err(format!("{}: expected a name without @ for an instant of it", file.display()));
     };
@@ -265,7 +265,7 @@ fn at(file: &Path, instant: Option<&str>, roots: &Roots) -> Result<OsString, Str
     if is_file { Err(format!("expected an instant, found the file {typed:?}")) } else { Ok(typed.into()) }
 }
 
-/// What an option is called here.
+/// The name of an option here.
 fn key_of(option: &Arg) -> String {
     option.get_long().unwrap_or_default().replace('-', "_")
 }
@@ -287,7 +287,8 @@ fn described(option: &Arg) -> Value {
     one
 }
 
-/// An option on the command line; each value in one word with its name, so that it can be nothing else.
+/// An option on the command line. Each value is in the same word as the option's name, so it cannot be parsed as anything
+/// else.
 fn typed(option: &Arg, value: &Value, roots: &Roots) -> Result<Vec<OsString>, String> {
     let (key, long) = (key_of(option), option.get_long().unwrap_or_default());
     let is_list = matches!(option.get_action(), ArgAction::Append);
@@ -300,7 +301,7 @@ fn typed(option: &Arg, value: &Value, roots: &Roots) -> Result<Vec<OsString>, St
         };
         let text = match long {
             "baseline" | "snapshot" => roots.recording(&text)?.into_os_string(),
-            // A GPU's name, or a trace's.
+            // The name of a GPU, or the path of a trace.
             "gpu" if text.contains(['/', '\\']) || roots.first().join(&text).exists() => {
                 roots.recording(&text)?.into_os_string()
             }
@@ -330,7 +331,7 @@ pub fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Checks that the budgets of the folder, if it has a `memviz.toml`, name nothing outside.
+/// Checks that the budgets in the folder's `memviz.toml`, if there is one, name no file outside the folders.
 fn require_inside(roots: &Roots) -> Result<(), String> {
     const NAME: &str = "memviz.toml";
     if roots.first().join(NAME).symlink_metadata().is_err() {

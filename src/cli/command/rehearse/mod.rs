@@ -111,7 +111,7 @@ impl Run for Rehearse {
     }
 }
 
-/// Rehearses the command, and answers what is asked first of its recording.
+/// Rehearses the command, and shows the first answer about its recording.
 fn once(settings: &Settings) -> Result<Outcome, Failure> {
     let rehearsed = settings.rehearse(&settings.command, &settings.output)?;
     let answer = match &by_importance(&rehearsed.files)[..] {
@@ -128,14 +128,14 @@ fn once(settings: &Settings) -> Result<Outcome, Failure> {
     })
 }
 
-/// Answers as the command line does.
+/// Runs another command of memviz.
 fn answer(words: &[&OsStr]) -> Outcome {
     let words = std::iter::once(OsStr::new("memviz")).chain(words.iter().copied());
     crate::cli::run(words.map(OsStr::to_owned))
 }
 
 impl Rehearse {
-    /// What the Python package is told, but for where the recording goes.
+    /// The options for the Python package, except for the path of the recording.
     fn options(
         &self,
         gpu: &str,

@@ -1,4 +1,4 @@
-//! Running a program under a rehearsal, and the recordings that it leaves.
+//! Runs a program in a rehearsal, and finds its recordings.
 
 use super::settings::Settings;
 use crate::cli::{Failure, Outcome};
@@ -10,16 +10,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a rehearsed program left behind.
+/// The result of a rehearsed program.
 pub struct Rehearsed {
     /// Recordings.
     pub files: Vec<PathBuf>,
-    /// Whether it ended as programs do that have done their work.
+    /// Whether it ended successfully.
     pub succeeded: bool,
 }
 
 impl Rehearsed {
-    /// The recording of all that happened.
+    /// The recording of the whole run.
     pub fn whole(&self) -> Option<&Path> {
         let is_part = |name: &str| name.contains("_oom_attempt") || name.contains("_signal_attempt");
         self.files.iter().find(|file| !is_part(&file.to_string_lossy())).map(PathBuf::as_path)
@@ -40,7 +40,7 @@ impl Settings {
         let python = interpreter(program)
             .ok_or_else(|| Failure::Message(format!("command not found: {}", program.to_string_lossy())))?;
         let list = env::temp_dir().join(format!("memviz-rehearsal-{}.txt", std::process::id()));
-        // One that is there is not ours, and a link may lead anywhere.
+        // An existing file is not ours, and a link may lead anywhere.
         fs::OpenOptions::new().write(true).create_new(true).open(&list)?;
         let succeeded = self.start(&python, command, output, &list);
         let files = fs::read_to_string(&list);
@@ -49,7 +49,7 @@ impl Settings {
         Ok(Rehearsed { files, succeeded: succeeded? })
     }
 
-    /// Has Python prepare the rehearsal and become the command; gives whether that succeeded.
+    /// Starts Python, which prepares the rehearsal and becomes the command. Returns whether that succeeded.
     fn start(&self, python: &OsStr, command: &[OsString], output: &Path, list: &Path) -> Result<bool, Failure> {
         let mut options = self.options.clone();
         options["path"] = output.to_string_lossy().into();
@@ -62,7 +62,7 @@ impl Settings {
         };
         let shown = python.to_string_lossy();
         let failed = |error: io::Error| Failure::Message(format!("{shown}: {error}"));
-        // Without a command it only says whether it could.
+        // Without a command, it only reports whether it could start one.
         let tried = helper().output().map_err(failed)?;
         if !tried.status.success() {
             let said = String::from_utf8_lossy(&tried.stderr);
@@ -79,7 +79,7 @@ impl Settings {
     }
 }
 
-/// Has Python list the GPUs.
+/// Prints Python's list of the GPUs.
 pub fn list_gpus(command: &[OsString]) -> Result<Outcome, Failure> {
     let python = command.first().and_then(|program| interpreter(program)).unwrap_or_else(|| "python3".into());
     let options = serde_json::json!({ "list": true }).to_string();
@@ -88,7 +88,7 @@ pub fn list_gpus(command: &[OsString]) -> Result<Outcome, Failure> {
     Ok(if status.success() { Outcome::Done } else { Outcome::Failed })
 }
 
-/// Recordings with what went wrong first.
+/// Recordings, those of failures first.
 pub fn by_importance(files: &[PathBuf]) -> Vec<&OsStr> {
     let mut files: Vec<&OsStr> = files.iter().map(|file| file.as_os_str()).collect();
     files.sort_rows_by_key(|file| !is_failure(file));
@@ -102,19 +102,19 @@ pub fn rank(file: &OsStr) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// That there is nothing to look at.
+/// The error if nothing was recorded.
 pub fn nothing_recorded(succeeded: bool) -> Failure {
     let end = if succeeded { "" } else { ", and failed" };
     Failure::Message(format!("the command used no device{end}: nothing was recorded"))
 }
 
-/// Whether a recording is of a request that failed.
+/// Whether a recording is of a failed request.
 fn is_failure(file: &OsStr) -> bool {
     file.to_string_lossy().contains("_oom_attempt")
 }
 
-/// The Python that a command is run by: the command itself, or the one beside it, as scripts of an environment are installed. None
-/// where there is no such command.
+/// The Python that runs a command: the command itself, or the one next to it, where scripts of an environment are installed.
+/// `None` if there is no such command.
 fn interpreter(program: &OsStr) -> Option<OsString> {
     let is_python = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"));
     let path = Path::new(program);

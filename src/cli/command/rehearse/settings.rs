@@ -1,4 +1,4 @@
-//! What is rehearsed: what was typed, and else what `[rehearse]` of `memviz.toml` says, so that a repository commits it.
+//! What is rehearsed: the typed options, or else those in `[rehearse]` of `memviz.toml`, which a repository can contain.
 
 use super::Rehearse;
 use crate::cli::Failure;
@@ -12,19 +12,19 @@ use std::path::PathBuf;
 /// The file, in the working directory.
 const CONFIG: &str = "memviz.toml";
 
-/// What is rehearsed when neither says.
+/// The GPU if neither names one.
 const GPU: &str = "h100-80gb";
 const OUTPUT: &str = "memory.pickle";
 
-/// A command, the GPU that it is rehearsed on, and where the recording goes.
+/// A command, the GPU that it is rehearsed on, and the path of the recording.
 pub struct Settings {
     pub command: Vec<OsString>,
     pub output: PathBuf,
-    /// As the Python package takes them.
+    /// In the form that the Python package accepts.
     pub options: serde_json::Value,
 }
 
-/// The file, as far as it is about rehearsals.
+/// The part of the file about rehearsals.
 #[derive(Default, Deserialize)]
 struct File {
     #[serde(default)]
@@ -44,10 +44,10 @@ struct Table {
 }
 
 impl Settings {
-    /// What was typed, with what the file says where nothing was.
+    /// The typed options, and those of the file for options that were not typed.
     ///
     /// # Errors
-    /// When the file cannot be read, or nobody names a command.
+    /// If the file cannot be read, or no command is named.
     pub fn of(typed: &Rehearse) -> Result<Self, Failure> {
         let table = read()?;
         let committed = || table.command.into_iter().map(OsString::from).collect();

@@ -1,4 +1,4 @@
-//! A command with a hole in it, rehearsed with several values: what is the largest that fits?
+//! Rehearses a command with a placeholder for several values: what is the largest that fits?
 
 use super::answer;
 use super::program::{Rehearsed, nothing_recorded};
@@ -14,7 +14,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// No program has this many of anything; one that still fits does not depend on the value.
+/// No program has a higher value; if it still fits, the program does not depend on the value.
 const MOST: u64 = 1 << 32;
 
 /// What varies, and its values.
@@ -40,7 +40,7 @@ impl FromStr for Vary {
     }
 }
 
-/// What grows, and its first value.
+/// What increases, and its first value.
 #[derive(Clone, Debug)]
 pub struct Largest {
     name: String,
@@ -61,7 +61,7 @@ impl FromStr for Largest {
     }
 }
 
-/// Rehearses the command with each value, and has `fit` predict the largest that fits.
+/// Rehearses the command with each value, and runs `fit` to predict the largest that fits.
 pub fn predict_largest(settings: &Settings, vary: &Vary) -> Result<Outcome, Failure> {
     let mut files = Vec::new();
     for &value in &vary.values {
@@ -85,7 +85,7 @@ pub fn predict_largest(settings: &Settings, vary: &Vary) -> Result<Outcome, Fail
     Ok(answer(&words.iter().map(OsString::as_os_str).collect::<Vec<_>>()))
 }
 
-/// Rehearses the command with twice the value until it does not fit, and then with values between.
+/// Rehearses the command, doubling the value until it does not fit, and then with values in between.
 pub fn try_largest(settings: &Settings, largest: &Largest) -> Result<Outcome, Failure> {
     let name = &largest.name;
     let (mut fits, mut fails) = (None, None);
@@ -121,7 +121,7 @@ pub fn try_largest(settings: &Settings, largest: &Largest) -> Result<Outcome, Fa
     }
 }
 
-/// Rehearses the command with a value in its hole.
+/// Rehearses the command with a value for its placeholder.
 fn with(settings: &Settings, flag: &str, name: &str, value: u64) -> Result<Rehearsed, Failure> {
     let hole = format!("{{{name}}}");
     if !settings.command.iter().any(|word| word.to_string_lossy().contains(&hole)) {
@@ -133,12 +133,12 @@ fn with(settings: &Settings, flag: &str, name: &str, value: u64) -> Result<Rehea
     settings.rehearse(&command, &beside(&settings.output, &format!("{name}{value}")))
 }
 
-/// Writes a line as soon as it is known.
+/// Prints a line immediately.
 fn say(line: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{line}")
 }
 
-/// What became of a value, in words.
+/// The result for a value, in words.
 fn outcome(rehearsed: &Rehearsed, name: &str, value: u64) -> Result<String, Failure> {
     if let Some(file) = rehearsed.failed_request() {
         return Ok(format!("does not fit: memviz oom {}", file.display()));
@@ -156,14 +156,14 @@ fn outcome(rehearsed: &Rehearsed, name: &str, value: u64) -> Result<String, Fail
     Ok(format!("fits: {} allocated, {} reserved", shown(Metric::Allocated), shown(Metric::Reserved)))
 }
 
-/// `run.pickle` with a word: `run_batch4.pickle`.
+/// `run.pickle` with a word added: `run_batch4.pickle`.
 fn beside(path: &Path, word: &str) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let extension = path.extension().map_or_else(|| "pickle".into(), OsStr::to_string_lossy);
     path.with_file_name(format!("{stem}_{word}.{extension}"))
 }
 
-/// What a recording says of its rehearsal.
+/// What a recording says about its rehearsal.
 fn rehearsal(file: &Path) -> Option<Rehearsal> {
     read_quietly(file, false).ok()?.snapshot.notes.rehearsal
 }

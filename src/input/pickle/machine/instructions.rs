@@ -39,7 +39,7 @@ impl<R: Read> Machine<R> {
                 return Ok(());
             }
             op::POP => {
-                // Python's POP takes a mark off when nothing is above it.
+                // Python's POP removes a mark if nothing is above it.
                 if self.marks.last() == Some(&self.stack.len()) {
                     self.marks.pop();
                 } else {
@@ -231,7 +231,7 @@ impl<R: Read> Machine<R> {
                 self.result_of(callable)
             }
             op::BUILD => {
-                // The state would be given to the object; an opaque one has no use for it.
+                // The state belongs to the object; an opaque object does not need it.
                 self.pop(at)?;
                 self.top(at)?;
                 return Ok(());
@@ -273,7 +273,7 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
-    /// The memo slot an opcode names.
+    /// The memo slot of an opcode.
     fn slot(&mut self, at: u64, opcode: u8) -> Result<usize> {
         Ok(match opcode {
             op::BINGET | op::BINPUT => usize::from(self.window.byte()?),
@@ -289,8 +289,8 @@ impl<R: Read> Machine<R> {
     /// Stores the top of the stack in a memo slot.
     fn memoize(&mut self, at: u64, slot: usize) -> Result<()> {
         let value = self.top(at)?;
-        // A writer numbers its slots as it goes and spends at least a byte on each object, so a slot beyond the
-        // offset is no writer's work, and the memo stays smaller than the file.
+        // A writer numbers its slots consecutively and uses at least a byte for each object, so no writer produces a slot
+        // beyond the offset, and the memo stays smaller than the file.
         if slot as u64 > at {
             let message = format!("expected a memo slot below {at}, found {slot}");
             return Err(Error::malformed(at, message));
@@ -333,7 +333,7 @@ impl<R: Read> Machine<R> {
         Value::Opaque(self.findings.strings.intern(label))
     }
 
-    /// What calling `callable` would have built.
+    /// A stand-in for the result of calling `callable`.
     fn result_of(&mut self, callable: Value) -> Value {
         match callable {
             Value::Opaque(label) => Value::Opaque(label),

@@ -1,8 +1,8 @@
 //! The pickle machine: every opcode of protocols 0 to 5, without ever running anything.
 //!
-//! A pickle is a program for a stack machine. Snapshots need only its data half. The half that names classes and calls
-//! them yields [`Value::Opaque`] here: a stand-in that may be stored and ignored, and that is an error only where data
-//! is needed.
+//! A pickle is a program for a stack machine. Snapshots need only the instructions that build data. The instructions that
+//! name classes and call them yield [`Value::Opaque`] here: a placeholder that may be stored and ignored, and that is an
+//! error only where data is needed.
 
 mod instructions;
 
@@ -24,13 +24,13 @@ use std::io::Read;
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeOptions {
     pub limits: Limits,
-    /// Turn entries and frames into rows and ids on the way. Off only when the generic tree is wanted.
+    /// Whether to turn entries and frames into rows and IDs while decoding. Off only if the generic tree is needed.
     pub recognize: bool,
-    /// Take a file that ends early as if its open containers were closed there.
+    /// Whether to read a file that ends early as if its open containers were closed there.
     pub allow_truncated: bool,
 }
 
-/// Decodes one pickle from `reader`; trace entries go to `rows`.
+/// Decodes one pickle from `reader`; trace entries are added to `rows`.
 pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<DecodedPickle> {
     let mut machine = Machine {
         window: Window::new(reader),
@@ -72,15 +72,15 @@ pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<D
     })
 }
 
-/// Memory that an entry takes in the columns, as an allocation of the history, and as one of its links.
+/// Memory for an entry: in the columns, as an allocation of the history, and as a link.
 const BYTES_PER_ENTRY: u64 = 80;
-/// Opcodes between two looks at the memory bill.
+/// Opcodes between two checks of the memory limits.
 const BILL_INTERVAL: u32 = 1024;
-/// Entries are numbered with 32 bits, of which the last value means none.
+/// Entries are numbered with 32 bits; the highest number means none.
 const MAX_ENTRIES: usize = u32::MAX as usize - 1;
-/// The list of entries that are put into none.
+/// The list of entries that are not in a list.
 const NO_LIST: u32 = u32::MAX;
-/// Bytes that should be ahead before the hot path looks for an entry: more than nearly all entries take.
+/// Bytes that should be ahead before the hot path looks for an entry: longer than nearly all entries.
 const ENTRY_AHEAD: usize = 4096;
 /// Bytes of the FRAME instruction: the opcode and a length.
 const FRAME_HEAD: usize = 9;
@@ -97,15 +97,15 @@ pub struct Machine<R> {
     findings: Findings,
     decoder: EntryDecoder,
     templates: Templates,
-    /// An entry without the frame that begins in it.
+    /// An entry without the frame instruction inside it.
     unframed: Vec<u8>,
-    /// Start of the current frame and the offset at which it claims to end.
+    /// Start of the current frame, and the offset of its end.
     frame: Option<(u64, u64)>,
     protocol: u8,
 }
 
 impl<R: Read> Machine<R> {
-    /// Runs to the STOP opcode and returns what is then on top of the stack.
+    /// Runs to the STOP opcode and returns the value on top of the stack.
     fn run(&mut self) -> Result<Value> {
         let mut until_bill = BILL_INTERVAL;
         loop {
@@ -133,8 +133,8 @@ impl<R: Read> Machine<R> {
         }
     }
 
-    /// Takes the entries ahead on the hot path, as many as have the usual shape; false when the first has not, and the
-    /// machine must take it step by step.
+    /// Takes entries ahead on the hot path, as long as they have the usual shape. Returns false if the first one does not, so
+    /// that the machine must execute it step by step.
     fn fast_entries(&mut self) -> Result<bool> {
         let list = self.open_list();
         for taken in 0..BILL_INTERVAL {
@@ -185,21 +185,21 @@ impl<R: Read> Machine<R> {
         self.took(row, decoded.length);
     }
 
-    /// Steps behind an entry of this many bytes.
+    /// Moves past an entry of this many bytes.
     #[inline]
     fn took(&mut self, row: Value, length: usize) {
         self.stack.push(row);
         self.window.skip(length);
     }
 
-    /// Decodes the entry ahead if a frame begins in it, which is all that keeps it from having the usual shape.
-    /// Writers begin a frame every 64 KiB, wherever that is.
+    /// Decodes the entry ahead if only a frame instruction inside it makes its shape unusual. Writers start a frame every 64
+    /// KiB, at any position.
     fn entry_around_frame(&mut self) -> Option<DecodedEntry> {
         let bytes = self.window.ahead();
         let at = self.decoder.stopped;
         let [op::FRAME, length @ ..] = *bytes.get(at..)?.first_chunk::<FRAME_HEAD>()? else { return None };
         let start = self.window.offset() + at as u64;
-        // One that overlaps is left to the machine, which refuses it.
+        // An overlapping frame is left to the machine, which refuses it.
         if self.frame.is_some_and(|(_, end)| end > start) {
             return None;
         }
@@ -226,13 +226,13 @@ impl<R: Read> Machine<R> {
         Ok(value)
     }
 
-    /// Stack height without the `count` values on top, none of which may lie below the last mark.
+    /// Stack height without the `count` values on top, all of which must be above the last mark.
     fn below_top(&self, at: u64, count: usize) -> Result<usize> {
         let floor = self.marks.last().copied().unwrap_or(0);
         self.stack.len().checked_sub(count).filter(|&start| start >= floor).ok_or_else(|| empty_stack(at))
     }
 
-    /// Removes the last mark and returns the stack height there.
+    /// Removes the last mark and returns its stack height.
     fn pop_mark(&mut self, at: u64) -> Result<usize> {
         self.marks.pop().ok_or_else(|| Error::malformed(at, "expected a mark on the stack, found none"))
     }
@@ -253,7 +253,7 @@ impl<R: Read> Machine<R> {
         }
     }
 
-    /// Moves the values from `start` into the list or set below them.
+    /// Moves the values from `start` on into the list or set below them.
     pub(super) fn extend_list(&mut self, at: u64, start: usize) -> Result<()> {
         let mut items = self.stack.split_off(start);
         let target = self.top(at)?;
@@ -295,7 +295,7 @@ impl<R: Read> Machine<R> {
         Ok(pairs)
     }
 
-    /// Moves the keys and values from `start` into the dictionary below them.
+    /// Moves the keys and values from `start` on into the dictionary below them.
     pub(super) fn extend_dict(&mut self, at: u64, opcode: u8, start: usize) -> Result<()> {
         let mut added = self.take_pairs(at, start)?;
         let target = self.top(at)?;
@@ -310,14 +310,14 @@ impl<R: Read> Machine<R> {
         self.heap.charge(added.len() * 2 * size_of::<Value>());
         match self.heap.dicts.get_mut(index).map(|dict| &mut dict.body) {
             Some(DictBody::Pairs(pairs)) => {
-                // Writers fill an entry with one SETITEMS. Recognizing it right here keeps the rows in the order of
-                // the file, since the hot path adds its rows at once, too.
+                // Writers fill an entry with one SETITEMS. Recognizing it here keeps the rows in the order of the file, since
+                // the hot path adds its rows immediately, too.
                 let whole_entry = opcode == op::SETITEMS
                     && pairs.is_empty()
                     && added.iter().any(|&(key, _)| key == Value::Str(name::ACTION));
                 pairs.append(&mut added);
                 let list = self.open_list();
-                // What stands in no list is no entry, or becomes one when it is put into one.
+                // A dictionary outside a list is not an entry, or becomes one when it is put into a list.
                 if whole_entry && list != NO_LIST {
                     self.recognize(list, &mut [target]);
                 }
@@ -327,7 +327,7 @@ impl<R: Read> Machine<R> {
         }
     }
 
-    /// Refuses files whose objects take much more memory than the bytes that describe them.
+    /// Refuses files whose objects take much more memory than their bytes.
     fn check_bill(&self) -> Result<()> {
         let limits = &self.options.limits;
         let stacks = self.stack.len() * size_of::<Value>() + self.marks.len() * size_of::<usize>();

@@ -32,8 +32,8 @@ pub struct Recompute {
     /// Inputs of the call whose recorded free comes right after it. With checkpointing they stay live until it runs
     /// again.
     pub inputs: Vec<Gap>,
-    /// The instant right before its backward begins: here the call runs again and allocates the freed blocks again.
-    /// [`NEVER`] if no backward follows.
+    /// The instant right before its backward starts: here the call runs again and allocates the freed blocks again. [`NEVER`]
+    /// if no backward follows.
     pub resume: Instant,
     /// The maximum number of bytes that its recomputation allocates at once.
     pub rerun_peak_bytes: u64,
@@ -62,13 +62,13 @@ pub struct Gap {
 
 /// Instants that are skipped together.
 const CHUNK: u32 = 1024;
-/// No node of backward makes and frees as many blocks in a row; it bounds the time for damaged files.
+/// No backward node allocates and frees as many blocks in a row; this bounds the time for damaged files.
 const LONGEST_NODE: usize = 256;
 
 /// Tables for [`Recomputing`], built once per device.
 #[derive(Debug)]
 pub(crate) struct RecomputeTables {
-    /// How many allocations of each size there are, where no backward follows.
+    /// The number of allocations of each size, if no backward follows.
     of_size: HashMap<u64, u32>,
     /// The number of allocations made up to each instant.
     made_until: Vec<u32>,
@@ -79,7 +79,7 @@ pub(crate) struct RecomputeTables {
     /// The allocations that are never freed, in order.
     staying: Vec<u32>,
     autocast: Autocast,
-    /// What each call returns, computed when it is first needed: callers ask for it again for each of their blocks.
+    /// What each call returns, computed on first use: callers need it for each of their blocks.
     outputs: Vec<OnceLock<Vec<u32>>>,
 }
 
@@ -169,7 +169,7 @@ impl<'a> Recomputing<'a> {
             return self.without_backward(call, born);
         }
         let mut kept: Vec<u32> = born.clone().filter(|&index| self.is_kept_for_backward(index, call.end)).collect();
-        // Outputs live on through their consumers, even where the call's own backward needs them, too, as `relu` does.
+        // Outputs stay live because of their consumers, even if the call's own backward needs them, too, as with `relu`.
         let outputs = self.outputs(call);
         kept.retain(|index| !outputs.contains(index));
         let (first_free, last_free) = self.frees(&kept)?;
@@ -180,14 +180,14 @@ impl<'a> Recomputing<'a> {
         let (mut own, others): (Vec<u32>, Vec<u32>) = outputs.iter().copied().partition(is_own);
         own.retain(|&index| self.is_kept_for_backward(index, call.end));
         let begin = self.begin_of_backward(call, last_free, &others);
-        // What is freed before the call's own backward begins was kept by its consumers: more of its outputs.
+        // Blocks freed before the call's own backward starts were kept by its consumers: they are further outputs.
         kept.retain(|&index| self.allocation(index).freed > begin && !self.is_same_node(index, begin));
         let mut needed: Vec<u32> = kept.iter().chain(&own).copied().collect();
         needed.sort_unstable();
         let (first_free, _) = self.frees(&needed)?;
         let resume = self.begin_of_node(first_free, begin);
         let mut gaps = Vec::new();
-        // An output that the call keeps, too, is there twice from then on, but its consumers have released the first one.
+        // An output that the call keeps, too, exists twice from then on, but its consumers have released the first copy.
         gaps.extend(own.iter().map(|&index| self.gap(index, resume, resume)));
         for &index in &kept {
             let freed = self.allocation(index).freed;
@@ -232,11 +232,11 @@ impl<'a> Recomputing<'a> {
         })
     }
 
-    /// The workspaces that the engine's thread makes for itself when it runs these calls again for the first time, by those
-    /// that forward has made for the same operators. cuBLAS has one for each thread, made at the first use and never freed; those
-    /// that backward needs itself are there from the first step on, which ends at an instant.
+    /// The workspaces that the engine's thread allocates when it recomputes these calls for the first time, identified by the
+    /// workspaces that forward allocated for the same operators. cuBLAS has one for each thread, allocated at the first use
+    /// and never freed; those that backward itself needs exist from the first step on, which ends at an instant.
     pub(crate) fn workspaces(&self, calls: &[&Call], first_step: Instant) -> Vec<u32> {
-        // Every candidate asks, for all that its calls make: a table costs a tenth of a set.
+        // Every candidate needs this for all blocks of its calls: a table costs a tenth of a set.
         let mut is_made = vec![false; self.track.snapshot.stacks.len()];
         for index in calls.iter().flat_map(|call| self.born_in(call)) {
             if let Some(is_made) = is_made.get_mut(self.track.stack_of(index as usize).index()) {
@@ -297,7 +297,7 @@ impl<'a> Recomputing<'a> {
         until(call.start)..until(call.end)
     }
 
-    /// Whether a block outlives the call and is freed by a backward; where none follows, whether it outlives the pass.
+    /// Whether a block outlives the call and a backward frees it; if none follows, whether it outlives the pass.
     pub(crate) fn is_kept_for_backward(&self, index: u32, end: Instant) -> bool {
         let freed = self.allocation(index).freed;
         if self.passes.is_open {
@@ -325,7 +325,7 @@ impl<'a> Recomputing<'a> {
         let born = self.born_in(call);
         let freed = |index: u32| self.allocation(index).freed;
         let stack = |index: u32| self.track.stack_of(index as usize);
-        // What is never freed may be an output only where nothing is freed by a backward.
+        // A block that is never freed can be an output only if no backward frees anything.
         let is_alive = |&index: &u32| {
             freed(index) > call.end && (freed(index) != NEVER || self.passes.is_open) && !self.is_cast(index)
         };
@@ -367,8 +367,8 @@ impl<'a> Recomputing<'a> {
         self.phases.frees_tell && innermost.is_some_and(|&frame| self.roles.is_module_call(frame))
     }
 
-    /// What a call is given and nobody else keeps until an instant: what its caller releases as soon as it returns, and what
-    /// the operator right before it has made, where the caller releases that later in the forward pass.
+    /// What only the caller keeps until an instant among a call's inputs: what it releases as soon as the call returns, and
+    /// the result of the operator right before the call, if the caller releases it later in the forward pass.
     fn inputs(&self, call: &Call, until: Instant) -> Vec<Gap> {
         let is_alloc = |entry: &u32| self.actions[*entry as usize] == Action::Alloc;
         let after = (call.end..self.track.history.entries()).take(LONGEST_NODE).take_while(|entry| !is_alloc(entry));
@@ -408,8 +408,8 @@ impl<'a> Recomputing<'a> {
         self.is_cast(index).then(|| self.autocast.end(self.allocation(index).born, before))
     }
 
-    /// Whether a block looks like the copy of a parameter that autocast keeps until its region ends. Of what an operator is
-    /// given it casts the last first: the bias, the weight, and then what the operator works on.
+    /// Whether a block looks like the copy of a parameter that autocast keeps until its region ends. Autocast casts the arguments
+    /// of an operator in reverse order: the bias, the weight, and then the input.
     fn is_cast(&self, index: u32) -> bool {
         const LARGEST_BIAS: u64 = 64 << 10;
         let stack = self.track.stack_of(index as usize);
@@ -432,8 +432,8 @@ impl<'a> Recomputing<'a> {
         })
     }
 
-    /// The entry at which a call stops when it runs again: what comes after the last block that backward needs. The
-    /// non-reentrant checkpoint raises there (`_StopRecomputationError`).
+    /// The entry at which a recomputed call stops: the one after the last block that backward needs. The non-reentrant
+    /// checkpoint raises `_StopRecomputationError` there.
     fn stop(&self, call: &Call, last_needed: Instant) -> u32 {
         let mut rest = last_needed..call.end;
         rest.find(|&entry| self.actions[entry as usize] == Action::Alloc).unwrap_or(call.end)
@@ -457,7 +457,7 @@ impl<'a> Recomputing<'a> {
     }
 }
 
-/// Whether a function is that of one of PyTorch's own recurrent layers.
+/// Whether a function is the forward of one of PyTorch's recurrent layers.
 pub(in crate::play::changes) fn is_recurrent(snapshot: &Snapshot, function: &ForwardFunction) -> bool {
     snapshot.strings.get(function.file).ends_with("nn/modules/rnn.py")
 }

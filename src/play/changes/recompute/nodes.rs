@@ -1,4 +1,4 @@
-//! Nodes of backward: what each makes and frees, read off the order of entries.
+//! Backward nodes: what each allocates and frees, derived from the order of entries.
 
 use super::{CHUNK, LONGEST_NODE, Recomputing};
 use crate::facts::training::{Call, Phase};
@@ -6,15 +6,15 @@ use crate::model::Action;
 use crate::replay::{Allocation, Instant, NEVER};
 
 impl Recomputing<'_> {
-    /// Whether the same node of backward frees a block and whatever is freed at an instant.
+    /// Whether the same backward node frees a block and what is freed at an instant.
     pub(crate) fn is_same_node(&self, index: u32, freed: Instant) -> bool {
         let other = self.allocation(index).freed;
         let mut between = other.min(freed)..other.max(freed);
         other != NEVER && between.all(|entry| self.actions.get(entry as usize) != Some(&Action::Alloc))
     }
 
-    /// Whether the node of backward that releases a block is that of an activation function which keeps its result: it
-    /// makes a single gradient, of the same size.
+    /// Whether the backward node that releases a block belongs to an activation function that keeps its result: the node
+    /// allocates a single gradient, of the same size.
     pub(super) fn is_kept_by_activation(&self, index: u32) -> bool {
         let Allocation { freed, requested, .. } = *self.allocation(index);
         if self.phases.at(freed) != Phase::Backward {
@@ -29,9 +29,9 @@ impl Recomputing<'_> {
         self.track.history.allocation_of(gradient).is_some_and(|gradient| gradient.requested == requested)
     }
 
-    /// The last instant that belongs to the backward of something later than the call.
+    /// The last instant of the backward of operators after the call.
     ///
-    /// The engine runs backward in the reverse order of forward, so the frees of blocks which forward made after the
+    /// The engine runs backward in the reverse order of forward, so the frees of blocks that forward allocated after the
     /// call, and of the call's outputs, come before those of the call itself.
     pub(super) fn begin_of_backward(&self, call: &Call, last_free: Instant, outputs: &[u32]) -> Instant {
         let later = |instant: Instant| {
@@ -52,12 +52,12 @@ impl Recomputing<'_> {
                 return instant;
             }
         }
-        // Nothing later was kept: the call's backward is the first.
+        // Nothing later was kept, so the call's backward is the first.
         let spans = &self.phases.spans[self.phases.spans.partition_point(|span| span.end <= call.end)..];
         spans.iter().find(|span| span.phase == Phase::Backward).map_or(call.end, |span| span.start).min(last_free - 1)
     }
 
-    /// When a node of backward releases a block that was recorded as freed at an instant, had the block been recomputed.
+    /// When a backward node would release a block that was recorded as freed at an instant, if the block was recomputed.
     ///
     /// The engine releases what a node has saved after it has summed the node's gradients to their shapes
     /// (`validate_outputs`). A recomputed tensor belongs to the node's function, which returns before that: it does not
@@ -112,10 +112,10 @@ impl Recomputing<'_> {
         })
     }
 
-    /// The instant before the node of backward that frees a block at an instant allocates anything.
+    /// The instant before the backward node that frees a block at an instant allocates anything.
     ///
-    /// A node allocates its gradients and then releases what it was given and of what it saved. What it frees between
-    /// its allocations are buffers that it has just made. No earlier than another instant.
+    /// A node allocates its gradients and then releases its inputs and saved tensors. Blocks freed between its allocations
+    /// are its temporary buffers. The result is not earlier than another instant.
     pub(crate) fn begin_of_node(&self, freed: Instant, earliest: Instant) -> Instant {
         let is_alloc = |entry: u32| self.actions[entry as usize] == Action::Alloc;
         let earliest = earliest.max(freed.saturating_sub(LONGEST_NODE as u32));

@@ -5,8 +5,8 @@ use crate::facts::grouping::GroupBy;
 use crate::replay::{Bound, Metric};
 use serde::Serialize;
 
-/// How CUDA devices compare, each at its own peak. Only where the fullest one holds at least a tenth more than the mean,
-/// as a part of what it holds.
+/// How CUDA devices compare, each at its own peak. Only present if the fullest device exceeds the mean by at least a tenth of
+/// its own memory.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -23,8 +23,8 @@ pub struct DeviceComparison {
     pub mean_bytes: i64,
     /// The devices, in order.
     pub peaks: Vec<ComparedDevice>,
-    /// The groups in which the fullest device and the emptiest differ most, the largest difference first. Empty where
-    /// groups overlap.
+    /// The groups in which the fullest and the emptiest device differ most, the largest difference first. Empty if groups
+    /// overlap.
     pub rows: Vec<ComparedGroup>,
 }
 

@@ -40,7 +40,7 @@ pub fn bytes(share: DeviceShare) -> String {
     }
 }
 
-/// The devices that have a column, as indexes; at most `room`, and no less than the two that are furthest apart.
+/// The devices that have a column, as indexes; at most `room`, and at least the two that differ most.
 pub fn columns(comparison: &Comparison, room: usize) -> Vec<usize> {
     let all = comparison.devices.len();
     if all <= COLUMNS.min(room) {

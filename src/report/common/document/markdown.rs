@@ -15,7 +15,7 @@ impl Document {
     /// Writes GitHub-flavoured Markdown.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "## {}", self.title)?;
         let mut writer = Writer { out, indent: None };
@@ -83,7 +83,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A block of its own.
+    /// A separate block.
     fn apart(&mut self, text: &str) -> io::Result<()> {
         self.indent = None;
         writeln!(self.out, "\n{text}")
@@ -96,7 +96,7 @@ impl Writer<'_> {
         writeln!(self.out, "{mark}{text}")
     }
 
-    /// A line of the item above, or a block of its own if there is none.
+    /// A line of the item above, or a separate block if there is none.
     fn inside(&mut self, text: &str) -> io::Result<()> {
         match self.indent {
             Some(indent) => writeln!(self.out, "{}{text}", " ".repeat(indent)),

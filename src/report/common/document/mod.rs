@@ -13,8 +13,8 @@
 //! | screen, aside | shown; omitted | omitted; shown |
 //! | advice, commands | if the style asks for advice | omitted, unless they are part of the answer |
 //!
-//! Strings come from the recording, so each renderer escapes them. An empty line in text is a block of its own
-//! ([`Document::gap`]); Markdown separates blocks by itself.
+//! Strings come from the recording, so each renderer escapes them. An empty line in text is a separate block
+//! ([`Document::gap`]); Markdown separates blocks automatically.
 
 mod markdown;
 mod shared;

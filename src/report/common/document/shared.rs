@@ -14,14 +14,14 @@ use crate::report::percent;
 const BAR_FROM: usize = 72;
 /// Screens narrower than this do without block counts.
 const BLOCKS_FROM: usize = 56;
-/// Where the frames below a row begin.
+/// The column at which the frames below a row start.
 const FRAMES: usize = 23;
 
-/// The four counters, a line each, at the instants named; 47 columns wide where these are three.
+/// The four counters, one line each, at the named instants; 47 columns wide for three instants.
 pub(crate) fn counters(instants: &[(&str, Counters)]) -> Table {
     let columns = instants.iter().map(|(name, _)| Column::right(name.len().max(11), name));
     let mut table = Table::new([Column::left(9, "")].into_iter().chain(columns)).head(Some(Tone::Plain)).indent(2);
-    // The memory of the CPU and memory timelines have none.
+    // CPU memory and memory timelines have none.
     let is_used = instants.iter().any(|(_, values)| values.allocated > 0);
     let no_reserved = instants.iter().all(|(_, values)| values.reserved == 0) && is_used;
     for metric in Metric::ALL {
@@ -43,7 +43,7 @@ pub(crate) fn label(name: &str, label: &str, inferred: bool) -> Cell {
     }
 }
 
-/// Parts of a total, each with its share and a bar, and with its stack where that is wanted.
+/// Parts of a total, each with its share and a bar, and with its stack if requested.
 pub(crate) fn attributed<'r>(
     name: &str,
     rows: impl Iterator<Item = &'r Row> + Clone,

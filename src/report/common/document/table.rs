@@ -242,7 +242,7 @@ impl Table {
         } else if column.cut == Cut::End || row.is_short {
             vec![shorten_end(&text, room)]
         } else {
-            // Words among the names, which are no name, are wrapped and never cut.
+            // Words among the names are wrapped and never cut.
             broken(&text, room)
         };
         let pad = if column.is_right { column.width.saturating_sub(text.width()) } else { 0 };

@@ -1,4 +1,4 @@
-//! A document as text: as wide as the screen, in colors where it has them.
+//! Renders a document as text: as wide as the screen, in colors if it has them.
 
 use super::{Block, Document, Reader, Role, Share, Tone, Words};
 use crate::report::common::fit::{shorten, shorten_end};
@@ -17,7 +17,7 @@ impl Document {
     /// Writes text for people.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn text(&self, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
         style.blocks(&self.blocks, out)
     }
@@ -86,7 +86,7 @@ impl TextStyle {
         self.sentence(&Words { role: Role::Paragraph, indent, tone, text: text.to_owned() }, out)
     }
 
-    /// Text on as many lines as it takes, broken between words, those after the first one below its beginning.
+    /// Text on as many lines as needed, broken between words; later lines are indented to the start of the first.
     fn sentence(&self, words: &Words, out: &mut dyn Write) -> io::Result<()> {
         let Words { role, indent, tone, text } = words;
         let mark = match role {
@@ -107,7 +107,7 @@ impl TextStyle {
         Ok(())
     }
 
-    /// A title with a place behind it, or on the lines below where both are too long for one.
+    /// A title followed by a place, or with the place on the next lines if both are too long for one.
     fn titled(&self, title: &str, place: &str, out: &mut dyn Write) -> io::Result<()> {
         let place = safe(place);
         if title.width() + place.width() + 3 <= self.room(0) {
@@ -117,7 +117,7 @@ impl TextStyle {
         self.lines(2, &place, Tone::Plain, out)
     }
 
-    /// Items separated by commas, on as many lines as it takes; each with its columns, since it may have colors.
+    /// Items separated by commas, on as many lines as needed; each with its width, since it may contain colors.
     fn listed(&self, indent: usize, items: &[(String, usize)], out: &mut dyn Write) -> io::Result<()> {
         let start = " ".repeat(indent);
         let (mut line, mut used) = (start.clone(), indent);

@@ -138,13 +138,13 @@ pub fn device(device: &DevicePeak) -> Vec<String> {
     lines
 }
 
-/// What is held on a device at the instant looked at: `Device 0: peak allocated 4.15 GiB`.
+/// What is held on a device at the selected instant: `Device 0: peak allocated 4.15 GiB`.
 pub fn headline(device: &DevicePeak) -> String {
     let metric = device.metric;
     if device.is_empty() {
         return format!("{}: nothing was allocated", device_name(device.device));
     }
-    // Where the kept history begins with it, or nothing was kept, it is a state like another.
+    // If the kept history starts at its maximum, or nothing was recorded, that instant is an ordinary state.
     let is_known = !device.completeness.no_entries && !device.is_early(metric);
     let is_peak = is_known && device.maxima[metric as usize].instant == device.instant;
     let peak = if is_peak { "peak " } else { "" };
@@ -199,7 +199,7 @@ pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
     if blocks > 0 {
         let bytes = Bytes(bytes);
         let blocks = count(blocks, "block");
-        lines.push(format!("left out of all figures: {blocks} ({bytes}) in no segment or over another block"));
+        lines.push(format!("left out of all figures: {blocks} ({bytes}) in no segment or overlapping another block"));
     }
     let figures = &device.figures;
     let (reserved, active) = (figures.reserved as i64, figures.active() as i64);
@@ -258,7 +258,7 @@ pub fn ooms(device: &DeviceOoms) -> Vec<String> {
     lines
 }
 
-/// A line for a maximum at the very start of what is known: memory was highest then or earlier.
+/// A line for a maximum at the very start of the kept history: memory was highest then or earlier.
 fn early_peak(device: &DevicePeak) -> Option<String> {
     (device.is_early(device.metric) && !device.completeness.no_entries).then(|| {
         format!(
@@ -419,9 +419,9 @@ pub fn ring(notes: &SourceNotes) -> Option<String> {
     Some(format!("ring buffers of {capacity} entries per device{overflowed}"))
 }
 
-/// Figures that are bounds, by JSON key. Where the baseline is not known exactly, more may be in use than what is known,
-/// and then less is free. At the end the snapshot itself tells all; `sizes_known` says that no block of unknown size is
-/// left where the figures are from.
+/// Figures that are bounds, by JSON key. If the baseline is not known exactly, more may be in use than is known, and then
+/// less is free. At the end, the snapshot itself shows everything; `sizes_known` says that no block of unknown size is left
+/// at the instant of the figures.
 pub fn figure_bounds(
     completeness: &Completeness,
     at_end: bool,
@@ -499,12 +499,12 @@ pub fn inferred(by: GroupBy) -> &'static str {
     match by {
         GroupBy::Category => "* inferred from stacks, phases, lifetimes and sizes",
         GroupBy::Phase => "* inferred from stacks and the order of entries",
-        GroupBy::ModulePath => "* inferred: numbers are the order of calls",
+        GroupBy::ModulePath => "* inferred: calls are numbered in their order",
         _ => "* inferred: backward has no Python frames; --no-infer turns this off",
     }
 }
 
-/// The same below rows that have a star, except categories: nearly all of them are inferred, so none has one.
+/// The same below rows with a star, except for categories: nearly all of them are inferred, so none has a star.
 pub fn inferred_rows(by: GroupBy) -> &'static str {
     match by {
         GroupBy::Category => "categories are inferred from stacks, phases, lifetimes and sizes",
@@ -524,14 +524,14 @@ pub fn duration(micros: i64) -> String {
     }
 }
 
-/// Text from a file, safe to show: control characters, those that reorder or hide text, and those that XML does not
-/// allow are escaped; so is what begins a command to a runner of workflows, which reads them from the log: `::` at the
-/// beginning of a line (GitHub Actions), and anywhere `##[`, `##vso[` in any case (Azure Pipelines), and `##teamcity[`,
-/// which is to say `##`, any letters, and `[`.
+/// Text from a file, safe to show: control characters, characters that reorder or hide text, and those that XML does not
+/// allow are escaped. So are commands to workflow runners, which read them from the log: `::` at the start of a line (GitHub
+/// Actions), and anywhere `##[`, `##vso[` in any case (Azure Pipelines), and `##teamcity[`: that is, `##`, any letters, and
+/// `[`.
 pub fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for next in text.chars() {
-        // A line may begin with any word, since long ones are broken.
+        // A line may start with any word, since long lines are broken.
         let command = match next {
             ':' => shown.strip_suffix(':').is_some_and(|line| !line.ends_with(|before: char| !before.is_whitespace())),
             '[' => shown.trim_end_matches(char::is_alphanumeric).ends_with("##"),

@@ -9,15 +9,15 @@ use crate::facts::training::Category;
 pub(crate) struct Hue {
     /// The color of the whole category.
     pub base: Color,
-    /// The step that stands out most: that of the largest site of several.
+    /// The most prominent shade: that of the largest of several sites.
     pub strongest: Color,
-    /// The step that stands out least: that of the smallest one.
+    /// The least prominent shade: that of the smallest site.
     pub faintest: Color,
     /// Its number among the 256 colors of a terminal, legible on black and on white.
     pub terminal: u8,
 }
 
-/// Steps from the strongest to the faintest color of a hue: as many as a picture has bands.
+/// Shades from the strongest to the faintest color of a hue: as many as a picture has bands.
 pub(crate) const STEPS: usize = 41;
 
 const fn hue(base: Color, strongest: Color, faintest: Color, terminal: u8) -> Hue {
@@ -67,8 +67,7 @@ const BEFORE_RECORDING: Hue =
 pub(crate) const PLAIN: Hue =
     hue(Color::of("#4F6F93", "#86A6C8"), Color::of("#1F3247", "#C3D9F0"), Color::of("#7C96B3", "#56718F"), 67);
 
-/// All hues of categories that are known, those that differ most first: where a picture has no categories, they tell its
-/// groups apart.
+/// All hues of known categories, the most different first: in a picture without categories, they distinguish groups.
 #[cfg(feature = "plot")]
 pub(crate) const KNOWN: [Hue; 11] = [
     PARAMETER,

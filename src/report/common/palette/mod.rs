@@ -91,7 +91,7 @@ impl Serialize for Rgb {
 pub(crate) struct Color {
     /// On white.
     pub light: Rgb,
-    /// On the dark color behind pictures.
+    /// On the dark background of pictures.
     pub dark: Rgb,
 }
 

@@ -1,8 +1,8 @@
 //! The colors of pictures, in a light and a dark theme.
 //!
-//! An element carries its light color as a plain attribute, which every renderer understands. One style sheet maps the
-//! light colors of a picture to their dark partners where the reader prefers a dark theme. So there is one mechanism for
-//! elements of our own and those that plotters writes, and every light color must have one dark partner.
+//! An element has its light color as a plain attribute, which every renderer supports. One style sheet maps the light colors
+//! of a picture to their dark partners if the reader prefers a dark theme. So there is one mechanism for our own elements and
+//! for those that plotters writes, and every light color must have exactly one dark partner.
 
 use super::hues::{self, Hue, KNOWN, PLAIN, STEPS};
 use super::{Color, Rgb, contrast};
@@ -28,7 +28,7 @@ pub(crate) const ALARM: Color = Color::of("#CF222E", "#FF7B72");
 pub(crate) const LEAK: Color = Color::of("#0B0E12", "#FCFDFF");
 /// Ranges of annotations, in turn.
 pub(crate) const RIBBONS: [Color; 2] = [Color::of("#DDE4EB", "#2B323B"), Color::of("#C8D1DA", "#424A54")];
-/// Everything without a color of its own.
+/// Everything without its own color.
 pub(crate) const OTHER: Color = Color::of("#8B949E", "#6E7783");
 /// Blocks without a stack.
 pub(crate) const NO_STACK: Color = Color::of("#57606A", "#B1BAC4");
@@ -37,8 +37,8 @@ pub(crate) const FREE: Color = Color::of("#F6F8FA", "#161B22");
 /// Shapes without a category: a counter, a package, a bar.
 pub(crate) const FIGURE: Color = PLAIN.base;
 
-/// Text on a band: white or black in the light theme, by the first place, and in the dark theme, by the second. Each has a light
-/// color of its own, since a light color has one dark partner.
+/// Text on a band: white or black, in the light theme by the first value, and in the dark theme by the second. Each
+/// combination has a different light color, since a light color has one dark partner.
 pub(super) const INKS: [[Color; 2]; 2] = [
     [Color::of("#FEFEFE", "#FFFFFF"), Color::of("#FDFDFD", "#000000")],
     [Color::of("#010101", "#FFFFFF"), Color::of("#000000", "#000000")],
@@ -135,8 +135,8 @@ impl<'a> Member<'a> {
     }
 }
 
-/// The colors of all groups of a picture: steps of their category's hue by size, and what is left of a category last. Where
-/// no category is known, or groups have none, each has a hue of its own.
+/// The colors of all groups of a picture: shades of their category's hue by size, and the rest of a category last. If no
+/// category is known, or groups have none, each group has a different hue.
 pub(crate) fn together(members: &[Member<'_>]) -> Vec<Color> {
     let is_by_category = members.iter().any(|member| member.category.is_some_and(hues::is_known));
     let category = |member: &Member<'_>| member.category.filter(|_| is_by_category || member.is_whole);
@@ -166,8 +166,8 @@ pub(crate) fn together(members: &[Member<'_>]) -> Vec<Color> {
     colors
 }
 
-/// The color of the group that is the `place`th of so many of its category, by size; without a category, a hue of its own as
-/// long as there are hues, and then steps of them.
+/// The color of the group with index `place` in its category, by size; without a category, a different hue as long as there
+/// are hues, and then shades of them.
 pub(crate) fn of_place(category: Option<Category>, place: usize, members: usize) -> Color {
     let Some(category) = category else {
         let hue = KNOWN[place % KNOWN.len()];
@@ -179,5 +179,5 @@ pub(crate) fn of_place(category: Option<Category>, place: usize, members: usize)
     hues::of_category(category).member(place, members)
 }
 
-/// The steps that follow a hue's base where there are more groups than hues.
+/// The shades after a hue's base color, if there are more groups than hues.
 const ROUNDS: [usize; 4] = [0, 4, 36, 16];

@@ -17,7 +17,7 @@ fn times(matrix: [Light; 3], [x, y, z]: Light) -> Light {
     matrix.map(|row| row[0] * x + row[1] * y + row[2] * z)
 }
 
-/// Coordinates in Oklab, where distance is what the eye sees.
+/// Coordinates in Oklab, in which distance matches what the eye sees.
 fn oklab(light: Light) -> Light {
     let cones = times(
         [
@@ -90,8 +90,8 @@ fn categories_are_distinguished_with_any_kind_of_vision() {
     }
 }
 
-/// What leaks differs from every category with any kind of vision, nearly as much as categories differ, and is not red. Its dashed
-/// edge tells it apart, too.
+/// The color of leaks differs from every category with any kind of vision, nearly as much as categories differ, and is not
+/// red. Its dashed edge distinguishes it, too.
 #[cfg(feature = "plot")]
 #[test]
 fn leaks_stand_out_from_categories() {

@@ -25,7 +25,7 @@ pub(crate) struct Bar {
 const LEFT: f64 = 16.0;
 /// Right end of the longest bar.
 const RIGHT: f64 = 690.0;
-/// Height of a bar, the gap below it, and the height of all that belongs to one way.
+/// Height of a bar, the gap below it, and the total height for one setting or plan.
 const HEIGHT: f64 = 10.0;
 const GAP: f64 = 2.0;
 const ROW: f64 = 48.0;
@@ -38,7 +38,7 @@ const NAME: usize = 100;
 const NEEDED: Color = palette::FIGURE;
 const RESERVED: Color = palette::OTHER;
 
-/// The bars with their legend, and where it ends.
+/// The bars with their legend; returns where it ends.
 pub(crate) fn bars(bars: &[Bar], device: Option<u64>) -> (Group, f64) {
     let all = bars.iter().flat_map(|bar| [bar.needed, bar.reserved]).chain([device]).flatten();
     let longest = all.max().unwrap_or(0).max(1) as f64;

@@ -8,7 +8,7 @@ use plotters::prelude::{
 use plotters::style::RGBColor;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Where the plot is within its picture, in pixels. Labels of the axes lie left of it and below.
+/// The position of the plot within its picture, in pixels. Labels of the axes are to the left of it and below.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     pub left: u32,
@@ -19,7 +19,7 @@ pub struct Area {
 
 /// Room for the labels of the x axis, in pixels.
 pub const BELOW: u32 = 36;
-/// Room for the half of the last label that stands right of the plot.
+/// Room for the half of the last label that extends past the plot.
 const RIGHT: u32 = 22;
 
 /// A unit of an axis and how many base units make one.
@@ -69,17 +69,17 @@ fn rgb(color: Color) -> RGBColor {
     RGBColor(red, green, blue)
 }
 
-/// Draws grid, axes and lines as an SVG element of its own, with the picture's corner as its origin.
+/// Draws grid, axes and lines as a separate SVG element, with the picture's corner as its origin.
 pub fn draw(area: Area, x: Axis, y: Axis, x_title: &str, lines: &[Line]) -> String {
     let mut svg = String::new();
     {
         let size = (area.left + area.width + RIGHT, area.top + area.height + BELOW);
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        // Drawing into a string fails only where a chart has no room, and its parts are then left out.
+        // Drawing into a string fails only if a chart has no room; its parts are then left out.
         let _ = draw_on(&root, area, x, y, x_title, lines);
         let _ = root.present();
     }
-    // Half of a label at the top edge lies outside.
+    // Half of a label at the top edge is outside.
     svg.replacen("<svg ", "<svg overflow=\"visible\" ", 1)
 }
 
@@ -128,7 +128,7 @@ fn draw_on(
     let centered = font.pos(Pos::new(HPos::Center, VPos::Bottom));
     root.draw_text(x_title, &centered, (below.0 as i32, below.1 as i32))?;
     for line in lines {
-        // In a recording that contradicts itself a counter can lie far below zero, where plotters' pixels overflow.
+        // In a recording that contradicts itself, a counter can be far below zero, where plotters' pixels overflow.
         let within = |value: f64, axis: Axis| value.clamp(axis.first, axis.last) / axis.unit.size;
         let points = line.points.iter().map(|&(at, value)| (within(at, x), within(value, y)));
         chart.draw_series(LineSeries::new(points, ShapeStyle::from(rgb(line.color)).stroke_width(1)))?;

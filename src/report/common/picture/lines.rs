@@ -1,4 +1,4 @@
-//! Text of several lines, none of them wider than a picture.
+//! Text of several lines, none wider than a picture.
 
 use super::WIDTH;
 use super::shape::FONT_SIZE;
@@ -37,7 +37,7 @@ impl Script {
         }
     }
 
-    /// Text on as many lines as it takes.
+    /// Text on as many lines as needed.
     pub fn lines(self, text: &str) -> Vec<String> {
         broken_by(&safe(text), (WIDTH - MARGINS) as usize, |text| self.pixels(text))
     }
@@ -55,8 +55,8 @@ impl Script {
     }
 }
 
-/// How wide a character is, in thousandths of the font's size, in the wider of the fonts that browsers take for
-/// `sans-serif`: pictures bring no font, so what is drawn may be narrower.
+/// The width of a character, in thousandths of the font's size, in the widest of the fonts that browsers use for
+/// `sans-serif`: pictures contain no font, so the drawn text may be narrower.
 fn thousandths(character: char) -> usize {
     match character {
         ' ' => 320,

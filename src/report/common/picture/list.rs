@@ -1,4 +1,4 @@
-//! A statement, with the facts behind it.
+//! A statement, followed by its facts.
 
 use super::shape::{Anchor, text};
 use super::{Picture, Script, palette};
@@ -46,7 +46,7 @@ pub fn list(lines: &[String]) -> Picture {
     Picture { height: y - LINE + 12.0, body }
 }
 
-/// Adds lines with a dot before each from the baseline `y` on, and returns where the next one would be.
+/// Adds lines with a bullet each from the baseline `y` on, and returns where the next one would be.
 fn items(mut body: Group, mut y: f64, lines: &[String]) -> (Group, f64) {
     for line in lines {
         for (index, part) in Script::Body.lines(line).iter().enumerate() {

@@ -31,7 +31,7 @@ use svg::Document;
 use svg::node::Blob;
 use svg::node::element::{Group, Rectangle, Style};
 
-/// Width of every picture, in pixels: that of the column which GitHub shows an issue in, so that text keeps its size.
+/// Width of every picture, in pixels: that of the column in which GitHub shows an issue, so that text keeps its size.
 pub const WIDTH: u32 = 900;
 
 /// Characters of proportional text that fit into a line.
@@ -49,7 +49,7 @@ impl Picture {
     /// Writes the picture as an SVG file.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let height = shape::px(self.height);
         let ground = Rectangle::new().set("width", WIDTH).set("height", height.as_str());
@@ -78,7 +78,7 @@ pub(crate) fn stacked(parts: Vec<Picture>) -> Picture {
     Picture { height, body }
 }
 
-/// The file's name, what is shown of it, and what the file as a whole lacks.
+/// The file's name, what the picture shows, and what the file as a whole lacks.
 pub(crate) fn heading(source: Source<'_>, what: &str) -> Picture {
     let name = titles::shown(&[source.path]).concat();
     let title = text(16.0, 28.0, Anchor::Start, palette::TEXT, &name).set("font-size", 16).set("font-weight", 600);
@@ -94,7 +94,7 @@ pub(crate) fn heading(source: Source<'_>, what: &str) -> Picture {
 /// Devices that are drawn, so that a picture stays small enough to be attached.
 pub(crate) const MAX_PANELS: usize = 6;
 
-/// Panels of the first [`MAX_PANELS`] devices, and what is left out.
+/// Panels of the first [`MAX_PANELS`] devices, and a note about the rest.
 pub(crate) fn panels<D>(devices: &[D], notes: bool, panel: impl Fn(&D, Room) -> Picture) -> Vec<Picture> {
     let room = Room { devices: devices.len().min(MAX_PANELS), notes };
     let mut panels: Vec<Picture> = devices.iter().take(MAX_PANELS).map(|device| panel(device, room)).collect();
@@ -117,7 +117,7 @@ pub(crate) struct Room {
     pub notes: bool,
 }
 
-/// The heading of a device, the limits of its history, and where the heading ends.
+/// The heading of a device, the limits of its history; returns where the heading ends.
 pub(crate) fn device_heading(device: &DevicePeak, room: Room) -> (Group, f64) {
     let title = format!("{} ({})", notes::headline(device), notes::place(device));
     let lines = if room.notes { notes::device(device) } else { Vec::new() };
@@ -125,7 +125,7 @@ pub(crate) fn device_heading(device: &DevicePeak, room: Room) -> (Group, f64) {
     warnings(body, y, &lines)
 }
 
-/// A sentence of its own.
+/// A separate sentence.
 pub(crate) fn remark(line: &str) -> Picture {
     let mut body = Group::new();
     let mut y = 0.0;
@@ -148,7 +148,7 @@ pub(crate) fn caption(content: &str) -> Picture {
     Picture { height: y - 11.0, body }
 }
 
-/// Adds what a reader must know below `y`, a line each or more, and returns where it ends.
+/// Adds warnings below `y`, on one or more lines each, and returns where they end.
 pub(crate) fn warnings(body: Group, y: f64, notes: &[String]) -> (Group, f64) {
     let notes: Vec<String> = notes.iter().map(|note| format!("! {note}")).collect();
     lines(body, y, &notes, palette::TEXT)

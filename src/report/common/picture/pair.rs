@@ -8,7 +8,7 @@ use crate::analysis::diff::{Align, Curve, DeviceOverlay};
 use svg::node::Blob;
 use svg::node::element::{Circle, Group, Path};
 
-/// Colors of the base, painted as an area, and of what it is compared with, a line.
+/// Colors of the base, painted as an area, and of the recording compared with it, a line.
 pub(crate) const BASE: Color = palette::OTHER;
 pub(crate) const NEW: Color = palette::FIGURE;
 /// Opacity of the area.

@@ -18,20 +18,20 @@ pub const LEGEND_LINE: f64 = 18.0;
 pub const LABEL_LINES: usize = 2;
 pub const LABEL_LINE: f64 = 16.0;
 
-/// Columns to sample for each of this many devices: one per pixel, fewer where many panels share the size of a file.
+/// Columns to sample for each of this many devices: one per pixel, fewer if many panels share the size of a file.
 pub fn plot_columns(devices: usize) -> usize {
     PLOT_WIDTH as usize / devices.div_ceil(2).clamp(1, 8)
 }
 
-/// Labels above the plot, in as many lines as there are.
+/// Labels above the plot, on as many lines as needed.
 #[derive(Default)]
 pub struct Labels {
-    /// From where to where each line is taken, the lowest line first.
+    /// The occupied parts of each line, the lowest line first.
     taken: [Vec<(f64, f64)>; LABEL_LINES],
 }
 
 impl Labels {
-    /// Adds a label where it covers no other; where there is no such place, the tooltip has to do.
+    /// Adds a label where it covers no other; if there is no such place, only the tooltip remains.
     pub fn add(&mut self, plot: Group, x: f64, content: &str, color: Color) -> Group {
         let half = Script::Label.width(content) / 2.0;
         let (left, right) = (f64::from(LEFT), f64::from(WIDTH) - 6.0);

@@ -6,18 +6,18 @@ use resvg::usvg::fontdb::{Database, FaceInfo};
 use resvg::usvg::{Options, Tree};
 use std::io::{self, Write};
 
-/// Pixels of the image for one of the picture: dense screens show twice as many.
+/// Pixels of the image for one of the picture: high-density screens show twice as many.
 const SCALE: f32 = 2.0;
 /// Sides longer than this are left at one pixel for one, which bounds what an image takes.
 const LONG: f32 = 8_000.0;
-/// Fonts that look well, the first one found; what a system has instead else.
+/// Fonts that look good; the first one found is used, otherwise the system's default.
 const SANS: [&str; 6] = ["DejaVu Sans", "Noto Sans", "Liberation Sans", "Segoe UI", "Helvetica", "Arial"];
 const MONO: [&str; 6] = ["DejaVu Sans Mono", "Noto Sans Mono", "Liberation Mono", "Consolas", "Menlo", "Courier New"];
 
 /// Draws a picture.
 ///
 /// # Errors
-/// When writing fails, or the system has no fonts.
+/// If writing fails, or the system has no fonts.
 pub(super) fn write(picture: &Picture, out: &mut dyn Write) -> io::Result<()> {
     let mut svg = Vec::new();
     picture.write(&mut svg)?;

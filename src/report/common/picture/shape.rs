@@ -16,7 +16,7 @@ pub const MONO_SIZE: u32 = 11;
 /// Width of a character of [`MONO`] at [`MONO_SIZE`]; the widest of these fonts take 0.602 em.
 pub const MONO_WIDTH: f64 = 11.0 * 0.603;
 
-/// A coordinate with one decimal, or none where that is zero.
+/// A coordinate with one decimal, or none if that is zero.
 pub fn px(value: f64) -> String {
     let tenths = (value * 10.0).round() as i64;
     match tenths % 10 {
@@ -25,7 +25,7 @@ pub fn px(value: f64) -> String {
     }
 }
 
-/// Where text stands relative to its x.
+/// The alignment of text relative to its x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     Start,
@@ -43,7 +43,7 @@ pub fn text(x: f64, y: f64, anchor: Anchor, color: Color, content: &str) -> Text
     }
 }
 
-/// A line of code, cut at its end where it is wider than `width`.
+/// A line of code, cut at its end if it is wider than `width`.
 pub fn code(x: f64, y: f64, width: f64, content: &str) -> Text {
     let content = shorten_end(&safe(content), (width / MONO_WIDTH + 0.01) as usize);
     text(x, y, Anchor::Start, palette::TEXT, &content).set("font-family", MONO).set("font-size", MONO_SIZE)

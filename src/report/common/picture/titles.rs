@@ -1,4 +1,4 @@
-//! Titles: what a picture is of, on as many lines as it takes.
+//! Titles: what a picture shows, on as many lines as needed.
 
 use super::shape::{Anchor, text};
 use super::{Script, palette};
@@ -9,7 +9,7 @@ use svg::node::element::Group;
 
 /// Height of a line of a panel's title.
 const LINE: f64 = 17.0;
-/// Characters of a file's name that leave room for what stands at the right.
+/// Characters of a file's name that leave room for the text at the right.
 const NAME: usize = 60;
 
 /// Adds the title of a panel below `y`, and returns where it ends.

@@ -9,7 +9,7 @@ pub(super) const PLAIN: i64 = 0;
 pub(super) const RLE: i64 = 3;
 const DELTA: i64 = 5;
 const DICTIONARY: i64 = 8;
-/// Numbers in a block of differences, and in each of its parts, which have a width of their own.
+/// Numbers in a block of differences, and in each of its parts, which have different widths.
 const BLOCK: usize = 128;
 const PART: usize = 32;
 /// The most numbers in a dictionary.

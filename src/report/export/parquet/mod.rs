@@ -1,8 +1,8 @@
 //! Tables as [Parquet](https://parquet.apache.org/docs/file-format/), for databases.
 //!
-//! A column of each part is one page: numbers as differences to the number before, or as places in a dictionary; texts as
-//! places in a dictionary, or one behind the other if they hardly return; each compressed with zstd. Types are named in the old
-//! way (`converted_type`), which every reader knows.
+//! A column of each part is one page: numbers as differences from the previous number, or as indexes into a dictionary; texts
+//! as indexes into a dictionary, or one after the other if they rarely repeat; each compressed with zstd. Types are named in
+//! the old way (`converted_type`), which every reader supports.
 
 mod encode;
 mod thrift;
@@ -14,7 +14,7 @@ use thrift::Struct;
 
 /// The first and the last bytes of each file.
 const MAGIC: &[u8] = b"PAR1";
-/// Rows of a row group: as many as readers like to read at a time.
+/// Rows of a row group: as many as readers prefer to read at a time.
 const GROUP_ROWS: usize = 1 << 20;
 
 /// Physical types.
@@ -49,7 +49,7 @@ impl<W: Write> Writer<W> {
     /// Begins a file.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn new(out: W) -> io::Result<Self> {
         let mut writer = Self { out, position: 0, rows: 0, schema: Vec::new(), groups: Vec::new() };
         writer.put(MAGIC)?;
@@ -64,7 +64,7 @@ impl<W: Write> Writer<W> {
     /// Adds a part.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn part(&mut self, table: &Table) -> io::Result<()> {
         if self.schema.is_empty() {
             self.schema = schema(&table.columns);
@@ -151,7 +151,7 @@ impl<W: Write> Writer<W> {
     /// Ends the file.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn end(mut self) -> io::Result<()> {
         let mut footer = Struct::default();
         let (schema, groups) = (std::mem::take(&mut self.schema), std::mem::take(&mut self.groups));

@@ -9,7 +9,7 @@ use crate::report::common::cures::change;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::notes::device_name;
 
-/// Screens narrower than this do without what is allocated and retries.
+/// On narrower screens, the columns for allocated memory and retries are left out.
 const DETAILS_FROM: usize = 100;
 /// Columns of the name of a plan at their least.
 const NAME: usize = 20;

@@ -73,8 +73,8 @@ pub struct FitPlan {
     pub other_settings: bool,
     /// Changes of the program.
     pub changes: Vec<FitChange>,
-    /// A device on which it always works, in bytes that the allocator can use: the smallest, as far as known; null where that
-    /// was not asked.
+    /// The size of a device on which it always works, in bytes that the allocator can use: the smallest, as far as known;
+    /// null if that was not requested.
     pub needs_bytes: Option<u64>,
     /// Whether it fits, but would not fit with one more segment than simulated.
     pub tight: bool,
@@ -114,7 +114,7 @@ pub struct FitChange {
 pub struct FitNotPlayed {
     /// What would be changed.
     pub change: String,
-    /// Why it is not played.
+    /// Why it cannot be simulated.
     pub because: String,
 }
 

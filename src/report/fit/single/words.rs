@@ -42,7 +42,7 @@ pub fn headline(device: &DevicePlans) -> String {
     }
 }
 
-/// The memory of the device, as it follows what a program needs.
+/// The memory of the device, in a phrase after what a program needs.
 fn room_of(device: &DevicePlans) -> String {
     match (device.goal.bytes(), device.context) {
         (0, Some(context)) => format!(", but CUDA itself uses all {} of the device", Bytes(context)),
@@ -137,11 +137,11 @@ pub fn short(change: &Change) -> String {
     }
 }
 
-/// Which calls to checkpoint so that allocated memory stays below what was requested, a line each.
+/// Which calls to checkpoint so that allocated memory stays below the limit, one line each.
 pub fn below(device: &DevicePlans) -> Vec<String> {
     let goal = Bytes(device.goal.bytes());
     if let Some(reason) = device.refused {
-        return vec![format!("what keeps it below {goal} cannot be simulated: {reason}")];
+        return vec![format!("memviz cannot search for calls that keep the peak below {goal}: {reason}")];
     }
     if device.fits {
         return vec![format!("the peak is already at most {goal}")];
@@ -276,7 +276,7 @@ pub fn time(plan: &Plan) -> String {
     }
 }
 
-/// What stands below the times.
+/// The note below the times.
 pub const TIMES: &str = "recompute: extra time for each forward pass, without copies to and from the host or between ranks, \
                          whose time is not recorded";
 
@@ -314,7 +314,7 @@ pub fn assumptions(device: &DevicePlans) -> Vec<&str> {
     all
 }
 
-/// A change of code: where, and what to write there.
+/// A change of code: where, and the new code.
 pub fn code(change: &PlannedChange) -> (String, String) {
     match (&change.change, &change.code) {
         (Change::Checkpoint { site, every }, code) => checkpointed(site, *every, code.as_ref()),
@@ -365,7 +365,7 @@ pub fn code(change: &PlannedChange) -> (String, String) {
 
 /// The code that checkpoints some of the calls of a function.
 fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String, String) {
-    // A module's forward can be wrapped from outside, whoever calls it.
+    // A module's forward can be wrapped from outside, regardless of the caller.
     if site.ends_with(" forward") {
         let which = match every {
             1 => format!("for each module whose forward is {site}"),
@@ -385,7 +385,7 @@ fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String,
     (format!("{which}, {place}"), line.to_owned())
 }
 
-/// The line to export for a plan; nothing where the settings stay.
+/// The line to export for a plan; empty if the settings stay the same.
 pub fn export(plan: &Plan) -> Option<String> {
     plan.alloc_conf.as_deref().map(simulate::export)
 }

@@ -11,9 +11,9 @@ use crate::report::common::words::starred;
 use crate::report::percent;
 use unicode_width::UnicodeWidthStr;
 
-/// Screens narrower than this show what leads to a peak on a line of its own.
+/// On narrower screens, the leading group of a peak is on a separate line.
 const LEAD_FROM: usize = 120;
-/// Widest name of a range beside others.
+/// Widest name of a range next to others.
 const LABEL: usize = 40;
 /// Width of a peak, with room for the sign of a bound.
 const PEAK: usize = 12;
@@ -30,7 +30,7 @@ impl Document {
         let name = ranges.each.name();
         let label = width(&mut shown.iter().map(words::label)).min(LABEL).max(name.len());
         let by = format!("most of it, by {}", device.attribution.by.name());
-        // Several rows of a range take lines of their own.
+        // Several rows of a range take separate lines.
         let is_beside = shown.iter().all(|shown| own_rows(shown.range).len() < 2);
         let lead = Column::label(&by);
         let mut table = Table::new([
@@ -72,7 +72,7 @@ impl Document {
     }
 }
 
-/// The rows of a range that are shown: where a single group is requested, not what remains.
+/// The rows of a range that are shown: if a single group is requested, without the rest.
 fn own_rows(range: &RangePeak) -> &[Row] {
     match &range.top[..] {
         [_, rest] if rest.label == OTHER => &range.top[..1],

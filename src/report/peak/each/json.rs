@@ -31,19 +31,19 @@ pub struct EachRange {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RangeRow {
-    /// What it is called, from the second of a name on with its number: `forward#2`. `(outside)` is the period outside
-    /// of all ranges that holds the overall peak; it is left out where that lies in a range.
+    /// Its name, with a number from the second range with this name on: `forward#2`. `(outside)` is the period outside all
+    /// ranges that contains the overall peak; it is left out if that is in a range.
     pub label: String,
     /// Whether it is inferred that it reaches from here to there.
     pub inferred: bool,
-    /// Entry before the range, whose state it begins with; null before the first entry.
+    /// Entry before the range, with whose state it starts; null before the first entry.
     pub from_entry: Option<u32>,
     /// Last entry of the range; null before the first entry.
     pub to_entry: Option<u32>,
     /// The instant at which the metric is highest, from `from_entry` to `to_entry`, both included.
     pub peak: PeakInstant,
-    /// How the metric is to be read there, where it is not exact: a part of the range was not recorded, or some of what
-    /// was held. Left out when it is exact.
+    /// Which bound the metric is there, if it is not exact: a part of the range was not recorded, or some of the memory was
+    /// not. Left out if it is exact.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
     /// Bytes of the metric that are held at the peak; `top` sums to it, unless groups overlap.

@@ -20,12 +20,12 @@ pub const SHOWN: usize = 20;
 pub struct Shown<'r> {
     /// The range.
     pub range: &'r RangePeak,
-    /// Ranges of its family that it represents, as the one with the highest peak; 1 where it represents itself.
+    /// Number of ranges of its family that it represents, as the one with the highest peak; 1 if it represents only itself.
     pub of: usize,
 }
 
-/// The ranges that people are shown, in their order: all, where they are few; of many, and of phases, the highest of each
-/// name; where all have one name, the highest of all.
+/// The ranges that are shown to people, in their order: all, if there are few; if there are many, and for phases, the highest
+/// of each name; if all have one name, the highest of all.
 pub fn shown(ranges: &RangePeaks, metric: Metric) -> Vec<Shown<'_>> {
     let all = &ranges.ranges;
     let alone = |range| Shown { range, of: 1 };
@@ -43,7 +43,7 @@ pub fn shown(ranges: &RangePeaks, metric: Metric) -> Vec<Shown<'_>> {
             *place = index;
         }
     }
-    // Beside the one family there may be what is outside of it.
+    // Besides the one family, there may be a period outside it.
     let has_names = families.values().filter(|(_, shown)| !shown.range.is_outside()).count() > 1;
     let mut shown: Vec<(usize, Shown<'_>)> =
         if has_names { families.into_values().collect() } else { all.iter().map(alone).enumerate().collect() };
@@ -86,7 +86,7 @@ pub fn rest(ranges: &RangePeaks, shown: &[Shown<'_>], metric: Metric) -> Option<
     Some(text)
 }
 
-/// The peak of a range, marked where it is a bound.
+/// The peak of a range, marked if it is a bound.
 pub fn peak(range: &RangePeak, metric: Metric) -> String {
     let bytes = signed(range.at.get(metric));
     match range.bound {
@@ -97,8 +97,8 @@ pub fn peak(range: &RangePeak, metric: Metric) -> String {
     }
 }
 
-/// What a range is called in a table: with a star where it is inferred, with the number of those that it represents, and
-/// whether memory was highest when it began.
+/// The name of a range in a table: with a star if it is inferred, with the number of ranges that it represents, and whether
+/// memory was highest when it started.
 pub fn label(shown: &Shown<'_>) -> String {
     let range = shown.range;
     let mut label = starred(&range.label, range.inferred);
@@ -131,7 +131,7 @@ pub fn legend(device: &DevicePeak, ranges: &RangePeaks, shown: &[Shown<'_>]) -> 
     let mut lines = Vec::new();
     if shown.iter().any(|shown| shown.range.inferred) {
         let each = ranges.each.name();
-        lines.push(format!("* after a {each}: inferred; annotate it to record it"));
+        lines.push(format!("* after a {each}: inferred, not annotated"));
     }
     let mut rows = shown.iter().flat_map(|shown| &shown.range.top);
     if rows.any(|row| row.inferred) {
