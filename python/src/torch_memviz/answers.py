@@ -389,7 +389,7 @@ class BlocksDevice:
     """Whether this device's history is complete."""
 
     device: int
-    """Device: -1 for pinned host memory, -2 for CPU memory."""
+    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
 
     found: int
     """Number of matching blocks."""
@@ -791,10 +791,10 @@ class CounterBytes:
     """The four counters."""
 
     active_bytes: int
-    """Blocks that are active, until their free completes."""
+    """Blocks in use until their free completes."""
 
     allocated_bytes: int
-    """Blocks that are allocated, until their free is requested."""
+    """Blocks in use until their free is requested."""
 
     requested_bytes: int
     """Bytes that callers requested, until the free completes."""
@@ -1164,7 +1164,7 @@ class FailedRequest2:
     """What would have helped, as far as the recording shows."""
 
     allocated_bytes: int
-    """Bytes of allocated blocks."""
+    """Bytes of blocks in use."""
 
     annotations: tuple[str, ...]
     """Open `record_function` ranges, outermost first."""
@@ -1780,10 +1780,10 @@ class FragmentationDevice:
     """`memviz fragmentation`, one device."""
 
     active_bytes: int
-    """Bytes of active blocks."""
+    """Bytes of blocks in use and pending free."""
 
     allocated_bytes: int
-    """Bytes of allocated blocks."""
+    """Bytes of blocks in use."""
 
     at: Instant
     """The selected instant."""
@@ -2044,7 +2044,7 @@ class InfoDevice:
     """Whether this device's history is complete."""
 
     device: int
-    """Device: -1 for pinned host memory, -2 for CPU memory."""
+    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
 
     end: CounterBytes
     """Counters at the end."""
@@ -2309,7 +2309,7 @@ class LedgerPinned:
     """Pinned host memory at one instant. It is not part of the device."""
 
     active_bytes: int
-    """How many of these bytes were in use by tensors and copies."""
+    """Bytes of these in use by tensors and copies."""
 
     at: Occasion
     """When the sample was taken."""
@@ -2381,7 +2381,7 @@ class MeasuredDevice:
     """Whether this device's history is complete."""
 
     device: int
-    """Device: -1 for pinned host memory, -2 for CPU memory."""
+    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
 
     end: CounterBytes
     """Counters at the end."""
@@ -2480,7 +2480,7 @@ class MostInactiveInstant:
 
 #: Why nothing can be said about checkpointing.
 NoCandidates = Literal[
-    # The recording has no entries for this device.
+    # The recording has no entries of this device.
     "no_history",
     # Stacks were not recorded, or without Python frames.
     "no_stacks",
@@ -2856,10 +2856,10 @@ class OverTime:
     """One row over time."""
 
     active_bytes: int
-    """Bytes of active blocks."""
+    """Bytes of blocks in use and pending free."""
 
     allocated_bytes: int
-    """Bytes of allocated blocks."""
+    """Bytes of blocks in use."""
 
     annotations: tuple[str, ...]
     """Open `record_function` ranges, outermost first."""
@@ -2943,7 +2943,7 @@ class PeakDevice:
     """Whether this device's history is complete."""
 
     device: int
-    """Device: -1 for pinned host memory, -2 for CPU memory."""
+    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
 
     end: CounterBytes
     """Counters at the end."""
@@ -3015,10 +3015,10 @@ class PeakInstant:
     """An instant and the counters there."""
 
     active_bytes: int
-    """Blocks that are active, until their free completes."""
+    """Blocks in use until their free completes."""
 
     allocated_bytes: int
-    """Blocks that are allocated, until their free is requested."""
+    """Blocks in use until their free is requested."""
 
     annotations: tuple[str, ...]
     """Open `record_function` ranges, outermost first."""
@@ -3127,10 +3127,10 @@ class Pool:
     """Segments whose free blocks serve the same requests."""
 
     active_bytes: int
-    """Bytes of active blocks."""
+    """Bytes of blocks in use and pending free."""
 
     allocated_bytes: int
-    """Bytes of allocated blocks."""
+    """Bytes of blocks in use."""
 
     block_count: int
     """Number of blocks in use and pending free."""
@@ -3537,7 +3537,7 @@ class RehearsalFacts:
     """Why it ended before the program; null if it did not."""
 
     gpu: str
-    """The GPU model, as `memviz rehearse --list` names it."""
+    """The kind of GPU, as `memviz rehearse --list` names it."""
 
     memory_bytes: int
     """Memory of each device, as PyTorch's messages name its total."""
@@ -3659,13 +3659,13 @@ class Segment:
     """A segment."""
 
     active_bytes: int
-    """Bytes of active blocks."""
+    """Bytes of blocks in use and pending free."""
 
     address: int
     """First address."""
 
     allocated_bytes: int
-    """Bytes of allocated blocks."""
+    """Bytes of blocks in use."""
 
     block_count: int
     """Number of blocks in use and pending free."""
@@ -3724,10 +3724,10 @@ class ServingPool:
     """The pool and stream of a request."""
 
     active_bytes: int
-    """Bytes of active blocks."""
+    """Bytes of blocks in use and pending free."""
 
     allocated_bytes: int
-    """Bytes of allocated blocks."""
+    """Bytes of blocks in use."""
 
     block_count: int
     """Number of blocks in use and pending free."""
@@ -3806,7 +3806,7 @@ class Settings:
     """`PYTORCH_CUDA_ALLOC_CONF`."""
 
     expandable_segments: bool
-    """Whether expandable segments are enabled."""
+    """Whether segments grow in place."""
 
     garbage_collection_threshold: float
     """0 when off."""
@@ -4070,7 +4070,7 @@ class TriageDevice:
     """Whether this device's history is complete."""
 
     device: int
-    """Device: -1 for pinned host memory, -2 for CPU memory."""
+    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
 
     device_bytes: int | None
     """Bytes of the device, from its samples or the device properties of a trace; null if unknown."""
@@ -4172,7 +4172,7 @@ class ValueReadsRow:
     """Its text."""
 
     count: int
-    """How many times."""
+    """How often."""
 
     file: str | None
     """Its file; null for backward's own threads."""

@@ -79,7 +79,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
     })?;
     let (cure, code, cost, remedy) = if scratch.is_fusable {
         let lives = Lives { removed: scratch.blocks.clone(), ..Lives::default() };
-        ("set fused=True where you create the optimizer that steps", "fused=True", None, Remedy::Lives(lives))
+        ("create the optimizer that steps here with fused=True", "fused=True", None, Remedy::Lives(lives))
     } else {
         // Each is freed when the `at_once`-th one after it is allocated.
         let lives = |at_once: usize| {
@@ -89,7 +89,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
             });
             Lives { freed: later.collect(), ..Lives::default() }
         };
-        let cure = "set foreach=False where you create the optimizer that steps";
+        let cure = "create the optimizer that steps here with foreach=False";
         let way = Way {
             cure: cure.to_owned(),
             code: Vec::new(),
