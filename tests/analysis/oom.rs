@@ -100,7 +100,7 @@ fn a_leak_is_shown_before_what_the_allocator_lacked() {
     let report = recording.oom(&options).unwrap();
     let first = &report.devices[0].ooms[0].evidence[0];
     let Symptom::Accumulates { label, reserved, capacity } = first else { panic!("{first:?}") };
-    assert_eq!(label.as_deref(), Some("perplexity.py:21 perplexity"));
+    assert_eq!(label.as_deref(), Some("perplexity.py:22 perplexity"));
     assert!(*reserved < capacity / 2, "{reserved} of {capacity}");
     let mut text = Vec::new();
     let source = Source { path: "leak", recording: &recording };
@@ -114,7 +114,7 @@ fn a_leak_is_shown_before_what_the_allocator_lacked() {
     assert!(fit.plans.devices[0].refused.is_some(), "no step completes");
     let cure = &fit.cures[0][0];
     assert_eq!(cure.fits, None);
-    assert_eq!(cure.advice.line.as_ref().map(|line| line.label.as_str()), Some("perplexity.py:21 perplexity"));
+    assert_eq!(cure.advice.line.as_ref().map(|line| line.label.as_str()), Some("perplexity.py:22 perplexity"));
 }
 
 /// The program caught two errors; their messages say what there was.
