@@ -64,18 +64,20 @@ impl Overview {
         let TriageOptions { inference, devices, .. } = of_triage.clone();
         recording.wanted(&devices)?.iter().for_each(|device| device.prepare_categories());
         let leaks = LeakReport::of(recording, &LeakOptions { inference, devices, ..LeakOptions::default() })?;
-        let triage = TriageReport::without_advice(recording, of_triage, &leaks)?;
         let peak = PeakOptions { top: None, ..options.peak.clone() };
         let PeakOptions { by, inference, devices, .. } = peak.clone();
         let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };
         let wanted = devices.clone();
         let oom = OomOptions { by, inference, devices, plans: true, explained: Some(IN_FULL), ..OomOptions::default() };
         let peaks = peaks_or_failures(recording, &peak)?;
-        let holes = found_on(&triage, |finding| matches!(finding, Finding::Fragmentation { .. }));
-        let segments = PeakOptions { devices: holes, ..peak };
+        // The three that take longest: the verdict, because it simulates checkpointing, and these two.
         let timeline = || TimelineReport::around(recording, peaks.clone(), &leaks, options);
         let other_settings = || TriageReport::settings(recording, of_triage);
-        let (settings, timeline) = rayon::join(other_settings, timeline);
+        let verdict = || TriageReport::without_advice(recording, of_triage, &leaks);
+        let (triage, (settings, timeline)) = rayon::join(verdict, || rayon::join(other_settings, timeline));
+        let triage = triage?;
+        let holes = found_on(&triage, |finding| matches!(finding, Finding::Fragmentation { .. }));
+        let segments = PeakOptions { devices: holes, ..peak };
         Ok(Self {
             top: options.peak.top,
             timeline: timeline?,

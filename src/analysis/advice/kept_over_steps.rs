@@ -12,6 +12,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, Metric, NEVER};
+use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
@@ -41,7 +42,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let passes = calls.passes();
     let findings = calls.by_place().into_iter().filter(|of_line| !keep_graphs(device, of_line)).filter_map(|of_line| {
         let over_two: Vec<Kept<'_>> =
-            (0..of_line.len()).filter_map(|place| kept(device, &of_line[place..], &passes)).collect();
+            (0..of_line.len()).into_par_iter().filter_map(|place| kept(device, &of_line[place..], &passes)).collect();
         let least = notable(device);
         let enough = over_two.iter().filter(|kept| kept.bytes() >= least).count();
         if enough < 2 || enough * 2 < over_two.len() {

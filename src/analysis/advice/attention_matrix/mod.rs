@@ -13,8 +13,9 @@ use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, Metric, NEVER};
-use std::cell::OnceCell;
+use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::OnceLock;
 
 /// Queries, keys and values are allocated within this many allocations before the scores.
 const NEAR: usize = 64;
@@ -37,12 +38,13 @@ const SMALLEST_BIAS: u64 = 64 << 10;
 
 /// One finding for each line that makes such a matrix.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
-    let weights = Weights { device, sizes: OnceCell::new() };
+    let weights = Weights { device, sizes: OnceLock::new() };
     let mut of_line: BTreeMap<Option<FrameId>, Vec<Matrix>> = BTreeMap::new();
-    for matrix in named::matrices(device, &weights).into_iter().chain(by_hand::matrices(device, &weights)) {
+    let (named, by_hand) = rayon::join(|| named::matrices(device, &weights), || by_hand::matrices(device, &weights));
+    for matrix in named.into_iter().chain(by_hand) {
         of_line.entry(matrix.line).or_default().push(matrix);
     }
-    of_line.into_iter().filter_map(|(line, matrices)| finding(device, line, &matrices)).collect()
+    of_line.into_par_iter().filter_map(|(line, matrices)| finding(device, line, &matrices)).collect()
 }
 
 /// The blocks that one call allocates for the matrix.
@@ -118,7 +120,7 @@ fn multiplies_activation(
 /// The sizes of all weights, once somebody asks.
 struct Weights<'d, 'a> {
     device: &'d Device<'a>,
-    sizes: OnceCell<HashSet<u64>>,
+    sizes: OnceLock<HashSet<u64>>,
 }
 
 impl Weights<'_, '_> {
