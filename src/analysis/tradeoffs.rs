@@ -1,5 +1,5 @@
 //! What lowers memory without a mistake to mend: other allocator settings, and checkpointing. All answers ask here, so that
-//! one recommends what another one does.
+//! all give the same recommendation.
 
 use super::checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
 use crate::facts::device::{Device, Devices};
@@ -9,19 +9,19 @@ use crate::replay::Metric;
 
 /// Steps that are played for a line about allocator settings: well below a second.
 const STEPS_OF_SETTINGS: u64 = 8_000_000;
-/// They are played where more than 1/N of what is reserved is never asked for at once.
+/// Settings are simulated only if the program left more than 1/N of reserved memory unrequested.
 const ROOM_OF_SETTINGS: i64 = 25;
 
-/// Settings that reserve notably less for a device; `None` if there are none, or if that takes too long to know where this
-/// many devices are asked about. What would have served a failed request is said of that request.
+/// Settings that reserve notably less for a device; `None` if there are none, or if simulating this many devices would take
+/// too long, or if a request failed: the explanation of that request has what would have served it.
 pub(crate) fn settings(device: &Device<'_>, devices: usize) -> Option<SettingsAdvice> {
     let is_asked = device.track.count_of(Action::Oom) == 0 && leaves_room(device);
     let advice = is_asked.then(|| SettingsAdvice::of(device, STEPS_OF_SETTINGS / devices.max(1) as u64)).flatten();
     advice.filter(|advice| advice.better.is_some())
 }
 
-/// Whether the requests of a device never came near what was reserved, which is all that settings can change. What the plays
-/// then save is judged by what it is.
+/// Whether the requested bytes of a device stayed well below its reserved bytes: settings can change nothing but the difference
+/// between the two.
 fn leaves_room(device: &Device<'_>) -> bool {
     let maximum = |metric: Metric| device.history().maxima[metric as usize].bytes;
     let (reserved, requested) = (maximum(Metric::Reserved), maximum(Metric::Requested));

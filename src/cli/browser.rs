@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-/// Opens a page in the first browser of `$BROWSER` that starts, else in that of the desktop.
+/// Opens a page in the first browser of `$BROWSER` that starts, or in that of the desktop if the variable is not set.
 ///
 /// # Errors
 /// When there is no desktop, as over SSH, or no browser starts.

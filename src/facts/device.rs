@@ -216,8 +216,8 @@ impl<'a> Device<'a> {
         self.own.categories.get_or_init(|| Categories::of(self.track, self.phases(), self.roles(), self.sites()))
     }
 
-    /// Sees to it that the categories are known, before anything that asks for them. If another thread computes them, this one
-    /// works on something else meanwhile, and so must hold nothing that such work may wait for.
+    /// Makes sure that the categories are computed, before anything that asks for them. If another thread computes them, this
+    /// one works on something else meanwhile, so the caller must hold no lock that such work may wait for.
     pub(crate) fn prepare_categories(&self) {
         if self.own.has_begun.swap(true, Ordering::Relaxed) {
             self.backward();

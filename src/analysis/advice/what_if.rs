@@ -43,7 +43,7 @@ pub struct WhatIf<'d, 'a> {
     list: Vec<(Advice, Remedy)>,
 }
 
-/// A list of cures that is being made, in parts that take about as long as one simulation.
+/// A list of cures under construction, in parts that take about as long as one simulation.
 pub struct CureSearch<'d, 'a> {
     device: &'d Device<'a>,
     plays: Plays,

@@ -244,7 +244,7 @@ impl TriageReport {
         Ok(verdict?.with_settings(settings?).with_advice(advice?))
     }
 
-    /// Allocator settings that reserve notably less, of each device of which that is asked.
+    /// Allocator settings that reserve notably less, for each device that is quick to simulate.
     pub(crate) fn settings(
         recording: &Devices<'_>,
         options: &TriageOptions,
@@ -470,7 +470,7 @@ fn growth(device: &DeviceLeaks, peak: u64) -> Option<Finding> {
             places,
         })
     };
-    // What is nothing in a long run either is not worth a line.
+    // Growth that does not matter in a long run either is not worth a line.
     let is_worth_it = |rate: Rate, steps: u64| {
         let bytes = rate.allocated_bytes.max(0).unsigned_abs().max(rate.bytes);
         bytes.saturating_mul(steps) >= peak / GROWTH_PART

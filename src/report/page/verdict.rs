@@ -154,7 +154,7 @@ fn of_devices(devices: &[DeviceId], all: usize) -> String {
 /// What other allocator settings would save. Whether they would have served a failed request is said of that.
 fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     let text = simulate::settings_advice(advice).filter(|_| advice.refused == 0)?;
-    Some(format!("{text}; memviz simulate --sweep tries more settings"))
+    Some(format!("{text}; memviz simulate FILE --sweep tries more settings"))
 }
 
 /// What would have served the first failed request, and what would make room for it, in simulation.

@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 impl Export {
-    /// The table is written to memory, since it is made from the recording, which is gone when a reply is written.
+    /// The table is written to memory, since it is made from the recording, which is dropped before the reply is written.
     pub(super) fn table(&self, recording: &Recording, table: TableName) -> crate::Result<Reply> {
         let mut bytes = Vec::new();
         self.write_table(recording, table, &mut bytes)?;
