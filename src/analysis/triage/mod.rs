@@ -425,6 +425,7 @@ impl During {
 
 /// Whether checkpointing has candidates: determined by simulation if that is quick, otherwise from the contents of the
 /// recording.
+#[cfg(feature = "report")]
 pub(crate) fn can_checkpoint(recording: &Devices<'_>, device: &Device<'_>) -> bool {
     if Plays::Quick.covers(device) {
         tradeoffs::checkpoint(recording, device).is_some()
