@@ -1,6 +1,5 @@
 //! How much memory other allocator settings would reserve, at the peak or at one instant: one line in several answers.
 
-use super::placement::possible_placements;
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::Trust;
@@ -142,7 +141,7 @@ impl Testbed {
     /// The effect of settings, for every placement of segments by the driver; `None` if a request fails.
     fn played(&self, part: Part, settings: &AllocatorSettings) -> Option<BetterSettings> {
         let setup = self.setup(settings);
-        let placements = possible_placements(self.placement, settings);
+        let placements = self.placements(settings);
         let reserved = placements.iter().map(|&placement| self.reserved(part, &Setup { placement, ..setup.clone() }));
         let all: Option<Vec<(u64, u64)>> = reserved.collect();
         let (reserved, retries) = all?.into_iter().reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))?;

@@ -11,7 +11,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::changes::{Change, Edited};
 use crate::play::player::{Outcome, Setup, play, recorded_settings};
-use crate::replay::{Completeness, Track};
+use crate::replay::{Completeness, Metric, Track};
 use std::borrow::Cow;
 
 /// Maximum number of simulations of the whole program in [`Testbed::new`].
@@ -54,6 +54,15 @@ const FAILS_LEAN: &str = "the recording starts with more free segments than the 
 /// Bytes that no device has: sums of sizes stay far below what 64 bits hold.
 const MOST_RESERVED: u64 = 1 << 50;
 
+/// Why simulations are not exact if other placements of segments are possible.
+pub(crate) const UNPLACED: &str = "the driver's placement of segments is unknown";
+
+/// Why the final state and the last entry alone are not simulated.
+const SINGLE: &str = "only one entry was kept, so the peak of the program is unknown";
+
+/// Why a recording is not simulated whose entries cannot have been served from its segments.
+const OUTSIDE: &str = "the recording says that more memory is allocated than reserved, which is impossible";
+
 /// The program of a device, or why it cannot be simulated.
 pub(crate) fn program(device: &Device<'_>) -> Result<Program, &'static str> {
     if let Some(reason) = refusal(device) {
@@ -82,11 +91,14 @@ pub(crate) fn refuses(settings: &AllocatorSettings, is_known_device: bool) -> Op
 /// Why a device's program cannot be simulated.
 pub(crate) fn refusal(device: &Device<'_>) -> Option<&'static str> {
     let (snapshot, history) = (device.track.snapshot, device.history());
+    let maximum = |metric: Metric| history.maxima[metric as usize].bytes;
     match () {
         () if !snapshot.notes.format.has_segments() => Some("only snapshots record the requests to the allocator"),
         () if device.id() < HOST_DEVICE => Some("only memory of PyTorch's caching allocators can be simulated"),
         () if history.entries() == 0 => Some("no history was recorded"),
         () if history.completeness.truncated => Some("the file ends inside the history"),
+        () if history.entries() == 1 && history.completeness.has_baseline => Some(SINGLE),
+        () if maximum(Metric::Active) > maximum(Metric::Reserved) => Some(OUTSIDE),
         () => None,
     }
 }
@@ -173,10 +185,20 @@ impl Testbed {
         of_device(told(&self.program), capacity, None)
     }
 
+    /// Where the driver may place segments with some settings, the most likely first; never empty.
+    pub(super) fn placements(&self, settings: &AllocatorSettings) -> &'static [Placement] {
+        possible_placements(self.placement, settings)
+    }
+
+    /// Whether it is known where the driver places segments with some settings, or makes no difference.
+    pub(super) fn is_placed(&self, settings: &AllocatorSettings) -> bool {
+        self.placements(settings).len() == 1
+    }
+
     /// The setup that simulates some settings.
     pub fn setup(&self, settings: &AllocatorSettings) -> Setup {
         let setup = Setup::new(settings, self.capacity, self.context);
-        Setup { placement: possible_placements(self.placement, settings)[0], ..setup }
+        Setup { placement: self.placements(settings)[0], ..setup }
     }
 
     /// The program to simulate: without the free segments that it starts with if the device is too small for them. `None` if
@@ -237,15 +259,14 @@ impl Testbed {
         let setup = self.setup(settings);
         let lean = program.without_cache();
         let played = play_or_lean(program, lean.as_ref(), &setup);
-        let others = &possible_placements(self.placement, settings)[1..];
+        let others = &self.placements(settings)[1..];
         if let Some((outcome, starts_lean)) = played.as_ref().filter(|_| !others.is_empty()) {
             let program = lean.as_ref().filter(|_| *starts_lean).unwrap_or(program);
             let others = others.iter().map(|&placement| play(program, &Setup { placement, ..setup.clone() }));
             let all: Vec<u64> = others.map(|other| other.max_reserved).chain([outcome.max_reserved]).collect();
             let (least, most) = all.iter().fold((u64::MAX, 0), |(least, most), &it| (least.min(it), most.max(it)));
             run.reserved_range = (least < most).then_some((least, most));
-            "the driver's placement of segments is unknown; three placements were simulated"
-                .clone_into(&mut run.because);
+            format!("{UNPLACED}; three placements were simulated").clone_into(&mut run.because);
         }
         if !self.lacks.is_empty() {
             self.lacks.clone_into(&mut run.because);

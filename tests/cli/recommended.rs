@@ -32,7 +32,6 @@ const ENDS: [&str; 8] = [
     "records more",
     "To see which code",
     "what most of the memory is for",
-    "Nothing to change",
     "No known mistake",
 ];
 

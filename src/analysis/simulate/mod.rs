@@ -98,22 +98,53 @@ impl DeviceSimulation {
     /// The settings to recommend, by the rule of all commands: they work where the recorded ones fail on the device, or reserve
     /// notably less. Settings with a warning are left out: a release that does not know a setting refuses to start.
     pub fn best(&self) -> Option<&Run> {
-        let recorded = self.runs.first()?;
-        let works = |run: &Run| run.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
-        let is_safe = |run: &&Run| !run.is_recorded && run.changes.is_empty() && run.warnings.is_empty();
-        // Where the driver decides how much is reserved, the most counts.
-        let reserved = |run: &Run| match (run.reserved_range, &run.outcome) {
-            (Some((_, most)), _) => most,
-            (None, Some(outcome)) => outcome.max_reserved,
-            (None, None) => u64::MAX,
-        };
-        let before = if works(recorded) { reserved(recorded) } else { u64::MAX };
-        let others = self.runs.iter().filter(|run| is_safe(run) && works(run) && run.needs().is_some());
-        let worth_it = others.filter(|run| is_notable_part(before, reserved(run)));
-        recommended(worth_it, |run| {
-            (&run.alloc_conf, run.outcome.as_ref().map_or(u64::MAX, |outcome| outcome.retries), reserved(run))
-        })
+        let before = self.runs.first().map(|recorded| if works(recorded) { reserved(recorded) } else { u64::MAX })?;
+        let worth_it = self.others().filter(|run| run.warnings.is_empty() && is_notable_part(before, reserved(run)));
+        recommended(worth_it, |run| (&run.alloc_conf, retries(run), reserved(run)))
     }
+
+    /// If no settings reserve notably less: those that work on a notably smaller device than the recorded ones, and its size in
+    /// bytes that the allocator can use.
+    pub fn least(&self) -> Option<(&Run, u64)> {
+        let before = self.runs.first()?.needs()?;
+        let needs = |run: &Run| run.needs().unwrap_or(u64::MAX);
+        let worth_it = self.others().filter(|run| run.warnings.is_empty() && is_notable_part(before, needs(run)));
+        let least = recommended(worth_it, |run| (&run.alloc_conf, retries(run), needs(run)))?;
+        self.best().is_none().then_some((least, needs(least)))
+    }
+
+    /// Whether settings with a warning reserve or need notably less than the recorded ones.
+    pub fn has_notable_warned(&self) -> bool {
+        let Some(recorded) = self.runs.first() else { return false };
+        let is_less = |run: &Run| {
+            let needs = recorded.needs().zip(run.needs());
+            is_notable_part(reserved(recorded), reserved(run))
+                || needs.is_some_and(|(before, after)| is_notable_part(before, after))
+        };
+        self.others().any(|run| !run.warnings.is_empty() && is_less(run))
+    }
+
+    /// Other settings with which the unchanged program works.
+    fn others(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(|run| !run.is_recorded && run.changes.is_empty() && works(run) && run.needs().is_some())
+    }
+}
+
+fn works(run: &Run) -> bool {
+    run.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none())
+}
+
+/// `max_memory_reserved()`: the most where the driver decides how much is reserved.
+fn reserved(run: &Run) -> u64 {
+    match (run.reserved_range, &run.outcome) {
+        (Some((_, most)), _) => most,
+        (None, Some(outcome)) => outcome.max_reserved,
+        (None, None) => u64::MAX,
+    }
+}
+
+fn retries(run: &Run) -> u64 {
+    run.outcome.as_ref().map_or(u64::MAX, |outcome| outcome.retries)
 }
 
 /// All devices.

@@ -289,7 +289,10 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
             Some(caller) if self.device.sites().kind(caller) != FrameKind::User => {
                 CodeChange::WrapForward(self.device.sites().label(caller))
             }
-            caller => CodeChange::Wrap(caller.map(|caller| self.device.sites().label(caller))),
+            caller => CodeChange::Wrap {
+                caller: caller.map(|caller| self.device.sites().label(caller)),
+                others: function.other_callers,
+            },
         }
     }
 }

@@ -77,7 +77,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, pieces: u64) -> 
     losses?;
     rewrite.apply(patch);
     Ok(format!(
-        "logits and loss are computed in {pieces} chunks of the sequence, each under torch.utils.checkpoint, and the gradients \
+        "logits and loss are computed in {pieces} chunks along the sequence, each under torch.utils.checkpoint, and the gradients \
          of the last layer are accumulated"
     ))
 }

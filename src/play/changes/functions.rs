@@ -32,15 +32,20 @@ pub struct HeldByCalls {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodeChange {
-    /// Wrap the call in `torch.utils.checkpoint.checkpoint`, at this line, if recorded.
-    Wrap(Option<String>),
+    /// Wrap the call in `torch.utils.checkpoint.checkpoint`.
+    Wrap {
+        /// A line with the call, if recorded.
+        caller: Option<String>,
+        /// Number of other lines with calls.
+        others: usize,
+    },
     /// The calling line is in an installed package: wrap `forward` of the modules instead.
     WrapForward(String),
     /// The model is a transformers model: `gradient_checkpointing_enable`.
     Transformers,
 }
 
-/// The lines of Python that compute logits and loss in so many chunks of the sequence.
+/// The lines of Python that compute logits and loss in so many chunks along the sequence.
 pub fn chunked_loss(pieces: u32) -> Vec<String> {
     vec![
         "def chunk_loss(h, t):".to_owned(),

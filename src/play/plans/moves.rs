@@ -141,7 +141,13 @@ mod tests {
     use crate::play::changes::CodeChange;
 
     fn function(label: &str, bytes: u64, calls: usize, recompute_us: Option<i64>) -> HeldByCalls {
-        HeldByCalls { label: label.to_owned(), calls, bytes, recompute_us, change: CodeChange::Wrap(None) }
+        HeldByCalls {
+            label: label.to_owned(),
+            calls,
+            bytes,
+            recompute_us,
+            change: CodeChange::Wrap { caller: None, others: 0 },
+        }
     }
 
     #[test]

@@ -252,7 +252,7 @@ impl From<&RemainingPeak> for CheckpointLimit {
 impl From<&CodeChange> for Change {
     fn from(change: &CodeChange) -> Self {
         let (kind, caller) = match change {
-            CodeChange::Wrap(caller) => (ChangeKind::Wrap, caller.clone()),
+            CodeChange::Wrap { caller, .. } => (ChangeKind::Wrap, caller.clone()),
             CodeChange::WrapForward(caller) => (ChangeKind::WrapForward, Some(caller.clone())),
             CodeChange::Transformers => (ChangeKind::Transformers, None),
         };

@@ -206,7 +206,9 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
     if let Some(held) = &peak.forward_function {
         let (calls, bytes) = (count(held.calls as u64, "call"), Bytes(held.bytes));
         let caller = match &held.change {
-            CodeChange::Wrap(Some(caller)) | CodeChange::WrapForward(caller) => format!(", called at {caller}"),
+            CodeChange::Wrap { caller: Some(caller), .. } | CodeChange::WrapForward(caller) => {
+                format!(", called at {caller}")
+            }
             _ => String::new(),
         };
         reason.push_str(&format!(

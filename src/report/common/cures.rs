@@ -1,7 +1,7 @@
 //! Changes to a program, in the same words in every answer.
 
 use super::document::{Document, Tone};
-use crate::analysis::advice::{Advice, Alternative, CodeLine, Lowered, Saving};
+use crate::analysis::advice::{Advice, Alternative, CodeLine, Lowered, Saving, Story};
 use crate::model::bytes::Bytes;
 use crate::play::Trust;
 use serde::Serialize;
@@ -176,6 +176,10 @@ fn saved(Lowered { before, after }: Lowered) -> i64 {
 /// The change, and its line.
 pub(crate) fn change(advice: &Advice) -> String {
     match &advice.line {
+        // A setting is not set where the memory is requested.
+        Some(line) if advice.story == Story::FragmentationVarlen => {
+            format!("{}; sizes vary at {}", advice.cure, line.label)
+        }
         Some(line) => format!("{}, at {}", advice.cure, line.label),
         None => advice.cure.clone(),
     }

@@ -14,7 +14,7 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
     let alone = if rehearsal.ranks > 1 { format!(", one of {} ranks, alone", rehearsal.ranks) } else { String::new() };
     let mut lines = vec![(
         format!(
-            "rehearsed without a GPU, as {}{memory}{alone}: PyTorch's own allocator served every request, no kernel ran, and times \
+            "rehearsed for {}{memory}, without a GPU{alone}: PyTorch's own allocator served every request, no kernel ran, and times \
              are not those of a GPU",
             rehearsal.gpu
         ),
@@ -28,15 +28,15 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
         };
         lines.push((format!("not exact: some sizes depend on values read from the device: {values} ({named})"), true));
     }
-    for (kind, what, read) in
-        [(ValueUse::Value, "value", "read from the device"), (ValueUse::Copy, "tensor", "copied to the host")]
+    for (kind, done, what, end) in
+        [(ValueUse::Value, "read", "value", "from the device"), (ValueUse::Copy, "copied", "tensor", "to the host")]
     {
         let reads = || rehearsal.reads.iter().filter(|reads| reads.kind == kind);
         let number = reads().fold(0, |number: u64, reads| number.saturating_add(reads.count));
         if number > 0 {
             let what = count(number, what);
-            let condition = "exact as long as no allocation depends on them";
-            lines.push((format!("{what} {read}, all 0: {condition} ({})", named(reads())), true));
+            let (named, condition) = (named(reads()), "exact if no allocation depends on them");
+            lines.push((format!("the program {done} {what} {end}, 0 in a rehearsal: {condition} ({named})"), true));
         }
     }
     if rehearsal.cudnn_operations > 0 {

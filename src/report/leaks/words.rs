@@ -122,7 +122,7 @@ pub fn projection(projection: &Projection) -> String {
 /// The meaning of verdicts other than leaks, and of stars.
 pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
-    let growth = "growth: replaced by larger blocks (KV cache, torch.cat), or partly freed later";
+    let growth = "growth: replaced by larger blocks (KV cache, torch.cat, longer inputs), or partly freed later";
     let cache = "cache: allocated once and kept (parameters, optimizer state, workspaces)";
     let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, cache)];
     let verdicts = verdicts.into_iter().filter_map(|(verdict, meaning)| has(verdict).then_some(meaning));

@@ -108,7 +108,11 @@ fn failed(document: &mut Document, oom: &Oom, cures: &[Cure]) {
     document.frames(6, &oom.request.stack);
     document.facts(oom_words::request(oom));
     if !oom.advice.is_empty() {
-        document.section("What would and would not have helped");
+        document.section(match (oom.advice.iter().any(Advice::helps), oom.advice.iter().all(Advice::helps)) {
+            (_, true) => "What would have helped",
+            (false, _) => "What would not have helped",
+            _ => "What would and would not have helped",
+        });
         document.items(oom.advice.iter().map(|advice| oom_words::advice(oom, advice).text));
     }
     document.section(format!("What holds the memory, by {}", oom.attribution.by.name()));

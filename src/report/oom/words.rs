@@ -178,7 +178,7 @@ fn accumulates(label: Option<&str>, reserved: u64, capacity: u64) -> Statement {
         "accumulates",
         [("reserved_bytes", reserved), ("capacity_bytes", capacity)],
         format!(
-            "memory accumulates from step to step; with that fixed{place}, {} of {} would be reserved",
+            "memory accumulates{place}; with that fixed, {} of {} would be reserved",
             Bytes(reserved),
             Bytes(capacity)
         ),

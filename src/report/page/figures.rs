@@ -14,12 +14,12 @@ pub const COLUMNS: [&str; 7] = [
     "max reserved",
     "allocated at the start",
     "allocated at the end",
-    "inactive *",
+    "inactive †",
     "history",
 ];
 
 /// What the star means.
-pub const INACTIVE: &str = "* at the first failed request, else at the peak, or at dump time without a history; as a percentage of reserved memory at that instant";
+pub const INACTIVE: &str = "† at the first failed request, else at the peak, or at dump time without a history; as a percentage of reserved memory at that instant";
 
 /// The figures of every device.
 pub fn rows(page: &Page<'_>) -> Vec<[String; COLUMNS.len()]> {

@@ -36,6 +36,9 @@ fn simulation(document: &mut Document, device: &DeviceSimulation) {
     }
     document.gap();
     document.table(table(&device.runs));
+    if let Some(columns) = words::columns(device) {
+        document.legend(columns);
+    }
     if device.runs.iter().any(|run| run.needs().is_some() && run.capacities.safe.is_none()) {
         document.legend(words::AT_MOST);
     }

@@ -9,6 +9,7 @@ use crate::play::SettingsAdvice;
 use crate::replay::Metric;
 use crate::report::checkpoint::words as checkpointed;
 use crate::report::common::advice::{Advice, advice};
+use crate::report::common::code_change;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe, signed};
 use crate::report::common::words::{category, count, share, starred};
@@ -110,7 +111,7 @@ fn failed(failure: &Failure) -> String {
     let why = match cause {
         Cause::Capacity => ": not enough in total",
         Cause::Fragmentation => ": enough with inactive memory, but fragmented",
-        Cause::Leak => ": memory that accumulates from step to step fills the device",
+        Cause::Leak => ": memory that accumulates fills the device",
         Cause::OtherProcess => ": another process on the device holds memory",
         Cause::Limit => ": the process is limited to part of the device",
         Cause::Unknown => "",
@@ -165,22 +166,22 @@ pub(crate) fn otherwise<'d>(device: &'d DeviceTriage, recording: &Recording) -> 
 pub(crate) fn nothing(nothing: &Nothing) -> String {
     match nothing {
         Nothing::Weights { bytes, total } => format!(
-            "Nothing to change: weights are {}, {} of allocated memory. A smaller dtype, or fewer weights on \
-             this device, would reduce this",
+            "No known mistake found. Weights are {}, {} of allocated memory: a smaller dtype, or fewer weights on this device, \
+             would reduce this",
             Bytes(*bytes),
             share(*bytes, *total)
         ),
         Nothing::Training { bytes, states, total } => {
             let (what, less) = if *states > 0 {
                 (
-                    "weights, gradients and optimizer state",
-                    "An optimizer with less state, or sharding over several GPUs,",
+                    "Weights, gradients and optimizer state",
+                    "an optimizer with less state, or sharding over several GPUs,",
                 )
             } else {
-                ("weights and gradients", "Sharding over several GPUs")
+                ("Weights and gradients", "sharding over several GPUs")
             };
             let (bytes, share) = (Bytes(*bytes), share(*bytes, *total));
-            format!("Nothing to change: {what} are {bytes}, {share} of allocated memory. {less} would reduce this")
+            format!("No known mistake found. {what} are {bytes}, {share} of allocated memory: {less} would reduce this")
         }
         Nothing::Unknown { label, inferred, is_of_weights, bytes, total } => {
             let (bytes, share, place) = (Bytes(*bytes), share(*bytes, *total), starred(&safe(label), *inferred));
@@ -208,7 +209,8 @@ pub(crate) fn found_on(device: &DeviceTriage, found: &Finding) -> Line {
     let mut line = finding(found);
     let checkpoint = device.checkpoint.as_ref().filter(|_| matches!(found, Finding::Activations { .. }));
     if let Some((checkpoint, best)) = checkpoint.and_then(|it| Some((it, it.candidates.first()?))) {
-        line.text += &format!("; with {} checkpointed: {}", safe(&best.label), checkpointed::effect(checkpoint, best));
+        let function = safe(&code_change::function(&best.label, &best.change));
+        line.text += &format!("; with {function} checkpointed: {}", checkpointed::effect(checkpoint, best));
     }
     line
 }

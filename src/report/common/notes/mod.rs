@@ -134,8 +134,22 @@ pub fn device(device: &DevicePeak) -> Vec<String> {
     if let Some((from, to)) = device.window {
         lines.push(format!("maximum and end refer to the range from {} to {}", instant_name(from), instant_name(to)));
     }
+    lines.extend(contradiction(device));
     lines.extend(anomalies(&device.anomalies));
     lines
+}
+
+/// That more memory is allocated than reserved, if the recording says so.
+fn contradiction(device: &DevicePeak) -> Option<String> {
+    let [allocated, reserved] = [device.at.allocated, device.at.reserved];
+    let is_impossible = allocated > reserved && reserved != 0 && !device.completeness.no_reserved;
+    is_impossible.then(|| {
+        format!(
+            "{} allocated of {} reserved is impossible: the entries and the segments contradict each other",
+            signed(allocated),
+            signed(reserved)
+        )
+    })
 }
 
 /// What is held on a device at the selected instant: `Device 0: peak allocated 4.15 GiB`.

@@ -8,6 +8,7 @@ use crate::report::Source;
 use crate::report::common::cures::change;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::notes::device_name;
+use crate::report::simulate::words as simulate;
 
 /// On narrower screens, the columns for allocated memory and retries are left out.
 const DETAILS_FROM: usize = 100;
@@ -55,6 +56,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
         table.row(cells, Cell::code(words::name(plan)));
     }
     document.table(table);
+    document.legend(simulate::NEEDS);
     let changes = words::changes(device);
     if !changes.is_empty() {
         document.legend(words::TIMES);

@@ -6,7 +6,7 @@ use crate::model::bytes::Bytes;
 use crate::play::changes::CodeChange;
 use crate::play::changes::{Change, Optimizer, chunked_loss};
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
-use crate::play::{Generation, Reach};
+use crate::play::{Generation, Reach, UNPLACED};
 use crate::report::common::notes::{self, duration};
 use crate::report::common::words::{count, kept, ordinal};
 use crate::report::common::{code_change, cures};
@@ -240,8 +240,10 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
 /// Everything that must be said about one device, a line each.
 pub fn limits(device: &DevicePlans) -> Vec<String> {
     let mut lines: Vec<String> = notes::anomalies(&device.anomalies).into_iter().collect();
-    if !device.lacks.is_empty() && device.refused.is_none() {
-        lines.push(device.lacks.to_owned());
+    let unplaced = device.as_it_is.as_ref().filter(|plan| !plan.is_placed).map_or("", |_| UNPLACED);
+    let lacks = if device.lacks.is_empty() { unplaced } else { device.lacks };
+    if !lacks.is_empty() && device.refused.is_none() {
+        lines.push(format!("predicted, not exact: {lacks}"));
     }
     if device.is_partial && device.refused.is_none() {
         lines.push("the recording has no complete step: the program may need more at other times".to_owned());
@@ -350,7 +352,7 @@ pub fn code(change: &PlannedChange) -> (String, String) {
             "with torch.autograd.graph.save_on_cpu(pin_memory=True): loss = model(batch)".to_owned(),
         ),
         (Change::ChunkLoss { pieces }, _) => (
-            format!("where logits and loss are computed, now in {pieces} chunks of the sequence"),
+            format!("where logits and loss are computed, now in {pieces} chunks along the sequence"),
             chunked_loss(*pieces).join("\n"),
         ),
         (Change::Accumulate { passes }, _) => (
@@ -377,7 +379,7 @@ fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String,
                 .to_owned(),
         );
     }
-    let (place, line) = code_change::change(code.unwrap_or(&CodeChange::Wrap(None)));
+    let (place, line) = code_change::change(code.unwrap_or(&CodeChange::Wrap { caller: None, others: 0 }));
     let which = match every {
         1 => format!("for each call to {site}"),
         every => format!("for every {} call to {site}, starting with the first", ordinal(every)),
