@@ -23,7 +23,7 @@ const LARGEST_CONTEXT: u64 = 2 << 30;
 /// Tolerated difference between two orders of frees, in thousandths: allocated, reserved.
 const MOST_OFF: [u64; 2] = [20, 30];
 
-/// What every run on a device needs.
+/// The data that every simulation of a device needs.
 #[derive(Clone)]
 pub(crate) struct Testbed {
     pub program: Program,
@@ -43,7 +43,7 @@ pub(crate) struct Testbed {
     pub lacks: &'static str,
 }
 
-/// Why a play that starts without the recorded cache is uncertain.
+/// Why a simulation that starts without the recorded cache is uncertain.
 const STARTS_LEAN: &str =
     "it works only without the free segments that the recording starts with, which a smaller device might not have";
 
@@ -51,7 +51,7 @@ const STARTS_LEAN: &str =
 const FAILS_LEAN: &str = "the recording starts with more free segments than the simulated device has room for; it is simulated \
                           without them";
 
-/// Bytes that no device has: sums of sizes stay far below what 64 bits hold.
+/// More bytes than any device has: sums of sizes stay far below what 64 bits can represent.
 const MOST_RESERVED: u64 = 1 << 50;
 
 /// Why simulations are not exact if other placements of segments are possible.
@@ -113,7 +113,7 @@ pub(crate) fn lacks(completeness: Completeness, anomalies: u64) -> &'static str 
     }
 }
 
-/// Bytes of a device that CUDA uses, given the bytes available to the process; `None` if these must be of another
+/// Bytes of a device that CUDA uses, given the bytes available to the process; `None` if these must belong to another
 /// device.
 fn shown_context(capacity: u64, told: u64) -> Option<u64> {
     capacity.checked_sub(told).filter(|&context| context <= LARGEST_CONTEXT)
@@ -133,9 +133,9 @@ fn of_device(told: Option<u64>, capacity: Option<u64>, context: Option<u64>) -> 
 /// Why a recording is not simulated on a device that is too small for its start.
 const STARTS_ABOVE: &str = "the recording starts with more memory in segments than the simulated device has";
 
-/// Simulates a program. If it fails, or starts with more than the device has, but works without the free segments that it
-/// starts with, it is simulated without them: a device that is too small for them would not have had them. The second value
-/// is whether it starts without. `None` if the segments with blocks in use exceed the device.
+/// Simulates a program. If it fails, or starts with more than the device has, but works without the free segments that
+/// it starts with, it is simulated without them: a device that is too small for them would not have held them. The
+/// second value tells whether it starts without them. `None` if the segments with blocks in use exceed the device.
 fn play_or_lean(program: &Program, lean: Option<&Program>, setup: &Setup) -> Option<(Outcome, bool)> {
     let works = |outcome: &Outcome| outcome.failure().is_none();
     let starts = |program: &Program| program.reserved_at_start() <= setup.limits.capacity.limit();
@@ -296,13 +296,13 @@ impl Testbed {
         run
     }
 
-    /// The size of a device on which a program always works, in bytes that the allocator can use: the smallest, if the budget lasts.
+    /// The smallest device on which a program always works, in bytes that the allocator can use; a larger one if the budget runs out.
     pub fn enough(&self, program: &Program, settings: &AllocatorSettings, budget: u64) -> Option<u64> {
         self.search(&self.searched(program, settings, budget), settings, budget).enough()
     }
 
-    /// The program to search capacities for. What starts with free segments and works on all devices that can hold them may work on
-    /// smaller ones, which would not have had them: it starts without.
+    /// The program to search capacities for. If it starts with free segments and works on all devices that can hold
+    /// them, it may also work on smaller ones, which would not have held them: then it starts without them.
     fn searched<'p>(&self, program: &'p Program, settings: &AllocatorSettings, budget: u64) -> Cow<'p, Program> {
         let lean = program.without_cache();
         let lean = lean.filter(|_| {

@@ -16,7 +16,7 @@ use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
 use rayon::prelude::*;
 
-/// Number of steps simulated for the capacities of named settings, and of those of a sweep.
+/// Number of simulated steps to find the capacities of named settings, and of those of a sweep.
 const NAMED_BUDGET: u64 = 20_000_000;
 const SWEEP_BUDGET: u64 = 12_000_000;
 /// Maximum number of simulations of a whole program for the capacities of one run.
@@ -31,9 +31,9 @@ pub struct SimulateOptions {
     pub changes: Vec<Change>,
     /// Settings, each with its string as its name. The recorded ones are always simulated.
     pub settings: Vec<AllocatorSettings>,
-    /// Whether to try the settings that are worth it, too, and sort.
+    /// Whether to also try the settings that are worth trying, and sort.
     pub sweep: bool,
-    /// Bytes of the device, as PyTorch's messages name its total capacity.
+    /// Bytes of the device: the total capacity in PyTorch's messages.
     pub capacity: Option<u64>,
     /// Bytes of it that CUDA uses; if not given, the value that a failed request shows, or else
     /// [`crate::play::DEFAULT_CONTEXT`].
@@ -61,7 +61,7 @@ pub struct DeviceSimulation {
     pub entries: u32,
     /// The recorded maxima, in the order of [`crate::replay::Metric::ALL`].
     pub recorded_maxima: [i64; 4],
-    /// The simulation of the recorded settings, compared with the recording; `None` if there is none.
+    /// The simulation of the recorded settings compared with the recording; `None` if nothing was simulated.
     pub difference: Option<Difference>,
     /// The memory that the allocator released in the recording.
     pub releases: Releases,
@@ -76,10 +76,10 @@ pub struct DeviceSimulation {
     pub refused_otherwise: bool,
     /// The recorded settings first, then the requested ones; in a sweep, those that need the least first.
     pub runs: Vec<Run>,
-    /// The maximum of allocated bytes: every allocator needs at least these. `None` if there is no simulation.
+    /// The maximum of allocated bytes: every allocator needs at least this much. `None` if nothing was simulated.
     pub live_bytes: Option<u64>,
-    /// Why expandable segments, which some of the runs have and the recording does not, may fail in this program: each as part of
-    /// a sentence.
+    /// Why expandable segments, which some of the runs use and the recording does not, may fail in this program: each
+    /// reason is a part of a sentence.
     pub expandable_conflicts: Vec<&'static str>,
     /// Why nothing is simulated.
     pub refused: Option<&'static str>,
@@ -95,8 +95,8 @@ impl DeviceSimulation {
         self.runs.iter().find(|run| run.is_recorded && !run.changes.is_empty())
     }
 
-    /// The settings to recommend, by the rule of all commands: they work where the recorded ones fail on the device, or reserve
-    /// notably less. Settings with a warning are left out: a release that does not know a setting refuses to start.
+    /// The settings to recommend, by the rule of all commands: they work where the recorded ones fail on the device, or
+    /// reserve notably less. Settings with a warning are left out: a release that does not know a setting refuses to start.
     pub fn best(&self) -> Option<&Run> {
         let before = self.runs.first().map(|recorded| if works(recorded) { reserved(recorded) } else { u64::MAX })?;
         let worth_it = self.others().filter(|run| run.warnings.is_empty() && is_notable_part(before, reserved(run)));
@@ -158,7 +158,7 @@ pub struct SimulateReport {
 }
 
 impl SimulateReport {
-    /// Plays the programs of the devices.
+    /// Simulates the programs of the devices.
     ///
     /// # Errors
     /// If a device is named that the recording does not have.

@@ -12,7 +12,7 @@ pub struct Checkpointed {
     pub other_calls: usize,
 }
 
-/// The memory that the calls of a function hold at an instant and checkpointing would free.
+/// The memory that the calls of a function hold at an instant and that checkpointing would free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldByCalls {
@@ -28,7 +28,7 @@ pub struct HeldByCalls {
     pub change: CodeChange,
 }
 
-/// A change of code.
+/// A change to the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodeChange {

@@ -67,9 +67,9 @@ setters!(PlanOptions { capacity: Option<u64>, context: Option<u64>, devices: Vec
 pub struct Plan {
     /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
     pub alloc_conf: Option<String>,
-    /// Changes of the program.
+    /// Changes to the program.
     pub changes: Vec<PlannedChange>,
-    /// The result: on the given device if it fits, else on an unlimited one.
+    /// The result: on the given device if the plan fits, otherwise on an unlimited one.
     pub outcome: Outcome,
     /// Whether it fits the device, but would not fit with one more segment than simulated.
     pub is_tight: bool,
@@ -347,7 +347,7 @@ impl DevicePlans {
         }
     }
 
-    /// How far to trust a plan.
+    /// How far you can trust a plan.
     pub fn trust(&self, plan: &Plan) -> Trust {
         let is_sure = self.lacks.is_empty()
             && self.difference.as_ref().is_some_and(Difference::keeps_order)
@@ -359,7 +359,7 @@ impl DevicePlans {
         }
     }
 
-    /// The best plan, else the closest one.
+    /// The best plan, or otherwise the closest one.
     pub fn best(&self) -> Option<&Plan> {
         self.plans.first()
     }

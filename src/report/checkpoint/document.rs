@@ -11,7 +11,7 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::{self, signed};
 use crate::report::fit::single::words as plan;
 
-/// On narrower screens, the columns for what a candidate holds and costs are left out.
+/// On narrower screens, the columns for the memory and the cost of a candidate are left out.
 const COSTS_FROM: usize = 80;
 
 pub(crate) fn document(source: Source<'_>, report: &CheckpointReport) -> Document {
@@ -76,7 +76,7 @@ fn best(document: &mut Document, device: &DeviceCheckpoint, best: &Candidate) {
     document.table(table);
 }
 
-/// The other candidates, a line each.
+/// The other candidates, one line each.
 fn alternatives(document: &mut Document, device: &DeviceCheckpoint, others: &[Candidate]) {
     if others.is_empty() && device.left_out == 0 {
         return;

@@ -3,10 +3,10 @@
 use super::words::count;
 use crate::play::changes::CodeChange;
 
-/// Where times come from.
+/// The source of times.
 pub const TIMES: &str = "recorded CPU time: kernel launches on the host, not time on the GPU";
 
-/// A change of code: where, and the new code.
+/// A change to the code: where, and the new code.
 pub fn change(change: &CodeChange) -> (String, &'static str) {
     const WRAP: &str = "torch.utils.checkpoint.checkpoint(block, ..., use_reentrant=False)";
     match change {

@@ -133,7 +133,7 @@ fn legend(mut plot: Group, device: &DeviceDiff) -> Group {
     let amount = |y: f64, bytes: i64, lives: Option<Lives>| match lives {
         None => Group::new().add(number(right, y, &words::delta(bytes))),
         Some(Lives { born, freed, .. }) => {
-            // Nothing is neither more nor less.
+            // A difference of zero has no sign.
             let signed = |sign, bytes| if bytes == 0 { "-".to_owned() } else { format!("{sign}{}", Bytes(bytes)) };
             let born = number(right - 13.0 * MONO_WIDTH, y, &signed("+", born.bytes));
             Group::new().add(born).add(number(right, y, &signed("-", freed.bytes)))

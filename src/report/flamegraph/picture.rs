@@ -27,7 +27,7 @@ const MIN_ROW: f64 = 40.0;
 const MAX_FRAMES: usize = 560;
 /// Longest label in a tooltip, in characters.
 const TOOLTIP: usize = 400;
-/// Rows drawn.
+/// The most rows drawn.
 const MAX_ROWS: usize = 120;
 /// Room at the end of the legend for the note about frames that are not drawn.
 const NOTE: f64 = 280.0;
@@ -83,7 +83,7 @@ fn share(part: u64, total: u64) -> f64 {
 fn frame(node: &FlameNode, color: Color, x: f64, width: f64, y: f64, total: u64) -> Group {
     let plural = if node.blocks == 1 { "" } else { "s" };
     let share = percent(node.bytes, total);
-    // Where the label is cut off, this is all that is left of it in the picture.
+    // If the label is cut off, the picture shows it only here.
     let name = shorten_end(&node.label, TOOLTIP);
     let title = format!("{name}\n{} ({share:.1}%) in {} block{plural}", Bytes(node.bytes), node.blocks);
     let shape = rectangle(x, y, (width - 0.5).max(0.5), ROW - 1.0, color).set("fill-opacity", OPACITY);
@@ -94,7 +94,7 @@ fn frame(node: &FlameNode, color: Color, x: f64, width: f64, y: f64, total: u64)
     frame
 }
 
-/// What fits: the whole label with its bytes, the label, path and line, file and line, or nothing.
+/// The longest text that fits: the whole label with its bytes, the label, path and line, file and line; otherwise nothing.
 fn label(node: &FlameNode, width: usize) -> Option<String> {
     let label = safe(&node.label);
     let with_bytes = format!("{label}  {}", Bytes(node.bytes));
@@ -119,7 +119,7 @@ fn native(label: &str, fits: impl Fn(&str) -> bool) -> Option<String> {
     shorter.find(|&rest| !rest.is_empty() && fits(rest) && !METHODS.contains(&rest)).map(str::to_owned)
 }
 
-/// What the colors represent, and how much was too narrow.
+/// The meaning of the colors, and how much was too narrow.
 fn legend(mut body: Group, colors: &[(String, Color)], y: f64, hidden: usize) -> Group {
     let entries = colors.iter().take(LEGEND).map(|(name, color)| (shorten_end(&safe(name), 24), *color));
     let mut x = MARGIN;

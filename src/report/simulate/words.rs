@@ -8,12 +8,12 @@ use crate::report::common::notes;
 use crate::report::common::words::{count, kept};
 use indexmap::IndexMap;
 
-/// The variable that settings are given in.
+/// The environment variable for settings.
 const VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
 /// Maximum number of listed ranges of capacities on which a program fails.
 const HOLES_TOLD: usize = 4;
 
-/// What settings are called.
+/// The name of settings.
 pub fn name(run: &Run) -> String {
     if run.changes.is_empty() {
         return settings_name(run);
@@ -137,7 +137,7 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
     (!parts.is_empty()).then(|| format!("recorded: {}", parts.join(", ")))
 }
 
-/// Everything that must be said about one device, a line each.
+/// Notes about one device, one line each.
 pub fn limits(device: &DeviceSimulation) -> Vec<String> {
     let mut lines: Vec<String> = notes::anomalies(&device.anomalies).into_iter().collect();
     lines.extend(warnings(device.runs.iter()));
@@ -300,8 +300,8 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     lines
 }
 
-/// The effect of other settings on a recording, for answers that have a line for it. `None` if the effect is not worth a
-/// line.
+/// The effect of other settings on a recording, for answers with a line about it. `None` if the effect is too
+/// small.
 pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     let better = advice.better.as_ref()?;
     let (name, predicted) = (under(&better.alloc_conf), doubt(better.trust));
@@ -320,7 +320,7 @@ pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     })
 }
 
-/// What other settings would reserve at the instant of an answer, instead of the recorded bytes.
+/// The reserved memory with other settings at the instant of an answer, instead of the recorded bytes.
 pub fn settings_then(advice: &SettingsAdvice) -> String {
     match &advice.better {
         Some(better) => format!(
@@ -337,7 +337,7 @@ pub fn settings_then(advice: &SettingsAdvice) -> String {
     }
 }
 
-/// Under which settings something would be.
+/// The settings of an effect, as a phrase.
 fn under(alloc_conf: &str) -> String {
     match alloc_conf.trim() {
         "" => format!("without {VARIABLE}"),
@@ -349,7 +349,7 @@ fn doubt(trust: Trust) -> &'static str {
     if trust == Trust::Exact { "" } else { " (predicted)" }
 }
 
-/// The bound below every row; changes of the program may go below it.
+/// The bound below every row; changes to the program may go below it.
 pub fn bound(device: &DeviceSimulation) -> Option<String> {
     let live = device.live_bytes.filter(|_| device.changed().is_none())?;
     Some(format!("no setting can go below {}, the most that was requested at once", Bytes(live)))
@@ -381,7 +381,7 @@ pub fn changes(device: &DeviceSimulation) -> Vec<String> {
     std::iter::once(peak).chain(assumed).collect()
 }
 
-/// What to type for settings.
+/// The command for settings.
 pub fn export(alloc_conf: &str) -> String {
     match alloc_conf.trim() {
         "" => format!("unset {VARIABLE}"),
@@ -389,7 +389,7 @@ pub fn export(alloc_conf: &str) -> String {
     }
 }
 
-/// What to do about it.
+/// The recommendation.
 pub fn advice(device: &DeviceSimulation) -> Option<String> {
     if device.runs.len() < 2 || device.changed().is_some() {
         return None;

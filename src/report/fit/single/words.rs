@@ -50,8 +50,8 @@ fn room_of(device: &DevicePlans) -> String {
     }
 }
 
-/// Whether a cure is enough, and how far to trust this; where that is unknown because nothing can be planned, what it saves of
-/// the recording.
+/// Whether a cure is enough, and how far you can trust this; if that is unknown because there is no plan, what the
+/// cure saves in the recording.
 pub fn cure(device: &DevicePlans, cure: &FitCure) -> String {
     if device.refused.is_some() {
         return cures::effect(&cure.advice);
@@ -80,7 +80,7 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
     }
 }
 
-/// Which changes the cures were tried with, where no plan is enough.
+/// The changes that the cures were combined with, if no plan is enough.
 pub fn combined(device: &DevicePlans, cures: &[FitCure]) -> Option<&'static str> {
     let is_tried = device.refused.is_none() && device.plans.is_empty() && device.nearest.is_some() && !cures.is_empty();
     is_tried.then_some("memviz tried the cures alone, together, and together with the plan that comes closest")
@@ -116,7 +116,7 @@ pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<
     format!("does not fit: needs {}{}; fits with {changes}", Bytes(needed), room_of(device))
 }
 
-/// What a plan is called.
+/// The name of a plan.
 pub fn name(plan: &Plan) -> String {
     let settings = plan.alloc_conf.as_ref().map(|conf| match conf.trim() {
         "" => "default settings".to_owned(),
@@ -126,7 +126,7 @@ pub fn name(plan: &Plan) -> String {
     if parts.is_empty() { "unchanged".to_owned() } else { parts.join(AND) }
 }
 
-/// A change by its name; of a path the last part, which `memviz simulate` takes as well.
+/// A change by its name; only the last part of a path, which `memviz simulate` also takes.
 pub fn short(change: &Change) -> String {
     match change {
         Change::Checkpoint { site, every } => {
@@ -237,7 +237,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     lines
 }
 
-/// Everything that must be said about one device, a line each.
+/// Notes about one device, one line each.
 pub fn limits(device: &DevicePlans) -> Vec<String> {
     let mut lines: Vec<String> = notes::anomalies(&device.anomalies).into_iter().collect();
     let unplaced = device.as_it_is.as_ref().filter(|plan| !plan.is_placed).map_or("", |_| UNPLACED);
@@ -269,7 +269,7 @@ pub fn not_played(device: &DevicePlans) -> Vec<String> {
         .collect()
 }
 
-/// Time that a plan costs.
+/// The time that a plan costs.
 pub fn time(plan: &Plan) -> String {
     match plan.recompute_us {
         Some(0) => "-".to_owned(),
@@ -282,7 +282,7 @@ pub fn time(plan: &Plan) -> String {
 pub const TIMES: &str = "recompute: extra time for each forward pass, without copies to and from the host or between ranks, \
                          whose time is not recorded";
 
-/// Changes of plans, each once, with the first that has it.
+/// Changes of plans, each once, with the first plan that has it.
 pub fn changes(device: &DevicePlans) -> Vec<&PlannedChange> {
     let mut all: Vec<&PlannedChange> = Vec::new();
     for change in device.plans.iter().chain(&device.nearest).flat_map(|plan| &plan.changes) {
@@ -316,7 +316,7 @@ pub fn assumptions(device: &DevicePlans) -> Vec<&str> {
     all
 }
 
-/// A change of code: where, and the new code.
+/// A change to the code: where, and the new code.
 pub fn code(change: &PlannedChange) -> (String, String) {
     match (&change.change, &change.code) {
         (Change::Checkpoint { site, every }, code) => checkpointed(site, *every, code.as_ref()),
