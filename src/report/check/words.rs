@@ -62,6 +62,7 @@ pub fn summary(checks: &[Check]) -> String {
     match (number(CheckVerdict::Failed), number(CheckVerdict::Unknown)) {
         (0, 0) if checks.is_empty() => "measured, no budget set".to_owned(),
         (0, 0) if checks.len() == 1 => "1 budget met".to_owned(),
+        (0, 0) if checks.len() == 2 => "both budgets met".to_owned(),
         (0, 0) => format!("all {all} met"),
         (failed, 0) => format!("{failed} of {all} exceeded"),
         (0, unknown) => format!("{unknown} of {all} cannot be judged"),

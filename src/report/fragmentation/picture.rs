@@ -107,10 +107,10 @@ pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_lines: usize, roo
     }
     y += 6.0;
     let sums = [
-        ("more with holes", rest),
+        ("more with free blocks", rest),
         ("full", of_kind(Kind::Full).collect()),
         ("not in use", of_kind(Kind::Empty).collect()),
-        ("small pool", small),
+        ("in the small pool", small),
     ];
     for (name, segments) in sums.iter().filter(|(_, segments)| !segments.is_empty()) {
         y += ROW;

@@ -14,6 +14,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, Metric, NEVER};
+use foldhash::fast::RandomState;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::OnceLock;
@@ -102,11 +103,12 @@ fn multiplies_activation(
     result: u64,
 ) -> bool {
     let (blocks, phases) = (&device.history().allocations, device.phases());
-    let activations: Vec<u64> = blocks[first.saturating_sub(NEAR)..first]
-        .iter()
-        .filter(|block| block.freed > matrix.born && block.freed != NEVER && phases.at(block.freed) == Phase::Backward)
-        .map(|block| block.requested)
-        .collect();
+    let is_activation = |block: &Allocation| {
+        block.freed > matrix.born && block.freed != NEVER && phases.at(block.freed) == Phase::Backward
+    };
+    let has_activation = |bytes: u64| {
+        blocks[first.saturating_sub(NEAR)..first].iter().any(|block| block.requested == bytes && is_activation(block))
+    };
     let released = blocks.partition_point(|block| block.born < matrix.freed);
     let gradients = &blocks[released.saturating_sub(GRADIENTS)..released];
     // Its own gradient is the first of those of its size: what lies further in front belongs to another product.
@@ -120,7 +122,7 @@ fn multiplies_activation(
     // Values that the program holds itself outlive backward. They have the size of the result.
     let is_other = |block: &Allocation| block.requested != matrix.requested;
     let is_of_activation =
-        |block: &Allocation| is_other(block) && (block.requested == result || activations.contains(&block.requested));
+        |block: &Allocation| is_other(block) && (block.requested == result || has_activation(block.requested));
     let is_of_weight = |block: &Allocation| is_other(block) && weights.has(block.requested);
     if behind.iter().any(|block| is_of_activation(block) || is_of_weight(block)) {
         return behind.iter().any(is_of_activation);
@@ -133,16 +135,14 @@ fn multiplies_activation(
 /// The sizes of all weights, once somebody asks.
 struct Weights<'d, 'a> {
     device: &'d Device<'a>,
-    sizes: OnceLock<HashSet<u64>>,
+    sizes: OnceLock<HashSet<u64, RandomState>>,
 }
 
 impl Weights<'_, '_> {
     fn has(&self, bytes: u64) -> bool {
-        let sizes = self.sizes.get_or_init(|| {
-            let all = self.device.history().allocations.iter().enumerate();
-            let is_weight = |index: usize| self.device.categories().get(index).category == Category::Parameter;
-            all.filter(|&(index, _)| is_weight(index)).map(|(_, made)| made.requested).collect()
-        });
+        let sizes = self
+            .sizes
+            .get_or_init(|| self.device.allocations_of(Category::Parameter).map(|(_, made)| made.requested).collect());
         sizes.contains(&bytes)
     }
 }

@@ -169,13 +169,10 @@ fn annotations(device: &Device<'_>, pattern: Option<&Regex>) -> Result<Vec<Exten
     let name = |name: StrId| snapshot.strings.get(name);
     let extents = recorded(device, |id| pattern.is_none_or(|pattern| pattern.is_match(name(id))));
     if extents.is_empty() {
-        let matching = pattern.map_or(String::new(), |pattern| format!(" that match {:?}", pattern.as_str()));
+        let matching = pattern.map_or(String::new(), |pattern| format!(" that matches {:?}", pattern.as_str()));
         let known = annotations.known_names(snapshot);
         let device = device.id();
-        return Err(Error::Request(format!(
-            "expected annotations{matching} while {} records, {known}",
-            device_words(device)
-        )));
+        return Err(Error::Request(format!("expected an annotation{matching} on {}, {known}", device_words(device))));
     }
     Ok(extents)
 }

@@ -18,7 +18,7 @@ const AND: &str = " + ";
 /// The first line about a device, without its name.
 pub fn headline(device: &DevicePlans) -> String {
     if let Some(reason) = device.refused {
-        return format!("cannot plan for it: {reason}");
+        return format!("no plan: {reason}");
     }
     let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
     let (needed, there) = (Bytes(needed), room_of(device));
