@@ -60,6 +60,11 @@ fn find_trained(device: &Device<'_>) -> Vec<Finding> {
         .map(|(_, block)| block)
         .fold((0u32, 0u64), |(count, sum), block| (count + 1, sum.saturating_add(block.size)));
     let (line, is_cast) = cast(device, kept);
+    // The user's own logarithms may have other readers, such as a distillation, that cannot be split like this.
+    let freed = history.allocations[kept].freed;
+    if !is_cast && device.phases().at(freed) != Phase::Backward {
+        return Vec::new();
+    }
     let part = if is_cast { PART_IF_CAST } else { PART_OF_PEAK };
     let can_be_split = || program(device).is_ok_and(|program| Editor::new(device).losses(&program).is_ok());
     if count < 2 || sum < u64::try_from(peak.bytes).unwrap_or(0) / part || !can_be_split() {

@@ -3,8 +3,9 @@
 //! Every copy is larger than the previous one by the same number of bytes. Both are live during the copy, and the new
 //! one fits into none of the free blocks that earlier copies left.
 
-use super::{Finding, Remedy, Story};
+use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
+use crate::facts::training::Role;
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
@@ -16,6 +17,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const LEAST_COPIES: usize = 4;
 /// Smaller caches are not worth reporting.
 const SMALL: u64 = 64 << 10;
+
+/// The other cure, for results that are appended.
+const COLLECTED: &str = "move what is appended to the CPU, if only the CPU reads it";
+const COLLECTED_CODE: &str = "results = torch.cat([results, new.cpu()])";
 
 /// One cache: its copies, each computed from the previous one.
 #[derive(Clone, Debug, Default)]
@@ -158,22 +163,41 @@ fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
     }
     let copies = caches.iter().map(|cache| cache.copies.len()).max().unwrap_or(0);
     let grows_by: u64 = caches.iter().map(|cache| cache.grows_by).fold(0, u64::saturating_add);
+    let cure = "allocate the cache once, at its full length, and write into it";
+    let codes = vec![
+        "cache = torch.zeros(batch, heads, longest, width, device=device)  # once".to_owned(),
+        "cache[:, :, n : n + new.shape[2]] = new".to_owned(),
+    ];
     Finding {
         story: Story::KvCacheGrowth,
         line: Some(line),
-        cure: "allocate the cache once, at its full length, and write into it".to_owned(),
+        cure: cure.to_owned(),
         evidence: format!(
             "{} grows by {} each time: {copies} copies of it, each a little larger than the one before",
             if caches.len() == 1 { "a cache".to_owned() } else { format!("a cache of {} tensors", caches.len()) },
             Bytes(grows_by)
         ),
         cost: None,
-        code: vec![
-            "cache = torch.zeros(batch, heads, longest, width, device=device)  # once".to_owned(),
-            "cache[:, :, n : n + new.shape[2]] = new".to_owned(),
-        ],
-        remedy: Remedy::Lives(lives),
+        remedy: match collected(device, caches) {
+            Some(collected) => {
+                let code = vec![COLLECTED_CODE.to_owned()];
+                let other =
+                    Way { cure: COLLECTED.to_owned(), code, least: collected.clone(), most: collected, unknown: "" };
+                let first =
+                    Way { cure: cure.to_owned(), code: codes.clone(), least: lives.clone(), most: lives, unknown: "" };
+                Remedy::Ways(vec![first, other])
+            }
+            None => Remedy::Lives(lives),
+        },
+        code: codes,
     }
+}
+
+/// Nothing that is appended stays on the device. Code outside of modules may append results; a model reads its cache.
+fn collected(device: &Device<'_>, caches: &[Cache]) -> Option<Lives> {
+    let copies: Vec<u32> = caches.iter().flat_map(|cache| cache.copies.iter().copied()).collect();
+    let is_plain = |index: &u32| device.roles().role(device.track.stack_of(*index as usize)) == Role::Plain;
+    copies.iter().all(is_plain).then(|| Lives { removed: copies, ..Lives::default() })
 }
 
 /// The copy from before the recording from which the first recorded one is computed.

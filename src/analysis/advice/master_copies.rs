@@ -104,6 +104,16 @@ fn finding(
         .flat_map(|(size, copies)| &copies[..copies.len().saturating_sub(count(&states.counts, *size) / each)])
         .copied()
         .collect();
+    // A copy in the dtype of the weight may come first.
+    let in_front = unused.iter().filter_map(|&index| {
+        let (before, copy) = (index.checked_sub(1)?, block(index));
+        let next = device.track.allocation(index as usize + 1).map_or(copy.born, |next| next.born);
+        let is_clone = block(before).requested.checked_mul(2) == Some(copy.requested)
+            && (copy.born..=next).contains(&block(before).freed)
+            && device.track.stack_of(before as usize) == device.track.stack_of(index as usize);
+        is_clone.then_some(before)
+    });
+    let removed = unused.iter().copied().chain(in_front).collect();
     let bytes = unused.iter().map(|&index| block(index).size).fold(0, u64::saturating_add);
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0).unsigned_abs();
     (bytes >= (peak / NOTABLE_PART).max(1)).then(|| Finding {
@@ -118,6 +128,6 @@ fn finding(
         ),
         cost: None,
         code: vec!["copies = [p.detach().float() for p in model.parameters() if p.requires_grad]".to_owned()],
-        remedy: Remedy::Lives(Lives { removed: unused, ..Lives::default() }),
+        remedy: Remedy::Lives(Lives { removed, ..Lives::default() }),
     })
 }

@@ -284,18 +284,18 @@ const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 10] = [
     frozen::find,
     master_copies::find,
 ];
-const OF_CATEGORIES: [fn(&Device<'_>) -> Vec<Finding>; 5] = [
+const OF_CATEGORIES: [fn(&Device<'_>) -> Vec<Finding>; 6] = [
     zero_grad_late::find,
     foreach_temporaries::find,
     fp32_logits::find,
     attention_matrix::find,
     dataloader_prefetch::find,
+    side_stream::find,
 ];
-const OTHERS: [fn(&Device<'_>) -> Vec<Finding>; 8] = [
+const OTHERS: [fn(&Device<'_>) -> Vec<Finding>; 7] = [
     kv_cache_growth::find,
     inference_cache::find,
     varying_lengths::find,
-    side_stream::find,
     temporaries::find,
     whole_copies::find,
     expressions::find,

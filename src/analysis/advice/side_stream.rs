@@ -6,13 +6,17 @@
 use super::stacks::{Marked, common_line};
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
+use crate::facts::training::Category;
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, PoolId, Segment, StackId};
 use crate::play::changes::Lives;
-use crate::replay::History;
+use crate::replay::{History, NEVER};
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The default stream counts as the main one if it requests at least 1/N of the bytes of the stream that requests the most.
+const PART_OF_DEFAULT: u64 = 16;
 
 /// Number of streams to examine, those that request the most: each finding is simulated.
 const MOST_STREAMS: usize = 8;
@@ -54,8 +58,12 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
             stream.stacks.push(stack);
         }
     }
-    let Some((&main, first)) = streams.iter().max_by_key(|(_, stream)| stream.bytes) else { return Vec::new() };
-    let Some(&other) = first.blocks.first() else { return Vec::new() };
+    let most = streams.iter().max_by_key(|(_, stream)| stream.bytes);
+    // Number 0 is the stream on which all code runs that does not ask for another one.
+    let default = streams
+        .get_key_value(&0)
+        .filter(|(_, default)| most.is_none_or(|(_, most)| default.bytes >= most.bytes / PART_OF_DEFAULT));
+    let Some((&main, first)) = default.or(most) else { return Vec::new() };
     // Graphs are captured on their own stream, into their own pool.
     let is_private = |segment: &&Segment| segment.pool.is_some_and(|pool| pool != PoolId::default());
     let capturing: BTreeSet<u64> = track.segments().iter().filter(is_private).map(|segment| segment.stream).collect();
@@ -67,14 +75,19 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         .collect();
     sides.sort_rows_by_key(|(_, stream)| Reverse(stream.bytes));
     sides.truncate(MOST_STREAMS);
-    sides.into_iter().filter_map(|(number, stream)| finding(device, number, stream, other)).collect()
+    sides.into_iter().filter_map(|(number, stream)| finding(device, number, stream, first)).collect()
 }
 
 /// `None` if nothing is reserved for the stream.
-fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: u32) -> Option<Finding> {
+fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: &Stream) -> Option<Finding> {
+    let &other = main.blocks.first()?;
     let line: Option<FrameId> = common_line(device, &stream.stacks);
     let reserved = device.track.segments().iter().filter(|segment| segment.stream == number);
     let reserved = reserved.fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
+    let waiting = stream.blocks.iter().filter_map(|&block| {
+        let made = device.history().allocations[block as usize];
+        (made.completed != made.freed && made.freed != NEVER).then_some((block, made.freed))
+    });
     (reserved > 0).then(|| Finding {
         story: Story::SideStreamStranding,
         line,
@@ -86,8 +99,25 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: u32) -> Opti
         cost: Some("this code no longer runs concurrently with other kernels".to_owned()),
         code: vec!["# without torch.cuda.stream(...) around it".to_owned()],
         remedy: Remedy::Lives(Lives {
-            beside: stream.blocks.iter().map(|&block| (block, main)).collect(),
+            beside: stream.blocks.iter().map(|&block| (block, other)).collect(),
+            removed: second_workspaces(device, main, stream),
+            // With one stream, no free waits for another stream (`record_stream`).
+            freed: waiting.collect(),
             ..Lives::default()
         }),
     })
+}
+
+/// Workspaces of libraries, which allocate one for each stream: on the main stream the code uses that of the main stream, so that the
+/// earlier of both remains.
+fn second_workspaces(device: &Device<'_>, main: &Stream, side: &Stream) -> Vec<u32> {
+    let is_workspace = |&&index: &&u32| device.categories().get(index as usize).category == Category::Workspace;
+    let size = |index: u32| device.history().allocations[index as usize].requested;
+    let of_main: Vec<u32> = main.blocks.iter().filter(is_workspace).copied().collect();
+    let stays = |&&index: &&u32| device.history().allocations[index as usize].freed == NEVER;
+    let pairs = side.blocks.iter().filter(stays).filter_map(|&second| {
+        let first = of_main.iter().copied().find(|&first| size(first) == size(second))?;
+        Some(first.max(second))
+    });
+    pairs.collect::<BTreeSet<u32>>().into_iter().collect()
 }

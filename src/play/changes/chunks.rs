@@ -101,6 +101,9 @@ fn losses(rewrite: &Rewrite, device: &Device<'_>, steps: &[Step]) -> Result<Vec<
                 if range.end == steps.len() {
                     break;
                 }
+                if losses.last().is_some_and(|before| outlives_next(device, steps, before, span.end)) {
+                    return Err("what is computed from the logits outlives the next step".to_owned());
+                }
                 losses.push(loss(device, steps, range, places[span.end as usize])?);
             }
             Phase::Optimizer => before_update = pass.take(),
@@ -108,6 +111,16 @@ fn losses(rewrite: &Rewrite, device: &Device<'_>, steps: &[Step]) -> Result<Vec<
         }
     }
     if losses.is_empty() { Err("no forward pass followed by a backward pass was found".to_owned()) } else { Ok(losses) }
+}
+
+/// Whether something as large as the logits, computed in the forward pass of a loss, outlives the backward pass of the next step,
+/// which ends at an instant: variables are bound anew by then.
+fn outlives_next(device: &Device<'_>, steps: &[Step], loss: &Loss, next: u32) -> bool {
+    let least = steps.get(loss.made).map_or(0, |step| step.bytes / 2);
+    steps[loss.forward.clone()].iter().filter(|step| step.kind == StepKind::Alloc && step.bytes >= least).any(|step| {
+        let made = device.history().allocations.get(step.allocation as usize);
+        made.is_some_and(|made| made.freed > next)
+    })
 }
 
 fn places_of(rewrite: &Rewrite, entries: u32, steps: &[Step]) -> Vec<usize> {
