@@ -5,7 +5,7 @@
 
 use super::model_calls::ModelCalls;
 use super::whole_copies::line;
-use super::{Finding, Remedy, Story};
+use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::FrameId;
@@ -99,27 +99,28 @@ fn finding(
     if !states.counts.iter().all(is_of_copies) {
         return None;
     }
-    let unused: Vec<u32> = of_size
-        .iter()
-        .flat_map(|(size, copies)| &copies[..copies.len().saturating_sub(count(&states.counts, *size) / each)])
-        .copied()
-        .collect();
-    // A copy in the dtype of the weight may come first.
-    let in_front = unused.iter().filter_map(|&index| {
-        let (before, copy) = (index.checked_sub(1)?, block(index));
-        let next = device.track.allocation(index as usize + 1).map_or(copy.born, |next| next.born);
-        let is_clone = block(before).requested.checked_mul(2) == Some(copy.requested)
-            && (copy.born..=next).contains(&block(before).freed)
-            && device.track.stack_of(before as usize) == device.track.stack_of(index as usize);
-        is_clone.then_some(before)
-    });
-    let removed = unused.iter().copied().chain(in_front).collect();
+    // Which copies of a size are updated is not recorded: those of the last layers, or of the first ones.
+    let unused = |are_last_updated: bool| -> Vec<u32> {
+        let of_each = of_size.iter().flat_map(|(size, copies)| {
+            let updated = (count(&states.counts, *size) / each).min(copies.len());
+            if are_last_updated { &copies[..copies.len() - updated] } else { &copies[updated..] }
+        });
+        of_each.copied().collect()
+    };
+    let lives = |unused: &[u32]| {
+        let clones = unused.iter().filter_map(|&index| clone_in_front(device, index));
+        Lives { removed: unused.iter().copied().chain(clones).collect(), ..Lives::default() }
+    };
+    let (first, last) = (unused(true), unused(false));
+    let unused = &first;
     let bytes = unused.iter().map(|&index| block(index).size).fold(0, u64::saturating_add);
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0).unsigned_abs();
+    let cure = "copy only the weights that are trained to float32";
+    let code = vec!["copies = [p.detach().float() for p in model.parameters() if p.requires_grad]".to_owned()];
     (bytes >= (peak / NOTABLE_PART).max(1)).then(|| Finding {
         story: Story::OptimizerStatesOfFrozen,
         line: Some(line),
-        cure: "copy only the weights that are trained to float32".to_owned(),
+        cure: cure.to_owned(),
         evidence: format!(
             "{} of {} copies that this line makes, {}, belong to weights that the optimizer has no state of",
             unused.len(),
@@ -127,7 +128,24 @@ fn finding(
             Bytes(bytes)
         ),
         cost: None,
-        code: vec!["copies = [p.detach().float() for p in model.parameters() if p.requires_grad]".to_owned()],
-        remedy: Remedy::Lives(Lives { removed, ..Lives::default() }),
+        code: code.clone(),
+        remedy: Remedy::Ways(vec![Way {
+            cure: cure.to_owned(),
+            code: code.clone(),
+            least: lives(&first),
+            most: lives(&last),
+            unknown: "which of the copies are updated is not recorded",
+        }]),
     })
+}
+
+/// The copy in the dtype of the weight from which a float32 copy is computed, if there is one: it is freed at once.
+fn clone_in_front(device: &Device<'_>, index: u32) -> Option<u32> {
+    let block = |index: u32| device.track.allocation(index as usize).copied();
+    let (before, copy) = (index.checked_sub(1)?, block(index)?);
+    let next = block(index + 1).map_or(copy.born, |next| next.born);
+    let is_clone = block(before)?.requested.checked_mul(2) == Some(copy.requested)
+        && (copy.born..=next).contains(&block(before)?.freed)
+        && device.track.stack_of(before as usize) == device.track.stack_of(index as usize);
+    is_clone.then_some(before)
 }

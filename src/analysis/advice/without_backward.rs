@@ -14,9 +14,6 @@ use crate::play::changes::{Editor, Lives, is_log_softmax};
 use crate::replay::{Allocation, Instant, NEVER};
 use std::collections::{HashMap, HashSet};
 
-/// Smaller blocks are statistics and the like.
-const SMALLEST_OUTPUT: u64 = 1 << 16;
-
 /// One finding for each line with such calls.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     calls.by_place().into_iter().filter_map(|of_line| finding(device, calls, &of_line)).collect()
@@ -149,9 +146,6 @@ fn lives(device: &Device<'_>, calls: &[&ModelCall]) -> Lives {
 fn returned(device: &Device<'_>, call: &ModelCall, calls: &[&ModelCall]) -> Vec<(u32, Option<Instant>)> {
     let stack_of = |index: u32| device.track.stack_of(index as usize);
     let made: Vec<(u32, Allocation)> = born_in(device, call.start, call.until).collect();
-    if let Some(output) = bound(device, call, calls) {
-        return vec![(output, None)];
-    }
     let Some(loss) = made.iter().position(|&(index, _)| is_log_softmax(device, stack_of(index))) else {
         return Vec::new();
     };
@@ -167,16 +161,6 @@ fn returned(device: &Device<'_>, call: &ModelCall, calls: &[&ModelCall]) -> Vec<
     let is_bound = again.is_none_or(|again| freed >= again);
     let cached = made.iter().map(|&(index, _)| index).filter(|&index| is_bound && is_cached(device, stack_of(index)));
     cached.chain([logits]).map(|index| (index, again)).collect()
-}
-
-/// The output of a call, if a variable releases it as soon as the line has run again: before anything is computed from the next
-/// output.
-fn bound(device: &Device<'_>, call: &ModelCall, calls: &[&ModelCall]) -> Option<u32> {
-    let next = calls.iter().find(|next| next.start > call.start)?;
-    let behind = born_in(device, next.end, device.track.entries()).next().map_or(NEVER, |(_, made)| made.born);
-    let made: Vec<(u32, Allocation)> = born_in(device, call.start, call.end).collect();
-    let &(output, it) = made.iter().rev().find(|(_, made)| made.freed > call.end && made.size >= SMALLEST_OUTPUT)?;
-    (next.end..behind).contains(&it.freed).then_some(output)
 }
 
 /// Whether a cache of transformers allocates a block.

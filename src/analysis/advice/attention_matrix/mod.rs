@@ -35,6 +35,8 @@ const BETWEEN: usize = 3;
 
 /// Matrices that are looked at for a bias.
 const LOOKED_AT: usize = 4;
+/// Allocations before the matrix that are examined for an activation function.
+const BEFORE: u32 = 4;
 /// How a model of transformers gets fused attention.
 const LOADED_WITH_SDPA: &str = "model = AutoModel.from_pretrained(name, attn_implementation=\"sdpa\")";
 /// Smaller blocks are no bias of all pairs.
@@ -46,8 +48,14 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let mut of_line: BTreeMap<Option<FrameId>, Vec<Matrix>> = BTreeMap::new();
     let (named, by_hand) = rayon::join(|| named::matrices(device, &weights), || by_hand::matrices(device, &weights));
     let activations = activations(device);
-    let is_activated =
-        |matrix: &Matrix| matrix.blocks.iter().any(|&index| activations.has(device.track.stack_of(index as usize)));
+    let is_activated = |matrix: &Matrix| {
+        // A mask may come between, and hide the blocks in front of it.
+        let first = matrix.blocks.iter().copied().min().unwrap_or(0);
+        let in_front = (first.saturating_sub(BEFORE)..first)
+            .filter(|&index| matrix.sizes.contains(&device.history().allocations[index as usize].requested));
+        let mut all = matrix.blocks.iter().copied().chain(in_front);
+        all.any(|index| activations.has(device.track.stack_of(index as usize)))
+    };
     for matrix in named.into_iter().chain(by_hand).filter(|matrix| !is_activated(matrix)) {
         of_line.entry(matrix.line).or_default().push(matrix);
     }
