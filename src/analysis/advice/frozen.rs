@@ -239,7 +239,7 @@ fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     Some(Finding {
         story: Story::OptimizerStatesOfFrozen,
         line: Some(line),
-        cure: "freeze the weights that the low-rank ones adapt, before creating the optimizer".to_owned(),
+        cure: "freeze the base weights that the low-rank weights adapt, before creating the optimizer".to_owned(),
         evidence: format!(
             "{} pairs of low-rank weights are trained together with the weights that they adapt; the gradients, optimizer state and \
              temporaries of the optimizer for those hold {} at the peak",
@@ -249,7 +249,7 @@ fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
         cost: None,
         code: vec![
             "for name, weight in model.named_parameters():".to_owned(),
-            "    weight.requires_grad_(\"lora_\" in name)  # the names of the low-rank ones".to_owned(),
+            "    weight.requires_grad_(\"lora_\" in name)  # train only the low-rank weights".to_owned(),
         ],
         remedy: Remedy::Lives(frozen(device, calls, removed.iter().map(|&(index, _)| index).collect())),
     })

@@ -83,7 +83,10 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         let played = outcome.map(|outcome| (outcome.device_allocs, outcome.device_frees));
         let elsewhere = played.filter(|&played| played != (difference.device_allocs.0, difference.device_frees.0));
         let elsewhere = elsewhere.map_or(String::new(), |(allocs, frees)| {
-            format!("; the simulation below, with other segment addresses or another memory limit, makes {allocs} device allocations and {frees} frees")
+            let (allocs, frees) = (count(allocs, "device allocation"), count(frees, "free"));
+            format!(
+                "; the simulation below, with other segment addresses or another memory limit, makes {allocs} and {frees}"
+            )
         });
         return Some(format!(
             "replay matches the recording exactly: {allocs}, {frees}, and {maxima} to the byte{elsewhere}"
