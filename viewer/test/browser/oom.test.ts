@@ -49,8 +49,8 @@ test('the page opens at the failed request, which is shown with the free blocks 
         const svg = readFileSync(await download.path()).toString();
         assert.ok(svg.includes(`The request that failed: ${size(requested_bytes)}`));
         const { inactive_bytes, largest_usable_block_bytes, free_block_count } = serving;
-        const beside = `Beside it: ${size(inactive_bytes)} in ${free_block_count} free blocks of its pool and stream`;
-        assert.ok(svg.includes(`${beside}, the largest that it may use ${size(largest_usable_block_bytes)}`), beside);
+        const free = `Free in its pool and stream: ${size(inactive_bytes)} in ${free_block_count} blocks`;
+        assert.ok(svg.includes(`${free}; the largest that it may use has ${size(largest_usable_block_bytes)}`), free);
         // Rows with address and size, then packed rows.
         assert.match(svg, />0x[0-9a-f]+</);
         await page.click('.segments >> text=packed');
