@@ -94,7 +94,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         most.freed.extend(all.map(|(index, _)| (index, backward)));
     }
     let cure = "delete the model's output once the loss is computed";
-    let code = vec!["del outputs  # before loss.backward(); of an attribute: self.outputs = None".to_owned()];
+    let code = vec!["del outputs  # or self.outputs = None; before loss.backward()".to_owned()];
     let unknown = "the line keeps other outputs, which backward may need";
     let way = Way { cure: cure.to_owned(), code: code.clone(), least: lives, most, unknown };
     Some(Finding {
