@@ -21,7 +21,7 @@ use support::{BLESS, assert_none, is_blessing, memviz, names, read_text};
 const BOOK: &str = "docs/src";
 /// Further pages.
 const PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "fixtures/README.md"];
-/// Commands that a page of the book is not worth: they say it all themselves.
+/// Commands that need no page in the book: their help says everything.
 const WITHOUT_PAGE: [&str; 5] = ["completions", "help", "man", "record", "schema"];
 
 #[test]
@@ -133,7 +133,7 @@ fn links_lead_somewhere() {
             }
             let (file, heading) = dest_url.split_once('#').unwrap_or((&dest_url, ""));
             let target = if file.is_empty() { PathBuf::from(&page) } else { folder.join(file) };
-            // A book includes the files next to its pages, and nothing else.
+            // A book includes only the files next to its pages.
             let leaves = page.starts_with(BOOK) && normal(&target).is_none_or(|target| !target.starts_with(BOOK));
             if leaves || !target.exists() {
                 problems.push(format!("{page}: {dest_url}"));

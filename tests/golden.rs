@@ -602,7 +602,7 @@ fn every_line_fits_into_the_terminal() {
             let texts = render(&recording, "snapshot.pickle", question, &widths);
             for (text, width) in texts.iter().zip(widths.iter().flatten()) {
                 for line in text.lines() {
-                    // To be copied as it is.
+                    // To be copied unchanged.
                     let code =
                         ["memviz ", "PYTORCH_CUDA_ALLOC_CONF=", "torch.utils", "block.forward = ", "model.gradient_"];
                     let is_code = line.ends_with(" \\") // A path goes on a line of its own, whole.

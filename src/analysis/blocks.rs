@@ -11,16 +11,16 @@ use crate::model::{DEFAULT_POOL, DeviceId, PoolId, StackId};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, NEVER};
 use std::cmp::Reverse;
 
-/// Blocks listed when nothing else is requested.
+/// Number of listed blocks if nothing else is requested.
 pub const TOP: usize = 20;
 
-/// Which blocks to look at. Without IDs and addresses, those that are allocated at an instant, the largest first.
+/// Which blocks to show. Without IDs and addresses, those that are allocated at an instant, the largest first.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BlocksOptions {
     /// IDs of blocks: their places among all blocks of a device, in the order in which they are allocated.
     pub ids: Vec<usize>,
-    /// Addresses: all blocks that contain one of them, at the instant if there is one, else at any time.
+    /// Addresses: all blocks that contain one of them, at the given instant or otherwise at any time.
     pub addresses: Vec<u64>,
     /// The instant; if `None`, the peak of allocated memory.
     pub at: Option<When>,
@@ -90,13 +90,13 @@ pub struct Block {
     pub address: u64,
     /// Requested bytes.
     pub requested: u64,
-    /// Bytes as the allocator rounded them.
+    /// Bytes after the allocator's rounding.
     pub bytes: u64,
     /// When it was allocated; `None` if before the recording.
     pub allocated: Option<Moment>,
     /// When the program freed it; `None` if it did not while recording.
     pub freed: Option<Moment>,
-    /// When its memory could be used again: later than that if another stream still used it.
+    /// When its memory became reusable: later than the free if another stream still used it.
     pub completed: Option<Moment>,
     /// CUDA stream, if recorded.
     pub stream: Option<u64>,
@@ -104,9 +104,9 @@ pub struct Block {
     pub pool: Option<PoolId>,
     /// The line that allocated it.
     pub site: String,
-    /// What it is for.
+    /// Its use.
     pub category: &'static str,
-    /// How that is known.
+    /// The evidence for that.
     pub evidence: &'static str,
     /// Whether the site or the category is inferred.
     pub inferred: bool,
@@ -118,7 +118,7 @@ pub struct Block {
     pub stack: Vec<String>,
     /// The line that freed it; empty if not recorded.
     pub freed_by: String,
-    /// The stack of that, innermost frame first; empty if not recorded.
+    /// The stack of that free, innermost frame first; empty if not recorded.
     pub free_stack: Vec<String>,
 }
 

@@ -19,25 +19,25 @@ pub struct Window {
     pub device: DeviceId,
     /// The instant at which it starts.
     pub from: Instant,
-    /// The instant that it ends with.
+    /// The instant at which it ends.
     pub to: Instant,
 }
 
 impl Window {
-    /// All of a device.
+    /// The whole history of a device.
     pub fn whole(device: &Device<'_>) -> Self {
         Self { device: device.id(), from: 0, to: device.track.entries() }
     }
 }
 
-/// The recording of these windows only. Instant 0 of a device is the first instant of its window.
+/// A recording of only these windows. Instant 0 of a device is the first instant of its window.
 ///
 /// Counters are those of the whole recording at each instant, and so are segments at the end. Facts that depend on the past
 /// of an allocation, such as its category, may be lost.
 ///
 /// # Errors
-/// If it is not a snapshot, ends early or contradicts itself; if a device is missing or has no such instants; or if the
-/// memory from before a window cannot be reconstructed from that window.
+/// If the input is not a snapshot, is cut off or contradicts itself; if a device is missing or has no such instants;
+/// or if the memory from before a window cannot be reconstructed from that window.
 pub fn excerpt(devices: &Devices<'_>, windows: &[Window]) -> Result<Snapshot> {
     let whole = devices.snapshot();
     let format = whole.notes.format;
@@ -119,7 +119,7 @@ fn missing(Window { device, from, to }: &Window) -> Error {
     Error::Request(format!("device {device} has no instants {from} to {to}"))
 }
 
-/// The capacity of a ring buffer for which a device with a full buffer, which may have lost entries, still counts as full.
+/// A ring buffer capacity with which a device whose buffer was full, and may have lost entries, still counts as full.
 fn ring_capacity(devices: &Devices<'_>, traces: &[DeviceTrace]) -> Option<u64> {
     let was_full = |device| devices.get(device).is_some_and(|device| device.history().completeness.ring_full);
     let full = traces.iter().filter(|trace| was_full(trace.device) && !trace.rows.is_empty());

@@ -58,7 +58,7 @@ pub struct DeviceLedger {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ledger {
-    /// When.
+    /// The occasion.
     pub at: Occasion,
     /// The time, in microseconds since the epoch.
     pub time_us: Option<i64>,
@@ -68,11 +68,11 @@ pub struct Ledger {
     pub used_bytes: u64,
     /// Bytes by holder; [`Holder::Unexplained`] is last.
     pub rows: Vec<LedgerRow>,
-    /// What PyTorch's allocator has reserved, by pool; empty if unknown. Adds up to its row.
+    /// The memory that PyTorch's allocator has reserved, by pool; empty if unknown. Adds up to its row.
     pub pools: Vec<PoolShare>,
     /// Bytes allocated from PyTorch's allocator, of those that it has reserved.
     pub allocated_bytes: u64,
-    /// All counters of PyTorch's allocator by their names in `torch.cuda.memory_stats`; empty if the samples do not have them.
+    /// All counters of PyTorch's allocator, named as in `torch.cuda.memory_stats`; empty if the samples do not have them.
     pub memory_stats: BTreeMap<String, i64>,
 }
 
@@ -80,7 +80,7 @@ pub struct Ledger {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LedgerRow {
-    /// Who.
+    /// The holder.
     pub holder: Holder,
     /// Bytes. Negative if figures contradict each other.
     pub bytes: i64,
@@ -133,7 +133,7 @@ impl Holder {
 pub struct PoolShare {
     /// What the pools are for; `None` for the default pool.
     pub kind: Option<PoolKind>,
-    /// How many there are.
+    /// Number of pools.
     pub pools: usize,
     /// Their bytes.
     pub bytes: u64,
@@ -149,7 +149,7 @@ pub enum LedgerDoubt {
     OwnNotListed {
         /// The ID that the recorded process has inside.
         pid: u64,
-        /// How many processes are listed.
+        /// Number of listed processes.
         listed: usize,
         /// Their bytes at the last sample.
         bytes: u64,
@@ -211,7 +211,7 @@ impl LedgerReport {
         Ok(Self { devices, pinned_bytes: host.filter(|&bytes| bytes != 0), host: samples })
     }
 
-    /// The ledgers of devices, as far as something is known of them without a question.
+    /// The ledgers of devices, as far as they are known without further options.
     pub(crate) fn known(recording: &Devices<'_>, devices: &[DeviceId]) -> Vec<DeviceLedger> {
         let options = LedgerOptions::default().devices(devices.to_vec());
         Self::of(recording, &options).map(|report| report.devices).unwrap_or_default()
@@ -225,10 +225,10 @@ impl Ledger {
         outside.fold(0, |sum, row| row.bytes.saturating_add(sum))
     }
 
-    /// The ledger of a device at the failed request, if it was sampled then, or a trace says how much memory it has.
+    /// The ledger of a device at the failed request, if the device was sampled then, or if a trace contains its capacity.
     pub(crate) fn when_failed(recording: &Devices<'_>, device: &Device<'_>) -> Option<Self> {
         let Some(file) = recording.device_file() else {
-            // A trace does not record what the device had free.
+            // A trace does not record the free memory of the device.
             let capacity =
                 recording.memory_of(device.id()).filter(|_| device.snapshot().notes.format.has_segments())?;
             return DeviceLedger::of_failed_request(device, capacity)?.samples.pop();
@@ -292,7 +292,7 @@ impl DeviceLedger {
             at: Occasion::Oom,
             time_us: track.has_times().then(|| track.times()[entry as usize]),
             total_bytes: capacity,
-            // The address of the entry is what the driver had free.
+            // The address of the entry is the free memory that the driver reported.
             free_bytes: track.entry(entry)?.addr,
             reserved_bytes: spans.map(|span| span.size).fold(0, u64::saturating_add),
             allocated_bytes: live.map(|made| made.size).fold(0, u64::saturating_add),
@@ -313,7 +313,7 @@ impl DeviceLedger {
 }
 
 impl Ledger {
-    /// The rows of a sample, given the bytes of the process' context when recording started.
+    /// The rows of a sample, given the bytes of the process's context when recording started.
     fn of(sample: &DeviceSample, pid: u64, context: Option<i64>) -> Self {
         let mut rows = vec![LedgerRow { holder: Holder::Pytorch, bytes: signed(sample.reserved_bytes) }];
         rows.extend(

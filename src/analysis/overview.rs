@@ -32,9 +32,9 @@ pub struct Overview {
     pub segments: SegmentMapReport,
     /// Failed requests.
     pub oom: OomReport,
-    /// What uses each device, if that was sampled, or a trace shows how much memory a device with a failed request has.
+    /// What uses each device, if the device was sampled, or if a trace contains the capacity of a device with a failed request.
     pub ledgers: Vec<DeviceLedger>,
-    /// What survives step after step.
+    /// The memory that survives step after step.
     pub leaks: LeakReport,
 }
 
@@ -99,7 +99,7 @@ impl Overview {
     }
 }
 
-/// The devices of which there is such a finding.
+/// The devices that have such a finding.
 fn found_on(triage: &TriageReport, is_such: impl Fn(&Finding) -> bool) -> Vec<DeviceId> {
     let found = triage.devices.iter().filter(|device| device.findings.iter().any(&is_such));
     found.map(|device| device.peak.device).collect()

@@ -1,6 +1,5 @@
 //! How much memory other allocator settings would reserve, at the peak or at one instant: one line in several answers.
 
-use super::placement::possible_placements;
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::Trust;
@@ -27,8 +26,8 @@ pub(crate) fn is_notable_part(before: u64, after: u64) -> bool {
     before.saturating_sub(after) > before / NOTABLE_PART
 }
 
-/// The settings to recommend of several that are worth it: among those with the fewest retries, the simplest that reserve
-/// least, or hardly more. The rule of all commands; `figures` are the string, the retries, and the reserved bytes.
+/// The settings to recommend among several that are worth it: among those with the fewest retries, the simplest that reserve
+/// the least, or hardly more. The rule of all commands; `figures` are the string, the retries, and the reserved bytes.
 pub(crate) fn recommended<T>(all: impl IntoIterator<Item = T>, figures: impl Fn(&T) -> (&str, u64, u64)) -> Option<T> {
     let mut all: Vec<T> = all.into_iter().collect();
     let retries = all.iter().map(|one| figures(one).1).min()?;
@@ -65,7 +64,7 @@ pub struct BetterSettings {
     pub reserved: u64,
     /// `num_alloc_retries` under them: each stalls the program.
     pub retries: u64,
-    /// How far to trust that.
+    /// How far you can trust that.
     pub trust: Trust,
 }
 
@@ -80,8 +79,8 @@ pub struct SettingsAdvice {
     pub refused: usize,
     /// Number of settings simulated besides the recorded ones.
     pub tried: usize,
-    /// Among the settings with the fewest retries, the simplest one that reserves least, or hardly more. `None` if none
-    /// is notably better.
+    /// Among the settings with the fewest retries, the simplest one that reserves the least, or hardly more. `None` if
+    /// none is notably better.
     pub better: Option<BetterSettings>,
 }
 
@@ -142,7 +141,7 @@ impl Testbed {
     /// The effect of settings, for every placement of segments by the driver; `None` if a request fails.
     fn played(&self, part: Part, settings: &AllocatorSettings) -> Option<BetterSettings> {
         let setup = self.setup(settings);
-        let placements = possible_placements(self.placement, settings);
+        let placements = self.placements(settings);
         let reserved = placements.iter().map(|&placement| self.reserved(part, &Setup { placement, ..setup.clone() }));
         let all: Option<Vec<(u64, u64)>> = reserved.collect();
         let (reserved, retries) = all?.into_iter().reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))?;

@@ -42,7 +42,7 @@ pub(crate) fn advisable(recorded: &AllocatorSettings) -> Vec<AllocatorSettings> 
     all
 }
 
-/// How simple a settings string is: its place among those worth trying, and behind them if it is none of these.
+/// How simple a settings string is: its place among those worth trying, or after them if it is none of these.
 pub(crate) fn simplicity(alloc_conf: &str) -> usize {
     WORTH_TRYING.iter().position(|text| *text == alloc_conf.trim()).unwrap_or(WORTH_TRYING.len())
 }

@@ -138,7 +138,7 @@ impl Cache {
                 }
             }
         }
-        // The last token may be there in part.
+        // The last token may be incomplete.
         let begins = of_stack.into_values().map(|(_, begins)| begins).min_by_key(|begins| begins.last().copied())?;
         Some(Self { is_cache, begins })
     }
@@ -230,7 +230,7 @@ impl Round {
         Ok(Self { steps, end: begins[ROUNDS], recorded: rounds[ROUNDS - BACK..].iter().map(of_round).collect() })
     }
 
-    /// Tokens in the cache at the end: the one after the last whole one has begun.
+    /// Tokens in the cache at the end: the token after the last complete one has started.
     fn recorded(&self) -> Result<u64, &'static str> {
         let first = self.steps.first().ok_or(UNEVEN)?;
         if first.grows_by == 0 || !first.step.bytes.is_multiple_of(first.grows_by) {
@@ -239,7 +239,7 @@ impl Round {
         Ok(first.step.bytes / first.grows_by + 1)
     }
 
-    /// Plays the recording up to the last whole token, and this many tokens after it.
+    /// Simulates the recording up to the last complete token, and this many tokens after it.
     fn play_on(&self, program: &Program, setup: &Setup, tokens: u64) -> Played {
         let mut recorded = program.clone();
         recorded.steps.truncate(self.end);
@@ -277,7 +277,7 @@ impl Round {
             player.done = 0;
             player.run(&recorded, setup, &mut ());
             if player.outcome.fails_at.is_some() {
-                // The token whose request was refused is not whole.
+                // The token whose request was refused is not complete.
                 let whole = (player.done.saturating_sub(1) / self.steps.len()) as u64;
                 return Played::Full(done + whole);
             }

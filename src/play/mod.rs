@@ -38,7 +38,7 @@ pub use program::{Program, Releases};
 pub(crate) use program::{Step, StepKind};
 pub use recorded::{Difference, compare};
 pub use run::Run;
-pub(crate) use testbed::{Testbed, lacks, program, refusal, refuses};
+pub(crate) use testbed::{Testbed, UNPLACED, lacks, program, refusal, refuses};
 pub use trust::Trust;
 
 /// Bytes of a device that CUDA itself uses, if the recording does not show it.

@@ -1,6 +1,6 @@
 //! The driver's placement of segments: one rule for all simulations.
 //!
-//! Of free blocks of one size the allocator takes the one with the lowest address, so the order of segments decides
+//! Among free blocks of one size, the allocator uses the one with the lowest address, so the order of segments decides
 //! which block a request gets. Recordings do not contain the driver's rule; memviz infers it from the addresses of
 //! segments.
 

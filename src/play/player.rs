@@ -93,7 +93,7 @@ impl Outcome {
 
 /// Receives the events of a simulation.
 pub(super) trait Observer {
-    /// Whether it needs every event, so that only rounds without any may be skipped.
+    /// Whether it needs every event, so that only rounds without events may be skipped.
     const LISTENS: bool = true;
     /// The allocator requested a segment from the driver or released one, for the step at `entry`.
     fn segment(&mut self, entry: u32, event: SegmentEvent);
@@ -229,7 +229,7 @@ impl Player {
     }
 
     fn request(&mut self, program: &Program, setup: &Setup, step: &Step) {
-        // What was refused is recorded as rounded.
+        // A refused request is recorded with its rounded size.
         let was_refused = step.kind == StepKind::Refused;
         let bytes = if was_refused { step.bytes } else { setup.rules.round(step.bytes) };
         let [small, large] = self.pools[step.pool as usize];
@@ -290,7 +290,7 @@ impl Player {
     }
 }
 
-/// Plays a program from start to end.
+/// Simulates a program from start to end.
 pub fn play(program: &Program, setup: &Setup) -> Outcome {
     let mut player = Player::new(program, setup);
     player.run(program, setup, &mut ());
@@ -327,14 +327,14 @@ pub(crate) fn blocks_at_peak(program: &Program, setup: &Setup, most: u64) -> Hig
     Highest { step: reached, blocks }
 }
 
-/// Plays a program and calls `visit` with the bytes allocated before the first step, and then with each step and the bytes
-/// after it.
+/// Simulates a program and calls `visit` with the bytes allocated before the first step, and then with each step and
+/// the bytes after it.
 pub(crate) fn allocated_over_time(program: &Program, setup: &Setup, mut visit: impl FnMut(Option<&Step>, u64)) {
     over_time(program, setup, Metric::Allocated, |step, after, _| visit(step, after));
 }
 
-/// The same with any counter, and with the most bytes since the step before. Returns the entry of the request that ended the
-/// program, if one did.
+/// The same for any counter, and with the most bytes since the previous step. Returns the entry of the request that
+/// ended the program, if one did.
 pub(crate) fn over_time(
     program: &Program,
     setup: &Setup,
@@ -350,7 +350,7 @@ pub(crate) fn over_time(
             break;
         }
         let (after, peak) = player.counter(metric);
-        // A request that failed in the recording is served here for a moment, and so is only to be seen in the maximum.
+        // A request that failed in the recording is served here for a moment, so it is visible only in the maximum.
         visit(Some(step), after, if peak > most { peak } else { after });
         most = peak;
     }

@@ -21,21 +21,21 @@ pub(crate) struct Step {
     pub kind: StepKind,
     /// Index into [`Program::pools`], for requests.
     pub pool: u16,
-    /// The allocation concerned, as an index into [`crate::replay::History::allocations`].
+    /// The allocation that the step is about, as an index into [`crate::replay::History::allocations`].
     pub allocation: u32,
-    /// The entry it was recorded by, counted within the trace.
+    /// The entry that recorded it, counted within the trace.
     pub entry: u32,
     /// Requested bytes.
     pub bytes: u64,
 }
 
-/// What it costs to make a pool for small and one for large blocks, in steps.
+/// The cost of creating a pool for small and one for large blocks, in steps.
 const SET_UP_OF_POOL: usize = 8;
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
-    /// A block.
+    /// Allocates a block.
     Alloc,
     /// A request that failed: what the program would have done with the block is unknown.
     Refused,
@@ -43,7 +43,7 @@ pub(crate) enum StepKind {
     Free,
     /// The free of a block that another stream uses.
     RequestFree,
-    /// That stream is done with it.
+    /// The other stream has finished using it.
     CompleteFree,
     /// `torch.cuda.empty_cache()`.
     EmptyCache,
@@ -62,7 +62,7 @@ pub struct Releases {
     /// Of these, calls that may also be retries of the next request: the segments that they released have no stack, as
     /// in PyTorch 2.0.
     pub uncertain_calls: u32,
-    /// Of the former, those that may as well be `empty_cache` right before a request: neither has a stack.
+    /// Number of retries that may also be `empty_cache` right before a request: neither has a stack.
     pub uncertain: u32,
 }
 
@@ -164,7 +164,7 @@ impl Program {
             .then(|| Self { start: Layout { segments: used, ..self.start.clone() }, ..self.clone() })
     }
 
-    /// Bytes of the segments that are there before the first step.
+    /// Bytes of the segments that exist before the first step.
     pub(crate) fn reserved_at_start(&self) -> u64 {
         self.start.segments.iter().fold(0, |sum, segment| sum.saturating_add(segment.size))
     }
@@ -184,7 +184,7 @@ impl Program {
         self.steps.is_empty()
     }
 
-    /// Number of steps up to the request that was refused at an entry, that included.
+    /// Number of steps up to and including the request that was refused at an entry.
     pub(crate) fn steps_to_refusal(&self, entry: u32) -> usize {
         let is_it = |step: &Step| step.kind == StepKind::Refused && step.entry == entry;
         self.steps.iter().position(is_it).map_or(self.steps.len(), |index| index + 1)
@@ -196,7 +196,7 @@ impl Program {
         self.live_bytes_to(self.steps.len(), rules)
     }
 
-    /// Like [`Program::live_bytes`], of the first steps.
+    /// Like [`Program::live_bytes`], but of the first steps.
     pub(crate) fn live_bytes_to(&self, end: usize, rules: &SizeRules) -> u64 {
         let mut sizes = vec![0; self.allocations];
         let mut live = 0u64;
@@ -253,13 +253,13 @@ struct Reader<'a> {
     steps: Vec<Step>,
     pools: Vec<(u64, Option<PoolId>)>,
     known_pools: HashMap<(u64, Option<PoolId>), u16, RandomState>,
-    /// Most requests use the pool of one before them.
+    /// The pool of an earlier request, which the next one is likely to use, too.
     last_pool: u16,
-    /// The first of a private pool's numbers.
+    /// The first number of each private pool.
     first_of_private: HashMap<PoolId, u16, RandomState>,
     /// Segments of private pools at the end, in address order: entries before PyTorch 2.15 do not name their pool.
     private: Vec<&'a Segment>,
-    /// Where there are any: the ranges that are there at the end, in address order.
+    /// If there are any: the ranges that exist at the end, in address order.
     last_spans: Vec<&'a SegmentSpan>,
     addresses: Vec<(u32, u64)>,
     releases: Releases,

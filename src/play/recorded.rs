@@ -45,11 +45,11 @@ impl Difference {
 
 struct Follower {
     recorded: Vec<(u32, SegmentEvent)>,
-    /// Played address of each plain segment by its recorded one.
+    /// The simulated address of each regular segment by its recorded one.
     placed: BTreeMap<u64, u64>,
     /// Whether segments must be at their recorded addresses.
     same_addresses: bool,
-    /// Whether the simulation ends as soon as segments lie in another order.
+    /// Whether the simulation ends as soon as segments are in another order.
     stops: bool,
     difference: Difference,
 }
@@ -101,7 +101,7 @@ pub fn compare(track: Track<'_>, program: &Program, setup: &Setup) -> (Outcome, 
     follow(track, program, setup, false)
 }
 
-/// Whether a simulation has the segments and maxima of the recording, in their order. It ends at the first segment that differs.
+/// Whether a simulation has the segments and maxima of the recording, in their order. It ends at the first difference.
 pub(super) fn keeps_order(track: Track<'_>, program: &Program, setup: &Setup) -> bool {
     follow(track, program, setup, true).1.keeps_order()
 }

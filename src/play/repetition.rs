@@ -19,7 +19,7 @@ pub(super) struct Repetition {
     pub start: usize,
     /// The step after the last round; a part of a round may be before it.
     pub end: usize,
-    /// Steps of a round.
+    /// Number of steps in a round.
     pub period: usize,
     /// Allocations per iteration: the number of each allocation increases by this much from one iteration to the next.
     pub made: u32,
@@ -39,7 +39,7 @@ impl<'s> Shapes<'s> {
         let mut last = 0u32;
         let distance = |step: &Step| {
             let distance = match step.kind {
-                // No two refused requests are the same: what came of them is recorded one by one.
+                // No two refused requests are equal: their results are recorded one by one.
                 StepKind::Refused => step.entry,
                 StepKind::EmptyCache | StepKind::ReleasePool => 0,
                 _ => step.allocation.wrapping_sub(last),
@@ -52,7 +52,7 @@ impl<'s> Shapes<'s> {
         Self { steps, distances: steps.iter().map(distance).collect() }
     }
 
-    /// Whether two steps are the same.
+    /// Whether two steps are equal.
     fn are_equal(&self, one: usize, other: usize) -> bool {
         let what = |step: &Step| (step.kind, step.pool, step.bytes);
         self.distances[one] == self.distances[other] && what(&self.steps[one]) == what(&self.steps[other])
@@ -60,7 +60,7 @@ impl<'s> Shapes<'s> {
 }
 
 impl Repetition {
-    /// The loop that the middle of the program is in, if there is one.
+    /// The loop that contains the middle of the program, if there is one.
     pub fn of(steps: &[Step], allocations: usize) -> Option<Self> {
         let shapes = Shapes::of(steps);
         let middle = steps.len() / 2;

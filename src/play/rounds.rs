@@ -39,7 +39,7 @@ impl Rounds {
         self.next == Some(done)
     }
 
-    /// Takes note of whose a block is.
+    /// Records the owner of a block.
     #[inline]
     pub fn own(&mut self, row: u32, allocation: u32) {
         let row = row as usize;
@@ -86,7 +86,7 @@ impl Player {
         let times = end.min(repetition.end).saturating_sub(self.done) / circle;
         self.done += times * circle;
         self.allocator.count_again(earlier.state.stats(), times as u64);
-        // What lives on is of the last round now.
+        // Blocks that stay live now belong to the last round.
         let higher = (times * (circle / repetition.period)) as u32 * repetition.made;
         let moved: Vec<_> = state.in_use().iter().map(|&row| self.rounds.owners[row as usize]).collect();
         let moved = moved.into_iter().filter(|&owner| owner >= earlier.next);
@@ -126,7 +126,7 @@ mod tests {
     use crate::play::player::{Observer, Setup};
     use crate::replay::Track;
 
-    /// Writes every event down.
+    /// Records every event.
     #[derive(Default)]
     struct Listener(Vec<(u32, SegmentEvent)>);
 

@@ -12,9 +12,9 @@ pub struct Run {
     pub alloc_conf: String,
     /// Whether they are the recorded ones.
     pub is_recorded: bool,
-    /// Changes of the program, by name: see [`crate::play::changes::Change`].
+    /// Changes to the program, by name: see [`crate::play::changes::Change`].
     pub changes: Vec<String>,
-    /// What the changes assume, one sentence each.
+    /// The assumptions of the changes, one sentence each.
     pub assumptions: Vec<String>,
     /// The result on the simulated device; `None` if it cannot be simulated.
     pub outcome: Option<Outcome>,
@@ -25,9 +25,9 @@ pub struct Run {
     /// If the program continued after a failed request: a capacity from which on it always runs as recorded, whether
     /// that request fails again or not. [`Run::capacities`] are those on which no request fails.
     pub as_it_went: Option<u64>,
-    /// How far to trust it.
+    /// How far you can trust it.
     pub trust: Trust,
-    /// Why it is not trusted further; empty if it is exact.
+    /// Why you cannot trust it further; empty if it is exact.
     pub because: String,
     /// Warnings about the settings.
     pub warnings: Vec<SettingsWarning>,
@@ -52,8 +52,8 @@ impl Run {
         }
     }
 
-    /// Bytes that a device must have, as far as known: the capacity from which on it always works, else its maximum of
-    /// reserved bytes. `None` if neither is known.
+    /// Bytes that a device must have, as far as known: the capacity from which on it always works, otherwise its
+    /// maximum of reserved bytes. `None` if neither is known.
     pub fn needs(&self) -> Option<u64> {
         let works = self.outcome.as_ref().filter(|outcome| outcome.failure().is_none());
         self.capacities.enough.or(works.map(|outcome| outcome.max_reserved))

@@ -11,7 +11,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::changes::{Change, Edited};
 use crate::play::player::{Outcome, Setup, play, recorded_settings};
-use crate::replay::{Completeness, Track};
+use crate::replay::{Completeness, Metric, Track};
 use std::borrow::Cow;
 
 /// Maximum number of simulations of the whole program in [`Testbed::new`].
@@ -23,7 +23,7 @@ const LARGEST_CONTEXT: u64 = 2 << 30;
 /// Tolerated difference between two orders of frees, in thousandths: allocated, reserved.
 const MOST_OFF: [u64; 2] = [20, 30];
 
-/// What every run on a device needs.
+/// The data that every simulation of a device needs.
 #[derive(Clone)]
 pub(crate) struct Testbed {
     pub program: Program,
@@ -43,7 +43,7 @@ pub(crate) struct Testbed {
     pub lacks: &'static str,
 }
 
-/// Why a play that starts without the recorded cache is uncertain.
+/// Why a simulation that starts without the recorded cache is uncertain.
 const STARTS_LEAN: &str =
     "it works only without the free segments that the recording starts with, which a smaller device might not have";
 
@@ -51,8 +51,17 @@ const STARTS_LEAN: &str =
 const FAILS_LEAN: &str = "the recording starts with more free segments than the simulated device has room for; it is simulated \
                           without them";
 
-/// Bytes that no device has: sums of sizes stay far below what 64 bits hold.
+/// More bytes than any device has: sums of sizes stay far below what 64 bits can represent.
 const MOST_RESERVED: u64 = 1 << 50;
+
+/// Why simulations are not exact if other placements of segments are possible.
+pub(crate) const UNPLACED: &str = "the driver's placement of segments is unknown";
+
+/// Why the final state and the last entry alone are not simulated.
+const SINGLE: &str = "only one entry was kept, so the peak of the program is unknown";
+
+/// Why a recording is not simulated whose entries cannot have been served from its segments.
+const OUTSIDE: &str = "the recording says that more memory is allocated than reserved, which is impossible";
 
 /// The program of a device, or why it cannot be simulated.
 pub(crate) fn program(device: &Device<'_>) -> Result<Program, &'static str> {
@@ -82,11 +91,14 @@ pub(crate) fn refuses(settings: &AllocatorSettings, is_known_device: bool) -> Op
 /// Why a device's program cannot be simulated.
 pub(crate) fn refusal(device: &Device<'_>) -> Option<&'static str> {
     let (snapshot, history) = (device.track.snapshot, device.history());
+    let maximum = |metric: Metric| history.maxima[metric as usize].bytes;
     match () {
         () if !snapshot.notes.format.has_segments() => Some("only snapshots record the requests to the allocator"),
         () if device.id() < HOST_DEVICE => Some("only memory of PyTorch's caching allocators can be simulated"),
         () if history.entries() == 0 => Some("no history was recorded"),
         () if history.completeness.truncated => Some("the file ends inside the history"),
+        () if history.entries() == 1 && history.completeness.has_baseline => Some(SINGLE),
+        () if maximum(Metric::Active) > maximum(Metric::Reserved) => Some(OUTSIDE),
         () => None,
     }
 }
@@ -101,7 +113,7 @@ pub(crate) fn lacks(completeness: Completeness, anomalies: u64) -> &'static str 
     }
 }
 
-/// Bytes of a device that CUDA uses, given the bytes available to the process; `None` if these must be of another
+/// Bytes of a device that CUDA uses, given the bytes available to the process; `None` if these must belong to another
 /// device.
 fn shown_context(capacity: u64, told: u64) -> Option<u64> {
     capacity.checked_sub(told).filter(|&context| context <= LARGEST_CONTEXT)
@@ -121,9 +133,9 @@ fn of_device(told: Option<u64>, capacity: Option<u64>, context: Option<u64>) -> 
 /// Why a recording is not simulated on a device that is too small for its start.
 const STARTS_ABOVE: &str = "the recording starts with more memory in segments than the simulated device has";
 
-/// Simulates a program. If it fails, or starts with more than the device has, but works without the free segments that it
-/// starts with, it is simulated without them: a device that is too small for them would not have had them. The second value
-/// is whether it starts without. `None` if the segments with blocks in use exceed the device.
+/// Simulates a program. If it fails, or starts with more than the device has, but works without the free segments that
+/// it starts with, it is simulated without them: a device that is too small for them would not have held them. The
+/// second value tells whether it starts without them. `None` if the segments with blocks in use exceed the device.
 fn play_or_lean(program: &Program, lean: Option<&Program>, setup: &Setup) -> Option<(Outcome, bool)> {
     let works = |outcome: &Outcome| outcome.failure().is_none();
     let starts = |program: &Program| program.reserved_at_start() <= setup.limits.capacity.limit();
@@ -173,10 +185,20 @@ impl Testbed {
         of_device(told(&self.program), capacity, None)
     }
 
+    /// Where the driver may place segments with some settings, the most likely first; never empty.
+    pub(super) fn placements(&self, settings: &AllocatorSettings) -> &'static [Placement] {
+        possible_placements(self.placement, settings)
+    }
+
+    /// Whether it is known where the driver places segments with some settings, or makes no difference.
+    pub(super) fn is_placed(&self, settings: &AllocatorSettings) -> bool {
+        self.placements(settings).len() == 1
+    }
+
     /// The setup that simulates some settings.
     pub fn setup(&self, settings: &AllocatorSettings) -> Setup {
         let setup = Setup::new(settings, self.capacity, self.context);
-        Setup { placement: possible_placements(self.placement, settings)[0], ..setup }
+        Setup { placement: self.placements(settings)[0], ..setup }
     }
 
     /// The program to simulate: without the free segments that it starts with if the device is too small for them. `None` if
@@ -237,15 +259,14 @@ impl Testbed {
         let setup = self.setup(settings);
         let lean = program.without_cache();
         let played = play_or_lean(program, lean.as_ref(), &setup);
-        let others = &possible_placements(self.placement, settings)[1..];
+        let others = &self.placements(settings)[1..];
         if let Some((outcome, starts_lean)) = played.as_ref().filter(|_| !others.is_empty()) {
             let program = lean.as_ref().filter(|_| *starts_lean).unwrap_or(program);
             let others = others.iter().map(|&placement| play(program, &Setup { placement, ..setup.clone() }));
             let all: Vec<u64> = others.map(|other| other.max_reserved).chain([outcome.max_reserved]).collect();
             let (least, most) = all.iter().fold((u64::MAX, 0), |(least, most), &it| (least.min(it), most.max(it)));
             run.reserved_range = (least < most).then_some((least, most));
-            "the driver's placement of segments is unknown; three placements were simulated"
-                .clone_into(&mut run.because);
+            format!("{UNPLACED}; three placements were simulated").clone_into(&mut run.because);
         }
         if !self.lacks.is_empty() {
             self.lacks.clone_into(&mut run.because);
@@ -275,13 +296,13 @@ impl Testbed {
         run
     }
 
-    /// The size of a device on which a program always works, in bytes that the allocator can use: the smallest, if the budget lasts.
+    /// The smallest device on which a program always works, in bytes that the allocator can use; a larger one if the budget runs out.
     pub fn enough(&self, program: &Program, settings: &AllocatorSettings, budget: u64) -> Option<u64> {
         self.search(&self.searched(program, settings, budget), settings, budget).enough()
     }
 
-    /// The program to search capacities for. What starts with free segments and works on all devices that can hold them may work on
-    /// smaller ones, which would not have had them: it starts without.
+    /// The program to search capacities for. If it starts with free segments and works on all devices that can hold
+    /// them, it may also work on smaller ones, which would not have held them: then it starts without them.
     fn searched<'p>(&self, program: &'p Program, settings: &AllocatorSettings, budget: u64) -> Cow<'p, Program> {
         let lean = program.without_cache();
         let lean = lean.filter(|_| {

@@ -1,8 +1,8 @@
 //! Writes answers on any writer.
 //!
-//! In: results of [`crate::analysis`] and their [`Source`]. Out: text for people, JSON, CSV or Markdown. There is a folder
-//! per command: a [`Document`], which is text and Markdown, and a file for each other format. [`Answer`] defines the formats;
-//! a program may add its own (`examples/custom_report.rs`).
+//! In: results of [`crate::analysis`] and their [`Source`]. Out: text for people, JSON, CSV or Markdown. There is a
+//! folder for each command: a [`Document`], which is text and Markdown, and a file for each other format. [`Answer`]
+//! defines the formats; a program may add its own (`examples/custom_report.rs`).
 
 pub mod blocks;
 #[cfg(feature = "mcp")]

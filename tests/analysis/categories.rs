@@ -221,7 +221,7 @@ fn annotations_do_not_change_the_answer() {
     }
 }
 
-/// What PyTorch's memory profiler says of the same run is what the timeline holds.
+/// The result of PyTorch's memory profiler for the same run equals the timeline.
 #[test]
 fn timelines_keep_their_categories() {
     for release in ["", "_t215", "_t231"] {

@@ -99,7 +99,7 @@ fn packages_and_paths_can_be_ones_own() {
     assert!(file.keys().any(|label| label.contains("modeling_llama.py")), "{file:?}");
     assert!(torch.keys().any(|label| label.contains("torch/nn/functional.py")), "{torch:?}");
     memviz(&["peak", &path, "--own", "("]).expect_error("--own");
-    // What a stack says about the training step does not depend on whose code it is.
+    // The part of the training step that a stack shows does not depend on the owner of the code.
     let category = |own: &[&str]| rows(&json(&[&["peak", &path as &str, "--by", "category"], own].concat()));
     assert_eq!(category(&[]), category(&["--own", "."]));
 }

@@ -94,7 +94,7 @@ fn mistakes_of_strangers_are_found() {
     }
     let own_optimizer = found(&format!("{REAL}/bcrafton-memory_snapshot.pickle.gz"), Story::Temporary);
     assert_eq!(label(&own_optimizer), "optimizer.py:78 step");
-    // A convolution's output, of which only `relu` is needed.
+    // A convolution's output, which only `relu` needs.
     let relu = found(&format!("{REAL}/HugePandaCoder-796241_my_snapshot.pickle.gz"), Story::Temporary);
     assert_eq!(
         (label(&relu), relu.cure.as_str()),

@@ -108,7 +108,7 @@ proptest! {
     }
 }
 
-/// The groups of a range are those of its peak on its own.
+/// The groups of a range are those of its peak alone.
 fn same_leaders(
     snapshot: &Snapshot,
     histories: &[History],
@@ -149,7 +149,7 @@ fn covers(ranges: &RangePeaks, highest: Instant, window: (Instant, Instant)) -> 
     Ok(())
 }
 
-/// Each annotation that reaches into the window is there, from the entry before its start to the last one before its end.
+/// Each annotation that overlaps the window is listed, from the entry before its start to the last one before its end.
 fn same_extents(
     snapshot: &Snapshot,
     history: &History,

@@ -133,7 +133,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Whatever a file says, there is an answer in every format, and its parts agree with one another.
+    /// Whatever a file contains, there is an answer in every format, and its parts are consistent.
     #[test]
     fn nonsense_is_survived(
         program in programs(any_segments(), true),
@@ -271,7 +271,7 @@ fn the_end_is_what_the_snapshot_lists() {
 fn nothing_reserved() {
     let recording = open(&fixture("empty"));
     assert!(recording.fragmentation(&FragmentationOptions::default()).unwrap().devices.is_empty());
-    // Before the first entry of a complete recording nothing is there either, but the device is.
+    // Before the first entry of a complete recording there is no memory, but there is a device.
     let device = by_when(&open(&fixture("tiny")), When::Start);
     assert_eq!(device.figures, Figures::default());
     assert_eq!(device.figures.inactive_share().to_bits(), 0f64.to_bits());

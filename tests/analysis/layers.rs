@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The stages, each of which reads those before it alone.
+/// The stages, each of which uses only those before it.
 const STAGES: [&str; 6] = ["replay", "facts", "play", "analysis", "report", "cli"];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -77,7 +77,7 @@ fn check(root: &str) -> Vec<String> {
         if oom.cause != cause {
             problems.push(format!("{name}: {:?} instead of {cause:?}", oom.cause));
         }
-        // On the default stream alone, what the request could use is all there is of its size.
+        // On the default stream alone, all memory of its size could be used for the request.
         if oom.serving.figures.largest_free_block != oom.figures.largest_free_block {
             problems.push(format!("{name}: {:?}", oom.serving));
         }
@@ -117,7 +117,7 @@ fn a_leak_is_shown_before_what_the_allocator_lacked() {
     assert_eq!(cure.advice.line.as_ref().map(|line| line.label.as_str()), Some("perplexity.py:22 perplexity"));
 }
 
-/// The program caught two errors; their messages say what there was.
+/// The program caught two errors; their messages state the free memory.
 #[test]
 fn caught_ooms_are_explained_one_by_one() {
     let recording = open(&fixture("oom_caught"));
@@ -143,7 +143,7 @@ fn caught_ooms_are_explained_one_by_one() {
         assert_eq!(oom.retry.segments, 0);
         assert!(!oom.request.stack.is_empty() && oom.request.last_known.is_none());
     }
-    // The other half of the truth: nothing but the process's own memory was ever in the way.
+    // The other half of the truth: only the process's own memory was in the way.
     let capacity: Vec<u64> = ooms.iter().map(|oom| oom.figures.reserved + oom.device_free).collect();
     assert_eq!(capacity[0], capacity[1]);
 }
@@ -410,7 +410,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
-    /// What is said of expandable segments is what the model of the allocator does with them.
+    /// The text about expandable segments matches the model of the allocator.
     #[test]
     fn expandable_segments_help_where_it_is_said(program in programs(Just(Expandable::Never), false)) {
         let mut program = program;
@@ -448,13 +448,13 @@ proptest! {
             Advice::ExpandableSegments(replayed) => Some(replayed.fails_at.map(|entry| entries[entry as usize].op)),
             _ => None,
         });
-        // Of a lack of capacity nothing is said unless it would have helped.
+        // For a lack of capacity, the setting is mentioned only if it would have helped.
         let expected = (oom.cause == Cause::Fragmentation || first.is_none()).then_some(first);
         prop_assert_eq!(said, expected);
     }
 }
 
-/// What advice says must add up.
+/// The figures of advice must be consistent.
 fn served(advice: &Advice, oom: &Oom) -> Result<(), TestCaseError> {
     match advice {
         Advice::FreeSites { sites, fit } => {

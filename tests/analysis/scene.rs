@@ -33,7 +33,7 @@ static RECORDINGS: LazyLock<Vec<Recording>> = LazyLock::new(|| {
     fixtures.into_iter().map(fixture).chain([trace]).map(|path| open(&path)).collect()
 });
 
-/// A part of an axis by where it begins and how long it is, from 0 to 1 of all and a little beyond.
+/// A part of an axis by its start and its length, from 0 to 1 of the whole and a little beyond.
 fn parts() -> impl Strategy<Value = (usize, SceneAxis, f64, f64, usize)> {
     let length = prop_oneof![Just(1.0), 0.0..1.0f64, 0.0..0.01f64];
     let axes = prop::sample::select(vec![SceneAxis::Entry, SceneAxis::Time, SceneAxis::Step]);
@@ -94,7 +94,7 @@ fn recording_of(device: &Device<'_>) -> &'static Recording {
     RECORDINGS.iter().find(|recording| std::ptr::eq(&raw const recording.snapshot, device.snapshot())).unwrap()
 }
 
-/// What `memviz peak` says of an instant.
+/// The answer of `memviz peak` about an instant.
 fn rows_at(device: &Device<'_>, metric: Metric, by: GroupBy, instant: Instant) -> (u64, Vec<(String, u64)>) {
     let at = Some(instant.checked_sub(1).map_or(When::Start, When::Entry));
     let options = PeakOptions::default().metric(metric).by(by).at(at).devices(vec![device.id()]);
@@ -135,7 +135,7 @@ proptest! {
         prop_assert_eq!(bands.bands.iter().map(|band| band.bytes[column]).sum::<u64>(), total);
         for band in bands.bands.iter().filter(|band| band.group.label != OTHER) {
             let named: Vec<u64> = rows.iter().filter(|row| row.0 == band.group.label).map(|row| row.1).collect();
-            // What holds nothing has no row, but another stack of the same label may have one.
+            // A group without bytes has no row, but another stack with the same label may have one.
             let has_no_row = band.bytes[column] == 0 && (named.is_empty() || by == GroupBy::Stack);
             prop_assert!(has_no_row || named.contains(&band.bytes[column]), "{} by {by:?}", band.group.label);
         }
@@ -154,7 +154,7 @@ proptest! {
         let shown: HashSet<usize> = shapes.shapes.iter().map(|shape| shape.allocation as usize).collect();
         let least = shown.iter().map(|&allocation| area(allocation)).min();
         for (column, &instant) in shapes.instants.iter().enumerate() {
-            // In each column every block that is there is either a shape, right above those born before, or in the rest.
+            // In each column, every live block is either a shape, right above those allocated before, or in the rest.
             let (mut height, mut rest) = (0, 0);
             for (index, allocation) in allocations.iter().enumerate().filter(|(_, block)| block.active_at(instant)) {
                 if shown.contains(&index) {
@@ -243,7 +243,7 @@ proptest! {
             prop_assert_eq!(start.blocks + allocated.blocks, freed.blocks + end.blocks);
             prop_assert!(survived.bytes <= allocated.bytes && survived.bytes <= end.bytes);
         }
-        // Rows sum to the total, and the ends are what the counter says.
+        // Rows sum to the total, and the ends equal the counter.
         let of = |flow: &Flow| [flow.start, flow.allocated, flow.freed, flow.survived, flow.end].map(|part| part.bytes);
         let mut sums = [0; 5];
         for row in &rows {
@@ -345,7 +345,7 @@ fn steps_are_as_long_as_any_other_on_their_axis() {
         assert!(steps.len() > 1);
         let starts = [0].into_iter().chain(steps.ends.iter().copied());
         for (step, (from, &to)) in starts.zip(&steps.ends).enumerate() {
-            // Its first entry leads to the instant behind it, and is where the step begins.
+            // Its first entry leads to the instant after it, and is the start of the step.
             assert!((positions[from as usize + 1] - 1e6 * step as f64).abs() < 1e-6, "{name}: {step}");
             assert!(positions[to as usize] < 1e6 * (step + 1) as f64);
         }

@@ -41,7 +41,7 @@ const HELD: [(&str, &[(&str, u64)]); 14] = [
     ("Maphsge4-bdf4fe_snapshot.pickle.gz", &[("parameter", 91)]),
     // Moved by the loop of `_apply` for parameters, where frees are on other lines.
     ("Maphsge4-ec5be1_snapshot.pickle.gz", &[("parameter", 71)]),
-    // Moments that an optimizer allocates anew.
+    // Moments that an optimizer allocates in each step.
     ("bcrafton-memory_snapshot.pickle.gz", &[("optimizer_state", 47), ("model_state", 39)]),
 ];
 

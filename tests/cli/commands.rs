@@ -47,7 +47,7 @@ fn devices_are_selected() {
     let mut all = devices(&pinned, &["--device", "all"]);
     all.sort_unstable();
     assert_eq!(all, [-1, 0]);
-    // One device on its own is as it is among others.
+    // A single device has the same answer as among others.
     let json = memviz(&["peak", "--format", "json", &multi]).json();
     let one = memviz(&["peak", "--format", "json", "--device", "1", &multi]).json();
     assert_eq!(one["devices"][0], json["devices"][1]);

@@ -313,7 +313,7 @@ fn a_trace_is_compared_with_a_snapshot_by_operator() {
     assert_eq!(status("aten::empty_strided").as_deref(), Some("changed"));
     assert_eq!(status("aten::silu").as_deref(), Some("new"));
     assert_eq!(status("(no operator)"), None, "every block of the snapshot has one");
-    // Without C++ frames there is none, and the output says so.
+    // Without C++ frames there are none, and the output says so.
     let text = memviz(&["diff", TRACE, &fixture("gpt_train"), "--by", "operator"]);
     assert!(text.expect(0).stdout.contains("a snapshot has operators only in C++ stacks"), "{}", text.stdout);
 }

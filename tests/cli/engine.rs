@@ -23,7 +23,7 @@ use std::process::{Command, Stdio};
 const REQUIRE: &str = "MEMVIZ_REQUIRE_VIEWER";
 const ENGINE: &str = "viewer/engine/pkg/engine_bg.wasm";
 
-/// What the engine says about each file; `None` if there is nothing.
+/// The output of the engine for each file; `None` if there is none.
 fn asked(paths: &[String]) -> Option<Vec<Value>> {
     let missing = if !Path::new(ENGINE).exists() {
         "no engine, which viewer/build makes"
@@ -53,7 +53,7 @@ fn asked(paths: &[String]) -> Option<Vec<Value>> {
     None
 }
 
-/// Differences between what the engine says of a recording and what commands say.
+/// Differences between the engine's answers about a recording and those of commands.
 fn differences(path: &str, said: &Value) -> Vec<String> {
     let mut options = ReadOptions::default();
     options.view = View::default().library_lines(true);

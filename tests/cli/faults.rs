@@ -60,7 +60,7 @@ fn a_disk_that_is_full_leaves_the_old_file() {
     }
     fs::write(&path, "old").unwrap();
     let args = ["check", "--quiet", "--baseline", shown, "--update-baseline", &input];
-    // What is there already is replaced by answers of memviz alone, so it has to be one.
+    // Only answers of memviz are overwritten, so the existing file must be one.
     behind("true", &args).expect(2);
     fs::remove_file(&path).unwrap();
     behind("true", &args).expect(0);
@@ -93,7 +93,7 @@ fn no_command_leaves_a_part_of_a_file() {
         for left in names(folder.path().to_str().unwrap()) {
             fs::remove_file(folder.path().join(left)).unwrap();
         }
-        // Of a device the name does not say that it is to be a picture.
+        // The name of a device file does not say that a picture is wanted.
         let device = matches!(end, "json" | "csv" | "md").then(|| "/dev/full".to_owned());
         let places = [format!("/proc/answer.{end}"), format!("/dev/null/answer.{end}")];
         for place in places.into_iter().chain(device) {

@@ -75,7 +75,7 @@ fn born_freed_and_survived_sum_to_both_instants() {
     assert!(compared > 50, "{compared}");
 }
 
-/// What `leak` leaves behind in a step appears again after the next one, at the line that keeps it.
+/// Memory that `leak` leaves behind in a step appears again after the next one, at the line that keeps it.
 #[test]
 fn what_a_step_left_behind_is_found_at_its_line() {
     let path = fixture("leak");

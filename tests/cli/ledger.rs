@@ -189,11 +189,11 @@ fn who_else_used_the_device_is_said_when_a_request_failed() {
     let oom = memviz(&["oom", "--format", "json", &path]).json();
     assert_eq!(oom["devices"][0]["ledger"]["at"], "oom");
     rows_sum(&json!({"samples": [oom["devices"][0]["ledger"]]}));
-    // Recordings without samples say nothing of it.
+    // Recordings without samples have no answer.
     assert!(!memviz(&["oom", &fixture("oom")]).stdout.contains("outside PyTorch"));
 }
 
-/// What the report, the page and `ranks` say of the device: the figures of the ledger.
+/// The text of the report, the page and `ranks` about the device: the figures of the ledger.
 #[test]
 fn reports_ranks_and_the_page_use_the_samples() {
     let (_folder, path) = folder(&samples().to_string());

@@ -104,7 +104,7 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
         (&["simulate", tiny, "--alloc-conf", "backend:other"], "native or cudaMallocAsync"),
         (&["simulate", tiny, "--alloc-conf", "expandable_segments"], "a value after a colon"),
         (&["simulate", tiny, "--capacity", "80"], "80GiB"),
-        (&["leaks", tiny, "--steps", "Step"], "annotations that match \"Step\""),
+        (&["leaks", tiny, "--steps", "Step"], "an annotation that matches \"Step\""),
         (&["peak", tiny, "-o", "peak.png"], ".txt, .json, .csv or .md"),
         (&["timeline", tiny, "-o", "timeline.md"], ".svg"),
         (&["peak", tiny, "--format", "json", "-o", "peak.csv"], ".json"),

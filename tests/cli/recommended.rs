@@ -32,7 +32,6 @@ const ENDS: [&str; 8] = [
     "records more",
     "To see which code",
     "what most of the memory is for",
-    "Nothing to change",
     "No known mistake",
 ];
 
@@ -137,7 +136,7 @@ fn settings_are_recommended_by_one_rule() {
     assert_none(&told.into_iter().flatten().filter(|problem| !problem.is_empty()).collect::<Vec<String>>());
 }
 
-/// What is wrong with the settings that are recommended for a file, or nothing; `None` where the triage recommends none.
+/// What is wrong with the recommended settings for a file, if anything; `None` if the triage recommends none.
 fn told_of_settings(file: &str) -> Option<String> {
     let triage = memviz(&["triage", file, "--format", "json"]);
     if triage.code != Some(0) {

@@ -238,7 +238,7 @@ fn no_output_file_is_left_when_there_is_no_answer() {
     assert!(!path.exists());
     memviz(&["peak", "-o", shown, &fixture("tiny"), "--at", "entry:99"]).expect(2);
     assert!(!path.exists());
-    // The answer is there, but has nowhere to go.
+    // The answer exists, but cannot be written.
     let nowhere = folder.path().join("missing/answer.json");
     let nowhere = nowhere.to_str().unwrap();
     let run = memviz(&["peak", "-o", nowhere, &fixture("tiny")]);
@@ -276,7 +276,7 @@ fn a_closed_pipe_ends_quietly() {
     closed_pipe(&["--help"], 0);
 }
 
-/// Reads so many bytes of the answer and hangs up.
+/// Reads this many bytes of the answer and closes the pipe.
 #[track_caller]
 fn closed_pipe(args: &[&str], take: usize) {
     let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -421,7 +421,7 @@ fn help_and_manual_mention_every_command_and_flag() {
 
 // ------------------------------------------------------------------ helpers
 
-/// Writes a file and says where.
+/// Writes a file and returns its path.
 fn put(folder: &TempDir, name: &str, bytes: &[u8]) -> String {
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();

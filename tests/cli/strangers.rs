@@ -6,7 +6,7 @@ use regex::Regex;
 use serde_json::Value;
 use std::path::Path;
 
-/// Other people's recordings, which only some machines have, and those of the repository.
+/// Recordings of other people, which only some machines have, and those of the repository.
 const FOLDERS: [&str; 4] =
     ["../shared/real", "../shared/real2", "fixtures/snapshots", "fixtures/traces/profiler_traces"];
 /// Answers that are read together.
@@ -21,7 +21,7 @@ const COMMANDS: [&[&str]; 8] = [
     &["report", "--format", "markdown"],
 ];
 
-/// What no answer may say, for any recording.
+/// Text that no answer may contain, for any recording.
 const NEVER: [(&str, &str); 8] = [
     ("a share above all there is", r"\b([2-9]\d\d|1[1-9]\d|10[1-9]|\d{4,})\.\d%|\b([2-9]\d\d|1[1-9]\d|10[1-9])%"),
     ("a negative size", r"(^|[ |])-\d+\.\d\d (KiB|MiB|GiB)"),

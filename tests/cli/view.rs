@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use tempfile::TempDir;
 
-/// What stands in front of the recording in a page, behind its name.
+/// The marker before the recording in a page, after its name.
 const RECORDING: &str = r#"<script type="application/octet-stream;ascii85" id="recording" data-name=""#;
 
 /// The attributes of the recording in a page, and the recording.
@@ -17,7 +17,7 @@ fn carried(page: &str) -> (&str, Vec<u8>) {
     (attributes, zstd::decode_all(&packed[..]).unwrap())
 }
 
-/// The same, as it is packed.
+/// The same for a compressed recording.
 fn carried_as(page: &str) -> (&str, Vec<u8>) {
     let (_, rest) = page.split_once(RECORDING).unwrap();
     let (attributes, rest) = rest.split_once(r#"">"#).unwrap();

@@ -1,6 +1,6 @@
 //! Twice the input costs at most two and a half times as much, counted in instructions, which no other load changes.
 //!
-//! Valgrind counts them. Without it nothing is compared, and `MEMVIZ_REQUIRE_VALGRIND=1` makes that a failure.
+//! Valgrind counts them. Without it, nothing is compared, and `MEMVIZ_REQUIRE_VALGRIND=1` makes that a failure.
 
 use crate::families::{FAMILIES, Family};
 use crate::support::{assert_none, skipped};

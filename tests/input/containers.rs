@@ -38,7 +38,7 @@ fn zip(name: &str, bytes: &[u8]) -> Vec<u8> {
     archive.finish().unwrap().into_inner()
 }
 
-/// An archive with two members of one name, of which the directory of most programs has the last.
+/// An archive with two members of the same name, only the last of which is in the directory of most programs.
 fn zip_of_two(first: &[u8], second: &[u8]) -> Vec<u8> {
     let [mut one, two] = [first, second].map(|bytes| zip("snapshot.pickle", bytes));
     let directory = |archive: &[u8]| archive.windows(4).rposition(|four| four == b"PK\x01\x02").unwrap();
@@ -52,7 +52,7 @@ fn zip_of_two(first: &[u8], second: &[u8]) -> Vec<u8> {
     [one, local, end].concat()
 }
 
-/// An archive with another name in front of its member than in its directory.
+/// An archive whose member has another name in its header than in the directory.
 fn renamed(archive: &[u8], name: &[u8], by: &[u8]) -> Vec<u8> {
     let mut changed = archive.to_vec();
     let at = archive.windows(name.len()).position(|window| window == name).unwrap();

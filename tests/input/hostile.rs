@@ -472,7 +472,7 @@ fn hostile_files_stay_within_bounds() {
             .env("MALLOC_ARENA_MAX", "1")
             .output()
     };
-    // The shell is there, and its limit bites.
+    // The shell exists, and its limit works.
     match limited(1_000, &["--version"]) {
         Err(error) => return support::skipped(&format!("no sh: {error}")),
         Ok(output) if output.status.success() => return support::skipped("ulimit -v has no effect here"),
@@ -574,7 +574,7 @@ fn check_sample(file: &str, sample: &Sample, recording: &Recording) {
     analyze(recording);
 }
 
-/// Asks everything there is to ask, and checks that rows sum to the total.
+/// Asks every question, and checks that rows sum to the total.
 fn analyze(recording: &Recording) {
     recording.info(&[]).expect("every recording can be summarized");
     for metric in Metric::ALL {

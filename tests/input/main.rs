@@ -28,7 +28,7 @@ fn read(bytes: &[u8]) -> memviz::Result<Recording> {
     Recording::read(Cursor::new(bytes.to_vec()), &ReadOptions::default())
 }
 
-/// What every report says about a recording's file.
+/// The notes of every report about a recording's file.
 fn notes(recording: &Recording) -> String {
     let report = recording.info(&[]).unwrap();
     json::info(Source { path: "a file", recording }, &report).head.input.notes.join("\n")

@@ -39,7 +39,7 @@ fn the_curve_is_the_sum_of_what_the_events_say() {
     assert_eq!(history.start.allocated, 512);
     assert_eq!(curve, [4608, 5632, 5120, 1024, 3072]);
     assert_eq!(history.anomalies.total(), 0);
-    // What else was there before is not known.
+    // It is unknown what else was there before.
     let bounds = Metric::ALL.map(|metric| history.completeness.bound(metric));
     assert_eq!(history.completeness.bound(Metric::Allocated), Some(Bound::Lower));
     assert_eq!(history.completeness.bound(Metric::Reserved), Some(Bound::Unknown));

@@ -31,7 +31,7 @@ impl Numbers {
         (number ^ (number >> 31)) as usize % end
     }
 
-    /// A copy in which something at `at` is another byte, gone, or there again.
+    /// A copy in which something at `at` is another byte, removed, or repeated.
     fn changed(&mut self, bytes: &[u8], at: usize) -> Vec<u8> {
         let mut copy = bytes.to_vec();
         let end = (at + 1 + self.below(6)).min(copy.len());
@@ -88,7 +88,7 @@ fn name(action: Action) -> &'static str {
     }
 }
 
-/// Bytes that are gone from between names show in the frames around them.
+/// Bytes that are missing between names show in the frames around them.
 #[test]
 fn frames_that_overlap_are_refused() {
     let mut bytes = support::read_unpacked(&fixture("side_stream"));

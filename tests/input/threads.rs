@@ -8,7 +8,7 @@ use memviz::input::ReadOptions;
 use memviz::report::{Source, info, peak};
 use std::io::{Cursor, Read};
 
-/// All there is to say of a trace, or why it cannot be read.
+/// Everything that is known about a trace, or why it cannot be read.
 fn answer(bytes: &[u8], threads: usize, allow_truncated: bool) -> String {
     let mut options = ReadOptions::default();
     options.allow_truncated = allow_truncated;

@@ -1,4 +1,4 @@
-//! A client that knows nothing but JSON lines.
+//! A client that only knows lines of JSON.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ pub struct Client {
 /// An answer of a tool.
 #[derive(Debug)]
 pub struct Answer {
-    /// What it says.
+    /// The answer.
     pub text: String,
     /// Whether it reports an error.
     pub is_error: bool,
@@ -44,7 +44,7 @@ impl Client {
         Self { child, to, from, last: 1_000_000 }
     }
 
-    /// Sends a line as it is.
+    /// Sends a line unchanged.
     pub fn send(&mut self, line: &str) {
         let to = self.to.as_mut().unwrap();
         to.write_all(line.as_bytes()).unwrap();
@@ -59,7 +59,7 @@ impl Client {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// The response to a request; what else the server says meanwhile is passed over.
+    /// The response to a request; other messages of the server in between are skipped.
     pub fn request(&mut self, method: &str, params: &Value) -> Value {
         self.last += 1;
         let id = self.last;

@@ -15,7 +15,7 @@ use std::path::Path;
 const PAGE: &str = "docs/src/commands/mcp.md";
 const HEADING: &str = "| question | call | bytes | known from elsewhere, and in the answer |\n|---|---|--:|---|\n";
 
-/// The cure of each story, in words of which an answer about it has to have one.
+/// The cure of each story, in words one of which an answer about it must contain.
 const CURES: [(&str, &str); 17] = [
     ("accumulating_metrics", "CPU"),
     ("attention_matrix", "scaled_dot_product_attention"),

@@ -19,7 +19,7 @@ fn a_browser_draws_a_report_in_both_themes() {
     let folder = tempfile::tempdir().unwrap();
     let svg = folder.path().join("report.svg");
     memviz(&["report", &fixture("gpt_train"), "-o", svg.to_str().unwrap()]).expect(0);
-    // As GitHub shows it: an image, in which nothing is loaded and nothing runs.
+    // As on GitHub: an image, in which nothing is loaded and nothing runs.
     let page = folder.path().join("issue.html");
     fs::write(&page, "<body style='margin:0'><img src='report.svg'>").unwrap();
     for (theme, colors, absent) in [("light", LIGHT, DARK), ("dark", DARK, LIGHT)] {

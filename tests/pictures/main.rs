@@ -31,7 +31,7 @@ use support::{Case, assert_none, cases, fixture, names};
 
 /// Bytes that no picture exceeds.
 const MAX_BYTES: usize = 500_000;
-/// Text is legible in the column that GitHub shows an issue in, which is as wide as a picture: nothing is scaled down.
+/// Text is legible in the column of a GitHub issue, which is as wide as a picture: nothing is scaled down.
 const SMALLEST_TEXT: f64 = 10.0;
 const COLUMN: &str = "900";
 /// Bands of a timeline.

@@ -29,7 +29,7 @@ pub fn all() -> Vec<(&'static str, Recording)> {
     ]
 }
 
-/// What must not reach a page as it is.
+/// Text that must not reach a page unescaped.
 pub const HOSTILE: &str = "</text></title><script>alert(1)</script><a href='http://x' onload=\"y\">&amp;\u{202e}\u{0}\u{1b}[31m\u{fffe}]]>`|*<!--";
 
 /// A recording with copies of its first device.

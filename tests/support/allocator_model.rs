@@ -12,9 +12,9 @@ pub const MIB: u64 = 1 << 20;
 const GRAIN: u64 = 512;
 /// Largest block of the small pool (`kSmallSize`).
 const SMALL_LIMIT: u64 = MIB;
-/// Segments of the small pool, and what its expandable segments grow by (`kSmallBuffer`).
+/// Segments of the small pool, and the growth of its expandable segments (`kSmallBuffer`).
 const SMALL_SEGMENT: u64 = 2 * MIB;
-/// Segments for large blocks below [`LARGE_LIMIT`], and what large expandable segments grow by (`kLargeBuffer`).
+/// Segments for large blocks below [`LARGE_LIMIT`], and the growth of large expandable segments (`kLargeBuffer`).
 const LARGE_SEGMENT: u64 = 20 * MIB;
 /// Blocks of this size or more get a segment of their own size (`kMinLargeAlloc`).
 const LARGE_LIMIT: u64 = 10 * MIB;
@@ -26,7 +26,7 @@ const LARGE_STEP: u64 = 2 * MIB;
 pub enum Expandable {
     Never,
     Always,
-    /// Up to PyTorch 2.4, private pools had plain segments, whose blocks were split as in expandable ones.
+    /// Up to PyTorch 2.4, private pools had regular segments, whose blocks were split as in expandable ones.
     OutsidePrivatePools,
 }
 
@@ -37,7 +37,7 @@ pub struct Config {
     pub max_split_size: Option<u64>,
     /// `roundup_power2_divisions` for sizes from 1 MiB, 2 MiB, 4 MiB...
     pub divisions: [u64; 16],
-    /// Bytes the device has.
+    /// Bytes of the device.
     pub capacity: u64,
     /// Bytes the driver leaves between two segments.
     pub spacing: u64,
@@ -96,7 +96,7 @@ pub struct Held {
 /// The four counters of `torch.cuda.memory_stats()`: allocated, active, requested, reserved.
 pub type Counters = [u64; 4];
 
-/// What is there between two entries.
+/// The state between two entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// Blocks in use, in address order.
@@ -137,7 +137,7 @@ pub struct FinalBlock {
     pub op: usize,
 }
 
-/// All there is to know about a device's past.
+/// The whole history of a device.
 #[derive(Clone, Debug)]
 pub struct Log {
     pub entries: Vec<Entry>,
@@ -146,7 +146,7 @@ pub struct Log {
     pub segments: Vec<FinalSegment>,
 }
 
-/// Plays `ops` on a device whose first address is `base`.
+/// Runs `ops` on a device whose first address is `base`.
 pub fn run(config: &Config, base: u64, ops: &[Op]) -> Log {
     let mut device =
         Device { config, base, areas: Vec::new(), op: 0, entries: Vec::new(), moments: vec![Moment::default()] };
@@ -158,7 +158,7 @@ pub fn run(config: &Config, base: u64, ops: &[Op]) -> Log {
     Log { entries: device.entries, moments: device.moments, segments }
 }
 
-/// Blocks of different pools never meet in one segment.
+/// Blocks of different pools are never in one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pool {
     /// Number of a private pool, 0 for the default one.
@@ -169,7 +169,7 @@ struct Pool {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Address space of an expandable segment without memory behind it.
+    /// Address space of an expandable segment that is not mapped.
     Unmapped,
     Free,
     Allocated,
@@ -218,7 +218,7 @@ impl Area {
         self.blocks[self.blocks.len() - 1].end()
     }
 
-    /// What an expandable segment grows by.
+    /// The growth of an expandable segment.
     fn granule(&self) -> u64 {
         if self.pool.small { SMALL_SEGMENT } else { LARGE_SEGMENT }
     }
@@ -346,7 +346,7 @@ impl Device<'_> {
         let room = |place: Place| self.areas[place.0].size_with_room(place.1);
         let mut best = *fits.first()?;
         for &next in &fits[1..] {
-            // Of expandable segments the one with the least room to grow is taken.
+            // Among expandable segments, the one with the least room to grow is used.
             if !self.areas[best.2.0].expandable || room(next.2) >= room(best.2) {
                 break;
             }
@@ -491,7 +491,7 @@ impl Device<'_> {
         self.areas.retain(|area| area.blocks.len() > 1 || area.blocks[0].state != State::Unmapped);
     }
 
-    /// Takes the memory away from the whole granules of a free block.
+    /// Unmaps the whole granules of a free block.
     fn unmap(&mut self, area: usize, index: usize) {
         let Area { pool, blocks, .. } = &self.areas[area];
         let (block, origin, granule) = (blocks[index], self.areas[area].start(), self.areas[area].granule());
@@ -563,7 +563,7 @@ impl Device<'_> {
         self.moments.push(self.moment());
     }
 
-    /// What the snapshot lists: a segment for each mapped run of an area.
+    /// The segments in the snapshot: one for each mapped run of an area.
     fn final_segments(&self) -> Vec<FinalSegment> {
         let mut segments = Vec::new();
         for area in &self.areas {

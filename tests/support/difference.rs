@@ -24,7 +24,7 @@ pub fn difference(before: &str, now: &str) -> Option<String> {
             text += &format!("{mark} {line}\n");
             gap = false;
         } else if !gap {
-            // Nothing is said about what follows the last change.
+            // The lines after the last change are not shown.
             if changed.iter().any(|&change| change > index) {
                 text += "  ...\n";
             }
@@ -34,7 +34,7 @@ pub fn difference(before: &str, now: &str) -> Option<String> {
     Some(text)
 }
 
-/// A longest common subsequence of lines, with what is only on one side marked.
+/// A longest common subsequence of lines, with lines that are only on one side marked.
 fn align<'l>(before: &'l [String], now: &'l [String]) -> Vec<(char, &'l str)> {
     let columns = now.len() + 1;
     let mut common = vec![0u32; (before.len() + 1) * columns];

@@ -29,7 +29,7 @@ pub const REQUIRE_CORPUS: &str = "MEMVIZ_REQUIRE_CORPUS";
 /// If this is 1, tests of whole answers write their output, instead of comparing it.
 pub const BLESS: &str = "MEMVIZ_BLESS";
 
-/// A recording and what PyTorch said about it.
+/// A recording and PyTorch's counters for it.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Folder: the name that `fixtures/README.md` uses.
@@ -104,7 +104,7 @@ pub fn read_unpacked(path: &str) -> Vec<u8> {
     unpacked
 }
 
-/// Recordings of strangers, which only some machines have.
+/// Recordings of other people, which only some machines have.
 const STRANGERS: [&str; 2] = ["../shared/real", "../shared/real2"];
 
 /// Another person's recording by its name, or `None` if the machine does not have it, which is printed.
@@ -155,7 +155,7 @@ pub fn corpus_cases() -> Option<Vec<Case>> {
     Some(all.into_iter().filter(|case| !is_fixture(case)).collect())
 }
 
-/// Whether answers are taken over: [`BLESS`].
+/// Whether answers are accepted: [`BLESS`].
 pub fn is_blessing() -> bool {
     std::env::var(BLESS).is_ok_and(|value| value == "1")
 }
@@ -228,7 +228,7 @@ mod binary {
         }
     }
 
-    /// A command that nothing in the environment bends.
+    /// A command that does not depend on the environment.
     pub fn command(args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_memviz"));
         command.args(args).stdin(Stdio::null());

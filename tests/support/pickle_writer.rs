@@ -34,7 +34,7 @@ impl Node {
     }
 }
 
-/// What goes into the memo, and how.
+/// The objects in the memo, and how they get there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memo {
     /// Strings only; containers in several places are written out each time.
@@ -61,8 +61,8 @@ pub enum Integers {
 pub enum Strings {
     /// Once, and referred to from then on: what Python does with one object.
     Once,
-    /// So are keys, but values are written out each time: what Python does with strings that PyTorch makes afresh for
-    /// each entry.
+    /// The same for keys, but values are written out each time: Python does this with strings that PyTorch creates
+    /// anew for each entry.
     ValuesAfresh,
 }
 
@@ -107,7 +107,7 @@ struct Writer {
     strings: HashMap<String, u32>,
     /// Memo slots of containers, by address.
     containers: HashMap<usize, u32>,
-    /// Memo slots taken.
+    /// Number of used memo slots.
     slots: u32,
     /// Number of integers written.
     turn: usize,

@@ -1,4 +1,4 @@
-//! Random programs for the allocator model, and the snapshots that PyTorch would have written of them.
+//! Random programs for the allocator model, and the snapshots that PyTorch would have written for them.
 
 use super::allocator_model::{self, Config, Expandable, FinalBlock, FinalSegment, Log, MIB, Op};
 use memviz::model::trace_entry::TraceEntry;
@@ -61,7 +61,7 @@ fn refilling(checksums: bool) -> impl Strategy<Value = Vec<Op>> {
     })
 }
 
-/// Segments either all plain or all expandable.
+/// Segments that are either all regular or all expandable.
 pub fn plain_or_expandable() -> impl Strategy<Value = Expandable> {
     prop_oneof![2 => Just(Expandable::Never), 1 => Just(Expandable::Always)]
 }
@@ -125,7 +125,7 @@ impl Program {
 }
 
 impl Recording {
-    /// What the snapshot says: each device's entries and segments.
+    /// The content of the snapshot: each device's entries and segments.
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot { settings: self.settings(), ..Snapshot::default() };
         snapshot.notes.has_times = true;

@@ -61,7 +61,7 @@ impl Impossible {
 /// One end of a range: whether it is the start, its name, device and time.
 pub type AnnotationFacts = (bool, String, DeviceId, i64);
 
-/// All that a snapshot says, without handles.
+/// Everything in a snapshot, without handles.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub entries: Vec<EntryFacts>,
@@ -112,7 +112,7 @@ pub struct BlockFacts {
 }
 
 impl Facts {
-    /// What a snapshot says.
+    /// The content of a snapshot.
     pub fn of(snapshot: &Snapshot) -> Self {
         let text = |id| snapshot.strings.get(id).to_owned();
         let frames = |id: StackId| -> Frames {

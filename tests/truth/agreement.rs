@@ -46,7 +46,7 @@ fn against_simulate(path: &str, recording: &Recording, device: &DeviceCheckpoint
     (wrong, compared)
 }
 
-/// What differs between the plans of a search and what `simulate` says of their changes.
+/// The differences between the plans of a search and the results of `simulate` for their changes.
 fn against_plans(path: &str, recording: &Recording, plans: &DevicePlans) -> (Vec<String>, usize) {
     let (mut wrong, mut compared) = (Vec::new(), 0);
     for plan in plans.plans.iter().chain(&plans.nearest) {

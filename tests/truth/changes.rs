@@ -74,7 +74,7 @@ impl Case {
     }
 }
 
-/// Prints a table, and says what breaks the limits.
+/// Prints a table, and states what exceeds the limits.
 fn hold(cases: &[Case], least: usize) {
     let mut answers: Vec<Answer> = cases.iter().map(Case::answer).collect();
     let largest = |answer: &Answer| answer.off.map_or(f64::MAX, |off| off[0].abs().max(off[1].abs()));

@@ -29,7 +29,7 @@ fn recordings() -> Vec<(String, Option<Case>)> {
     all
 }
 
-/// A profile as a program reads it that knows nothing of memviz.
+/// A profile as a program that does not know memviz reads it.
 #[derive(Default)]
 struct Profile {
     types: Vec<String>,
@@ -286,7 +286,7 @@ fn traces_have_slices_of_annotations_steps_and_phases() {
     assert_eq!(failed.devices[0].failures.len(), 1);
 }
 
-/// A trace as a program reads it that knows nothing of memviz.
+/// A trace as a program that does not know memviz reads it.
 #[derive(Default)]
 struct Trace {
     /// The highest and the last value of each counter, by the names of its group and of the counter.

@@ -34,7 +34,7 @@ fn recorded(prefix: &str, digits: usize, values: &[u64]) -> Vec<(u64, String)> {
     values.iter().map(|&value| (value, format!("{prefix}{value:0digits$}/snapshot.pickle.gz"))).collect()
 }
 
-/// What is allocated and reserved at most, predicted and counted.
+/// The maxima of allocated and reserved memory, predicted and counted.
 fn figures(prefix: &str, digits: usize, prediction: &Prediction) -> [(u64, u64); 2] {
     let path = format!("{prefix}{:0digits$}/truth.json", prediction.value);
     let truth: Value = serde_json::from_str(&read_text(&path)).unwrap();

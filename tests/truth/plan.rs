@@ -37,7 +37,7 @@ const MINI_BLOCK: &str = "checkpoint:minigpt.py:53 forward";
 
 /// Plans for devices with this many MiB. Each program was written by hand and run on such a device: all finished, and this is
 /// what PyTorch counted as `max_memory_allocated()`. The one for 480 MiB also ran with 459, by releasing cached memory four
-/// times, although the plan is said to need 476.
+/// times, although `fit` says that the plan needs 476.
 const MEASURED: [(&str, u64, &[&str], u64); 11] = [
     ("gpt2", 420, &["chunk-loss:4", "optimizer:adam8bit", MLP], 376_667_648),
     ("gpt2", 480, &["expandable_segments:True", "optimizer:adam8bit", BLOCK], 419_167_232),
@@ -124,7 +124,7 @@ fn plans_fit_and_none_has_all_that_another_has() {
             let has_all = |other: &Vec<String>| other != &all[index] && other.iter().all(|it| all[index].contains(it));
             assert!(!all.iter().any(has_all), "{mib} MiB: {all:?}");
         }
-        // What does not fit has more reserved on a device without end.
+        // A program that does not fit reserves more on an unlimited device.
         let least = found.nearest.as_ref().map(|plan| plan.outcome.max_reserved);
         assert_eq!(least.is_some(), found.plans.is_empty() && !found.fits, "{mib} MiB");
         assert!(least.is_none_or(|least| least > mib * MIB), "{mib} MiB");
@@ -191,7 +191,7 @@ fn tried() -> BTreeMap<(String, Option<u64>), Vec<Tried>> {
     tried
 }
 
-/// Whether `simulate` says of settings and changes that they are served on a device, without a doubt.
+/// Whether `simulate` states that the device serves the requests with these settings and changes, without a doubt.
 fn is_said_to_run(recording: &Recording, tried: &Tried, bytes: u64) -> bool {
     let settings = tried.conf.iter().map(|conf| alloc_conf::parse(conf, Rest::default()).unwrap());
     let options = SimulateOptions::default()

@@ -298,7 +298,7 @@ fn timelines_agree_with_the_trace() {
         problems.extend(differ("last sum", sums.histories[0].end.allocated, rows.last().unwrap().iter().sum()));
         problems.extend(differ("ends", sums.histories[0].end.allocated, raw.histories[0].end.allocated));
         assert_eq!(times.len(), rows.len());
-        // At the peak, every category holds what the last row of sums up to there says.
+        // At the peak, every category holds the value of the last row of sums up to that point.
         let highest_row = rows.iter().find(|row| row.iter().sum::<i64>() == highest).unwrap();
         let mut at_peak = [0; 8];
         for &(_, _, bytes, category) in &json {
@@ -353,7 +353,7 @@ fn what_the_trace_does_not_show_is_an_anomaly() {
         (vec![(100, 1, 100), (10, 2, 160), (-10, 2, 120)], "2 total_gap", [0, 160, 120], 120),
         // 30 of the baseline's 50 bytes go unseen.
         (vec![(100, 1, 150), (10, 2, 130)], "1 total_gap", [50, 150, 130], 130),
-        // A free is missing, and it is unknown which one: rows then hold more than the counter says.
+        // A free is missing, and it is unknown which one: rows then sum to more than the counter.
         (vec![(100, 1, 100), (10, 2, 40)], "1 total_gap", [0, 100, 40], 110),
         // It is detected when the next block is allocated at its address.
         (vec![(100, 1, 100), (60, 1, 60)], "1 overlapping_alloc", [0, 100, 60], 60),
@@ -457,7 +457,7 @@ fn keys_come_in_any_order_and_unneeded_ones_are_skipped() {
     assert_eq!((history.end.allocated, history.end.reserved, history.allocations[0].addr), (64, 128, u64::MAX));
     assert_eq!(recording.snapshot.entries.times(), [1005]);
     assert_eq!(recording.snapshot.notes.rank, Some((3, Some(8))));
-    // Chrome also knows files that are nothing but the array.
+    // Chrome also accepts files that contain only the array.
     assert_eq!(read(&format!("\n [{event}]\n")).unwrap().history(3).unwrap().end.allocated, 64);
 }
 
@@ -612,7 +612,7 @@ fn a_trace_that_was_cut_off_is_refused_or_analysed() {
             analyzed += 1;
         }
     }
-    // From `"profile_memory": 1` on there is something to say.
+    // From `"profile_memory": 1` on, there is something to report.
     assert!(analyzed > (text.len() - 100) / 3, "{analyzed} of {}", text.len());
 
     // A killed writer leaves half a gzip member as well.

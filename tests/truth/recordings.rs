@@ -26,11 +26,11 @@ enum Known {
     LateWithUnrecordedFrees,
     /// Maxima and end are exact. The baseline is that of the first kept entry, which PyTorch did not count.
     LostBeginning,
-    /// Only the end is known; it is all there is to say about the maxima, too.
+    /// Only the end is known; the maxima are unknown beyond that.
     OnlyEnd,
     /// As [`Known::OnlyEnd`], although the history has an entry.
     OnlyEndAndAnEntry,
-    /// `allocated` is not known, `active` is its upper bound; all else is exact.
+    /// `allocated` is unknown, `active` is its upper bound; everything else is exact.
     AllocatedIsBound,
     /// Pinned host memory, which PyTorch counts in other terms.
     HostMemory,
@@ -177,7 +177,7 @@ fn a_paused_recording_starts_where_a_step_ended() {
     assert_eq!(paused.histories[0].start.allocated, paused.histories[0].end.allocated);
 }
 
-/// What memviz says about one device.
+/// The answer of memviz about one device.
 #[derive(Clone, Debug)]
 struct Answer {
     device: i32,
@@ -193,7 +193,7 @@ struct Answer {
     active_peaks_by_size: Option<i64>,
 }
 
-/// What memviz says about one file.
+/// The answer of memviz about one file.
 #[derive(Clone, Debug)]
 struct Answers {
     entries: u64,
@@ -307,7 +307,7 @@ struct Check {
 }
 
 impl Check {
-    /// Checks what the library says. A recording is opened once for everything, since that takes most of the time.
+    /// Checks the results of the library. A recording is opened once for everything, since that takes most of the time.
     fn in_process(&mut self, case: &Case) {
         let recording = open(&case.path);
         self.case(case, &answers(case, &recording));
@@ -521,7 +521,7 @@ const GROUPS: [GroupBy; 8] = [
     GroupBy::Annotation,
 ];
 
-/// Reserved memory is held by segments, all else by blocks: two ways to rows, each taken by every group.
+/// Reserved memory is held by segments, everything else by blocks: two ways to rows, each used by every group.
 fn rows_sum_to_the_counter(case: &Case, recording: &Recording, problems: &mut Vec<String>) {
     for metric in Metric::ALL {
         for by in GROUPS {

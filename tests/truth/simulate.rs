@@ -156,7 +156,7 @@ fn predicts(folder: &str) {
         };
         let found = search.run();
         let usable = |key: &str| truth[key].as_u64().map(|mib| mib * MIB - CONTEXT);
-        // Where all capacities were scanned, both ends are known; else the smallest one that a bisection found.
+        // If all capacities were scanned, both ends are known; otherwise only the smallest one that a bisection found.
         let first = usable("first_ok_total_mib").or_else(|| truth["smallest_capacity_bytes"].as_u64());
         let safe = usable("safe_from_total_mib").or(found.safe);
         if found.first != first || found.safe != safe {

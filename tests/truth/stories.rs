@@ -48,7 +48,7 @@ fn all_stories_are_found() {
     assert_none(&problems(MORE));
 }
 
-/// The device that a program needs with the cure is the one that the cured program needs, both as `fit` says.
+/// The device that a program needs with the cure is the one that the cured program needs, both according to `fit`.
 #[test]
 fn fit_says_what_a_cured_program_needs() {
     let root = if Path::new(MORE).is_dir() { MORE } else { FIXTURE };
@@ -111,10 +111,10 @@ fn cured(flawed: &str) -> String {
     flawed.replace("_flawed", "_cured")
 }
 
-/// Whether the device that `fit` names for a fix is that of the fixed program; `None` if it names none.
+/// Whether the device that `fit` names for a cure is that of the cured program; `None` if it names none.
 fn needs(root: &str, name: &str) -> Option<Result<(), String>> {
     let story: Value = serde_json::from_str(&read_text(&format!("{root}/{name}/story.json"))).unwrap();
-    // So small that nothing fits: the needs of each program are searched for.
+    // So small that nothing fits: the needs of each program are searched.
     let options = PlanOptions::default().capacity(Some(SMALL_DEVICE)).context(Some(0));
     let ask = |name: &str| {
         let recording: Recording = open(&format!("{root}/{name}/snapshot.pickle.gz"));

@@ -1,22 +1,22 @@
-// The interface between the page and the engine. Everything that is worked out is worked out in here.
+// The interface between the page and the engine. The engine computes everything.
 //
 // Bytes are numbers (exact below 2^53). An *instant* counts the entries of a device that have happened: 0 is before the
-// first kept entry, `entries` behind the last one. Whatever is text or a tree is a JSON string; whatever is long is a typed
+// first kept entry, `entries` after the last one. Texts and trees are JSON strings; long data is a typed
 // array in a plain object, whose buffers can be transferred. Errors are thrown as `Error` with the one line that the command
 // line prints, without `memviz: `.
 
 /**
- * What an x axis counts: `entry` instants, `time` microseconds since the first entry of the recording, `step` millionths of the
- * device's steps, where it has some.
+ * The unit of an x axis: `entry` instants, `time` microseconds since the first entry of the recording, `step` millionths of the
+ * device's steps, if it has steps.
  */
 export type Axis = "entry" | "time" | "step";
 export type Metric = "allocated" | "active" | "requested" | "reserved";
-/** A name of `--by`: those that a file can answer are in `Figures.by`. */
+/** A name of `--by`: `Figures.by` lists the names that a file supports. */
 export type By = string;
 
 /** A range of an axis in columns of equal width: column `k` is `[from + k * w, from + (k + 1) * w)` with `w = (to - from) / columns`. */
 export interface Curve {
-    /** The highest value in each column, that at its left edge included: exact. */
+    /** The highest value in each column, including the value at its left edge: exact. */
     values: Float64Array;
     /** The first instant of the column that has it. */
     instants: Uint32Array;
@@ -24,9 +24,9 @@ export interface Curve {
 
 export interface Group {
     label: string;
-    /** Of `--by category`. */
+    /** The category, for `--by category`. */
     category: string | null;
-    /** Colors on light and dark ground, `#RRGGBB`: those of the pictures. */
+    /** Colors on a light and a dark background, `#RRGGBB`, as in the pictures. */
     light: string;
     dark: string;
     inferred: boolean;
@@ -37,25 +37,25 @@ export interface Bands {
     groups: Group[];
     /** `groups.length * columns`, row by row: bytes at the column's instant. Columns sum to `totals`. */
     values: Float64Array;
-    /** As `Curve.values` and `Curve.instants` for this metric. */
+    /** Like `Curve.values` and `Curve.instants` for this metric. */
     totals: Float64Array;
     instants: Uint32Array;
 }
 
-/** Live allocations, or segments of reserved memory, stacked by birth, at the instant of each column where the metric is highest. */
+/** Live allocations, or segments for reserved memory, stacked by start, at the instant of each column where the metric is highest. */
 export interface Blocks {
-    /** Groups that shapes are colored by. */
+    /** Groups that determine the colors of shapes. */
     groups: Group[];
     /** One for each shape: the id of the allocation or of the reserved range, its bytes, its index into `groups`. */
     allocations: Uint32Array;
-    /** The instant after the entry that made it; 0 where it is from before the recording. */
+    /** The instant after the entry that allocated it; 0 if it is from before the recording. */
     made: Uint32Array;
     bytes: Float64Array;
     group: Uint32Array;
     /** Shape `i` has the points `starts[i]..starts[i + 1]` and ends before column `ends[i]`. */
     starts: Uint32Array;
     ends: Uint32Array;
-    /** From this column on a shape lies at this offset (bytes): pairs (column, offset). */
+    /** From this column on, a shape is at this offset (bytes): pairs (column, offset). */
     points: Float64Array;
     /** Bytes of all other allocations in each column; on top of the shapes. Shapes and rest sum to `totals`. */
     rest: Float64Array;
@@ -65,16 +65,16 @@ export interface Blocks {
 
 export class Engine {
     /**
-     * Reads a recording of any kind that memviz reads. `read(at, length)` gives up to `length` bytes from `at` on, and none
+     * Reads a recording of any kind that memviz supports. `read(at, length)` returns up to `length` bytes from `at` on, and none
      * only at the end; it is called from the start to the end, synchronously. One engine per instance of the wasm module:
-     * what it holds is given back with the instance (end the worker). `options` are those of the command line that are about
-     * reading, as it writes them into a page; nothing for nothing in particular. `samples` is the text of the `.device.json` that
-     * lies beside the recording; nothing where there is none.
+     * its memory is released with the instance (end the worker). `options` are the options of the command line for reading,
+     * as it writes them into a page; empty for the defaults. `samples` is the text of the `.device.json` of the recording;
+     * empty if there is none.
      */
     static open(read: (at: number, length: number) => Uint8Array, name: string, options: string, samples: string): Engine;
     /** JSON: `Figures`. */
     figures(): string;
-    /** Microseconds of each instant since the first entry of the recording, `entries + 1` of them, never falling. */
+    /** Microseconds of each instant since the first entry of the recording, `entries + 1` of them, never decreasing. */
     times(device: number): Float64Array;
     curve(device: number, metric: Metric, axis: Axis, from: number, to: number, columns: number): Curve;
     /** A counter at each of some instants. */
@@ -83,13 +83,13 @@ export class Engine {
     blocks(device: number, metric: Metric, by: By, axis: Axis, from: number, to: number, columns: number, limit: number): Blocks;
     /** JSON: the answer of `memviz peak --device D --metric M --at entry:N --by BY --top TOP --format json`; `top` 0 for all. */
     attribution(device: number, metric: Metric, by: By, instant: number, top: number): string;
-    /** JSON: `Difference`, of a range or, where both instants are one, of an instant; rows sum to its totals. */
+    /** JSON: `Difference`, for a range or, if both instants are equal, for an instant; rows sum to its totals. */
     difference(device: number, metric: Metric, by: By, from: number, to: number, top: number): string;
     /** JSON: `Flow`, the totals of `difference`. */
     flow(device: number, metric: Metric, from: number, to: number): string;
     /** JSON: `FlameNode[]`, the tree of `memviz flamegraph --at entry:N` from the root down, each before its callees. */
     flame(device: number, metric: Metric, instant: number): string;
-    /** JSON: `FlameNode[]`, the tree of what was allocated or freed from one instant to another, or was allocated and stayed. */
+    /** JSON: `FlameNode[]`, the tree of memory that was allocated, freed, or allocated and kept, from one instant to another. */
     flame_of_range(device: number, metric: Metric, from: number, to: number, part: RangePart): string;
     /** JSON: `SegmentMap`. */
     segments(device: number, instant: number): string;
@@ -103,23 +103,23 @@ export class Engine {
     phases(device: number): string;
     /** JSON: `Sample[]`, of the whole device, in their order. */
     samples(device: number): string;
-    /** JSON: `Gpu[]`, those first that recordings most likely come from. */
+    /** JSON: `Gpu[]`, starting with those that recordings most likely come from. */
     gpus(): string;
-    /** Ids of the allocations with a frame that matches, in rising order, as `--include` would have them. */
+    /** IDs of the allocations with a matching frame, in ascending order, as with `--include`. */
     search(device: number, pattern: string): Uint32Array;
-    /** For each text 1 where it matches, as a frame would, else 0. */
+    /** For each text, 1 if it matches like a frame, otherwise 0. */
     matches(pattern: string, texts: string[]): Uint8Array;
-    /** JSON: `Frame[]`, those that labels of a row's stack stand for, in their order. */
+    /** JSON: `Frame[]`, the frames that the labels of a row's stack represent, in their order. */
     frames(device: number, labels: string[]): string;
-    /** The entries that have one of these actions (all where none is named), so many bytes at least, and a frame that matches. */
+    /** The entries with one of these actions (all if none is named), at least this many bytes, and a matching frame. */
     listed(device: number, actions: string[], atLeast: number, pattern: string): Uint32Array;
     /** JSON: `Event[]`, of entries by their numbers. */
     events(device: number, entries: Uint32Array): string;
     /** JSON: `Frame[]`, the stack of an entry. */
     stack(device: number, entry: number): string;
-    /** What a device asked for. */
+    /** The requests of a device. */
     requests(device: number): Asked;
-    /** Where what a device asked for differs from `requests` of another recording; null where it does not, or nothing tells. */
+    /** Where the requests of a device differ from `requests` of another recording; null if they do not, or if that is unknown. */
     apart(
         device: number,
         whole: boolean,
@@ -128,22 +128,22 @@ export class Engine {
         bytes: Float64Array,
         failed: Uint32Array,
     ): Apart | null;
-    /** JSON: `string`, what the entry of `apart` requests, as `memviz diff` says it, with a name for the recording. */
+    /** JSON: `string`, the request of the entry of `apart`, worded as in `memviz diff`, with a name for the recording. */
     request(device: number, name: string, entry: number | undefined): string;
-    /** Bytes that the given allocations, in rising order, hold at the instant of each column that `curve` has for the metric. */
+    /** Bytes of the given allocations, in ascending order, at the instant of each column of `curve` for the metric. */
     held(device: number, metric: Metric, axis: Axis, from: number, to: number, columns: number, allocations: Uint32Array): Float64Array;
-    /** Works out a part of what `findings` takes, about as long as one simulation; whether there is more. */
+    /** Computes a part of what `findings` needs, in about the time of one simulation; returns whether there is more. */
     explore(): boolean;
-    /** JSON: `Finding[]`, the most urgent first. Takes a while: ask when there is time, after `explore`. */
+    /** JSON: `Finding[]`, the most urgent first. Takes a while: call it when there is time, after `explore`. */
     findings(): string;
     /**
-     * JSON: `Tried`, what a device needs with the cures at some places of its list, under other settings, or with so many bytes in
-     * all (0 for the recorded device); null where cures alone save too little.
+     * JSON: `Tried`, the needs of a device with the cures at some places of its list, under other settings, or with this many bytes
+     * in total (0 for the recorded device); null if cures alone save too little.
      */
     tried(device: number, cures: Uint32Array, allocConf: string | undefined, capacity: number): string;
     /**
-     * `Curve.values` with what is tried, NaN behind the request that ends the program; null for metrics other than allocated and
-     * reserved, and for reserved memory where the recording starts with free segments.
+     * `Curve.values` with what is tried, NaN after the request that ends the program; null for metrics other than allocated and
+     * reserved, and for reserved memory if the recording starts with free segments.
      */
     curve_tried(
         device: number,
@@ -162,7 +162,7 @@ export class Engine {
 /** Recordings of one program that differ in one number, such as the batch size. */
 export class Fit {
     constructor();
-    /** Reads one more, as `Engine.open` does. */
+    /** Reads one more recording, like `Engine.open`. */
     add(read: (at: number, length: number) => Uint8Array, name: string, options: string): void;
     /** JSON: the answer of `memviz fit --vary PARAMETER=VALUES --at AT --format json`: `Predicted`. */
     predicted(
@@ -175,8 +175,8 @@ export class Fit {
         top: number,
     ): string;
     /**
-     * `Curve.values` of the recording at a place, as they would be at `value`, NaN behind the request that ends the program; null
-     * for all recordings but the one that gives the order of requests there, where no prediction is possible, and for metrics and
+     * `Curve.values` of the recording at a place, as they would be at `value`, NaN after the request that ends the program; null
+     * for all recordings except the one that defines the order of requests, if no prediction is possible, and for metrics and
      * recordings for which `Engine.curve_tried` is null.
      */
     curve_predicted(
@@ -196,21 +196,21 @@ export class Fit {
 }
 
 export interface Figures {
-    /** The name it was opened with. */
+    /** The name with which it was opened. */
     name: string;
     /** `cuda_snapshot`, `profiler_trace`, `memory_timeline` or `device_memory_profile`. */
     format: string;
     bytes: number;
     version: string;
-    /** Whether the time axis is known; without, only `entry`. */
+    /** Whether the time axis is known; if not, only `entry` is. */
     has_times: boolean;
-    /** Microseconds since 1970 at 0 of the time axis; null where times are not those of a clock that other machines share. */
+    /** Microseconds since 1970 at 0 of the time axis; null if times are not those of a clock that other machines share. */
     clock_us: number | null;
     /** Whether there are segments. */
     has_segments: boolean;
     /** What was cut off or not understood. */
     notes: string[];
-    /** Names of `--by` that this file answers; `function` overlaps, so it is for tables only. */
+    /** Names of `--by` that this file supports; groups of `function` overlap, so it is only for tables. */
     by: string[];
     devices: DeviceFigures[];
 }
@@ -221,40 +221,40 @@ export interface DeviceFigures {
     name: string;
     entries: number;
     allocations: number;
-    /** Where entries begin and end on the time axis. */
+    /** Where entries start and end on the time axis. */
     start_us: number;
     end_us: number;
-    /** What the device could reserve at the first failed request; null where none failed. */
+    /** The memory that the device could reserve at the first failed request; null if none failed. */
     capacity_bytes: number | null;
-    /** Whether reserved memory is recorded: memory of the CPU and memory timelines have none. */
+    /** Whether reserved memory is recorded: CPU memory and memory timelines have none. */
     has_reserved: boolean;
-    /** The four metrics' maxima. `bound` is null where exact, else `lower`, `upper` or `unknown`. */
+    /** The maxima of the four metrics. `bound` is null if the value is exact, otherwise `lower`, `upper` or `unknown`. */
     peak: Record<Metric, { bytes: number; instant: number; bound: string | null }>;
-    /** As `bound` for the values at any instant: a peak may have been before the first of those, or between them. */
+    /** Like `bound`, for the values at all instants: a peak may have been before the first of these, or between them. */
     bounds: Record<Metric, string | null>;
     baseline: Record<Metric, number>;
-    /** As `bounds`, for `baseline`. */
+    /** Like `bounds`, for `baseline`. */
     baseline_bound: string | null;
     end: Record<Metric, number>;
     complete: boolean;
-    /** What keeps figures from being the whole truth, in words. */
+    /** The limits of the figures, in words. */
     doubts: string[];
     ooms: FailedRequest[];
 }
 
 export interface Annotation { name: string; from_us: number; to_us: number; from: number; to: number; depth: number }
 
-/** `steps` is empty where there are none, and `why` says so. */
+/** `steps` is empty if there are none, and `why` gives the reason. */
 export interface Steps { why: string | null; steps: { from: number; to: number }[] }
 
-/** Consecutive entries of one phase; `to` is behind the last one. */
+/** Consecutive entries of one phase; `to` is after the last one. */
 export interface PhaseSpan { phase: string; from: number; to: number; recorded: boolean }
 
-/** What all of a device had in use at one time. */
+/** The memory in use on the whole device at one time. */
 export interface Sample {
     /** `start`, `peak`, `oom`, `dump`, `end`. */
     occasion: string;
-    /** The last instant before it; null where its time is not known. */
+    /** The last instant before it; null if its time is unknown. */
     instant: number | null;
     time_us: number | null;
     used_bytes: number;
@@ -264,7 +264,7 @@ export interface Sample {
 
 export interface Gpu { name: string; memory_bytes: number }
 
-/** What of a range a flame graph is of. */
+/** The part of a range that a flame graph shows. */
 export type RangePart = "allocated" | "freed" | "survived";
 
 /** Memory over the instants `from` to `to`, exactly: `from_bytes + allocated_bytes - freed_bytes = to_bytes`. */
@@ -272,9 +272,9 @@ export interface Flow {
     from_bytes: number;
     /** Allocated after `from`, until `to`. */
     allocated_bytes: number;
-    /** Freed after `from`, until `to`, whenever it was allocated. */
+    /** Freed after `from`, until `to`, including blocks from before. */
     freed_bytes: number;
-    /** Allocated after `from` and there at `to`. */
+    /** Allocated after `from` and live at `to`. */
     survived_bytes: number;
     to_bytes: number;
     /** `to_bytes - from_bytes`. */
@@ -302,7 +302,7 @@ export interface Difference extends Flow {
     inclusive: boolean;
     /** The largest change first, the rest in `(other)`. */
     rows: DifferenceRow[];
-    /** What private pools are for, and who used them first, where rows stand for pools. */
+    /** The uses of private pools, and the code that used them first, if rows represent pools. */
     notes: string[];
 }
 
@@ -336,15 +336,15 @@ export interface SegmentMap {
             bytes: number;
             /** `allocated`, `pending_free` or `inactive`. */
             state: string;
-            /** Its id; null where it is free. */
+            /** Its ID; null if it is free. */
             allocation: number | null;
-            /** Free bytes that cannot be released because of it, as `memviz fragmentation` charges them. */
+            /** Free bytes that cannot be released because of it, as `memviz fragmentation` attributes them. */
             keeps: number;
         }[];
     }[];
-    /** Blocks in use that lie in no segment: only in recordings that contradict themselves. */
+    /** Blocks in use that are in no segment: only in recordings that contradict themselves. */
     stray: number[];
-    /** The request that has just failed; null where none has. */
+    /** The request that has just failed; null if there is none. */
     failed: Unserved | null;
 }
 
@@ -352,21 +352,21 @@ export interface SegmentMap {
 export interface Unserved {
     bytes: number;
     site: string;
-    /** The largest free block that is too small or would have been handed out. */
+    /** The largest free block that is too small, or that would have been used. */
     largest_bytes: number;
     free_bytes: number;
-    /** How many there are, and the bytes of the largest ones. */
+    /** Their number, and the bytes of the largest ones. */
     holes: number;
     largest_holes: number[];
 }
 
 export interface Allocation {
     id: number;
-    /** Null where it is not known. */
+    /** Null if it is unknown. */
     address: string | null;
     requested_bytes: number;
     block_bytes: number;
-    /** First instant at which it is there, and at which it is gone; null for never. `born` 0: from before the recording. */
+    /** The first instant at which it is live, and at which it no longer is; null for never. `born` 0: from before the recording. */
     born: number;
     freed: number | null;
     completed: number | null;
@@ -374,7 +374,7 @@ export interface Allocation {
     freed_us: number | null;
     site: string;
     category: string;
-    /** Why. */
+    /** The reason. */
     evidence: string;
     /** Whether the category is inferred rather than recorded. */
     inferred: boolean;
@@ -384,16 +384,16 @@ export interface Allocation {
     annotations: string[];
     /** Innermost first. */
     stack: Frame[];
-    /** For what backward allocated: the forward stack that it goes back to, and whether that is inferred. */
+    /** For memory that backward allocated: the forward stack that it belongs to, and whether that is inferred. */
     forward: Frame[];
     forward_inferred: boolean;
-    /** Whether its segment is known, and what lies before and behind it there when it is born; null at the segment's ends. */
+    /** Whether its segment is known, and its neighbors when it is allocated; null at the ends of the segment. */
     in_segment: boolean;
     before: Neighbor | null;
     behind: Neighbor | null;
 }
 
-/** A request that failed, with what was allocated and reserved then. */
+/** A request that failed, with allocated and reserved memory at that time. */
 export interface FailedRequest {
     instant: number;
     requested_bytes: number;
@@ -403,11 +403,11 @@ export interface FailedRequest {
     text: string;
 }
 
-/** All requests of a device, failed ones too. */
+/** All requests of a device, including failed ones. */
 export interface Asked {
     /** Whether the recording has the whole history. */
     whole: boolean;
-    /** The instant at which its first step ends; null where steps are not known. */
+    /** The instant at which its first step ends; null if steps are unknown. */
     step: number | null;
     entries: Uint32Array;
     bytes: Float64Array;
@@ -417,9 +417,9 @@ export interface Asked {
 
 /** The first requests that differ. */
 export interface Apart {
-    /** How many before it are alike, in the words of `memviz diff`. */
+    /** The number of equal requests before it, in the words of `memviz diff`. */
     alike: string;
-    /** The entry in each recording; null where it ends before. */
+    /** The entry in each recording; null if it ends before. */
     base: number | null;
     new: number | null;
 }
@@ -427,23 +427,23 @@ export interface Apart {
 /** An entry. */
 export interface Event {
     entry: number;
-    /** As PyTorch calls it: `alloc`, `free_requested`, ... */
+    /** Its name in PyTorch: `alloc`, `free_requested`, ... */
     action: string;
     bytes: number;
-    /** Null where it has none or none is known; a failed request has what the device had free. */
+    /** Null if there is none or it is unknown; for a failed request, the free memory of the device. */
     address: string | null;
     device_free: number | null;
-    /** Null where streams are not recorded. */
+    /** Null if streams are not recorded. */
     stream: number | null;
     pool: string | null;
     site: string;
-    /** The allocation that it makes or frees. */
+    /** The allocation that it allocates or frees. */
     allocation: number | null;
-    /** The instant after the entry that frees what it allocates, or allocates what it frees; null where there is none. */
+    /** The instant after the entry that frees what it allocates, or allocates what it frees; null if there is none. */
     partner: number | null;
 }
 
-/** A frame of a stack; `own` is the user's. */
+/** A frame of a stack; `own` if it is the user's code. */
 export interface Frame { label: string; path: string; own: boolean }
 
 export interface Neighbor { bytes: number; state: string; allocation: number | null; label: string }
@@ -455,36 +455,36 @@ export interface Finding {
     severity: string;
     device: number;
     sentence: string;
-    /** More of it, a line each: causes, remedies. Of a cure, the first says what it saves. */
+    /** Details, one line each: causes, remedies. For a cure, the first line states the saving. */
     lines: string[];
     /** The lines of Python that make a change. */
     code: string[];
-    /** The command that tells more. */
+    /** The command that shows more. */
     command: string;
-    /** Where it is; null where it is nowhere in particular. */
+    /** Its instant; null if it has none. */
     instant: number | null;
     from: number | null;
     to: number | null;
-    /** Of a cure that can be tried. */
+    /** For a cure that can be tried. */
     cure: Cure | null;
     /** Other cures of the same mistake, each instead of this one, with what each saves and its lines of code. */
     alternatives: { sentence: string; lines: string[]; code: string[]; cure: Cure | null }[];
 }
 
-/** Its place in the list of its device, which alternatives follow, and whether it can be tried together with others. */
+/** Its place in the list of its device, which the alternatives follow, and whether it can be combined with others. */
 export interface Cure { place: number; combines: boolean; saves_allocated_bytes: number; saves_reserved_bytes: number }
 
-/** Peaks as recorded, and with what is tried; null where it cannot be simulated, and `because` says why. */
+/** Peaks as recorded, and with what is tried; null if it cannot be simulated, and `because` gives the reason. */
 export interface Tried {
     allocated: { before: number; after: number } | null;
     reserved: { before: number; after: number } | null;
-    /** The least and the most reserved, where it depends on where the driver puts segments. */
+    /** The minimum and maximum of reserved memory, if it depends on where the driver places segments. */
     reserved_range: [number, number] | null;
-    /** Bytes that the allocator can use; null for a device without end, and of cures alone. */
+    /** Bytes that the allocator can use; null for an unlimited device, and for cures alone. */
     capacity_bytes: number | null;
-    /** The instant after the first entry whose request fails; null where all are served. */
+    /** The instant after the first entry whose request fails; null if all are served. */
     fails: number | null;
-    /** `num_alloc_retries`; null of cures alone. */
+    /** `num_alloc_retries`; null for cures alone. */
     retries: number | null;
     /** `exact`, `predicted`, `uncertain`, `refused`. */
     trust: string;
@@ -493,7 +493,7 @@ export interface Tried {
     warnings: string[];
 }
 
-/** What the page shows of `memviz fit`. */
+/** The part of `memviz fit` that the page shows. */
 export interface Predicted {
     devices: {
         device: number;

@@ -1,14 +1,14 @@
-/** The axis of steps: steps of several recordings begin at the same place on it. */
+/** The axis of steps, on which steps of several recordings start at the same position. */
 
 import type { Axis, Steps } from '../engine/engine.d.ts';
 import { name } from './format.ts';
 import type { Lane } from './lane.ts';
 import type { Recording } from './recording.ts';
 
-/** A step on the axis of steps, which are all as long there, as is what comes behind the last one. */
+/** The length of a step on the axis of steps: the same for all steps, and for the part after the last one. */
 export const STEP = 1e6;
 
-/** Where an entry lies on the axis of steps, as the engine has it. */
+/** The position of an entry on the axis of steps, as the engine computes it. */
 export function alongSteps(steps: Steps['steps'], entries: number, entry: number): number {
     let [low, high] = [0, steps.length];
     while (low < high) {
@@ -21,7 +21,7 @@ export function alongSteps(steps: Steps['steps'], entries: number, entry: number
     return STEP * (low + (entry - from) / (to - from));
 }
 
-/** Why steps of recordings cannot be put below each other; `null` where they can. */
+/** Why the steps of recordings cannot be aligned; `null` if they can. */
 export function whyNotAligned(recordings: readonly Recording[], device: number): string | null {
     for (const recording of recordings) {
         const own = recording.device(device).device;
@@ -30,13 +30,13 @@ export function whyNotAligned(recordings: readonly Recording[], device: number):
     return null;
 }
 
-/** The axis of steps where all have steps that can be put below each other, else `other`; any other axis stays. */
+/** The axis of steps if all recordings have steps that can be aligned, otherwise `other`; any other axis stays. */
 export function possibleAxis(axis: Axis, recordings: readonly Recording[], device: number, other: Axis): Axis {
     const isPossible = axis !== 'step' || (recordings.length > 1 && whyNotAligned(recordings, device) === null);
     return isPossible ? axis : other;
 }
 
-/** Looks at an instant of a lane; where steps are aligned, at the same place of the other lanes. */
+/** Moves a lane to an instant; if steps are aligned, moves the other lanes to the same position. */
 export function lookAt(lanes: readonly Lane[], lane: Lane, instant: number): void {
     lane.at = instant;
     const { axis } = lane.store.state;

@@ -1,4 +1,4 @@
-/** Every allocation, or segment, as a shape over time, stacked: the largest as themselves, the rest on top of them. */
+/** Every allocation, or segment, as a shape over time, stacked: the largest ones individually, the rest on top of them. */
 
 import type { Blocks as Answer, Frame } from '../engine/engine.d.ts';
 import { lookAt } from './aligned.ts';
@@ -19,14 +19,14 @@ import { theme } from './theme.ts';
 import type { Tip } from './tip.ts';
 import type { Drawn, View } from './view.ts';
 
-/** Shapes that are drawn as themselves: more are thinner than a pixel. */
+/** The most shapes that are drawn individually: more would be thinner than a pixel. */
 const SHAPES = 2000;
 
 interface Fetched {
     key: string;
     stretch: Stretch;
     blocks: Answer;
-    /** Whether the shapes are segments: reserved memory is made of these. */
+    /** Whether the shapes are segments, which make up reserved memory. */
     areSegments: boolean;
     /** The highest point. */
     top: number;
@@ -44,7 +44,7 @@ class Shapes implements Drawn {
         host: HTMLElement,
         private readonly lanes: readonly Lane[],
         private readonly lane: Lane,
-        /** Those of all lanes, which share their scales. */
+        /** The shapes of all lanes, which share their scales. */
         private readonly all: () => readonly Shapes[],
         private readonly tip: Tip,
         private readonly fail: (error: unknown) => void,
@@ -137,10 +137,10 @@ class Shapes implements Drawn {
         );
     }
 
-    /** Which shapes are meant by what is searched for or chosen. */
+    /** The shapes that are searched for or selected. */
     #meant({ blocks, areSegments }: Fetched): (shape: number) => boolean {
         const { found, store } = this.lane;
-        // What is searched for are allocations: a segment has many.
+        // The search finds allocations, and a segment contains many of them.
         if (found && !areSegments) return (shape) => found.has(blocks.allocations[shape]);
         const label = chosenBand(store.state);
         if (label === null || !blocks.groups.some((group) => group.label === label)) return () => true;
@@ -158,7 +158,7 @@ class Shapes implements Drawn {
         this.#raster.blit(this.surface, plot, stretch);
     }
 
-    /** Each piece as a rectangle, for what is kept. */
+    /** Each piece as a rectangle, for pictures that are saved. */
     #exact(pen: Pen, plot: Plot, fetched: Fetched, shown: Theme): void {
         const { blocks, stretch } = fetched;
         const isMeant = this.#meant(fetched);
@@ -183,7 +183,7 @@ class Shapes implements Drawn {
         });
     }
 
-    /** The shape that is chosen; -1 where none is. */
+    /** The selected shape; -1 if there is none. */
     #chosen(): number {
         const { selected } = this.lane.store.state;
         if (!this.#fetched || !selected || !('second' in selected) || selected.second !== this.lane.second) return -1;
@@ -192,7 +192,7 @@ class Shapes implements Drawn {
         return areSegments ? blocks.made.indexOf(selected.entry + 1) : -1;
     }
 
-    /** What is chosen with a shape: an allocation, or the entry that made a segment, unless that is from before the recording. */
+    /** What selecting a shape selects: an allocation, or the entry that created a segment, unless it is from before the recording. */
     #selection(shape: number): Selection {
         if (!this.#fetched || shape < 0) return null;
         const { blocks, areSegments } = this.#fetched;
@@ -201,7 +201,7 @@ class Shapes implements Drawn {
         return blocks.made[shape] === 0 ? null : { entry: blocks.made[shape] - 1, second };
     }
 
-    /** The stack of a shape, where there is one. */
+    /** The stack of a shape, if it has one. */
     #stack(shape: number): (() => Promise<Frame[]>) | undefined {
         const selection = this.#selection(shape);
         const { lane } = this;
@@ -261,7 +261,7 @@ class Shapes implements Drawn {
         this.tip.show(bounds.left + x, bounds.top + y, lines, this.#stack(under.shape));
     }
 
-    /** Which allocation a shape is, or since when it is a segment. */
+    /** The name of a shape: its allocation, or the start of its segment. */
     #called(shape: number): string {
         const { blocks, areSegments } = this.#fetched!;
         if (!areSegments) return `allocation ${blocks.allocations[shape]}`;
@@ -269,7 +269,7 @@ class Shapes implements Drawn {
         return made === 0 ? 'a segment from before the recording' : `a segment since ${entry(made)}`;
     }
 
-    /** Chooses the shape below or above the one that is chosen, at the cursor. */
+    /** Selects the shape below or above the selected one, at the cursor. */
     #next(step: 1 | -1): void {
         if (!this.#fetched) return;
         const { blocks, stretch } = this.#fetched;

@@ -1,4 +1,4 @@
-/** A canvas with a plot of the run: zoomed, panned and pointed at in the same way wherever there is one. */
+/** A canvas with a plot of the run: zoom, pan and pointer work the same way in every plot. */
 
 import { choosable } from './chosen.ts';
 import { extent, type Lane } from './lane.ts';
@@ -6,21 +6,21 @@ import { navigate, type Ranged } from './navigate.ts';
 import type { Plot } from './plot.ts';
 import { Surface } from './surface.ts';
 
-/** What a plot does about it. */
+/** The reactions of a plot. */
 export interface Charted {
     plot: () => Plot;
     draw: () => void;
-    /** Asks for what is seen, unless it is there. */
+    /** Requests the visible part, unless it is already there. */
     fetch: () => void;
-    /** The pointer is at a place, or at none. */
+    /** The pointer is at a position, or outside. */
     point: (x: number, y: number) => void;
     click: (x: number, y: number, event: PointerEvent) => void;
     range?: Ranged;
-    /** Chooses what is below or above what is chosen. */
+    /** Selects what is below or above the selection. */
     next?: (step: 1 | -1) => void;
 }
 
-/** Makes the canvas of a lane's plot; `label` says what it shows to who does not see it. */
+/** Creates the canvas of a lane's plot; `label` describes it for screen readers. */
 export function chart(
     host: HTMLElement,
     lanes: readonly Lane[],

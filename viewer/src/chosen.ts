@@ -1,8 +1,8 @@
-/** Choosing by keys what a pointer would choose in a picture. */
+/** Selecting by keys what the pointer can select in a picture. */
 
 import type { Lane } from './lane.ts';
 
-/** Lets a picture of a lane have the focus: arrows go down and up to the `next` thing, and Enter acts as a click on it. */
+/** Makes a picture of a lane focusable: arrows go down and up to the `next` shape, and Enter acts like a click on it. */
 export function choosable(
     canvas: HTMLCanvasElement,
     lane: Lane,

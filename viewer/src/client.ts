@@ -1,4 +1,4 @@
-/** The engine, as the page sees it: each question is a promise of its answer. */
+/** The engine from the page's point of view: each question returns a promise of its answer. */
 
 import type { Name, Reply, Requests } from './protocol.ts';
 import source from 'worker:./worker.ts';
@@ -10,20 +10,20 @@ interface Waiting {
 
 let waiting = 0;
 
-/** Shows on the page that answers are waited for. */
+/** Shows on the page that answers are pending. */
 function count(more: number): void {
     waiting += more;
     document.documentElement.dataset.waiting = String(waiting);
 }
 
-/** Waits, as seen on the page. */
+/** Waits, and shows this on the page. */
 async function rest(time: number): Promise<void> {
     count(1);
     await new Promise((over) => setTimeout(over, time));
     count(-1);
 }
 
-/** Milliseconds without a question after which nobody seems to look at anything else. */
+/** Milliseconds without a question after which the reader seems to be done. */
 const CALM = 150;
 
 export class Client {
@@ -32,7 +32,7 @@ export class Client {
     #next = 0;
     readonly #url = URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
     #isClosed = false;
-    /** When something was last asked that is looked at. */
+    /** When the last question for a visible view was asked. */
     #asked = 0;
 
     constructor() {
@@ -43,7 +43,7 @@ export class Client {
 
     /** Asks the engine. Answers come in the order of the questions. */
     ask<N extends Name>(name: N, args: Requests[N]['args']): Promise<Requests[N]['answer']> {
-        // As close() says of those that are asked already.
+        // Pending questions are dropped by close() in the same way.
         if (this.#isClosed) return new Promise(() => {});
         const id = this.#next++;
         if (name !== 'explore') this.#asked = performance.now();
@@ -54,12 +54,12 @@ export class Client {
         });
     }
 
-    /** Waits until nothing has been asked for a while but what takes long. */
+    /** Waits until no question other than long-running ones has been asked for a while. */
     async calm(): Promise<void> {
         while (!this.#isClosed && performance.now() - this.#asked < CALM) await rest(CALM);
     }
 
-    /** Ends the worker and gives back its memory. Nobody waits for its answers any more. */
+    /** Ends the worker and releases its memory. Nobody waits for its answers anymore. */
     close(): void {
         this.#isClosed = true;
         this.#worker.terminate();
@@ -86,15 +86,15 @@ export class Client {
     }
 }
 
-/** Milliseconds between tasks at most. */
+/** The most milliseconds between tasks. */
 const LONGEST_REST = 100;
 
-/** Runs one task at a time; of those that come meanwhile only the newest runs, since its answer is what is still wanted. */
+/** Runs one task at a time; of the tasks that arrive meanwhile, only the newest runs, since only its answer is still needed. */
 export class Latest {
     #running: Promise<void> | null = null;
     #next: (() => Promise<void>) | null = null;
 
-    /** One that `rests` as long as it has worked, where each frame asks for more: frames need processors, too. */
+    /** With `rests`, it pauses as long as it has worked, for tasks that each frame requests: frames need processors, too. */
     constructor(private readonly rests = false) {}
 
     run(task: () => Promise<void>): void {
@@ -102,7 +102,7 @@ export class Latest {
         this.#running ??= this.#work();
     }
 
-    /** When nothing runs any more. */
+    /** Resolves when no task runs anymore. */
     async idle(): Promise<void> {
         await this.#running;
     }

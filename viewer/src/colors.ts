@@ -1,4 +1,4 @@
-/** The colors of the pictures, in a light and a dark theme. Those of groups come from the engine. */
+/** The colors of the pictures, in a light and a dark theme. The colors of groups come from the engine. */
 
 /** A color in both themes, as `#RRGGBB`. */
 export interface Color {
@@ -18,7 +18,7 @@ export const ALARM = color('#CF222E', '#FF7B72');
 export const RIBBONS: readonly Color[] = [color('#DDE4EB', '#2B323B'), color('#C8D1DA', '#424A54')];
 export const OTHER = color('#8B949E', '#6E7783');
 export const FREE = color('#F6F8FA', '#161B22');
-/** What the reader has chosen or searched. */
+/** Selected or found by the search. */
 export const ACCENT = color('#0969DA', '#58A6FF');
 
 /** Red, green and blue of `#RRGGBB`. */
@@ -27,7 +27,7 @@ export function channels(hex: string): [number, number, number] {
     return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
 }
 
-/** A color mixed into another one: what is not meant steps back. */
+/** Mixes a color into another one: shapes that are not searched for are dimmed. */
 export function mix(front: string, back: string, part: number): string {
     const [a, b] = [channels(front), channels(back)];
     const hex = a.map((value, at) =>

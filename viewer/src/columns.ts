@@ -1,4 +1,4 @@
-/** The columns of the table: of an instant, of two of them, or of the range between them. */
+/** The columns of the table: for an instant, for two of them, or for the range between them. */
 
 import type { Flow, Metric } from '../engine/engine.d.ts';
 import { bytes, growth, share, whole } from './format.ts';
@@ -6,14 +6,14 @@ import type { Content, Line } from './rows.ts';
 
 export interface Column {
     head: string;
-    /** What rows are sorted by. */
+    /** The value that rows are sorted by. */
     of: (line: Line) => number;
     text: (line: Line) => string;
     total: string;
     counts: 'bytes' | 'share' | 'blocks';
-    /** Whether rows can be sorted by it: another column may have the same order. */
+    /** Whether rows can be sorted by it: another column may give the same order. */
     sorts: boolean;
-    /** Whether a narrow window can do without. */
+    /** Whether a narrow window omits it. */
     isExtra: boolean;
 }
 
@@ -42,7 +42,7 @@ export function columns(content: Content, metric: Metric): Column[] {
     const grown = column('change', change, total - before, growth);
     if (flow === null) return [was(before), is, grown];
     const part = (head: string, key: keyof Flow) => column(head, (line) => line.flow?.[key] ?? 0, flow[key]);
-    // From left to right: what was there and came is what went and is there.
+    // From left to right: the state before plus what was allocated equals what was freed plus the state after.
     return [
         { ...was(before), isExtra: true },
         part('allocated', 'allocated_bytes'),

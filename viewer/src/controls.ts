@@ -1,4 +1,4 @@
-/** What is shown and how: device, metric, groups, axis, range, search. */
+/** What is shown, and how: device, metric, groups, axis, range, search. */
 
 import type { Axis } from '../engine/engine.d.ts';
 import { whyNotAligned } from './aligned.ts';
@@ -9,7 +9,7 @@ import { clamped } from './navigate.ts';
 import { common } from './recording.ts';
 import { METRICS, type State, stackedBy } from './state.ts';
 
-/** What segments have none of: each holds blocks of many. */
+/** Groupings that segments do not have: each segment contains blocks of many. */
 const OF_BLOCKS_ONLY = 'category';
 
 /** The choices of the x axis. */
@@ -30,7 +30,7 @@ function select(
     return made;
 }
 
-/** Changes the axis and keeps what is seen. */
+/** Changes the axis and keeps the visible range. */
 export function changeAxis(lanes: readonly Lane[], axis: Axis): void {
     const [lane] = lanes;
     const { store, recording } = lane;
@@ -46,13 +46,13 @@ export function changeAxis(lanes: readonly Lane[], axis: Axis): void {
     store.set(clamped(first, last, target));
 }
 
-/** What can be asked for together: what a link says may not be. */
+/** Corrects combinations that are not possible: a link may contain them. */
 export function answerable(state: State, hasSegments: boolean): State {
     if (state.metric !== 'reserved' || (hasSegments && state.by !== OF_BLOCKS_ONLY)) return state;
     return { ...state, metric: 'allocated' };
 }
 
-/** Which of the lanes has a device, where others lack it. */
+/** The lane that has a device, if the other one lacks it. */
 function onlyIn(lanes: readonly Lane[], device: number): string {
     const having = lanes.filter(({ recording }) => recording.figures.devices.some((each) => each.device === device));
     return having.length === lanes.length ? '' : ` (only ${having.map((each) => each.letter).join(' and ')})`;

@@ -1,9 +1,9 @@
-/** The cures of a device: which of them are tried together. */
+/** The cures of a device, and which of them are tried together. */
 
 import type { Cure, Finding } from '../engine/engine.d.ts';
 import { type State, type Store, tried } from './state.ts';
 
-/** The finding that has the cure at a place, as its own or as an alternative, and that cure. */
+/** The finding with the cure at a place, as its own or as an alternative, and that cure. */
 function at(found: readonly Finding[], device: number, place: number): { finding: Finding; cure: Cure } | null {
     for (const finding of found) {
         if (finding.device !== device) continue;
@@ -14,7 +14,7 @@ function at(found: readonly Finding[], device: number, place: number): { finding
     return null;
 }
 
-/** The places of the cures that are tried once one of them is switched on or off, without those that it cannot be tried with. */
+/** The places of the tried cures after one of them is switched on or off, without those that it cannot be combined with. */
 export function switched(
     found: readonly Finding[],
     device: number,
@@ -25,7 +25,7 @@ export function switched(
     const own = at(found, device, place);
     const goesWith = (other: number) => {
         const known = at(found, device, other);
-        // Of several cures of one mistake, one is enough.
+        // One of several cures of one mistake is enough.
         return known !== null && known.finding !== own?.finding && combines && known.cure.combines;
     };
     const others = tried(state).filter((each) => each !== place && (!isOn || goesWith(each)));

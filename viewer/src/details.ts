@@ -1,4 +1,4 @@
-/** What was clicked on, in full: a group's share, or an allocation's stack, sizes, life and neighbors. */
+/** Details of what was clicked: a group's share, or an allocation's stack, sizes, lifetime and neighbors. */
 
 import type { Allocation, Frame, Neighbor } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
@@ -10,7 +10,7 @@ import { OTHERS } from './stacked.ts';
 import { touches } from './state.ts';
 import type { Found, Table } from './table.ts';
 
-/** Frames that are shown at first. */
+/** Number of frames that are shown at first. */
 const FRAMES = 60;
 
 export class Details {
@@ -20,7 +20,7 @@ export class Details {
         private readonly host: HTMLElement,
         private readonly lanes: readonly Lane[],
         private readonly table: Table,
-        /** What is shown where nothing is chosen. */
+        /** Shown if nothing is selected. */
         private readonly otherwise: HTMLElement,
         private readonly fail: (error: unknown) => void,
     ) {
@@ -54,27 +54,27 @@ export class Details {
                 const { device } = lane.device;
                 this.#allocation(lane, await lane.recording.client.ask('allocation', [device, selected.allocation]));
             } catch (error) {
-                // What was here before is of something else.
+                // The previous content belongs to something else.
                 this.#fill(this.#title('Nothing to show'));
                 this.fail(error);
             }
         });
     }
 
-    /** Puts something else there; the focus stays if it was there. */
+    /** Replaces the content; the focus stays if it was inside. */
     #fill(...parts: HTMLElement[]): void {
         const hadFocus = this.host.contains(document.activeElement);
         this.host.replaceChildren(...parts);
         if (hadFocus) this.host.focus();
     }
 
-    /** Shows a stack that is no group's and no allocation's. */
+    /** Shows a stack that belongs to no group and no allocation. */
     frames(
         lane: Lane,
         title: string,
         facts: readonly (readonly [string, string])[],
         labels: readonly string[],
-        /** The function that has callers and callees, where they can be shown. */
+        /** The function with callers and callees, if they can be shown. */
         called: string | null = null,
     ): void {
         this.#latest.run(async () => {
@@ -90,7 +90,7 @@ export class Details {
         });
     }
 
-    /** A way to the callers and callees of a function. */
+    /** A link to the callers and callees of a function. */
     #around(called: string): HTMLElement {
         const { store } = this.lanes[0];
         return button('Callers and callees', 'Show this function with its callers and callees', () =>
@@ -105,7 +105,7 @@ export class Details {
             const { line } = found;
             parts.push(list(this.#shares(found)));
             const isFunction = this.lanes[0].store.state.by === 'function' && !isBand;
-            // What backward allocates stands below the forward call that it goes back to.
+            // Memory that backward allocates is below the forward call that it belongs to.
             const called = label.replace(/^backward of /, '');
             if (isFunction) parts.push(element('p', { class: 'actions' }, this.#around(called)));
             if (line.stack.length > 0)
@@ -120,7 +120,7 @@ export class Details {
         this.#fill(...parts);
     }
 
-    /** What a group holds, and of what: the table's figures, under its heads. */
+    /** The share of a group: the table's figures, under its headers. */
     #shares({ line, content: { heads, before, total } }: Found): [string, string][] {
         const { metric } = this.lanes[0].store.state;
         const size = (count: number, of: number) => `${bytes(count)}  ${share(count, of)}`;
@@ -145,7 +145,7 @@ export class Details {
         return facts;
     }
 
-    /** An entry that makes and frees nothing: of a segment, a failed request. */
+    /** An entry that neither allocates nor frees a block: of a segment, or a failed request. */
     async #entry(lane: Lane, number: number): Promise<void> {
         const { device } = lane.device;
         const { client } = lane.recording;
@@ -246,7 +246,7 @@ function framesOf(lane: Lane, labels: readonly string[]): Promise<Frame[]> {
     return lane.recording.client.ask('frames', [lane.device.device, [...labels]]);
 }
 
-/** The user's own frames first, as they are what can be changed; all of them follow in their order. */
+/** The user's own frames first, since these can be changed; then all frames in their order. */
 function stack(frames: readonly Frame[]): HTMLElement {
     const item = (frame: Frame) => {
         const made = element('li', frame.own ? { class: 'own' } : {}, name(frame.label, 200));
@@ -260,7 +260,7 @@ function stack(frames: readonly Frame[]): HTMLElement {
     return element('div', {}, more(own.map(item)), all);
 }
 
-/** A list whose rest is shown when asked for: a stack may have thousands of frames. */
+/** A list whose rest is shown on request: a stack may have thousands of frames. */
 function more(items: HTMLElement[]): HTMLElement {
     const shown = element('ol', { class: 'stack' }, ...items.slice(0, FRAMES));
     const rest = items.slice(FRAMES);

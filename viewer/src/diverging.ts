@@ -4,13 +4,13 @@ import { name } from './format.ts';
 import type { Lane } from './lane.ts';
 
 export interface Diverging {
-    /** The instant right after the request, in each recording; null where one ends before. */
+    /** The instant right after the request in each recording; null if one of them ends before it. */
     instants: [first: number | null, second: number | null];
-    /** What `memviz diff` says of it, with the letters of the recordings. */
+    /** The text of `memviz diff` about it, with the letters of the recordings. */
     text: string;
 }
 
-/** Asks for it; `null` where all requests are alike, or nothing tells which belong together. */
+/** Requests it; `null` if all requests are equal, or if it is unknown which belong together. */
 export async function diverging([first, second]: readonly Lane[]): Promise<Diverging | null> {
     const asked = await first.recording.client.ask('requests', [first.device.device]);
     const { whole: isWhole, step, entries, bytes: sizes, failed } = asked;

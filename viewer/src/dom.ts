@@ -4,7 +4,7 @@ import type { Color } from './colors.ts';
 
 type Child = Node | string | null;
 
-/** Makes an element with attributes and children. */
+/** Creates an element with attributes and children. */
 export function element<K extends keyof HTMLElementTagNameMap>(
     tag: K,
     attributes: Record<string, string> = {},
@@ -16,21 +16,21 @@ export function element<K extends keyof HTMLElementTagNameMap>(
     return made;
 }
 
-/** The element of the page with an id; it is a mistake of the page if there is none. */
+/** The element of the page with an id. If there is none, that is an error in the page. */
 export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
     const found = document.getElementById(id);
     if (!found) throw new Error(`the page has no element ${id}`);
     return found as T;
 }
 
-/** A button that says what it does. */
+/** A button with a text for what it does. */
 export function button(text: string, title: string, act: () => void): HTMLButtonElement {
     const made = element('button', { type: 'button', title }, text);
     made.addEventListener('click', act);
     return made;
 }
 
-/** A square of a color beside a label. */
+/** A square in a color, next to a label. */
 export function swatch(color: Color): HTMLElement {
     const made = element('span', { class: 'swatch', 'aria-hidden': 'true' });
     made.style.background = `light-dark(${color.light}, ${color.dark})`;

@@ -1,6 +1,6 @@
-/** What the page carries with it: the engine and, perhaps, a recording, as Ascii85 in elements that are no scripts. */
+/** Data inside the page: the engine and, if there is one, a recording, as Ascii85 in elements that are not scripts. */
 
-/** What each character stands for; 255 for none. Nothing in the text may look like a tag, so `v` is what `<` is elsewhere. */
+/** The digit of each character; 255 for none. The text must not look like a tag, so `v` replaces `<`. */
 const DIGITS = (() => {
     const digits = new Uint8Array(128).fill(255);
     for (let digit = 0; digit < 85; digit++) digits[33 + digit] = digit;
@@ -35,7 +35,7 @@ export function decode(text: string): Uint8Array<ArrayBuffer> {
     return bytes.subarray(0, length - 5 + count);
 }
 
-/** What the page carries: bytes, and for a recording its name, how to read it, samples of the device, and what to show first, as a link says it. */
+/** Embedded bytes; for a recording also its name, how to read it, samples of the device, and what to show first, as in a link. */
 export interface Carried {
     bytes: Blob;
     name: string;
@@ -44,7 +44,7 @@ export interface Carried {
     show: string;
 }
 
-/** What an element holds, which is emptied: its text takes more memory than its bytes. `null` where it is empty. */
+/** The content of an element, which is then emptied: its text takes more memory than its bytes. `null` if it is empty. */
 export function take(id: string): Carried | null {
     const holder = document.getElementById(id);
     const text = holder?.textContent ?? '';

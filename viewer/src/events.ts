@@ -1,4 +1,4 @@
-/** Every entry as a row of a list, tied to the cursor: how the program got where it is, entry by entry. */
+/** Every entry as a row of a list, tied to the cursor: how the program got to this point, entry by entry. */
 
 import type { Event } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
@@ -10,17 +10,17 @@ import { LISTED, type State, touches } from './state.ts';
 import type { Tip } from './tip.ts';
 import type { View } from './view.ts';
 
-/** Pixels of a line, of which a row has one, or two where the window is narrow. */
+/** The height of a line in pixels; a row has one line, or two in a narrow window. */
 const LINE = 18;
 const narrow = matchMedia('(max-width: 700px)');
-/** Browsers show no more than some millions of pixels: the rows of longer lists are scrolled in larger steps. */
+/** Browsers limit the height of elements to some million pixels: the rows of longer lists are scrolled in larger steps. */
 const HIGHEST = 8e6;
-/** Rows above and below those in sight that are there already. */
+/** Number of rows above and below the visible ones that are prepared. */
 const MARGIN = 12;
-/** Milliseconds between two rows while it plays. */
+/** Milliseconds between two rows during playback. */
 const BEAT = 80;
 
-/** What can be listed alone: what it is called, and its actions. */
+/** What the list can be limited to: its name, and its actions. */
 const ACTIONS: Record<string, readonly [name: string, actions: readonly string[]]> = {
     all: ['all entries', []],
     allocations: ['allocations', ['alloc']],
@@ -36,16 +36,16 @@ export class EventsView implements View {
     readonly panel = element('div', { class: 'panel events' });
 
     #lane: Lane;
-    /** The entries that are listed. */
+    /** The listed entries. */
     #listed: Uint32Array = new Uint32Array();
-    /** Shows in the filters what is listed. */
+    /** Updates the filters. */
     #update: (state: Readonly<State>) => void = () => {};
     #stale = true;
     #listing = new Latest();
     #drawing = new Latest();
     #choosing = new Latest();
     #playing = 0;
-    /** What the rows that are there show. */
+    /** The content of the prepared rows. */
     #shown: readonly Event[] = [];
 
     readonly #count = element('output', { class: 'note' });
@@ -53,7 +53,7 @@ export class EventsView implements View {
     readonly #space = element('div', { class: 'space' });
     readonly #none = element('p', { class: 'note', hidden: '' });
     readonly #rows = element('div');
-    /** What is seen of the rows: it stays where it is while the list is scrolled. */
+    /** The visible part of the rows: it stays in place while the list is scrolled. */
     readonly #frame = element('div', { class: 'frame' }, this.#none, this.#rows);
     readonly #list = element(
         'div',
@@ -117,7 +117,7 @@ export class EventsView implements View {
             least.setAttribute('aria-invalid', String(typed === null));
             if (typed !== null) store.set({ least: typed });
         });
-        // A link says what is listed, too.
+        // A link also sets the filters.
         this.#update = ({ listed, least: count }) => {
             actions.value = listed;
             if (typedBytes(least.value) !== count) least.value = count === 0 ? '' : bytes(count);
@@ -144,7 +144,7 @@ export class EventsView implements View {
         return element('div', { class: 'tools', role: 'toolbar', 'aria-label': 'Event filters' }, ...parts);
     }
 
-    /** Asks which entries are listed. */
+    /** Requests the listed entries. */
     #fetch(): void {
         this.#stale = false;
         this.#listing.run(async () => {
@@ -167,22 +167,22 @@ export class EventsView implements View {
         });
     }
 
-    /** Pixels of a row. */
+    /** Height of a row in pixels. */
     get #high(): number {
         return narrow.matches ? 2 * LINE : LINE;
     }
 
-    /** The row of the cursor: of the entry that has just happened, or of the last one listed before it. */
+    /** The row of the cursor: the entry that has just happened, or the last one listed before it. */
     #place(): number {
         return lastUpTo(this.#listed, this.#lane.at - 1);
     }
 
-    /** Makes as much room as all rows need. */
+    /** Sets the height to that of all rows. */
     #measure(): void {
         this.#space.style.height = `${Math.min(this.#listed.length * this.#high, HIGHEST)}px`;
     }
 
-    /** How many rows fit, and how many pixels of the list a row takes where not all can have their own. */
+    /** How many rows fit, and how many pixels of scrolling a row takes if the rows are too many for one each. */
     #scale(): { fit: number; each: number } {
         const fit = Math.max(1, Math.floor(this.#list.clientHeight / this.#high));
         const hidden = Math.max(0, this.#listed.length - fit);
@@ -190,7 +190,7 @@ export class EventsView implements View {
         return { fit, each: hidden > 0 ? pixels / hidden : this.#high };
     }
 
-    /** Scrolls to the cursor unless it is in sight. */
+    /** Scrolls to the cursor unless it is visible. */
     #follow(): void {
         const place = this.#place();
         const { fit, each } = this.#scale();
@@ -265,7 +265,7 @@ export class EventsView implements View {
         return row;
     }
 
-    /** Moves the cursor to a row, and shows what is known of it. */
+    /** Moves the cursor to a row, and shows its details. */
     #go(place: number): void {
         const lane = this.#lane;
         const number = this.#listed[Math.max(0, Math.min(this.#listed.length - 1, place))];
@@ -315,7 +315,7 @@ export class EventsView implements View {
         this.#play.title = 'Play: go from entry to entry';
     }
 
-    /** Shows the stack of a row once the pointer rests on it. */
+    /** Shows the stack of a row when the pointer rests on it. */
     #hover({ target, clientX, clientY }: PointerEvent): void {
         const row = (target as HTMLElement).closest<HTMLElement>('[data-entry]');
         const event = this.#shown.find((each) => String(each.entry) === row?.dataset.entry);

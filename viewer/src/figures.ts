@@ -1,4 +1,4 @@
-/** The verdict and the totals of the device that is looked at. */
+/** The verdict and the totals of the shown device. */
 
 import type { Finding, Metric } from '../engine/engine.d.ts';
 import { between } from './bounds.ts';
@@ -12,7 +12,7 @@ export function showFigures(lanes: readonly Lane[]): void {
     byId('figures').replaceChildren(...lanes.flatMap((lane, at) => figures(lane, names[at])));
 }
 
-/** The totals of a lane, which has a name where there are two. */
+/** The totals of a lane, which has a name if there are two. */
 function figures(lane: Lane, called: string | null): HTMLElement[] {
     const { device, recording } = lane;
     const parts: HTMLElement[] = [];
@@ -64,7 +64,7 @@ function figures(lane: Lane, called: string | null): HTMLElement[] {
     return parts;
 }
 
-/** One line that says what is the matter: the most urgent finding, or the peak where there is none or none yet. */
+/** The verdict in one line: the most urgent finding, or the peak if there is none yet. */
 export function showVerdict(lanes: readonly Lane[], findings: readonly Finding[]): void {
     const verdict = byId('verdict');
     const [first, second] = lanes;
@@ -81,7 +81,7 @@ export function showVerdict(lanes: readonly Lane[], findings: readonly Finding[]
     verdict.classList.toggle('alarm', isAlarm);
 }
 
-/** What is said of memory of two kinds, which has no difference. */
+/** The text for memory of two kinds, which has no difference. */
 function differing(lanes: readonly Lane[]): string {
     return lanes.map((lane) => `${lane.letter} is ${lane.device.name}`).join(', ');
 }

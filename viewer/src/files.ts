@@ -1,23 +1,23 @@
-/** Files that the reader chooses or drops, also in folders. They are read here and go nowhere. */
+/** Files that the reader chooses or drops, also in folders. They are read here and sent nowhere. */
 
 import { element } from './dom.ts';
 
-/** A file, and where it lies in what was given. */
+/** A file, and its path in the dropped or chosen files. */
 export interface Taken {
     file: File;
     path: string;
 }
 
-/** What was given at once. */
+/** Files that were dropped or chosen together. */
 export interface Given {
     files: Taken[];
-    /** Whether a folder was among it. */
+    /** Whether they contained a folder. */
     isFolder: boolean;
 }
 
-/** Files of a folder at most. */
+/** The most files of a folder. */
 const MOST = 50_000;
-/** Folders that hold nothing of a program. */
+/** Folders that are not part of a program. */
 const SKIPPED = /^(\..*|node_modules|__pycache__)$/;
 
 /** Lets the reader choose files, or a folder. */
@@ -52,18 +52,18 @@ export function onDrop(dropped: (given: Given) => void, fail: (error: unknown) =
     });
 }
 
-/** What browsers have beside what all of them agree on. */
+/** Features that not all browsers have. */
 interface Item {
     getAsFileSystemHandle?(): Promise<FileSystemHandle | null>;
 }
 
-/** All files that were dropped. What they are must be asked at once: later the drop is over. */
+/** All dropped files. They must be requested at once: later, the drop event is over. */
 async function taken(data: DataTransfer): Promise<Given> {
     const items = [...data.items].filter(({ kind }) => kind === 'file');
     const all = items.map((item) => {
         const entry = item.webkitGetAsEntry?.() ?? null;
         if (!entry?.isDirectory) return { file: item.getAsFile(), entry: null, handle: null };
-        // From a file of its own, Chromium reads folders by handles only.
+        // In a page opened from a file, Chromium reads folders only through handles.
         return { file: null, entry, handle: (item as Item).getAsFileSystemHandle?.().catch(() => null) ?? null };
     });
     const given: Given = { files: [], isFolder: false };
@@ -110,7 +110,7 @@ async function walkEntry(folder: FileSystemDirectoryEntry, path: string, files: 
 const RECORDING = /\.(pickle|pkl|json|html?|pb)(\.(gz|zst|zip))?$|\.(gz|zst|zip)$/i;
 const SAMPLES = /\.device\.json$/i;
 
-/** What files are: recordings with the samples beside them, in the order of their names, and sources. */
+/** Sorts files into recordings with their samples, in the order of their names, and sources. */
 export function sorted({ files, isFolder }: Given): { recordings: (Taken & { samples: File | null })[]; sources: Taken[] } {
     const sources = files.filter(({ path }) => /\.pyi?$/i.test(path));
     const samples = new Map(files.filter(({ path }) => SAMPLES.test(path)).map(({ path, file }) => [path, file]));

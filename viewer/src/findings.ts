@@ -1,4 +1,4 @@
-/** What memviz has to say about the recording, each with a way to where it is. */
+/** The findings about the recording, each with a link to its instant. */
 
 import type { Cure, Finding } from '../engine/engine.d.ts';
 import { tryCure } from './cures.ts';
@@ -9,7 +9,7 @@ import { command as words, typed } from './shell.ts';
 import { touches, tried } from './state.ts';
 import type { View } from './view.ts';
 
-/** Cures beside the views at most: the tab has all. */
+/** The most cures next to the views: the tab has all. */
 const CURES = 3;
 
 export class FindingsView implements View {
@@ -17,19 +17,19 @@ export class FindingsView implements View {
     readonly title = 'Findings';
     readonly panel = element('div', { class: 'panel findings' }, element('p', { class: 'note' }, 'Looking…'));
     readonly drawn = [];
-    /** The same beside the views, where nothing else is said. */
+    /** The same next to the views, if there is nothing else. */
     readonly aside = element('div', {}, element('p', { class: 'note' }, 'Looking…'));
 
-    /** Whether nothing is to be said beside the views. */
+    /** Whether the place next to the views stays empty. */
     isSilent = false;
 
-    /** Those of the first recording. */
+    /** The findings of the first recording. */
     #found: readonly Finding[] = [];
 
     constructor(
         private readonly lanes: readonly Lane[],
         private readonly go: (finding: Finding) => void,
-        /** Goes to a device. */
+        /** Switches to a device. */
         private readonly turn: (device: number) => Promise<void>,
     ) {
         lanes[0].store.subscribe((_, changed) => {
@@ -39,7 +39,7 @@ export class FindingsView implements View {
 
     show(): void {}
 
-    /** Shows which cures are tried. */
+    /** Marks the cures that are tried. */
     #mark(): void {
         const { state } = this.lanes[0].store;
         const places = tried(state);
@@ -49,10 +49,10 @@ export class FindingsView implements View {
         }
     }
 
-    /** Shows what was found in each recording. */
+    /** Shows the findings of each recording. */
     fill(findings: readonly (readonly Finding[])[]): void {
         [this.#found] = findings;
-        // The verdict on one recording stands above everything.
+        // The verdict on a single recording is above everything.
         const isSaid = this.lanes.length === 1;
         const isVerdict = (finding: Finding, at: number) => isSaid && at === 0 && finding.kind === 'verdict';
         this.panel.replaceChildren(...this.#list(findings.map((list) => list.filter((finding, at) => !isVerdict(finding, at)))));
@@ -75,7 +75,7 @@ export class FindingsView implements View {
         });
     }
 
-    /** What tries a cure: its curve is drawn over the recorded one. */
+    /** The switch that tries a cure: its curve is drawn over the recorded one. */
     #switch(device: number, cure: Cure | null): HTMLElement | null {
         if (!cure || this.lanes.length > 1) return null;
         const box = element('input', { type: 'checkbox', 'data-cure': String(cure.place), 'data-device': String(device) });
@@ -83,7 +83,7 @@ export class FindingsView implements View {
         return element('label', { class: 'try' }, box, ' show its curve in the timeline');
     }
 
-    /** A cure instead of that of a finding. */
+    /** An alternative to the cure of a finding. */
     #other(device: number, { sentence, lines, code, cure }: Finding['alternatives'][number]): HTMLElement {
         return element(
             'div',
@@ -123,7 +123,7 @@ export function codeOf(lines: readonly string[]): HTMLElement[] {
     return lines.map((line) => element('code', { class: 'python' }, name(line, 1000)));
 }
 
-/** What to type to read more of it. */
+/** The command that shows more about it. */
 function command(finding: Finding, { recording }: Lane): string {
     return words([...(['', 'triage'].includes(finding.command) ? [] : [finding.command]), typed(recording.name)], []);
 }

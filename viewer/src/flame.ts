@@ -1,4 +1,4 @@
-/** Bytes by stack: live at an instant, of a range, or what became more and less. */
+/** Bytes by stack: live at an instant, in a range, or the difference of two instants. */
 
 import type { Details } from './details.ts';
 import { button, element } from './dom.ts';
@@ -26,7 +26,7 @@ export class FlameView implements View {
     ) {
         this.#hosts = lanes.map(() => element('div'));
         const [{ store }] = lanes;
-        // What is seen is said before the graphs hear of a change.
+        // The caption is updated before the graphs react to a change.
         store.subscribe((state) => {
             if (state.tab === 'flame') this.#update();
         });
@@ -38,7 +38,7 @@ export class FlameView implements View {
         return this.#icicles.filter((_, at) => !this.#hosts[at].hidden);
     }
 
-    /** What there is to choose from, the first unless something else was chosen. */
+    /** The available graphs; the first one is shown unless another one was chosen. */
     get #choices(): readonly FlameOf[] {
         if (this.lanes.length > 1) return ['difference', 'live'];
         return this.lanes[0].range ? FLAMES : ['live'];
@@ -80,7 +80,7 @@ export class FlameView implements View {
         buttons.find((each) => each.dataset.of === focused)?.focus();
     }
 
-    /** Whose callers and callees are shown, and the way back. */
+    /** The function whose callers and callees are shown, and the way back. */
     #sandwich(around: string): HTMLElement[] {
         const back = button('all functions', 'Back to the flame graph of all functions', () =>
             this.lanes[0].store.set({ around: '' }),
@@ -89,7 +89,7 @@ export class FlameView implements View {
         return [element('span', { class: 'note' }, what, ': callers above, callees below'), back];
     }
 
-    /** How a difference is read. */
+    /** How to read a difference. */
     #key(): HTMLElement {
         const { range } = this.lanes[0];
         const [from, to] = range ? range.map(entry) : this.lanes.map((lane) => `${lane.letter} at ${entry(lane.at)}`);

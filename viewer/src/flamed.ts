@@ -1,8 +1,8 @@
-/** What flame graphs are of, in words. */
+/** The contents of flame graphs, in words. */
 
 import type { FlameOf } from './state.ts';
 
-/** On a button, of the bytes in it, and where there are none. */
+/** Texts for the button, for the bytes in it, and for an empty graph. */
 interface Words {
     button: string;
     title: string;

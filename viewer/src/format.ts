@@ -1,4 +1,4 @@
-/** Numbers and names as people read them, in the words of the command line. */
+/** Numbers and names for people, in the words of the command line. */
 
 const UNITS = ['KiB', 'MiB', 'GiB'] as const;
 
@@ -10,12 +10,12 @@ export function bytes(count: number): string {
     return `${(count / 1024 ** power).toFixed(2)} ${UNITS[power - 1]}`;
 }
 
-/** Bytes with a sign: what grew. */
+/** Bytes with a sign: growth. */
 export function growth(count: number): string {
     return count > 0 ? `+${bytes(count)}` : bytes(count);
 }
 
-/** Bytes that are typed: `4096`, `1.5 MiB`, `20M`; `null` for anything else. */
+/** Bytes as typed: `4096`, `1.5 MiB`, `20M`; `null` for anything else. */
 export function typedBytes(text: string): number | null {
     const found = /^\s*([\d.]+)\s*([kmg]?)i?b?\s*$/i.exec(text);
     const count = Number(found?.[1]);
@@ -23,7 +23,7 @@ export function typedBytes(text: string): number | null {
     return Math.round(count * 1024 ** ' kmg'.indexOf(found[2].toLowerCase() || ' '));
 }
 
-/** Made once: it takes longer to make than all labels of a frame to write. */
+/** Created once: that takes longer than formatting all labels of a frame. */
 const WHOLE = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 
 /** A whole number with separators: `4,453,794,816`. */
@@ -36,19 +36,19 @@ export function entry(instant: number): string {
     return instant === 0 ? 'the start' : `entry ${whole(instant - 1)}`;
 }
 
-/** The same, and of how many. */
+/** The same, with the number of entries. */
 export function entryOf(instant: number, entries: number): string {
     if (entries === 0) return 'the dump';
     return instant === 0 ? 'the start' : `${entry(instant)} of ${whole(entries)}`;
 }
 
-/** What is put before a figure that is no more than a bound. */
+/** The sign before a figure that is only a bound. */
 export function bound(kind: string | null): string {
     if (kind === null) return '';
     return kind === 'lower' ? 'at least ' : kind === 'upper' ? 'at most ' : 'perhaps ';
 }
 
-/** A share of a total: `23.5%`; nothing of nothing is no share. */
+/** A share of a total: `23.5%`; empty if the total is 0. */
 export function share(part: number, total: number): string {
     return total > 0 ? `${((100 * part) / total).toFixed(1)}%` : '';
 }
@@ -63,23 +63,23 @@ export function duration(micros: number): string {
     return `${Math.floor(micros / 3.6e9)} h ${two((micros / 6e7) % 60)} min`;
 }
 
-/** Characters that nobody sees, that change the order of others, or that are none. */
+/** Characters that are invisible, that change the order of others, or that are not characters. */
 const HIDDEN =
     /[\p{Cc}\u{ad}\u{34f}\u{61c}\u{115f}\u{1160}\u{17b4}\u{17b5}\u{180b}-\u{180f}\u{200b}-\u{200f}\u{2028}-\u{202e}\u{2060}-\u{206f}\u{2800}\u{3164}\u{fe00}-\u{fe0f}\u{feff}\u{ffa0}\u{fff0}-\u{fffb}\u{fffe}\u{ffff}\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}\p{Cs}]/gu;
 
-/** Text from a file, safe to show: what is hidden or reorders text is written out as `\u{202e}`. */
+/** Text from a file, safe to show: characters that are hidden or reorder text are written as `\u{202e}`. */
 export function safe(text: string): string {
     return text.replace(HIDDEN, (hidden) => `\\u{${hidden.codePointAt(0)!.toString(16)}}`);
 }
 
-/** At most `limit` characters: what is longer loses its middle, since both ends of a name matter. */
+/** At most `limit` characters: a longer text loses its middle, since both ends of a name matter. */
 export function cut(text: string, limit: number): string {
     if (text.length <= limit) return text;
     const tail = Math.floor((limit - 1) / 2);
     return `${text.slice(0, limit - 1 - tail)}…${text.slice(text.length - tail)}`;
 }
 
-/** A name from a file as it is shown. What is cut first is not read to its end: names may be of any length. */
+/** A name from a file, as shown. Cut first, and not read to its end: names may be of any length. */
 export function name(text: string, limit = 120): string {
     return cut(safe(cut(text, 4 * limit)), limit);
 }

@@ -1,9 +1,9 @@
-/** The state in the URL's hash, so that a link shows the same. What is as at the beginning is left out. */
+/** The state in the URL's hash, so that a link shows the same. Parts that equal the initial state are omitted. */
 
 import type { Metric } from '../engine/engine.d.ts';
 import { FLAMES, type FlameOf, LISTED, METRICS, TABS, type State, type Tab } from './state.ts';
 
-/** Writes what differs from `initial`, which is what no hash at all stands for, unless something else is `shown` then. */
+/** Writes what differs from `initial`, which an empty hash represents, unless `shown` is given. */
 export function write(state: State, initial: State, shown = ''): string {
     const parts = new URLSearchParams();
     const put = (key: string, value: string | number, standard: string | number) => {
@@ -18,7 +18,7 @@ export function write(state: State, initial: State, shown = ''): string {
     }
     put('metric', state.metric, initial.metric);
     put('by', state.by, initial.by);
-    // What is left out is where that device holds most.
+    // If the instant is omitted, it is the peak of that device.
     const isThere = state.device === initial.device;
     put('at', state.at, isThere ? initial.at : '');
     put('at2', state.at2, isThere ? initial.at2 : '');
@@ -39,7 +39,7 @@ export function write(state: State, initial: State, shown = ''): string {
         parts.set(state.selected.second ? 'allocation2' : 'allocation', String(state.selected.allocation));
     if (state.selected && 'entry' in state.selected)
         parts.set(state.selected.second ? 'entry2' : 'entry', String(state.selected.entry));
-    // A label may be a whole stack: what does not fit into an address is left out.
+    // A label may be a whole stack: one that does not fit into a URL is omitted.
     if (state.selected && 'label' in state.selected && state.selected.label.length < 2000)
         parts.set(state.selected.isBand ? 'band' : 'label', state.selected.label);
     put('search', state.query, initial.query);
@@ -48,14 +48,14 @@ export function write(state: State, initial: State, shown = ''): string {
     return parts.size === 0 && shown !== '' ? 'all' : parts.toString();
 }
 
-/** The ends of a range, as exact as a screen shows them: a thousandth of it, or whole where it is long. */
+/** The ends of a range, as exact as a screen shows them: a thousandth of it, or integers if it is long. */
 function rounded(from: number, to: number): [string, string] {
     const digits = Math.min(6, Math.max(0, Math.ceil(3 - Math.log10(to - from))));
     const [start, end] = [from.toFixed(digits), to.toFixed(digits)].map((text) => String(Number(text)));
     return [start, end];
 }
 
-/** Reads what a hash says; what it does not say or says wrongly is left out. Ranges are checked by who knows the file. */
+/** Reads a hash; missing or invalid parts are omitted. The caller, which knows the file, checks ranges. */
 export function read(hash: string): Partial<State> {
     const parts = new URLSearchParams(hash.replace(/^#/, ''));
     const state: Partial<State> = {};
@@ -68,7 +68,7 @@ export function read(hash: string): Partial<State> {
         const value = number(key);
         return value !== undefined && Number.isInteger(value) && value >= 0 ? value : undefined;
     };
-    // Engines number allocations in 32 bits.
+    // The engine numbers allocations in 32 bits.
     const id = (key: string): number | undefined => {
         const value = count(key);
         return value !== undefined && value < 2 ** 32 ? value : undefined;

@@ -1,4 +1,4 @@
-/** Bytes by stack as an icicle: the root on top, callees below. A click looks closer. */
+/** Bytes by stack as an icicle: the root on top, callees below. A click zooms in. */
 
 import type { FlameNode } from '../engine/engine.d.ts';
 import { choosable } from './chosen.ts';
@@ -23,7 +23,7 @@ import type { Drawn } from './view.ts';
 const ROW = 19;
 const SIDE = 14;
 
-/** A flame graph of a recording, or of both where it is their difference. */
+/** A flame graph of a recording, or of both if it shows their difference. */
 export class Icicle implements Drawn {
     readonly surface: Surface;
     readonly #scrolled: Scrolled;
@@ -33,7 +33,7 @@ export class Icicle implements Drawn {
     #found: ReadonlySet<string> | null = null;
     #query = '';
     #key = '';
-    /** The node that takes the whole width, by its place. */
+    /** The node that has the whole width, by its place. */
     #root = 0;
     #hover = -1;
 
@@ -41,7 +41,7 @@ export class Icicle implements Drawn {
         private readonly host: HTMLElement,
         private readonly lane: Lane,
         private readonly lanes: readonly Lane[],
-        /** What it is of now. */
+        /** The current content. */
         private readonly of: () => FlameOf,
         private readonly details: Details,
         private readonly tip: Tip,
@@ -73,7 +73,7 @@ export class Icicle implements Drawn {
 
     fetch(): void {
         const { metric, query } = this.lane.store.state;
-        // The difference of two recordings is one picture, in the place of both.
+        // The difference of two recordings is one picture, in place of both.
         if (this.host.hidden) return;
         const of = this.of();
         const places = this.lanes.map((lane) => [lane.device.device, lane.at, ...(lane.range ?? [])]);
@@ -106,12 +106,12 @@ export class Icicle implements Drawn {
         });
     }
 
-    /** The function that is shown among its callers and callees: not where two trees are merged. */
+    /** The function whose callers and callees are shown: not if two trees are merged. */
     get #around(): string {
         return this.of() === 'difference' ? '' : this.lane.store.state.around;
     }
 
-    /** What a flame graph that is no difference depends on. */
+    /** The instants that a flame graph without a difference depends on. */
     #places(of: FlameOf): number[] {
         const { at, device, range } = this.lane;
         return [device.device, ...(range && of !== 'live' ? range : [at])];
@@ -131,7 +131,7 @@ export class Icicle implements Drawn {
         return range ? recording.client.ask('flame_of_range', [device.device, metric, ...range, of]) : [];
     }
 
-    /** A node and what it is in, the outermost first. */
+    /** A node and the nodes that contain it, the outermost first. */
     #path(at: number): FlameNode[] {
         const path: FlameNode[] = [];
         let depth = Number.POSITIVE_INFINITY;
@@ -158,7 +158,7 @@ export class Icicle implements Drawn {
         return found;
     }
 
-    /** Calls for each node that is seen. */
+    /** Calls `each` for every visible node. */
     #each(
         call: (node: FlameNode, at: number, box: { x: number; y: number; width: number; height: number }) => void,
     ): void {
@@ -219,7 +219,7 @@ export class Icicle implements Drawn {
         this.tip.show(event.clientX, event.clientY, [head, ...this.#words(node).map((text) => ({ text }))]);
     }
 
-    /** What a node holds, in words. */
+    /** The bytes of a node, in words. */
     #words(node: FlameNode | MergedNode): string[] {
         if ('before' in node) {
             const { before, after } = node;
@@ -231,7 +231,7 @@ export class Icicle implements Drawn {
         return words;
     }
 
-    /** The same for the details, exactly. */
+    /** The same for the details, with exact bytes. */
     #facts(node: FlameNode | MergedNode): [string, string][] {
         if ('before' in node) {
             const { before, after } = node;
@@ -253,12 +253,12 @@ export class Icicle implements Drawn {
         ];
     }
 
-    /** Goes to the next frame in the order of a table of contents: a callee, else what is beside. */
+    /** Goes to the next frame in the order of a table of contents: a callee, otherwise a neighbor. */
     #next(step: 1 | -1): void {
         const root = this.#nodes[this.#root];
         if (!root) return;
         let at = this.#hover < 0 ? this.#root : this.#hover + step;
-        // As narrow as #each leaves out.
+        // As narrow as #each omits.
         const least = (0.4 * root.bytes) / Math.max(10, this.surface.width - 2 * SIDE);
         while (this.#nodes[at] && this.#nodes[at].bytes < least) at += step;
         const node = this.#nodes[at];
@@ -269,13 +269,13 @@ export class Icicle implements Drawn {
         this.surface.invalidate();
     }
 
-    /** Looks closer at the frame under the pointer; at the one that takes the whole width, looks from further away. */
+    /** Zooms in on the frame under the pointer; on the frame with the whole width, zooms out. */
     #click(): void {
         const node = this.#nodes[this.#hover];
         if (!node) return;
         const around = this.#around;
         if (around !== '') {
-            // Every function that is seen can be looked at in its turn.
+            // Every visible function can be shown with its callers and callees in turn.
             this.lane.store.set({ around: node.label });
             this.details.frames(this.lane, node.label, this.#facts(node), []);
             return;
@@ -283,7 +283,7 @@ export class Icicle implements Drawn {
         const isRoot = this.#hover === this.#root;
         const path = this.#path(this.#hover);
         this.#root = isRoot && path.length > 1 ? this.#nodes.indexOf(path[path.length - 2]) : this.#hover;
-        // A frame that only the second recording has is one of its frames.
+        // A frame that only the second recording has belongs to that recording.
         const isOfSecond = 'before' in node && node.before.blocks === 0;
         this.details.frames(
             (isOfSecond && this.lanes[1]) || this.lane,
@@ -299,7 +299,7 @@ export class Icicle implements Drawn {
     }
 }
 
-/** By how much something became more or less. */
+/** By how much memory grew or shrank. */
 function changed(change: number): string {
     return change === 0 ? 'no change' : growth(change);
 }

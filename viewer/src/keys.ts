@@ -1,4 +1,4 @@
-/** Keys, for the whole page. */
+/** Keys for the whole page. */
 
 import { lookAt } from './aligned.ts';
 import { byId } from './dom.ts';
@@ -6,7 +6,7 @@ import { extent, isStill, type Lane } from './lane.ts';
 import { clamped, pan, zoom } from './navigate.ts';
 import type { State, Store } from './state.ts';
 
-/** What each key does, as the help shows it. */
+/** The action of each key, as the help shows it. */
 export const KEYS: readonly (readonly [keys: string, what: string])[] = [
     ['wheel, + −, w s', 'zoom at the pointer, or at the cursor'],
     ['drag, shift wheel, a d', 'move along the run'],
@@ -31,14 +31,14 @@ interface Target {
     readonly views: readonly { tab: State['tab'] }[];
 }
 
-/** What keys do that is not theirs alone. */
+/** Actions of keys that belong to other parts of the page. */
 interface Go {
     whole: () => void;
     peak: () => void;
     fail: (error: unknown) => void;
 }
 
-/** Listens for a page, until another one takes its place. */
+/** Listens for a page, until another one replaces it. */
 export function listen(page: Target, go: Go): void {
     addEventListener('keydown', (event) => press(page, go, event), { signal: page.store.gone });
 }
@@ -53,7 +53,7 @@ function press(page: Target, go: Go, event: KeyboardEvent): void {
         return;
     }
     if (event.ctrlKey || event.metaKey || event.altKey || target.closest('input, select, textarea, dialog')) return;
-    // A plot's own recording, and elsewhere the first.
+    // The plot's own recording, or the first one outside of plots.
     const lane = lanes.find((each) => target.dataset.lane === each.letter) ?? lanes[0];
     const { from, to, fit, mark } = store.state;
     const whole = extent(lanes);
@@ -99,7 +99,7 @@ function move(lanes: readonly Lane[], lane: Lane, fine: boolean, sign: number): 
     lookAt(lanes, lane, Math.max(0, Math.min(entries, next)));
 }
 
-/** Shows the step before or behind the cursor. */
+/** Shows the step before or after the cursor. */
 function step(lanes: readonly Lane[], lane: Lane, whole: readonly [number, number], sign: number, fail: Go['fail']): void {
     const { device } = lane.device;
     const steps = lane.recording.steps(device);
@@ -109,6 +109,6 @@ function step(lanes: readonly Lane[], lane: Lane, whole: readonly [number, numbe
     if (!next) return;
     const [left, right] = [lane.x(next.from), lane.x(next.to)];
     lane.store.set({ ...clamped(left - 0.05 * (right - left), right + 0.05 * (right - left), whole) });
-    // Its first entry's: the instant before that one belongs to the step before.
+    // The instant of its first entry: the instant before that belongs to the previous step.
     lookAt(lanes, lane, next.from + 1);
 }

@@ -1,4 +1,4 @@
-/** One of at most two recordings that are looked at together, and what of it the state speaks of. */
+/** One of at most two recordings that are shown together, and its part of the state. */
 
 import type { DeviceFigures, FailedRequest, Frame } from '../engine/engine.d.ts';
 import { possibleAxis } from './aligned.ts';
@@ -7,15 +7,15 @@ import type { Recording } from './recording.ts';
 import { AS_RECORDED, type State, type Store } from './state.ts';
 
 export class Lane {
-    /** Allocations whose stacks the search finds, in rising order; `null` where nothing is searched for. */
+    /** Allocations whose stacks the search finds, in ascending order; `null` without a search. */
     found: ReadonlySet<number> | null = null;
-    /** Why it finds nothing: the pattern is none. */
+    /** Why it finds nothing: the pattern is invalid. */
     problem: string | null = null;
-    /** Where it diverges from the other recording, where there are two and that is known. */
+    /** Where it diverges from the other recording, if there are two and this is known. */
     diverges: number | null = null;
-    /** Other ranks of the same run, whose tracks are shown beside. */
+    /** Other ranks of the same run, whose tracks are also shown. */
     beside: readonly Recording[] = [];
-    /** Microseconds from the start of this recording to those of its ranks, where their clocks show them; else empty. */
+    /** Microseconds from the start of this recording to those of its ranks, if their clocks show it; otherwise empty. */
     lags: ReadonlyMap<Recording, number> = new Map();
     /** The highest point of a predicted curve. */
     predicted = 0;
@@ -26,17 +26,17 @@ export class Lane {
         readonly second: boolean,
     ) {}
 
-    /** The device that is looked at; a file that lacks it shows its first one. */
+    /** The shown device; a file that lacks it shows its first one. */
     get device(): DeviceFigures {
         return this.recording.device(this.store.state.device);
     }
 
-    /** What it is called where there are two. */
+    /** Its name if there are two. */
     get letter(): 'A' | 'B' {
         return this.second ? 'B' : 'A';
     }
 
-    /** The instant that is looked at. */
+    /** The instant of the cursor. */
     get at(): number {
         const { at, at2 } = this.store.state;
         return Math.min(this.second ? at2 : at, this.device.entries);
@@ -46,24 +46,24 @@ export class Lane {
         this.store.set(this.second ? { at2: instant } : { at: instant });
     }
 
-    /** The other instant, to compare with: within one file only. */
+    /** The other instant to compare with: only within one file. */
     get mark(): number | null {
         const { mark } = this.store.state;
         return this.second || mark === null ? null : Math.min(mark, this.device.entries);
     }
 
-    /** The instants between the mark and the cursor, where there is a mark. */
+    /** The instants between the mark and the cursor, if there is a mark. */
     get range(): [from: number, to: number] | null {
         const { at, mark } = this;
         return mark === null ? null : [Math.min(at, mark), Math.max(at, mark)];
     }
 
-    /** Where an instant lies on the axis that is looked at. */
+    /** The position of an instant on the current axis. */
     x(instant: number): number {
         return this.recording.x(this.device.device, instant, this.store.state.axis);
     }
 
-    /** The stack of an allocation, innermost frame first; of one that has none, that of its forward call below a line that says so. */
+    /** The stack of an allocation, innermost frame first; without one, the stack of its forward call below a line that says so. */
     async stack(allocation: number): Promise<Frame[]> {
         const { stack, forward, forward_inferred } = await this.recording.client.ask('allocation', [this.device.device, allocation]);
         if (stack.length > 0 || forward.length === 0) return stack;
@@ -75,25 +75,25 @@ export class Lane {
         return this.recording.extent(this.device.device, this.store.state.axis);
     }
 
-    /** The first instant of the highest of what is looked at. */
+    /** The first instant at which the shown metric is highest. */
     peak(state: Readonly<State> = this.store.state): number {
         return this.device.peak[state.metric].instant;
     }
 }
 
-/** What the lanes are called where they are named together: with their devices, unless that is one and the same. */
+/** The names of the lanes if they are named together: with their devices, unless these are equal. */
 export function letters(lanes: readonly Lane[]): string[] {
     const names = new Set(lanes.map((lane) => lane.device.name));
     return lanes.map((lane) => (names.size === 1 ? lane.letter : `${lane.letter}, ${name(lane.device.name, 40)}`));
 }
 
-/** Whether the lanes are of memory of one kind: of devices, or of the same kind of the host's. */
+/** Whether the lanes show one kind of memory: of devices, or one kind of host memory. */
 export function isOneKind(lanes: readonly Lane[]): boolean {
     const kinds = lanes.map(({ device }) => (device.device < 0 ? device.name : 'device'));
     return new Set(kinds).size === 1;
 }
 
-/** The instant of another lane that is as far into the same step as the cursor of a lane; `null` where there is none. */
+/** The instant of another lane at the same position within the same step as the cursor of a lane; `null` if there is none. */
 export function sameStep(lane: Lane, other: Lane): number | null {
     const steps = (of: Lane) => of.recording.steps(of.device.device);
     const { at } = lane;
@@ -104,7 +104,7 @@ export function sameStep(lane: Lane, other: Lane): number | null {
     return Math.max(like.from + 1, Math.round(like.from + part * (like.to - like.from)));
 }
 
-/** Moves the lanes to another device, all of it, at its first failed request or its peak. */
+/** Switches the lanes to another device: its whole range, at its first failed request or its peak. */
 export async function changeDevice(lanes: readonly Lane[], device: number): Promise<void> {
     await Promise.all(lanes.map(({ recording }) => recording.prepare(recording.device(device).device)));
     const { store } = lanes[0];
@@ -119,7 +119,7 @@ export async function changeDevice(lanes: readonly Lane[], device: number): Prom
     }
 }
 
-/** Whether little but the state at the dump is known of all lanes, which a ring of one entry may end with: nothing over time. */
+/** Whether only the state at the dump is known in all lanes, perhaps with a ring buffer of one entry: nothing over time. */
 export function isStill(lanes: readonly { device: DeviceFigures }[]): boolean {
     return lanes.every(({ device }) => device.entries <= 1);
 }
@@ -127,7 +127,7 @@ export function isStill(lanes: readonly { device: DeviceFigures }[]): boolean {
 /** A device by its number and name. */
 export type Device = Pick<DeviceFigures, 'device' | 'name'>;
 
-/** The devices that any of some recordings has: those of the first, then what others have besides. */
+/** The devices of some recordings: those of the first one, then further devices of the others. */
 export function devicesOf(recordings: readonly { figures: { devices: readonly Device[] } }[]): Device[] {
     const all = new Map<number, Device>();
     for (const { figures } of recordings) {
@@ -136,7 +136,7 @@ export function devicesOf(recordings: readonly { figures: { devices: readonly De
     return [...all.values()];
 }
 
-/** What all recordings need on the axis, so that one scale serves them. */
+/** The part of the axis that all recordings need, so that they share one scale. */
 export function extent(lanes: readonly Lane[]): [number, number] {
     const { axis } = lanes[0].store.state;
     const besides = lanes.flatMap((lane) =>
@@ -150,19 +150,19 @@ export function extent(lanes: readonly Lane[]): [number, number] {
     return [Math.min(...all.map(([from]) => from)), Math.max(...all.map(([, to]) => to))];
 }
 
-/** Where a failed request would have been: above what was reserved, or allocated where that is not known. */
+/** Where a failed request would have been: above reserved memory, or above allocated memory if that is unknown. */
 export function missing({ has_reserved }: DeviceFigures, oom: FailedRequest): { from: number; to: number } {
     const from = has_reserved ? oom.reserved_bytes : oom.allocated_bytes;
     return { from, to: from + oom.requested_bytes };
 }
 
-/** The highest point that any of them shows over the whole run. */
+/** The highest point of any of them over the whole run. */
 export function top(lanes: readonly Lane[]): number {
     let most = 1;
     for (const { device, predicted, store } of lanes) {
         const held = Math.max(device.peak[store.state.metric].bytes, device.peak.reserved.bytes);
         most = Math.max(most, held, predicted);
-        // A limit far above everything would leave nothing to see, as would the first failed request.
+        // A limit far above the memory would flatten the curves, and so would the first failed request.
         const wanted = device.ooms.length > 0 ? missing(device, device.ooms[0]).to : 0;
         for (const bytes of [device.capacity_bytes ?? 0, wanted]) {
             if (bytes < 1.6 * held) most = Math.max(most, bytes);

@@ -1,4 +1,4 @@
-/** Where the page begins: what it carries, or what is dropped on it. */
+/** The start of the page: an embedded recording, or files that are dropped on it. */
 
 import { byId, button, element } from './dom.ts';
 import { take as carriedIn } from './embedded.ts';
@@ -14,15 +14,15 @@ import { addSources } from './sources.ts';
 import { listenToSplit } from './split.ts';
 
 let engine: Blob | null = null;
-/** One recording, or two that are compared. */
+/** One recording, or two to compare. */
 let recordings: readonly Recording[] = [];
-/** Other ranks of the run of the first. */
+/** Other ranks of the first recording's run. */
 let beside: readonly Recording[] = [];
 let page: Page | null = null;
-/** Whether the page was made for a recording: the address speaks of that one. */
+/** Whether the page was created for a recording: then the URL refers to it. */
 let carries = false;
 
-/** Opens files; a second one is compared with the first, more are ranks of one run. What is seen stays until that has succeeded. */
+/** Opens files: a second one is compared with the first, further ones are ranks of one run. On failure, nothing changes. */
 async function open(sources: readonly Carried[], isSecond: boolean, opening: Opening): Promise<void> {
     byId('alarm').hidden = true;
     const verdict = byId('verdict');
@@ -47,7 +47,7 @@ async function open(sources: readonly Carried[], isSecond: boolean, opening: Ope
     }
 }
 
-/** Shows recordings that are open in place of what was seen. */
+/** Shows open recordings instead of the previous ones. */
 async function show(
     shown: readonly Recording[],
     ranks: readonly Recording[],
@@ -75,7 +75,7 @@ function turnTo(recording: Recording): void {
     });
 }
 
-/** Says why a file is not shown; what was seen before still is. */
+/** Shows why a file cannot be opened; the previous view stays. */
 function refuse(why: string): void {
     byId('verdict').textContent = '';
     page?.verdict();
@@ -83,16 +83,16 @@ function refuse(why: string): void {
     if (!page) welcome();
 }
 
-/** Files are opened one after the other: whether one is the second is known only then. */
+/** Files are opened one after the other: only then is it known whether one is the second. */
 let opened: Promise<void> = Promise.resolve();
 
-/** Takes what was chosen or dropped: recordings, or a program's sources; one recording may be compared with the one that is open. */
+/** Takes chosen or dropped files: recordings, or sources; one recording can be compared with the open one. */
 function take(given: Given, isWithFirst: boolean): void {
     const { recordings: files, sources } = sorted(given);
     if (sources.length > 0) {
         addSources(sources);
         page?.sourced();
-        // The folder of a program may have recordings of its own, which nobody asks for here.
+        // The folder of a program may contain recordings, which are not wanted here.
         if (page || files.length === 0) return;
     }
     if (files.length === 0) {
@@ -110,7 +110,7 @@ function take(given: Given, isWithFirst: boolean): void {
             })),
         );
         const isSecond = isWithFirst && all.length === 1 && page !== null;
-        // An address that was there before anything else is about what comes first.
+        // A URL that was there before the first file refers to that file.
         const link = page === null && !carries ? location.hash : '';
         const isLinked = isSecond ? page!.opening.isLinked : !carries;
         await open(all, isSecond, { link, isLinked, shown: isSecond ? page!.opening.shown : '' });
@@ -143,7 +143,7 @@ function actions(): void {
     byId('actions').replaceChildren(...made);
 }
 
-/** Saves the timeline, and the view below it where that is a picture. */
+/** Saves the timeline, and the view below it if that is a picture. */
 function keep(kind: 'svg' | 'png'): void {
     if (!page) return;
     const sheet = page.sheet();
@@ -176,7 +176,7 @@ function welcome(): void {
     host.hidden = false;
 }
 
-/** Links to pages with a sample, where the site that the page is part of has some: viewer/site lists them. */
+/** Links to pages with a sample, if the site that contains this page has some: viewer/site lists them. */
 function samples(): HTMLElement[] {
     const listed = byId('samples').textContent.trim();
     if (listed === '') return [];

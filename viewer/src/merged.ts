@@ -1,9 +1,9 @@
-/** Two flame graphs as one: what each frame held before, and what it holds after. */
+/** Two flame graphs as one: the bytes of each frame before and after. */
 
 import type { FlameNode } from '../engine/engine.d.ts';
 import { ACCENT, ALARM, type Color, mix, OTHER } from './colors.ts';
 
-/** A frame of both. Its `bytes` are its width: for each stack through it the larger of both. */
+/** A frame of both. Its `bytes` are its width: the sum of the larger side of each stack through it. */
 export interface MergedNode extends FlameNode {
     before: Held;
     after: Held;
@@ -27,12 +27,12 @@ function branch(label: string): Branch {
     return { label, sides: [held(), held()], width: 0, callees: new Map() };
 }
 
-/** What frames of two recordings have in common if the program was edited in between: their function, at whatever line. */
+/** What frames of two recordings have in common if the program was edited in between: their function, on any line. */
 export function byFunction(label: string): string {
     return label.replace(/^(.*?):\d+ /, '$1 ');
 }
 
-/** Enters a tree, whose nodes each come before their callees; branches that are new are added to `all`. */
+/** Adds a tree, whose nodes come before their callees; new branches are added to `all`. */
 function enter(all: Branch[], nodes: readonly FlameNode[], side: 0 | 1, key: (label: string) => string): void {
     const path: Branch[] = [];
     for (const { label, depth, bytes, own_bytes, blocks } of nodes) {
@@ -42,7 +42,7 @@ function enter(all: Branch[], nodes: readonly FlameNode[], side: 0 | 1, key: (la
             path[depth - 1].callees.set(key(label), at);
             all.push(at);
         }
-        // Several lines of a function have no line together.
+        // Several lines of a function have no common line.
         if (at.label !== label) at.label = key(label);
         path[depth] = at;
         const held = at.sides[side];
@@ -53,9 +53,9 @@ function enter(all: Branch[], nodes: readonly FlameNode[], side: 0 | 1, key: (la
 }
 
 /**
- * Frames of two trees, each before its callees, the widest first. Frames are the same where the keys of their labels and of
- * those of all their callers are. A frame that became more in one of its callees and less in another is as wide as both, so that each
- * callee finds room below its caller.
+ * Frames of two trees, each before its callees, the widest first. Frames are equal if the keys of their labels and of
+ * all their callers are. A frame that grew in one callee and shrank in another is wide enough for both, so that each
+ * callee has room below its caller.
  */
 export function merged(
     before: readonly FlameNode[],
@@ -66,7 +66,7 @@ export function merged(
     const all = [branch((after[0] ?? before[0]).label)];
     enter(all, before, 0, key);
     enter(all, after, 1, key);
-    // Callees come after their callers: from the end on, theirs are known.
+    // Callees come after their callers: from the end on, their widths are known.
     for (const each of [...all].reverse()) {
         each.width = Math.max(each.sides[0].own_bytes, each.sides[1].own_bytes);
         for (const callee of each.callees.values()) each.width += callee.width;
@@ -99,7 +99,7 @@ export function merged(
     return nodes;
 }
 
-/** Red for what became more, blue for less, the stronger the more of its width that is; gray where nothing changed. */
+/** Red for growth, blue for shrinkage, stronger for a larger part of its width; gray if nothing changed. */
 function shade(change: number, width: number): Color {
     const sign = change > 0 ? ALARM : ACCENT;
     const part = change === 0 || width === 0 ? 0 : 0.25 + (0.75 * Math.abs(change)) / width;

@@ -1,4 +1,4 @@
-/** The whole run in a strip, and which part of it is seen. */
+/** The whole run in a strip, and its visible part. */
 
 import type { Curve } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
@@ -13,7 +13,7 @@ import { theme } from './theme.ts';
 interface Strip {
     lane: Lane;
     curve: Curve | null;
-    /** What the curve is of. */
+    /** Identifies the content of the curve. */
     key: string;
     latest: Latest;
 }
@@ -129,7 +129,7 @@ export class Minimap {
         }
     }
 
-    /** A press centers what is seen; a drag moves it, or draws a new window where it begins outside. */
+    /** A press centers the visible part; a drag moves it, or draws a new window if it starts outside. */
     #listen(): void {
         const { canvas } = this.surface;
         const { store } = this.lanes[0];

@@ -4,7 +4,7 @@ declare module 'worker:*' {
     export default source;
 }
 
-/** Reads at once; within workers only. */
+/** Reads synchronously; only in workers. */
 declare class FileReaderSync {
     readAsArrayBuffer(blob: Blob): ArrayBuffer;
 }

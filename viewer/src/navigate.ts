@@ -4,10 +4,10 @@ import type { Plot } from './plot.ts';
 import { fromX, isInside } from './plot.ts';
 import type { Store } from './state.ts';
 
-/** Fewer entries or microseconds are not looked at. */
+/** Least number of visible entries or microseconds. */
 const LEAST = 8;
 
-/** A range of x within what there is. */
+/** A range of x, limited to the extent. */
 export function clamped(
     from: number,
     to: number,
@@ -26,21 +26,21 @@ export interface Navigated {
     hover: (x: number, y: number) => void;
     leave: () => void;
     click: (x: number, y: number, event: PointerEvent) => void;
-    /** Where a drag chooses a range instead of moving what is seen: with shift anywhere. */
+    /** For drags that choose a range instead of panning: with shift, anywhere. */
     range?: Ranged;
 }
 
-/** What a drag does that chooses a range. */
+/** The reactions to a drag that chooses a range. */
 export interface Ranged {
-    /** Whether a drag that begins here chooses one without shift. */
+    /** Whether a drag that starts here chooses a range without shift. */
     begins: (x: number, y: number) => boolean;
-    /** It reaches from one x to another one, in pixels, and is over or not. */
+    /** The drag extends from one x to another, in pixels; `isOver` when it ends. */
     drag: (from: number, to: number, isOver: boolean) => void;
-    /** It is none after all. */
+    /** The drag was canceled. */
     cancel: () => void;
 }
 
-/** Zooms so that `x` stays where it is; a factor above 1 shows less. */
+/** Zooms so that `x` stays in place; a factor above 1 shows less. */
 export function zoom(store: Store, extent: readonly [number, number], x: number, factor: number): void {
     const { from, to } = store.state;
     const span = Math.max((to - from) / factor, Math.min(LEAST, extent[1] - extent[0]));
@@ -48,7 +48,7 @@ export function zoom(store: Store, extent: readonly [number, number], x: number,
     store.set(clamped(x - part * span, x + (1 - part) * span, extent));
 }
 
-/** Moves by a part of what is seen. */
+/** Pans by a fraction of the visible range. */
 export function pan(store: Store, extent: readonly [number, number], part: number): void {
     const { from, to } = store.state;
     const offset = part * (to - from);

@@ -1,4 +1,4 @@
-/** What a page shows first: what a link asks for, or what was seen before. */
+/** What a page shows first: what a link requests, or the previous view. */
 
 import type { DeviceFigures, Metric } from '../engine/engine.d.ts';
 import { answerable } from './controls.ts';
@@ -6,7 +6,7 @@ import { devicesOf, isStill } from './lane.ts';
 import { common, type Recording } from './recording.ts';
 import { AS_RECORDED, type State } from './state.ts';
 
-/** The device to begin with: the first on which a request failed, else of those that are no host the one that holds most. */
+/** The device to start with: the first with a failed request, otherwise the one that holds the most, other than the host. */
 function mainDevice({ figures: { devices } }: Recording): DeviceFigures {
     const failed = devices.find(({ ooms }) => ooms.length > 0);
     if (failed) return failed;
@@ -14,7 +14,7 @@ function mainDevice({ figures: { devices } }: Recording): DeviceFigures {
     return devices.reduce((most, device) => (held(device) > held(most) ? device : most));
 }
 
-/** The state at the beginning: all of a device, at its first failed request, or its peak. */
+/** The initial state: the whole range of a device, at its first failed request or its peak. */
 export function begin(recordings: readonly Recording[]): State {
     const { device } = mainDevice(recordings[0]);
     const { by, hasSegments } = common(recordings);
@@ -28,7 +28,7 @@ export function begin(recordings: readonly Recording[]): State {
         by: by.includes('site') ? 'site' : by[0],
         ...telling(recordings, device),
         mark: null,
-        // Without a history, the segments say most.
+        // Without a history, segments are the most informative view.
         tab: still && hasSegments ? 'segments' : 'table',
         flame: null,
         around: '',
@@ -47,7 +47,7 @@ export function begin(recordings: readonly Recording[]): State {
     };
 }
 
-/** What is asked for, as far as the files have it. */
+/** The requested state, as far as the files support it. */
 export function asked(wanted: Partial<State>, initial: State, recordings: readonly Recording[]): State {
     const { by, hasTimes, hasSegments } = common(recordings);
     const isThere = devicesOf(recordings).some((each) => each.device === wanted.device);
@@ -62,7 +62,7 @@ export function asked(wanted: Partial<State>, initial: State, recordings: readon
     return answerable({ ...state, mark: null, cures: '' }, hasSegments);
 }
 
-/** The instant that says most of a recording: its first failed request, or its peak. Two recordings are compared at their peaks. */
+/** The most informative instant of a recording: its first failed request, or its peak. Two recordings are compared at peaks. */
 function telling(recordings: readonly Recording[], device: number): { at: number; at2: number } {
     const [{ ooms }] = recordings.map((each) => each.device(device));
     const most = peaks(recordings, device, 'allocated');
@@ -71,23 +71,23 @@ function telling(recordings: readonly Recording[], device: number): { at: number
     return entries <= 1 ? { ...most, at: entries } : { ...most, at: ooms[0]?.instant ?? most.at };
 }
 
-/** The instants at which recordings hold most. */
+/** The instants of the peaks of recordings. */
 function peaks(recordings: readonly Recording[], device: number, metric: Metric): { at: number; at2: number } {
     const [at, at2 = 0] = recordings.map((each) => each.device(device).peak[metric].instant);
     return { at, at2 };
 }
 
-/** What stays when a second file comes beside the first; both are shown at their peaks. */
+/** The part of the state that stays when a second file is added; both are shown at their peaks. */
 export function kept({ device, axis, metric, by, tab, query }: State, recordings: readonly Recording[]): Partial<State> {
     return { device, axis, metric, by, tab, query, ...peaks(recordings, device, metric) };
 }
 
 /** What a page shows first. */
 export interface Opening {
-    /** What a link says; nothing where there is none. */
+    /** The link's state; empty without a link. */
     link: string;
-    /** Whether the address stands for what is seen: it does not for a file that the page does not carry. */
+    /** Whether the URL represents the view: not for a file that the page does not embed. */
     isLinked: boolean;
-    /** What is shown where there is no link. */
+    /** What is shown without a link. */
     shown: string;
 }

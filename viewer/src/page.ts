@@ -32,7 +32,7 @@ import type { View } from './view.ts';
 import { WhatIfView } from './whatif.ts';
 import { Where } from './where.ts';
 
-/** What views show that is not known without a history. */
+/** Views without a history show this. */
 const OVER_TIME: Partial<Record<Tab, string>> = {
     blocks: 'memviz does not know when blocks were allocated and freed',
     events: 'there are no events',
@@ -57,11 +57,11 @@ export class Page {
     readonly #whatIf: WhatIfView;
     readonly #details: Details;
     readonly #where: Where;
-    /** What was found in the first recording. */
+    /** The findings of the first recording. */
     #found: readonly Finding[] = [];
     #search = new Latest();
     readonly #gone = new AbortController();
-    /** What no hash stands for: all of it. */
+    /** The state that an empty hash represents. */
     readonly #start: State;
 
     private constructor(
@@ -143,7 +143,7 @@ export class Page {
         void this.#look(begun);
     }
 
-    /** Shows recordings, as a link says if there is one, or as the first of them was shown before. */
+    /** Shows recordings, as a link requests if there is one, or like the previous ones. */
     static async open(
         recordings: readonly Recording[],
         beside: readonly Recording[],
@@ -152,7 +152,7 @@ export class Page {
         turnTo: (recording: Recording) => void,
     ): Promise<Page> {
         const initial = begin(recordings);
-        // Ranks that were recorded at the same time belong side by side.
+        // Ranks that were recorded at the same time are shown side by side in time.
         if (beside.length > 0 && lagsOf([recordings[0], ...beside]).size > 0) initial.axis = 'time';
         const wanted = before ? kept(before.store.state, recordings) : hash.read(opening.link);
         const state = asked(wanted, initial, recordings);
@@ -170,29 +170,29 @@ export class Page {
         return new Page(recordings, beside, initial, { ...state, axis }, hasRange, opening, turnTo);
     }
 
-    /** Another page takes its place. */
+    /** Another page replaces this one. */
     close(): void {
         this.#gone.abort();
         clearTimeout(this.#timer);
     }
 
-    /** Lines of code have become known: stacks show them. */
+    /** Lines of code have become available: stacks show them. */
     sourced(): void {
         this.#details.show();
     }
 
-    /** Says what is the matter, in a line. */
+    /** Shows the verdict, in one line. */
     verdict(): void {
         showVerdict(this.lanes, this.#found);
     }
 
-    /** The range that is seen: that of a state, or all. */
+    /** The visible range: the range of a state, or everything. */
     #range(state: State, hasRange: boolean): { from: number; to: number } {
         const whole = extent(this.lanes);
         return hasRange ? clamped(state.from, state.to, whole) : { from: whole[0], to: whole[1] };
     }
 
-    /** Shows what the address says now. */
+    /** Shows the state of the URL. */
     #follow(): void {
         const wanted = hash.read(location.hash);
         const state = asked(wanted, this.#start, this.recordings);
@@ -206,7 +206,7 @@ export class Page {
             .catch(fail);
     }
 
-    /** What is seen, to keep as a picture. */
+    /** The visible pictures, to save them. */
     sheet(): Sheet {
         const { tab, by, metric } = this.store.state;
         const view = this.views.find((each) => each.tab === tab);
@@ -218,7 +218,7 @@ export class Page {
         };
     }
 
-    /** Moves what is seen to where a lane's instant is, unless it is in sight. */
+    /** Moves the visible range to a lane's instant, unless it is visible. */
     #reveal(lane: Lane): void {
         const { from, to } = this.store.state;
         const x = lane.x(lane.at);
@@ -226,7 +226,7 @@ export class Page {
         this.store.set(clamped(x - (to - from) / 2, x + (to - from) / 2, extent(this.lanes)));
     }
 
-    /** Asks which allocations match what is searched for, and shows them everywhere. */
+    /** Requests the allocations that match the search, and marks them everywhere. */
     #find(): void {
         this.#search.run(async () => {
             const { query } = this.store.state;
@@ -244,7 +244,7 @@ export class Page {
         });
     }
 
-    /** Asks for the findings once the first picture stands: they take longer than anything else. */
+    /** Requests the findings after the first picture is drawn: they take longer than anything else. */
     async #look(begun: Promise<void>): Promise<void> {
         try {
             await begun;
@@ -264,7 +264,7 @@ export class Page {
 
     #diverging = new Latest();
 
-    /** Asks where two recordings diverge, and shows it. */
+    /** Requests where two recordings diverge, and shows it. */
     #diverge(): void {
         if (this.lanes.length < 2) return;
         this.#diverging.run(async () => {
@@ -281,7 +281,7 @@ export class Page {
         });
     }
 
-    /** Goes to where a finding is. */
+    /** Goes to the instant of a finding. */
     async #visit({ device, instant, from, to }: Finding): Promise<void> {
         const [lane] = this.lanes;
         if (device !== lane.device.device) await changeDevice(this.lanes, device);
@@ -296,19 +296,19 @@ export class Page {
 
     #timer = 0;
 
-    /** Writes the state into the URL, once things are at rest: browsers limit how often that is done. */
+    /** Writes the state into the URL after the last change: browsers limit how often this is possible. */
     #link(state: Readonly<State>): void {
         clearTimeout(this.#timer);
         const link = hash.write(state, this.#start, this.opening.shown);
         this.#timer = window.setTimeout(() => history.replaceState(null, '', `#${link}`), 250);
     }
 
-    /** Shows the view that is chosen. */
+    /** Shows the chosen view. */
     #tabs(): void {
         this.#panels()?.show();
     }
 
-    /** Puts the view that is chosen in sight; `null` where it has nothing to ask for. */
+    /** Shows the chosen view; returns `null` if it has nothing to request. */
     #panels(): View | null {
         const { tab } = this.store.state;
         const shown = this.views.find((view) => view.tab === tab) ?? this.views[0];
@@ -328,7 +328,7 @@ export class Page {
         return this.#explain(shown) ? null : shown;
     }
 
-    /** Says in a view why it has nothing to show; whether that is so. */
+    /** Shows in a view why it is empty; returns whether it is. */
     #explain({ tab, panel }: View): boolean {
         const still = isStill(this.lanes);
         byId('work').classList.toggle('still', still);
@@ -343,7 +343,7 @@ export class Page {
         return true;
     }
 
-    /** Leaves out what is beside the views where it would say the same again. */
+    /** Hides the part next to the views if it would repeat the view. */
     #alone(): void {
         const { tab, selected } = this.store.state;
         byId('work').classList.toggle('alone', selected === null && (this.#findings.isSilent || tab === 'findings' || tab === 'whatif'));
@@ -371,12 +371,12 @@ export class Page {
     }
 }
 
-/** When everything has been laid out, and drawn once. */
+/** Resolves after everything has been laid out and drawn once. */
 async function twoFrames(): Promise<void> {
     for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
 }
 
-/** What makes PyTorch keep a history. */
+/** How to make PyTorch keep a history. */
 function howToRecord(): HTMLElement {
     const call = element('code', {}, 'torch.cuda.memory._record_memory_history()');
     return element('p', { class: 'note' }, 'To record one, call ', call, ' before the program allocates memory.');

@@ -1,4 +1,4 @@
-/** What views draw with: a canvas to look at, or an SVG to keep. Both show the same. */
+/** What views draw with: a canvas for the screen, or an SVG for files. Both show the same. */
 
 export interface TextStyle {
     fill: string;
@@ -28,9 +28,9 @@ export interface Pen {
     line(points: readonly number[], style: LineStyle): void;
     area(points: readonly number[], fill: string, opacity?: number): void;
     text(x: number, y: number, text: string, style: TextStyle): void;
-    /** How wide a text is. */
+    /** The width of a text. */
     measure(text: string, style: TextStyle): number;
-    /** Draws within a box only. */
+    /** Draws only within a box. */
     within(box: Box, draw: () => void): void;
 }
 
@@ -103,7 +103,7 @@ export class CanvasPen implements Pen {
     }
 }
 
-/** Two decimals: finer is not seen. */
+/** Two decimals: finer differences are invisible. */
 function round(value: number): string {
     return String(Math.round(value * 100) / 100);
 }
@@ -113,7 +113,7 @@ function escape(text: string): string {
 }
 
 export class SvgPen implements Pen {
-    /** Ids within a document begin with `prefix`. */
+    /** IDs within a document start with `prefix`. */
     constructor(private readonly prefix = '') {}
 
     #body: string[] = [];
@@ -156,7 +156,7 @@ export class SvgPen implements Pen {
         this.#body.push('</g>');
     }
 
-    /** What was drawn, moved down. */
+    /** The drawing, moved down. */
     part(y: number): string {
         return `<g transform="translate(0 ${round(y)})">\n${this.#body.join('\n')}\n</g>`;
     }

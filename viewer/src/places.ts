@@ -1,28 +1,28 @@
-/** Where segments lie in their picture: by what they are for and by address, in rows of their own or one behind the other. */
+/** The positions of segments in their picture: by use and by address, each in its own rows or one after the other. */
 
 import type { SegmentMap, Unserved } from '../engine/engine.d.ts';
 import { bytes, whole } from './format.ts';
 import type { Run } from './runs.ts';
 
-/** Pixels of a row and between two, and of a line of text. */
+/** Height of a row and of the gap between two, and of a line of text, in pixels. */
 export const ROW = 18;
 export const GAP = 3;
 const HEAD = 22;
 
 type Segment = SegmentMap['segments'][number];
 
-/** Where a segment begins: a row and a place in it. */
+/** Where a segment starts: a row and an offset in it. */
 export interface Place {
     segment: Segment;
-    /** Pixels from the top of all of it. */
+    /** Pixels from the top of the picture. */
     y: number;
     /** Bytes from the left edge. */
     start: number;
-    /** What is drawn of it, made when it comes into sight. */
+    /** The drawn parts, computed when it becomes visible. */
     runs: Run[] | null;
 }
 
-/** A failed request, or a free block beside it. */
+/** A failed request, or a free block next to it. */
 export interface Bar {
     y: number;
     start: number;
@@ -37,7 +37,7 @@ export interface Head {
     isAlarm?: boolean;
 }
 
-/** What is laid out, and how high all of it is. */
+/** The layout, and its height. */
 export interface LaidOut {
     places: Place[];
     heads: Head[];
@@ -46,8 +46,8 @@ export interface LaidOut {
 }
 
 /**
- * Lays out segments in rows of `row` bytes; longer ones take several rows. Each has rows of its own, or follows the one before it,
- * `gap` bytes behind it.
+ * Lays out segments in rows of `row` bytes; longer ones take several rows. Each has its own rows, or follows the previous one,
+ * `gap` bytes after it.
  */
 export function layOut(map: SegmentMap, row: number, gap: number, isPacked: boolean): LaidOut {
     const bars: Bar[] = [];
@@ -94,7 +94,7 @@ export function layOut(map: SegmentMap, row: number, gap: number, isPacked: bool
     return { places, heads, bars, height: y + 10 };
 }
 
-/** A failed request beside the free blocks that could have served it, had one been large enough; where the rest begins. */
+/** A failed request next to the free blocks that would have served it if they were larger; returns where the rest starts. */
 function besides(failed: Unserved, row: number, gap: number, top: number, heads: Head[], bars: Bar[]): number {
     heads.push({ text: `The request that failed: ${bytes(failed.bytes)}, ${failed.site}`, y: top, isAlarm: true });
     let y = top + HEAD;
@@ -113,7 +113,7 @@ function besides(failed: Unserved, row: number, gap: number, top: number, heads:
     return y + (failed.holes > 0 ? ROW + GAP : 0) + 10;
 }
 
-/** What a segment is for. */
+/** The use of a segment. */
 export function describe(segment: Segment): string {
     const parts = [segment.expandable ? 'expandable' : segment.type];
     if (segment.pool !== null) parts.push(`pool ${segment.pool}`);

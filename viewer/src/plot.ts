@@ -1,11 +1,11 @@
-/** A plot of bytes over instants or time: where things lie in it, and its axes. */
+/** A plot of bytes over instants or time: its positions, and its axes. */
 
 import type { Axis } from '../engine/engine.d.ts';
 import type { Box, Pen } from './pen.ts';
 import { GRID, MUTED, type Theme } from './colors.ts';
 import { whole } from './format.ts';
 
-/** Left of every plot, so that those below each other share their x. */
+/** The left edge of every plot, so that plots below each other share their x. */
 export const LEFT = 68;
 export const RIGHT = 14;
 
@@ -37,7 +37,7 @@ export function isInside(box: Box, x: number, y: number): boolean {
     return x >= box.x && x < box.x + box.width && y >= box.y && y < box.y + box.height;
 }
 
-/** 1, 2 or 5 times a power of ten: the least that is not below `value`. */
+/** 1, 2 or 5 times a power of ten: the smallest that is at least `value`. */
 function round(value: number): number {
     const power = 10 ** Math.floor(Math.log10(value));
     const factor = [1, 2, 5, 10].find((each) => each * power >= value * (1 - 1e-9)) ?? 10;
@@ -60,14 +60,14 @@ export function byteTicks(top: number, most: number): { at: number; text: string
     return ticks;
 }
 
-/** Labels of an axis between two x, no more than `most`: entries, seconds, or steps that are over. */
+/** Labels of an axis between two x, no more than `most`: entries, seconds, or completed steps. */
 export function axisTicks(axis: Axis, from: number, to: number, most: number): { at: number; text: string }[] {
     const unit = axis === 'entry' ? 1 : 1e6;
     let step = round(Math.max((to - from) / unit / Math.max(most, 1), 1e-9));
     if (axis === 'entry') step = Math.max(1, step);
     const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
     const ticks = [];
-    // Adding nothing makes of minus nothing nothing.
+    // Adding 0 turns -0 into 0.
     const first = Math.ceil(from / unit / step - 1e-9) + 0;
     for (let count = first; count * step * unit <= to && ticks.length <= most + 1; count++) {
         const value = count * step;
@@ -76,7 +76,7 @@ export function axisTicks(axis: Axis, from: number, to: number, most: number): {
     return ticks;
 }
 
-/** What an axis says of a value, which is also written with as many digits as it needs. */
+/** The text of an axis for a value, which is also given with as many digits as needed. */
 const labels: Record<Axis, (value: number, written: string) => string> = {
     entry: (value) => whole(value),
     time: (_, written) => `${written} s`,

@@ -1,4 +1,4 @@
-/** Two recordings of one program that differ in a number: what it would need at another one. */
+/** Two recordings of one program that differ in a number: what the program would need at another one. */
 
 import type { Metric, Predicted, Prediction } from '../engine/engine.d.ts';
 import { Client } from './client.ts';
@@ -7,13 +7,13 @@ import type { Stretch } from './stacked.ts';
 import type { State } from './state.ts';
 import { typedVary, type Varied, varyOf } from './varied.ts';
 
-/** What the recordings differ in: what was typed, else what their names say. */
+/** What the recordings differ in: as typed, otherwise according to their names. */
 export function variedOf(lanes: readonly Lane[]): Varied | null {
     const { vary } = lanes[0].store.state;
     return vary === '' ? varyOf(lanes.map((lane) => lane.recording.name)) : typedVary(vary, lanes.length);
 }
 
-/** What a prediction is of; `null` where none was asked for. */
+/** What a prediction is about; `null` if none was requested. */
 export function predictedOf(lanes: readonly Lane[]): Varied | null {
     return lanes.length > 1 && lanes[0].store.state.value > 0 ? variedOf(lanes) : null;
 }
@@ -38,7 +38,7 @@ function fitOf(lanes: readonly Lane[]): Promise<Client> {
     return made;
 }
 
-/** What other numbers need. */
+/** The needs at other numbers. */
 export async function predictions(lanes: readonly Lane[], { name, values }: Varied): Promise<Predicted['devices'][number]> {
     const { conf, capacity, value } = lanes[0].store.state;
     const client = await fitOf(lanes);
@@ -48,13 +48,13 @@ export async function predictions(lanes: readonly Lane[], { name, values }: Vari
     return answer.devices[0];
 }
 
-/** The prediction for the number that is tried. */
+/** The prediction for the tried number. */
 export async function predictionOf(lanes: readonly Lane[], varied: Varied): Promise<Prediction | null> {
     const { refused, scaling } = await predictions(lanes, varied);
     return refused === null ? (scaling.predictions.find(({ value }) => value === lanes[0].store.state.value) ?? null) : null;
 }
 
-/** A counter at the number that is tried, in the columns of a lane; `null` for the lane that does not give the order of requests. */
+/** A counter at the tried number, in the columns of a lane; `null` for the lane that does not define the order of requests. */
 export async function predictedCurve(
     lanes: readonly Lane[],
     lane: Lane,

@@ -1,4 +1,4 @@
-/** What the page and the worker say to each other. */
+/** Messages between the page and the worker. */
 
 import type * as Engine from '../engine/engine.d.ts';
 import type { Axis, By, Metric, RangePart } from '../engine/engine.d.ts';
@@ -6,16 +6,16 @@ import type { Axis, By, Metric, RangePart } from '../engine/engine.d.ts';
 type Range = [axis: Axis, from: number, to: number, columns: number];
 type Attempt = [cures: Uint32Array, conf: string | undefined, capacity: number];
 
-/** A file to read, and how: as the command line has written it, nothing for nothing in particular. */
+/** A file to read, and how, as the command line wrote it; empty for the defaults. */
 export interface Carried {
     bytes: Blob;
     name: string;
     options: string;
-    /** The text of the `.device.json` beside it; nothing where there is none. */
+    /** The text of its `.device.json`; empty if there is none. */
     samples: string;
 }
 
-/** What the engine can be asked, and what comes back. */
+/** The questions to the engine, and their answers. */
 export interface Requests {
     open: { args: [engine: Blob, recording: Carried]; answer: Engine.Figures };
     /** Reads several recordings of one program, for `predicted`. */
@@ -101,5 +101,5 @@ export interface Question<N extends Name = Name> {
     args: Requests[N]['args'];
 }
 
-/** A text is JSON. */
+/** Texts are JSON. */
 export type Reply = { id: number; answer: unknown } | { id: number; error: string };

@@ -1,4 +1,4 @@
-/** Images of answers, one pixel wide for each column: written once for each answer, then moved and stretched in every frame. */
+/** Images of answers, one pixel wide for each column: written once for each answer, then moved and scaled in every frame. */
 
 import { channels } from './colors.ts';
 import { type Plot, toX } from './plot.ts';
@@ -6,8 +6,8 @@ import type { Stretch } from './stacked.ts';
 import type { Surface } from './surface.ts';
 
 /**
- * Where pixels are written, one image at a time. An image is megabytes, and while zooming there are dozens in a second: memory
- * of their own would be garbage long before it is collected.
+ * The buffer for pixels, one image at a time. An image has megabytes, and zooming draws dozens in a second: separate
+ * buffers would become garbage long before it is collected.
  */
 let scratch = new ArrayBuffer(0);
 
@@ -21,11 +21,11 @@ export class Raster {
     #canvas = new OffscreenCanvas(1, 1);
     #context = this.#canvas.getContext('2d', { alpha: false })!;
     #columns = 1;
-    /** What the image is of, and how that looks. */
+    /** The content of the image, and its colors. */
     #of: object | null = null;
     #look = '';
 
-    /** Has `paint` write the pixels, row by row, unless they are of this already. */
+    /** Calls `paint` to write the pixels, row by row, unless they already show this. */
     show(of: object, look: string, columns: number, height: number, paint: (pixels: Uint32Array) => void): void {
         if (this.#of === of && this.#look === look) return;
         const size = 4 * columns * height;
@@ -39,7 +39,7 @@ export class Raster {
         [this.#of, this.#look, this.#columns] = [of, look, columns];
     }
 
-    /** Draws the image where its columns lie in a plot. */
+    /** Draws the image at the position of its columns in a plot. */
     blit({ context }: Surface, plot: Plot, stretch: Stretch): void {
         const { box } = plot;
         const left = toX(plot, stretch.from);

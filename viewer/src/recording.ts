@@ -1,4 +1,4 @@
-/** An open recording: its engine, its figures, and where its instants lie on the axes. */
+/** An open recording: its engine, its figures, and the positions of its instants on the axes. */
 
 import type {
     Annotation,
@@ -16,7 +16,7 @@ import { Client } from './client.ts';
 import type { Carried } from './protocol.ts';
 import { openAt } from './ribbons.ts';
 
-/** What all recordings can be asked for together. */
+/** What all recordings support. */
 export function common(recordings: readonly Recording[]): { by: string[]; hasTimes: boolean; hasSegments: boolean } {
     const [{ figures }] = recordings;
     return {
@@ -26,14 +26,14 @@ export function common(recordings: readonly Recording[]): { by: string[]; hasTim
     };
 }
 
-/** What is fetched of a device once. */
+/** Data of a device that is fetched once. */
 interface Course {
     times: Float64Array;
     annotations: Annotation[];
     steps: Steps;
 }
 
-/** What is known of a device, asked for when it is first wanted. */
+/** Data about a device, requested when it is first needed. */
 function once<T>(known: Map<number, Promise<T>>, device: number, ask: () => Promise<T>): Promise<T> {
     let asked = known.get(device);
     if (!asked) {
@@ -71,7 +71,7 @@ export class Recording {
         }
     }
 
-    /** Its first and last microsecond since 1970; `null` where its times are not those of a clock. */
+    /** Its first and last microsecond since 1970; `null` if its times are not those of a clock. */
     get clock(): [first: number, last: number] | null {
         const { clock_us: start, devices } = this.figures;
         return start === null ? null : [start, start + Math.max(...devices.map(({ end_us }) => end_us))];
@@ -82,12 +82,12 @@ export class Recording {
         return (await this.client.ask('values', [device, metric, Uint32Array.of(instant)]))[0];
     }
 
-    /** The figures of a device; those of the first one where there is no such device. */
+    /** The figures of a device; of the first one if there is no such device. */
     device(number: number): DeviceFigures {
         return this.figures.devices.find((each) => each.device === number) ?? this.figures.devices[0];
     }
 
-    /** Fetches when the instants of a device are, and what it was doing then; what follows needs it. */
+    /** Fetches the times of a device's instants, and its steps and annotations; the methods below need them. */
     async prepare(device: number): Promise<void> {
         if (this.#courses.has(device)) return;
         const { client } = this;
@@ -100,19 +100,19 @@ export class Recording {
         this.#courses.set(device, { times, annotations, steps });
     }
 
-    /** What memviz has to say about it: worked out once. */
+    /** The findings: computed once. */
     findings(): Promise<Finding[]> {
         this.#findings ??= this.#find();
         return this.#findings;
     }
 
-    /** In parts: what is asked meanwhile is answered between two of them. */
+    /** In parts: other questions are answered in between. */
     async #find(): Promise<Finding[]> {
         while (await this.client.ask('explore', [])) await this.client.calm();
         return this.client.ask('findings', []);
     }
 
-    /** The phases of the program on a device: worked out once. */
+    /** The phases of the program on a device: computed once. */
     phases(device: number): Promise<PhaseSpan[]> {
         return once(this.#phases, device, () => this.client.ask('phases', [device]));
     }
@@ -135,7 +135,7 @@ export class Recording {
         return this.#courses.get(device)?.steps.why ?? 'no steps were found';
     }
 
-    /** Where an instant lies. */
+    /** The position of an instant. */
     x(device: number, instant: number, axis: Axis): number {
         if (axis === 'entry') return instant;
         if (axis === 'step') return this.along(device, Math.max(0, instant - 1));
@@ -143,12 +143,12 @@ export class Recording {
         return times && times.length > 0 ? times[Math.min(instant, times.length - 1)] : 0;
     }
 
-    /** Where an entry lies on the axis of steps; what lies right behind the last one is where the axis ends. */
+    /** The position of an entry on the axis of steps; the entry after the last one is at the end of the axis. */
     along(device: number, entry: number): number {
         return alongSteps(this.steps(device), this.device(device).entries, entry);
     }
 
-    /** The last instant that is not behind `x`. */
+    /** The last instant that is not after `x`. */
     instant(device: number, x: number, axis: Axis): number {
         const { entries } = this.device(device);
         if (axis === 'entry') return Math.max(0, Math.min(entries, Math.floor(x)));
@@ -161,14 +161,14 @@ export class Recording {
         return low;
     }
 
-    /** All of a device: from its first instant to behind its last one. */
+    /** The whole range of a device: from its first instant to the end of its last one. */
     extent(device: number, axis: Axis): [number, number] {
         const { entries } = this.device(device);
         if (axis === 'step') return [0, Math.max(1, this.along(device, entries))];
         return [this.x(device, 0, axis), this.x(device, entries, axis) + 1];
     }
 
-    /** The annotations that the entry before an instant lies in, the outermost first. */
+    /** The annotations around the entry before an instant, the outermost first. */
     open(device: number, instant: number): string[] {
         return openAt(this.annotations(device), instant).map((each) => each.name);
     }

@@ -10,17 +10,17 @@ import { RIBBONS, TEXT, type Theme } from './colors.ts';
 import { name } from './format.ts';
 
 export const RIBBON = 15;
-/** Deeper ones are not drawn. */
+/** Deeper annotations are not drawn. */
 const ROWS = 4;
 
-/** The entries of an annotation or step: those that lead from its first instant, which is before it, to its last one. */
+/** The entries of an annotation or step: those from its first instant, which is before it, to its last one. */
 export interface Span {
     name: string;
     from: number;
     to: number;
     from_us: number;
     to_us: number;
-    /** On the axis of steps. */
+    /** Its start on the axis of steps. */
     from_step: number;
     to_step: number;
 }
@@ -28,7 +28,7 @@ export interface Span {
 /** Rows of spans, each in order and without overlap. */
 export type Ribbons = readonly (readonly Span[])[];
 
-/** The annotations of a lane by depth, or its steps where nothing is annotated. */
+/** The annotations of a lane by depth, or its steps if there are no annotations. */
 export function ribbons(lane: Lane): Ribbons {
     const annotations = annotationRows(lane.recording, lane.device);
     if (annotations.length > 0) return annotations;
@@ -51,13 +51,13 @@ export function stepRow(recording: Recording, device: DeviceFigures): readonly S
     return recording
         .steps(device.device)
         .map(({ from, to }, at) => {
-            // A step without entries has its place, too.
+            // A step without entries also has a position.
             const place = { from_step: at * STEP, to_step: (at + 1) * STEP };
             return { name: `step ${at + 1}`, from, to, ...times(recording, device, from, to), ...place };
         });
 }
 
-/** When entries are: they have no time of their own, and last from the first of them to the one behind the last. */
+/** The times of entries, which have no duration: from the time of the first one to the time of the one after the last. */
 export function times(
     recording: Recording,
     { device, entries }: DeviceFigures,
@@ -72,19 +72,19 @@ function inSteps(recording: Recording, device: number, from: number, to: number)
     return { from_step: recording.along(device, from), to_step: recording.along(device, to) };
 }
 
-/** Those of some annotations that the entry before an instant lies in, the outermost first. */
+/** The annotations around the entry before an instant, the outermost first. */
 export function openAt(annotations: readonly Annotation[], instant: number): Annotation[] {
     const open = annotations.filter((each) => each.from < instant && instant <= each.to);
     return open.sort((a, b) => a.depth - b.depth);
 }
 
-/** Where a span begins and ends on an axis: over its entries' instants it goes to where the next entry is. */
+/** Where a span starts and ends on an axis: for entries, it extends to the next entry. */
 export function edgesOf(span: Span, axis: Axis): [number, number] {
     if (axis === 'step') return [span.from_step, span.to_step];
     return axis === 'time' ? [span.from_us, span.to_us] : [span.from + 1, span.to + 1];
 }
 
-/** Draws them from `y` on. Of those that share a pixel one is drawn, so that any number costs a screen's width. */
+/** Draws them from `y` on. One of those that share a pixel is drawn, so that the cost is limited by the screen's width. */
 export function drawRibbons(pen: Pen, plot: Plot, y: number, rows: Ribbons, axis: Axis, theme: Theme): void {
     const { box } = plot;
     const right = box.x + box.width;
@@ -114,7 +114,7 @@ export function drawRibbons(pen: Pen, plot: Plot, y: number, rows: Ribbons, axis
     });
 }
 
-/** The span at a point, given that ribbons begin at `top`. */
+/** The span at a point, given that ribbons start at `top`. */
 export function spanAt(plot: Plot, top: number, rows: Ribbons, axis: Axis, x: number, y: number): Span | null {
     const row = rows[Math.floor((y - top) / RIBBON)];
     if (!row || x < plot.box.x || x > plot.box.x + plot.box.width) return null;
@@ -123,7 +123,7 @@ export function spanAt(plot: Plot, top: number, rows: Ribbons, axis: Axis, x: nu
     return span && edgesOf(span, axis)[0] <= at ? span : null;
 }
 
-/** The first span that ends behind `x`. */
+/** The first span that ends after `x`. */
 function firstBehind(row: readonly Span[], x: number, axis: Axis): number {
     let [low, high] = [0, row.length];
     while (low < high) {
@@ -134,7 +134,7 @@ function firstBehind(row: readonly Span[], x: number, axis: Axis): number {
     return low;
 }
 
-/** As much of a text as fits, its end cut: labels begin with what tells them apart. Nothing where hardly any of it fits. */
+/** As much of a text as fits, cut at its end, since the start distinguishes labels; empty if hardly any of it fits. */
 export function fitting(pen: Pen, text: string, width: number, style: Omit<TextStyle, 'fill'> = { size: 10.5 }): string {
     const measure = (part: string) => pen.measure(part, { ...style, fill: '' });
     const all = measure(text);

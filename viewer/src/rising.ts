@@ -1,6 +1,6 @@
-/** Lists of numbers that rise. */
+/** Ascending lists of numbers. */
 
-/** The place of the last number of a rising list that is not above another one; -1 where all are. */
+/** The place of the last number of an ascending list that is at most `value`; -1 if there is none. */
 export function lastUpTo(list: Uint32Array, value: number): number {
     let [low, high] = [0, list.length];
     while (low < high) {

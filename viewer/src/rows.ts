@@ -1,4 +1,4 @@
-/** What holds the memory, in rows: at an instant, at two of them, or in two recordings. */
+/** Memory by group, in rows: at an instant, at two of them, or in two recordings. */
 
 import type { By, Difference, Flow } from '../engine/engine.d.ts';
 import { type Color, OTHER } from './colors.ts';
@@ -6,7 +6,7 @@ import { entry } from './format.ts';
 import { type Lane, letters } from './lane.ts';
 import { OTHERS } from './stacked.ts';
 
-/** More rows are not read by anybody. */
+/** The most rows: nobody reads more. */
 const MOST = 300;
 
 /** The figures of a range. */
@@ -24,38 +24,38 @@ const FLOW = [
     'to_blocks',
 ] as const satisfies readonly (keyof Flow)[];
 
-/** A row, whatever it compares. */
+/** A row, of any comparison. */
 export interface Line {
     label: string;
     color: Color;
     inferred: boolean;
-    /** The stack with most bytes, of the second recording or of the first. */
+    /** The stack with the most bytes, of the second recording or of the first. */
     stack: readonly string[];
     second: boolean;
     blocks: number | null;
-    /** What there was before, where two are compared. */
+    /** The bytes before, if two states are compared. */
     before: number | null;
     bytes: number;
-    /** What happened in a range, where these are rows of one. */
+    /** The flow in a range, if the rows are of a range. */
     flow: Flow | null;
 }
 
 export interface Content {
-    /** All of them, the most first. Labels may repeat: those of stacks are short. */
+    /** All rows, the largest first. Labels may repeat: those of stacks are short. */
     lines: Line[];
     before: number | null;
     total: number;
-    /** As of each line. */
+    /** The flow of all lines. */
     flow: Flow | null;
-    /** Rows overlap, and so have no sum. */
+    /** Rows overlap, so they have no sum. */
     inclusive: boolean;
-    /** What `before` and `bytes` are of. */
+    /** The headers of `before` and `bytes`. */
     heads: [string, string];
-    /** What is to be said of the groups. */
+    /** Notes about the groups. */
     notes: readonly string[];
 }
 
-/** Asks for the rows of what is looked at. */
+/** Requests the rows for the current state. */
 export async function ask(lanes: readonly Lane[], by: By): Promise<Content> {
     const [first, second] = lanes;
     if (second) {
@@ -94,13 +94,13 @@ export async function ask(lanes: readonly Lane[], by: By): Promise<Content> {
     };
 }
 
-/** All rows, with their colors: between two instants, or of what is there at the cursor. */
+/** All rows, with their colors: between two instants, or at the cursor. */
 function difference(lane: Lane, by: By, from = lane.at, to = lane.at): Promise<Difference> {
     const { metric } = lane.store.state;
     return lane.recording.client.ask('difference', [lane.device.device, metric, by, from, to, 0]);
 }
 
-/** What there is at an instant, given the difference to that same instant. */
+/** The state at an instant, given the difference from that same instant. */
 function standing({ rows }: Difference, second: boolean): Line[] {
     const lines = rows.map((row): Line => {
         return { ...row, color: row, second, blocks: row.to_blocks, before: null, bytes: row.to_bytes, flow: null };
@@ -109,8 +109,8 @@ function standing({ rows }: Difference, second: boolean): Line[] {
 }
 
 /**
- * The rows of two recordings by their labels, the largest change first. Those of one label are one: which of them is which of
- * the other recording's is not known.
+ * The rows of two recordings by their labels, the largest change first. Rows with the same label are merged, since it is
+ * unknown which of them belongs to which row of the other recording.
  */
 export function paired(before: readonly Line[], after: readonly Line[]): Line[] {
     const lines = new Map<string, Line & { before: number }>();
@@ -129,26 +129,26 @@ export function paired(before: readonly Line[], after: readonly Line[]): Line[] 
     return [...lines.values()].sort((a, b) => change(b) - change(a) || b.bytes - a.bytes);
 }
 
-/** Those that are shown, in the given order: the rest is one, unless rows overlap and so have no sum. */
+/** The shown rows, in the given order: the rest is one row, unless rows overlap and so have no sum. */
 export function shown({ lines, inclusive }: Pick<Content, 'lines' | 'inclusive'>): Line[] {
     const [most, rest] = [lines.slice(0, MOST), lines.slice(MOST)];
     return rest.length === 0 || inclusive ? most : [...most, together(rest, OTHERS, OTHER)];
 }
 
-/** What has a label; `null` where nothing has. */
+/** The line with a label; `null` if there is none. */
 export function found({ lines }: Content, label: string): Line | null {
     const same = lines.filter((line) => line.label === label);
     return same.length > 1 ? together(same, label, same[0].color, same[0]) : (same[0] ?? null);
 }
 
-/** What several ranges' figures come to. */
+/** The sum of the figures of several ranges. */
 function sumOf(flows: readonly Flow[]): Flow {
     const sum = { ...flows[0] };
     for (const key of FLOW) sum[key] = flows.reduce((total, flow) => total + flow[key], 0);
     return sum;
 }
 
-/** Several rows as one; with the stack of one of them, if there is one that stands for all. */
+/** Several rows as one; with the stack of one of them, if that one represents all. */
 function together(lines: readonly Line[], label: string, color: Color, likeAll?: Line): Line {
     const flows = lines.map((line) => line.flow);
     const sum = (of: (line: Line) => number | null) =>

@@ -1,21 +1,21 @@
-/** The blocks of a segment as they are drawn: those thinner than a pixel together. */
+/** The blocks of a segment as they are drawn: blocks thinner than a pixel are combined. */
 
 import type { SegmentMap } from '../engine/engine.d.ts';
 
 type Block = SegmentMap['segments'][number]['blocks'][number];
 
-/** Something that takes bytes from an offset on. */
+/** Something with bytes from an offset on. */
 interface Extent {
     offset: number;
     bytes: number;
 }
 
-/** What is drawn as one block: it looks like the one that takes most of it. */
+/** What is drawn as one block: it looks like the block with the most bytes in it. */
 export interface Run extends Extent {
     block: Block;
 }
 
-/** The first that ends behind an offset; they are in order, and do not overlap. */
+/** The first one that ends after an offset; they are in order, and do not overlap. */
 export function behind(extents: readonly Extent[], offset: number): number {
     let [low, high] = [0, extents.length];
     while (low < high) {
@@ -27,8 +27,8 @@ export function behind(extents: readonly Extent[], offset: number): number {
 }
 
 /**
- * Blocks in address order, as runs of a pixel at most, which takes `pixel` bytes, and larger blocks as they are: no more than
- * two for each pixel.
+ * Blocks in address order: small ones as runs of at most a pixel, which represents `pixel` bytes, and larger ones individually.
+ * These are at most two for each pixel.
  */
 export function runs(blocks: readonly Block[], pixel: number): Run[] {
     const made: Run[] = [];

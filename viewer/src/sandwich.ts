@@ -1,15 +1,15 @@
-/** A function among its callers and callees, wherever it is called. */
+/** A function with its callers and callees, wherever it is called. */
 
 import type { FlameNode } from '../engine/engine.d.ts';
 import { byFunction } from './merged.ts';
 
-/** A frame of the tree of callers or of callees. */
+/** A frame of the tree of callers or callees. */
 interface Branch {
     label: string;
     bytes: number;
     own_bytes: number;
     blocks: number;
-    /** The frame that holds most of it, which has its color. */
+    /** The frame with the most bytes in it, which determines its color. */
     most: FlameNode;
     next: Map<string, Branch>;
 }
@@ -25,7 +25,7 @@ function enter(into: Map<string, Branch>, node: FlameNode, held: FlameNode): Bra
     return at;
 }
 
-/** What is next to a frame on one side, in rows that lead away from it; `row` says where each is drawn. */
+/** The frames next to a frame on one side, in rows that lead away from it; `row` gives the position of each. */
 function laid(first: Branch, row: (distance: number) => number): FlameNode[] {
     const nodes: FlameNode[] = [];
     const left: { at: Branch; distance: number; start: number }[] = [{ at: first, distance: 0, start: 0 }];
@@ -57,8 +57,8 @@ function height(branch: Branch): number {
 }
 
 /**
- * A function of a flame graph, first, then its callees below it and its callers above it. Frames are functions at whatever
- * line. Where it calls itself only its outermost frame counts, so that no byte counts twice. Empty where it is not called.
+ * A function of a flame graph first, then its callees below it and its callers above it. Frames are functions on any
+ * line. If it calls itself, only its outermost frame counts, so that no byte counts twice. Empty if it is not called.
  */
 export function sandwich(nodes: readonly FlameNode[], wanted: string): FlameNode[] {
     const [callers, callees] = [new Map<string, Branch>(), new Map<string, Branch>()];
@@ -71,7 +71,7 @@ export function sandwich(nodes: readonly FlameNode[], wanted: string): FlameNode
         if (within && depth <= within.depth) within = null;
         if (!within && depth > 0 && byFunction(node.label) === wanted) {
             within = { depth, branches: [] };
-            // The root is no caller.
+            // The root is not a caller.
             let into = callers;
             for (let above = depth; above > 0; above--) into = enter(into, path[above], node).next;
         }

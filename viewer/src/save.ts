@@ -1,4 +1,4 @@
-/** Keeps what is seen: the timeline, and the view below it where that is a picture, as SVG or PNG. */
+/** Saves the visible pictures: the timeline, and the view below it if that is a picture, as SVG or PNG. */
 
 import { CanvasPen, type Pen, SvgPen } from './pen.ts';
 import { BACKGROUND, MUTED, TEXT } from './colors.ts';
@@ -49,7 +49,7 @@ export function svg(sheet: Sheet): Blob {
     return new Blob([SvgPen.finish(parts, width, height)], { type: 'image/svg+xml' });
 }
 
-/** As large as on the screen, at twice the points: text stays sharp. */
+/** The size on the screen, at twice the resolution: text stays sharp. */
 export async function png(sheet: Sheet): Promise<Blob> {
     const { width, height } = size(sheet);
     const canvas = element('canvas');
@@ -71,7 +71,7 @@ export async function png(sheet: Sheet): Promise<Blob> {
     });
 }
 
-/** Hands a file to the reader. */
+/** Offers a file for download. */
 export function download(blob: Blob, file: string): void {
     const link = element('a', { download: file });
     link.href = URL.createObjectURL(blob);

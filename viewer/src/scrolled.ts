@@ -1,4 +1,4 @@
-/** A surface that shows a part of something higher, which is scrolled. */
+/** A surface that shows a part of a higher drawing, which is scrolled. */
 
 import { element } from './dom.ts';
 import { Surface } from './surface.ts';
@@ -20,19 +20,19 @@ export class Scrolled {
         host.addEventListener('scroll', () => this.surface.invalidate());
     }
 
-    /** How far it is scrolled, in pixels. */
+    /** The scroll position, in pixels. */
     get offset(): number {
         return this.host.scrollTop;
     }
 
-    /** Scrolls as little as it takes to see a part of it. */
+    /** Scrolls as little as needed to make a part visible. */
     reveal(y: number, height: number): void {
         const { scrollTop, clientHeight } = this.host;
         if (y < scrollTop) this.host.scrollTop = y;
         else if (y + height > scrollTop + clientHeight) this.host.scrollTop = y + height - clientHeight;
     }
 
-    /** How high all of it is. Browsers show no more than some millions of pixels. */
+    /** The height of the whole drawing. Browsers limit it to some million pixels. */
     set height(pixels: number) {
         this.#space.style.height = `${Math.min(pixels, 8e6)}px`;
     }

@@ -1,8 +1,8 @@
-/** Searching in texts that are seen. The engine does, so that a pattern means the same there and for allocations. */
+/** Searches visible texts. The engine does the search, so that a pattern means the same as for allocations. */
 
 import type { Lane } from './lane.ts';
 
-/** Those of some texts that match what is searched for; `null` where nothing is, or the pattern is none: the box says why. */
+/** The texts that match the search; `null` without a search, or if the pattern is invalid: the box says why. */
 export async function matching(lane: Lane, texts: Iterable<string>): Promise<ReadonlySet<string> | null> {
     const { query } = lane.store.state;
     if (query === '') return null;

@@ -1,4 +1,4 @@
-/** The allocator's segments at the cursor, all to one scale: what is in use, what waits to be free, what is free. */
+/** The allocator's segments at the cursor, all to one scale: memory that is in use, pending free, or free. */
 
 import type { Group, SegmentMap } from '../engine/engine.d.ts';
 import { choosable } from './chosen.ts';
@@ -19,20 +19,20 @@ import type { Tip } from './tip.ts';
 import type { Drawn, View } from './view.ts';
 
 const SIDE = 14;
-/** Pixels of the address and size of a segment that has a row of its own; in a narrow window, of its size. */
+/** Width of the address and size of a segment with its own row; in a narrow window, of its size. */
 const GUTTER = 196;
 const NARROW_GUTTER = 72;
-/** A block is outlined that keeps so many free bytes from being released, and more than it holds itself. */
+/** A block is outlined if it keeps this many free bytes from being released, and more than it holds itself. */
 const KEEPS = 1 << 20;
-/** Rows that all segments take at the scale they are shown at first. */
+/** Number of rows of all segments at the initial scale. */
 const ROWS = 14;
-/** Live blocks that are told apart: all that a recording may have. */
+/** The most live blocks that are drawn: more than any recording has. */
 const MOST = 10_000_000;
 
 type Segment = SegmentMap['segments'][number];
 type Block = Segment['blocks'][number];
 
-/** A block, and where it is. */
+/** A block, and its position. */
 interface Spot {
     place: Place;
     block: Block;
@@ -44,17 +44,17 @@ class SegmentPicture implements Drawn {
     readonly #scrolled: Scrolled;
     #latest = new Latest();
     #map: SegmentMap | null = null;
-    /** What each allocation is of. */
+    /** The group of each allocation. */
     #groups = new Map<number, Group>();
     #key = '';
     #places: Place[] = [];
     #heads: Head[] = [];
     #bars: Bar[] = [];
-    /** Bytes that a row holds. */
+    /** Bytes per row. */
     #row = 1;
     #zoom = 1;
     #hover: Spot | null = null;
-    /** Where the chosen allocation is, looked for when another is chosen or laid out. */
+    /** Where the selected allocation is; searched when another one is selected or the layout changes. */
     #chosen: { allocation: number; places: readonly Place[]; spot: Spot | null } | null = null;
 
     constructor(
@@ -111,7 +111,7 @@ class SegmentPicture implements Drawn {
             try {
                 const { client } = this.lane.recording;
                 const { at } = this.lane;
-                // What is live at one instant, as shapes of a single column: whose each block is.
+                // The live blocks of an instant, as shapes of a single column: the group of each block.
                 const [map, live] = await Promise.all([
                     client.ask('segments', [device, at]),
                     client.ask('blocks', [device, 'active', by, 'entry', at, at + 0.5, 1, MOST]),
@@ -131,29 +131,29 @@ class SegmentPicture implements Drawn {
         });
     }
 
-    /** Puts segments into rows, by what they are for and by address; longer ones take several rows. */
+    /** Puts segments into rows, by use and by address; longer ones take several rows. */
     #layOut(): void {
         const map = this.#map;
         if (!map) return;
         const longest = map.segments.reduce((most, segment) => Math.max(most, segment.bytes), 1);
         const { isPacked } = this;
         const sizes = map.segments.map((segment) => segment.bytes).sort((a, b) => a - b);
-        // A row holds the longest one, unless most of them would be hardly seen beside it.
+        // A row is as long as the longest segment, unless most of the others would be hardly visible.
         const own = Math.min(longest, Math.max(longest / 4, 8 * (sizes[sizes.length >> 1] ?? 0)));
         this.#row = (isPacked ? Math.max(longest / 8, map.reserved_bytes / ROWS, 1) : own) / this.#zoom;
-        // A pixel between two of them, so that they are told apart.
+        // A pixel between two of them, so that they can be distinguished.
         const gap = (1.5 * this.#row) / this.#width;
         const { places, heads, bars, height } = layOut(map, this.#row, gap, isPacked);
         [this.#places, this.#heads, this.#bars] = [places, heads, bars];
         this.#scrolled.height = height;
     }
 
-    /** Whether segments follow each other, instead of having rows of their own. */
+    /** Whether segments follow each other, instead of having their own rows. */
     private get isPacked(): boolean {
         return this.lane.store.state.packed;
     }
 
-    /** Where rows begin, and how wide they are. */
+    /** Where rows start, and how wide they are. */
     get #left(): number {
         if (this.isPacked) return SIDE;
         return SIDE + (this.surface.width < 600 ? NARROW_GUTTER : GUTTER);
@@ -163,7 +163,7 @@ class SegmentPicture implements Drawn {
         return Math.max(10, this.surface.width - SIDE - this.#left);
     }
 
-    /** The rectangles of a range of a segment, one in each row it lies in, as they are seen. */
+    /** The visible rectangles of a range of a segment, one in each of its rows. */
     #boxes(
         place: { start: number; y: number },
         offset: number,
@@ -228,7 +228,7 @@ class SegmentPicture implements Drawn {
             this.#boxes(place, 0, place.segment.bytes, (box) =>
                 pen.outline({ x: box.x, y: box.y + 0.5, width: box.width, height: ROW - 1 }, { stroke: GRID[shown] }),
             );
-            // Above the edges of their segment.
+            // On top of the edges of their segment.
             for (const box of holders) pen.outline(box, { stroke: ALARM[shown], width: 1.5 });
         }
         const outline = (spot: Spot | null, style: { stroke: string; width: number }) => {
@@ -238,7 +238,7 @@ class SegmentPicture implements Drawn {
         if (pen === this.surface.pen) outline(this.#hover, { stroke: TEXT[shown], width: 1.5 });
     }
 
-    /** The address and size of a segment that has a row of its own. */
+    /** The address and size of a segment with its own row. */
     #name(pen: Pen, { segment, y }: Place, shown: Theme): void {
         if (this.isPacked) return;
         const at = y + 13 - this.#scrolled.offset;
@@ -247,7 +247,7 @@ class SegmentPicture implements Drawn {
         if (this.#left > SIDE + NARROW_GUTTER) pen.text(SIDE, at, segment.address, style);
     }
 
-    /** The bytes of a segment in the rows that are seen. */
+    /** The bytes of a segment in the visible rows. */
     #seen({ y, start }: Place): [number, number] {
         const top = this.#scrolled.offset - y;
         const first = Math.max(0, Math.floor(top / (ROW + GAP)));
@@ -255,7 +255,7 @@ class SegmentPicture implements Drawn {
         return [first * this.#row - start, (last + 1) * this.#row - start];
     }
 
-    /** Where the chosen allocation is. */
+    /** Where the selected allocation is. */
     #choice(): Spot | null {
         const { selected } = this.lane.store.state;
         if (!selected || !('allocation' in selected) || selected.second !== this.lane.second) return null;
@@ -272,7 +272,7 @@ class SegmentPicture implements Drawn {
         return this.#chosen.spot;
     }
 
-    /** Chooses the allocation behind or before the one that is chosen, by address, and shows it. */
+    /** Selects the allocation after or before the selected one, by address, and shows it. */
     #next(step: 1 | -1): void {
         const { store, second } = this.lane;
         const chosen = this.#choice();
@@ -293,7 +293,7 @@ class SegmentPicture implements Drawn {
         }
     }
 
-    /** The color of a block; none of free ones. */
+    /** The color of a block; `null` for free blocks. */
     #fill(block: Block, shown: Theme): string | null {
         if (block.state === 'inactive') return null;
         const { found, store } = this.lane;
@@ -370,7 +370,7 @@ function keepsMuch({ keeps, bytes: size }: Block): boolean {
     return keeps >= KEEPS && keeps > size;
 }
 
-/** The middle of the edge of a box, where a line of a pixel is sharp. */
+/** The center of the edge of a box, where a line of one pixel is sharp. */
 function inner({ x, y, width, height }: Box): Box {
     return { x: x + 0.5, y: y + 0.5, width: Math.max(1, width - 1), height: height - 1 };
 }
@@ -387,7 +387,7 @@ export class SegmentsView implements View {
         this.drawn = lanes.map((lane, at) => new SegmentPicture(hosts[at], lane, tip, fail));
     }
 
-    /** How segments are laid out, and what colors and lines stand for. */
+    /** The layout of segments, and the meaning of colors and lines. */
     #tools({ store }: Lane): HTMLElement {
         const ways = [
             button('rows', 'A row for each segment, with its address and size', () => store.set({ packed: false })),

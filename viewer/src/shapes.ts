@@ -1,19 +1,19 @@
-/** Allocations as shapes over time: written into an image, found again under the pointer. */
+/** Allocations as shapes over time: drawn into an image, and found again under the pointer. */
 
 import type { Blocks } from '../engine/engine.d.ts';
 import { BACKGROUND, mix, OTHER, type Theme } from './colors.ts';
 import { pixel } from './raster.ts';
 
-/** A part of a shape that keeps its offset. */
+/** A part of a shape with a constant offset. */
 export interface Piece {
-    /** First column, and the one behind the last. */
+    /** The first column, and the one after the last. */
     from: number;
     to: number;
     /** Bytes below it. */
     offset: number;
 }
 
-/** Calls for each piece of a shape, from left to right. */
+/** Calls `each` for every piece of a shape, from left to right. */
 export function pieces(blocks: Blocks, shape: number, each: (piece: Piece) => void): void {
     const { starts, points, ends } = blocks;
     for (let at = starts[shape]; at < starts[shape + 1]; at++) {
@@ -22,7 +22,7 @@ export function pieces(blocks: Blocks, shape: number, each: (piece: Piece) => vo
     }
 }
 
-/** How many bytes lie below a shape in a column; -1 where it is not there. */
+/** The bytes below a shape in a column; -1 if it is not there. */
 function offsetIn(blocks: Blocks, shape: number, column: number): number {
     const { starts, points, ends } = blocks;
     if (points[2 * starts[shape]] > column || ends[shape] <= column) return -1;
@@ -35,7 +35,7 @@ function offsetIn(blocks: Blocks, shape: number, column: number): number {
     return points[2 * low + 1];
 }
 
-/** The shape at a height in a column; -1 where there is none. */
+/** The shape at a height in a column; -1 if there is none. */
 export function shapeAt(blocks: Blocks, column: number, bytes: number): number {
     for (let shape = 0; shape < blocks.allocations.length; shape++) {
         const offset = offsetIn(blocks, shape, column);
@@ -55,8 +55,8 @@ export function stackAt(blocks: Blocks, column: number): number[] {
 }
 
 /**
- * Writes the pixels of shapes, one wide for each column, `height` rows for `top` bytes. What lies above them is gray. Shapes that
- * are high enough have an edge, so that neighbors of one color are told apart; those that are not meant step back.
+ * Writes the pixels of shapes, one wide for each column, `height` rows for `top` bytes. Above them is gray. Shapes that
+ * are high enough have an edge, so that neighbors of one color can be distinguished; shapes outside the search are dimmed.
  */
 export function paintShapes(
     pixels: Uint32Array,
@@ -84,7 +84,7 @@ export function paintShapes(
         const [fill, edge] = fills[blocks.group[shape]][isMeant(shape) ? 0 : 1];
         const size = blocks.bytes[shape];
         const last = starts[shape + 1] - 1;
-        // There may be a million pieces, most of them a few pixels: no calls in here.
+        // There may be a million pieces, most of them a few pixels wide: no calls in here.
         for (let at = starts[shape]; at <= last; at++) {
             const [above, below] = [y(points[2 * at + 1] + size), y(points[2 * at + 1])];
             if (above >= below) continue;

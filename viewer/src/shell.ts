@@ -1,11 +1,11 @@
-/** Commands that answer on the command line what the page shows. */
+/** Commands for the command line that show the same as the page. */
 
-/** An argument as a shell takes it; a name that could be anything is not made one. */
+/** An argument in shell syntax. */
 function quoted(text: string): string {
     return /^[\w./+:,=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** The name of a file as it can be typed, or a word for it. */
+/** The name of a file in shell syntax, or a placeholder. */
 export function typed(file: string, otherwise = 'FILE'): string {
     return /^[\w./+-]+$/.test(file) ? file : otherwise;
 }

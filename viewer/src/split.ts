@@ -1,8 +1,8 @@
-/** The line between the timeline and what is below it: it can be moved. */
+/** The divider between the timeline and the part below it. */
 
 import { byId } from './dom.ts';
 
-/** Pixels that the timeline keeps. */
+/** Least height of the timeline, in pixels. */
 const LEAST = 90;
 
 export function listenToSplit(): void {

@@ -1,4 +1,4 @@
-/** Bands of bytes in columns, stacked: as an image to look at, and as areas to keep. */
+/** Bands of bytes in columns, stacked: as an image for the screen, and as areas for files. */
 
 import type { Bands } from '../engine/engine.d.ts';
 import { mix, BACKGROUND, type Theme } from './colors.ts';
@@ -13,7 +13,7 @@ export interface Stretch {
     columns: number;
 }
 
-/** The column that an x lies in; -1 outside. */
+/** The column that contains an x; -1 outside. */
 export function column(stretch: Stretch, x: number): number {
     if (x < stretch.from || x >= stretch.to) return -1;
     return Math.min(
@@ -22,7 +22,7 @@ export function column(stretch: Stretch, x: number): number {
     );
 }
 
-/** What is seen and a quarter as much on both sides, in columns of a pixel that keep their places while panning: nothing flickers. */
+/** The visible range and a quarter as much on both sides, in columns of a pixel that stay in place while panning: no flicker. */
 export function around(from: number, to: number, pixels: number, [first, end]: readonly [number, number]): Stretch {
     const step = (to - from) / pixels;
     const margin = Math.ceil(pixels / 4);
@@ -32,13 +32,13 @@ export function around(from: number, to: number, pixels: number, [first, end]: r
     return { from: first + start * step, to: first + (start + columns) * step, columns };
 }
 
-/** Whether all that is seen of what there is lies within a stretch. */
+/** Whether all visible data is within a stretch. */
 export function covers(stretch: Stretch, from: number, to: number, [first, end]: readonly [number, number]): boolean {
     const slack = (to - from) * 1e-6;
     return stretch.from <= Math.max(from, first) + slack && stretch.to >= Math.min(to, end) - slack;
 }
 
-/** Bands of categories from the bottom up: what stays first, what comes and goes above it. As in the pictures. */
+/** Bands of categories from the bottom up: constant ones first, varying ones above. As in the pictures. */
 const CATEGORIES = [
     'parameter',
     'buffer',
@@ -55,12 +55,12 @@ const CATEGORIES = [
     'unknown',
 ];
 
-/** What is no band of its own. */
+/** Bands without their own name. */
 export const OTHERS = '(other)';
 
 /**
- * The same bands in an order that does not depend on the range: categories in theirs, others as in `before`, which is of all
- * of the run, and what is not there above them.
+ * The same bands in an order that does not depend on the range: categories in their order, other groups as in `before`, the
+ * order of the whole run, and groups that are not in it above them.
  */
 export function ordered(bands: Bands, columns: number, by: string, before: readonly string[]): Bands {
     const order = by === 'category' ? CATEGORIES : before;
@@ -69,7 +69,7 @@ export function ordered(bands: Bands, columns: number, by: string, before: reado
         return label === OTHERS ? Number.POSITIVE_INFINITY : at < 0 ? order.length : at;
     };
     const rows = bands.groups.map((group, row) => ({ row, rank: rank(group.label) }));
-    // A sort keeps the order of what is alike.
+    // The sort is stable.
     rows.sort((a, b) => (a.rank === b.rank ? 0 : a.rank - b.rank));
     const values = new Float64Array(bands.values.length);
     rows.forEach(({ row }, at) => {
@@ -85,7 +85,7 @@ export function edges(bands: Bands, columns: number): Float64Array {
     return sums;
 }
 
-/** The band at a height in a column; -1 above them all. */
+/** The band at a height in a column; -1 above all of them. */
 export function bandAt(sums: Float64Array, columns: number, at: number, bytes: number): number {
     if (bytes < 0) return -1;
     for (let row = 0; row * columns < sums.length; row++) {
@@ -118,12 +118,12 @@ export function paintBands(
     }
 }
 
-/** The colors of bands; those that are not meant step back. */
+/** The colors of bands; bands outside the search are dimmed. */
 export function shades(bands: Bands, theme: Theme, isMeant: (row: number) => boolean): string[] {
     return bands.groups.map((group, row) => (isMeant(row) ? group[theme] : mix(group[theme], BACKGROUND[theme], 0.3)));
 }
 
-/** Draws one band as an area: exact, for what is kept. */
+/** Draws one band as an area: exact, for files. */
 export function drawBand(
     pen: Pen,
     plot: Plot,
@@ -140,7 +140,7 @@ export function drawBand(
     const low = (at: number) => (row === 0 ? 0 : sums[(row - 1) * columns + at]);
     const high = (at: number) => sums[row * columns + at];
     for (let start = first; start <= last;) {
-        // Columns that are alike are one rectangle; runs of columns that hold something are one area.
+        // Equal columns are one rectangle; runs of nonempty columns are one area.
         if (high(start) <= low(start)) {
             start++;
             continue;
@@ -176,7 +176,7 @@ export function drawSteps(
     const points: number[] = [];
     for (let at = first; at <= last; at++) {
         if (at > first && at < last && values[at] === values[at - 1] && values[at] === values[at + 1]) continue;
-        // Nothing is known from here on.
+        // The values after this are unknown.
         if (Number.isNaN(values[at])) break;
         const y = toY(plot, values[at]);
         points.push(toX(plot, stretch.from + at * step), y, toX(plot, stretch.from + (at + 1) * step), y);

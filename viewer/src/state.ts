@@ -1,4 +1,4 @@
-/** What the reader looks at. All views draw from it; it is what a link holds. */
+/** The state of the page. All views draw it, and a link contains it. */
 
 import type { Axis, By, Metric, RangePart } from '../engine/engine.d.ts';
 
@@ -6,33 +6,33 @@ export type Tab = 'table' | 'blocks' | 'segments' | 'flame' | 'events' | 'tracks
 export const TABS: readonly Tab[] = ['table', 'blocks', 'segments', 'flame', 'events', 'tracks', 'whatif', 'findings'];
 
 /**
- * What a flame graph is of: what is live at the cursor, a part of the range between the mark and the cursor, or the difference
- * of its ends, or of two recordings.
+ * The content of a flame graph: memory live at the cursor, a part of the range between the mark and the cursor, or the
+ * difference of its ends, or of two recordings.
  */
 export type FlameOf = 'live' | 'difference' | RangePart;
-/** Those of a range. */
+/** The choices for a range. */
 export const FLAMES: readonly FlameOf[] = ['allocated', 'survived', 'freed', 'difference', 'live'];
 
-/** What can be listed alone of the entries. */
+/** What the list of entries can be limited to. */
 export const LISTED: readonly string[] = ['all', 'allocations', 'frees', 'segments', 'failed'];
 
-/** What the bands can be of. Reserved memory is held by segments, by the stacks that asked for them. */
+/** The metrics of the bands. Reserved memory is held by segments, grouped by the stacks that requested them. */
 export const METRICS: readonly Metric[] = ['allocated', 'active', 'requested', 'reserved'];
 
-/** What the details show: an allocation or an entry of either file, or a group of the table, or of the bands where those differ. */
+/** The content of the details: an allocation or an entry of either file, or a group of the table, or of the bands if these differ. */
 export type Selection =
     | { allocation: number; second: boolean }
     | { entry: number; second: boolean }
     | { label: string; isBand: boolean }
     | null;
 
-/** Whether a row of the table is chosen. */
+/** Whether a row of the table is selected. */
 export function isRow({ selected, by }: State, label: string): boolean {
     if (!selected || !('label' in selected) || selected.label !== label) return false;
     return !selected.isBand || stackedBy(by) === by;
 }
 
-/** The group of what is stacked that is chosen. */
+/** The selected group of the bands. */
 export function chosenBand({ selected, by }: State): string | null {
     if (!selected || !('label' in selected)) return null;
     return selected.isBand || stackedBy(by) === by ? selected.label : null;
@@ -41,49 +41,49 @@ export function chosenBand({ selected, by }: State): string | null {
 export interface State {
     device: number;
     axis: Axis;
-    /** The range of x that is seen. */
+    /** The visible range of x. */
     from: number;
     to: number;
     metric: Metric;
     by: By;
-    /** The instant that all views speak of. */
+    /** The instant that all views show. */
     at: number;
-    /** Where the range begins or ends whose other end is the cursor, or `null`: no range. */
+    /** The other end of the range that ends at the cursor, or `null` without a range. */
     mark: number | null;
-    /** The instant of the second file, where there is one. */
+    /** The instant of the second file, if there is one. */
     at2: number;
     tab: Tab;
-    /** What was chosen of those that there are; `null` for the first. */
+    /** The chosen flame graph; `null` for the first one. */
     flame: FlameOf | null;
     /** The function whose callers and callees the flame graph shows; empty for all functions. */
     around: string;
-    /** Cures that are tried, by their places in the list of the device, as in `0,2`. */
+    /** The tried cures, by their places in the list of the device, as in `0,2`. */
     cures: string;
-    /** The string of other allocator settings that are tried; `null` for the recorded ones. */
+    /** The string of the tried allocator settings; `null` for the recorded ones. */
     conf: string | null;
-    /** Bytes of the device that is tried; 0 for the recorded one. */
+    /** Bytes of the tried device; 0 for the recorded one. */
     capacity: number;
-    /** What two recordings differ in and its value in each, as in `batch=4,8`; what their names say where it is empty. */
+    /** What two recordings differ in and its value in each, as in `batch=4,8`; empty to use their names. */
     vary: string;
-    /** The value of it that is tried; 0 for none. */
+    /** The tried value of it; 0 for none. */
     value: number;
-    /** The kind of entries that are listed, and their least bytes. */
+    /** The kind of listed entries, and their least bytes. */
     listed: string;
     least: number;
-    /** Whether segments follow each other instead of having rows of their own. */
+    /** Whether segments follow each other instead of having their own rows. */
     packed: boolean;
-    /** Tracks that stay in sight, and those that are folded, as in `0.0.allocated,1`. */
+    /** Tracks that stay visible, and folded tracks, as in `0.0.allocated,1`. */
     pinned: string;
     folded: string;
     selected: Selection;
     query: string;
-    /** How often the search has answered: not part of a link. */
+    /** The number of answered searches: not part of a link. */
     found: number;
-    /** Whether y ends at the highest point that is seen instead of that of the whole run. */
+    /** Whether y ends at the highest visible point instead of that of the whole run. */
     fit: boolean;
 }
 
-/** The places of the cures that are tried. */
+/** The places of the tried cures. */
 export function tried({ cures }: Pick<State, 'cures'>): number[] {
     return cures === '' ? [] : cures.split(',').map(Number);
 }
@@ -100,7 +100,7 @@ export function attempt(state: Tried): [cures: Uint32Array, conf: string | undef
     return [Uint32Array.from(tried(state)), state.conf ?? undefined, state.capacity];
 }
 
-/** What says what is tried, of one recording or of two. */
+/** The keys of what is tried, for one recording or two. */
 export const TRIED = ['cures', 'conf', 'capacity', 'vary', 'value'] as const satisfies readonly (keyof State)[];
 
 /** Nothing is tried. */
@@ -111,7 +111,7 @@ export function parts(list: string): string[] {
     return list === '' ? [] : list.split(',');
 }
 
-/** A list with a part, or without it if it had it. */
+/** A list with a part added, or removed if it was there. */
 export function toggled(list: string, part: string): string {
     const all = parts(list);
     return (all.includes(part) ? all.filter((each) => each !== part) : [...all, part]).join();
@@ -120,17 +120,17 @@ export function toggled(list: string, part: string): string {
 type Changed = ReadonlySet<keyof State>;
 type Listener = (state: State, changed: Changed) => void;
 
-/** Whether any of these is among what has changed. */
+/** Whether any of these keys has changed. */
 export function touches(changed: Changed, ...keys: (keyof State)[]): boolean {
     return keys.some((key) => changed.has(key));
 }
 
-/** Groups that what is stacked can be of: those of functions overlap. */
+/** The grouping of stacked bands: groups of functions overlap. */
 export function stackedBy(by: By): By {
     return by === 'function' ? 'site' : by;
 }
 
-/** The state and who wants to know: until another page takes its place, all changes of a task at once before the next frame. */
+/** The state and its observers: they get all changes of a task together before the next frame, until another page replaces this one. */
 export class Store {
     #state: State;
     #changed = new Set<keyof State>();
@@ -138,7 +138,7 @@ export class Store {
 
     constructor(
         state: State,
-        /** Aborted when another page takes this one's place. */
+        /** Aborted when another page replaces this one. */
         readonly gone: AbortSignal,
     ) {
         this.#state = state;

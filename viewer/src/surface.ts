@@ -1,4 +1,4 @@
-/** A canvas that fills its element at the device's resolution and is drawn once a frame at most. */
+/** A canvas that fills its element at the device's resolution and is drawn at most once per frame. */
 
 import { CanvasPen } from './pen.ts';
 import { onTheme } from './theme.ts';
@@ -11,11 +11,11 @@ export class Surface {
     readonly pen: CanvasPen;
     width = 0;
     height = 0;
-    /** Device pixels in one of the page's. */
+    /** Device pixels per CSS pixel. */
     ratio = 1;
     #asked = false;
 
-    /** `draw` is called when something has changed, `resized` before that when the size has; neither once it is `gone`. */
+    /** `draw` is called after a change, `resized` before that if the size has changed; neither after `gone`. */
     constructor(
         host: HTMLElement,
         gone: AbortSignal,
@@ -28,7 +28,7 @@ export class Surface {
         const observer = new ResizeObserver(() => this.#resize(host));
         observer.observe(host);
         gone.addEventListener('abort', () => observer.disconnect(), { once: true });
-        // On paper it has another size, which no observer is told of in time.
+        // On paper it has another size, and observers are notified too late.
         print.addEventListener('change', () => this.#resize(host), { signal: gone });
         onTheme(() => this.now(), gone);
     }
@@ -40,7 +40,7 @@ export class Surface {
         requestAnimationFrame(() => this.now());
     }
 
-    /** Draws at once: paper does not wait for a frame. */
+    /** Draws at once: printing does not wait for a frame. */
     now(): void {
         this.#asked = false;
         if (this.width === 0 || this.height === 0) return;

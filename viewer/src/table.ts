@@ -1,4 +1,4 @@
-/** What holds the memory at an instant, or what grew between two: rows that sum to the total. */
+/** Memory by group at an instant, or its growth between two: rows that sum to the total. */
 
 import { Latest } from './client.ts';
 import { type Column, columns } from './columns.ts';
@@ -10,7 +10,7 @@ import { matching } from './search.ts';
 import { isRow, stackedBy, touches } from './state.ts';
 import type { View } from './view.ts';
 
-/** A group, and what the figures are of. */
+/** A group, and its content. */
 export interface Found {
     line: Line;
     content: Content;
@@ -23,9 +23,9 @@ export class Table implements View {
     /** Labels and frames that the search finds. */
     #found: ReadonlySet<string> | null = null;
     #stale = true;
-    /** Whether it was in sight: before that, it asks for nothing. */
+    /** Whether it was visible: before that, it requests nothing. */
     #isBegun = false;
-    /** The column that rows are sorted by, by its head; as they come where there is no such column. */
+    /** The column that rows are sorted by, by its header; unsorted if there is no such column. */
     #order: string | null = null;
 
     readonly tab = 'table';
@@ -63,7 +63,7 @@ export class Table implements View {
         });
     }
 
-    /** Puts the rows in their order, and draws. */
+    /** Sorts the rows, and draws. */
     async #sort(): Promise<void> {
         const content = this.#content;
         if (!content) return;
@@ -74,7 +74,7 @@ export class Table implements View {
         await this.#search();
     }
 
-    /** Marks what is found, and draws. */
+    /** Marks the rows that the search finds, and draws. */
     async #search(): Promise<void> {
         this.#found = await matching(
             this.lanes[0],
@@ -114,7 +114,7 @@ export class Table implements View {
         if (focused.label !== undefined || focused.head !== undefined) again.find(same)?.focus();
     }
 
-    /** The head of a column, which sorts by it. */
+    /** The header of a column, which sorts by it. */
     #head(column: Column): HTMLElement {
         const { head } = column;
         const isSorted = head === this.#order;
@@ -172,7 +172,7 @@ export class Table implements View {
         return [...this.panel.querySelectorAll<HTMLElement>('tbody tr')];
     }
 
-    /** Marks the rows that are chosen. */
+    /** Marks the selected rows. */
     #mark(): void {
         const { state } = this.lanes[0].store;
         for (const row of this.#rows()) {
@@ -181,7 +181,7 @@ export class Table implements View {
         }
     }
 
-    /** What is known of a group: at the cursor, also where the table is not in sight. */
+    /** The figures of a group at the cursor, even if the table is not visible. */
     async find(label: string, isBand: boolean): Promise<Found | null> {
         const { by } = this.lanes[0].store.state;
         let content: Content | null;
@@ -197,12 +197,12 @@ export class Table implements View {
     }
 }
 
-/** What a cell says of its column to the style: those that a narrow window leaves out. */
+/** Marks the cells of columns that a narrow window omits. */
 function place({ isExtra }: Column): Record<string, string> {
     return isExtra ? { class: 'extra' } : {};
 }
 
-/** What there is, or what grew. */
+/** The bytes, or their growth. */
 function change(line: Line): number {
     return line.bytes - (line.before ?? 0);
 }

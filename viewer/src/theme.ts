@@ -12,12 +12,12 @@ addEventListener('afterprint', () => {
     printing = false;
 });
 
-/** What the reader prefers; paper is light. */
+/** The reader's preference; paper is light. */
 export function theme(): Theme {
     return dark.matches && !printing ? 'dark' : 'light';
 }
 
-/** Tells of every change of the theme, until it is aborted. */
+/** Calls `changed` after every change of the theme, until `signal` is aborted. */
 export function onTheme(changed: () => void, signal: AbortSignal): void {
     dark.addEventListener('change', changed, { signal });
     addEventListener('beforeprint', changed, { signal });

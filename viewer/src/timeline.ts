@@ -1,4 +1,4 @@
-/** Live memory over time: bands of what holds it, reserved memory, the limit, failed requests, annotations. */
+/** Live memory over time: bands of its groups, reserved memory, the limit, failed requests, annotations. */
 
 import type { Bands, Curve, FailedRequest, Metric } from '../engine/engine.d.ts';
 import { lookAt } from './aligned.ts';
@@ -32,26 +32,26 @@ import { theme } from './theme.ts';
 import type { Tip, TipLine } from './tip.ts';
 import type { Drawn } from './view.ts';
 
-/** Bands that are told apart; the rest is one. */
+/** The most bands; the rest is one band. */
 const BANDS = 16;
-/** Pixels of a failed request along x. */
+/** Width of a failed request, in pixels. */
 const MISSING = 14;
 
-/** What was fetched of a range. */
+/** The data of a range. */
 interface Fetched {
     key: string;
     stretch: Stretch;
     bands: Bands;
     sums: Float64Array;
     reserved: Curve | null;
-    /** The same at the bands' instants. */
+    /** Reserved memory at the instants of the bands. */
     reservedThen: Float64Array | null;
-    /** What the allocations hold that the search finds, where something is searched for. */
+    /** Bytes of the allocations that the search finds, if there is a search. */
     held: Float64Array | null;
     tried: Simulated;
 }
 
-/** What the metric, and reserved memory, would be with what is tried. */
+/** The metric, and reserved memory, with what is tried. */
 interface Simulated {
     metric: Float64Array | null;
     reserved: Float64Array | null;
@@ -59,12 +59,12 @@ interface Simulated {
 
 export class Timeline implements Drawn {
     readonly surface: Surface;
-    /** When the first picture stands. */
+    /** Resolves when the first picture is drawn. */
     readonly ready: Promise<void>;
     #isReady = (): void => {};
     #latest = new Latest(true);
     #near: Fetched | null = null;
-    /** All of the run, coarsely: what is seen at the edges while panning. */
+    /** The whole run at a low resolution: visible at the edges while panning. */
     #whole: Fetched | null = null;
     #ribbons: Ribbons = [];
     #hover: { x: number; y: number } | null = null;
@@ -77,7 +77,7 @@ export class Timeline implements Drawn {
         host: HTMLElement,
         private readonly lanes: readonly Lane[],
         private readonly lane: Lane,
-        /** Those of all lanes, which share their scales. */
+        /** The timelines of all lanes, which share their scales. */
         private readonly all: () => readonly Timeline[],
         private readonly tip: Tip,
         private readonly fail: (error: unknown) => void,
@@ -114,7 +114,7 @@ export class Timeline implements Drawn {
         return { box, from, to, top: fit ? Math.max(...this.all().map((each) => each.#seen())) : top(this.lanes) };
     }
 
-    /** The highest point that is seen. */
+    /** The highest visible point. */
     #seen(): number {
         const { from, to } = this.lane.store.state;
         const fetched = this.#near;
@@ -131,12 +131,12 @@ export class Timeline implements Drawn {
         return most * 1.06;
     }
 
-    /** Draws again, and the others too where their scale depends on it. */
+    /** Draws again, and also the others if their scale depends on it. */
     #changed(): void {
         for (const each of this.lane.store.state.fit ? this.all() : [this]) each.surface.invalidate();
     }
 
-    /** Asks for what is seen and some more around it, unless it is there. */
+    /** Requests the visible range and some more around it, unless it is already there. */
     fetch(): void {
         const { state } = this.lane.store;
         const pixels = Math.round(this.plot().box.width * this.surface.ratio);
@@ -176,7 +176,7 @@ export class Timeline implements Drawn {
         const [bands, reserved, held, ofMetric, ofReserved] = await Promise.all([
             client.ask('bands', [device, metric, stackedBy(state.by), ...range, BANDS]),
             has_reserved ? client.ask('curve', [device, 'reserved', ...range]) : null,
-            // Segments are no allocations: of those that are found none is part of their bands.
+            // Segments are not allocations: none of the found allocations is part of their bands.
             metric !== 'reserved' && found
                 ? client.ask('held', [device, metric, ...range, Uint32Array.from(found)])
                 : null,
@@ -193,14 +193,14 @@ export class Timeline implements Drawn {
         return { key, stretch, bands: stacked, sums, reserved, reservedThen, held, tried };
     }
 
-    /** Asks for predicted curves, which are drawn once they are there: both recordings are read for them. */
+    /** Requests predicted curves, and draws them when they arrive: this reads both recordings. */
     async #predict(state: Readonly<State>, stretch: Stretch, tried: Simulated): Promise<void> {
         const curve = (of: Metric) => predictedCurve(this.lanes, this.lane, of, state, stretch);
         try {
             const hasReserved = this.lane.device.has_reserved && state.metric !== 'reserved';
             [tried.metric, tried.reserved] = await Promise.all([curve(state.metric), hasReserved ? curve('reserved') : null]);
         } catch {
-            // What is wrong with what was asked for, "What if" says.
+            // "What if" shows what is wrong with the request.
             return;
         }
         if (state.value !== this.lane.store.state.value) return;
@@ -211,7 +211,7 @@ export class Timeline implements Drawn {
         for (const each of this.all()) each.surface.invalidate();
     }
 
-    /** Draws what is seen with any pen, into its own box. */
+    /** Draws the visible part with any pen, into its own box. */
     paint(pen: Pen): void {
         const shown = theme();
         const plot = this.plot();
@@ -224,7 +224,7 @@ export class Timeline implements Drawn {
         if (heading !== '') pen.text(LEFT + 6, 13, heading, { fill: TEXT[shown], bold: true });
     }
 
-    /** Which of two recordings it is; nothing of a single one. */
+    /** Names one of two recordings; empty for a single one. */
     #heading(): string {
         if (this.lanes.length === 1) return '';
         const isOne = devicesOf(this.lanes.map((lane) => lane.recording)).length === 1;
@@ -238,7 +238,7 @@ export class Timeline implements Drawn {
         this.#hovered(theme());
     }
 
-    /** What was fetched of the range that is seen, or as much of it as there is above all of the run. */
+    /** The data of the visible range, or as much of it as there is, over the whole run. */
     #bands(pen: Pen, plot: Plot, shown: Theme): void {
         const near = this.#near;
         const isCovered = near && covers(near.stretch, plot.from, plot.to, this.lane.extent());
@@ -263,7 +263,7 @@ export class Timeline implements Drawn {
         }
     }
 
-    /** Which bands are meant by what is searched for or chosen: what is found is drawn before them. */
+    /** The bands that are searched for or selected: found memory is drawn in front of them. */
     #meant({ bands, held }: Fetched): (row: number) => boolean {
         if (held) return () => false;
         const label = chosenBand(this.lane.store.state);
@@ -271,7 +271,7 @@ export class Timeline implements Drawn {
         return (row) => bands.groups[row].label === label;
     }
 
-    /** Moves and stretches the image of bands to where they are seen now. */
+    /** Moves and scales the image of bands to their current position. */
     #blit(plot: Plot, { bands, stretch, sums }: Fetched, colors: readonly string[], shown: Theme): void {
         const raster = bands === this.#whole?.bands ? this.#wholeRaster : this.#nearRaster;
         const { columns } = stretch;
@@ -323,7 +323,7 @@ export class Timeline implements Drawn {
         }
     }
 
-    /** The range that is chosen, or is being dragged. */
+    /** The chosen range, or the range of a drag. */
     #range(pen: Pen, plot: Plot, shown: Theme): void {
         const range = this.#dragged ?? this.lane.range;
         if (!range) return;
@@ -333,7 +333,7 @@ export class Timeline implements Drawn {
         pen.rect({ x: left, y: box.y + box.height, width: Math.max(1, right - left), height: 3 }, ACCENT[shown]);
     }
 
-    /** Where the other recording is not like this one any more. */
+    /** Where the other recording diverges from this one. */
     #diverges(pen: Pen, plot: Plot, shown: Theme): void {
         const { box } = plot;
         if (this.lane.diverges === null) return;
@@ -391,7 +391,7 @@ export class Timeline implements Drawn {
         ]);
     }
 
-    /** A failed request as a box at the end of the curve, as high as what was asked for. */
+    /** A failed request as a box at the end of the curve, as high as the requested bytes. */
     #missing(pen: Pen, plot: Plot, x: number, oom: FailedRequest, shown: Theme): void {
         const { from, to } = missing(this.lane.device, oom);
         const [high, low] = [Math.max(toY(plot, to), plot.box.y), toY(plot, from)];
@@ -413,7 +413,7 @@ export class Timeline implements Drawn {
         pen.area([x - 5, bottom + 6, x + 5, bottom + 6, x, bottom], ACCENT[shown]);
     }
 
-    /** The band under the pointer, lit up. It is not part of what is kept. */
+    /** The band under the pointer, highlighted. Not part of saved pictures. */
     #hovered(shown: Theme): void {
         const under = this.#under();
         if (!under) return;
@@ -436,12 +436,12 @@ export class Timeline implements Drawn {
         });
     }
 
-    /** Where ribbons begin. */
+    /** Where ribbons start. */
     #ribbonsTop(plot: Plot): number {
         return plot.box.y + plot.box.height + 22;
     }
 
-    /** The annotation or step that the pointer is on. */
+    /** The annotation or step under the pointer. */
     #span(): Span | null {
         const plot = this.plot();
         if (!this.#hover) return null;
@@ -458,7 +458,7 @@ export class Timeline implements Drawn {
         this.tip.show(bounds.left + x, bounds.top + y, lines);
     }
 
-    /** What the pointer is on. */
+    /** What is under the pointer. */
     #under(): { fetched: Fetched; at: number; row: number; instant: number } | null {
         const plot = this.plot();
         const fetched = this.#near ?? this.#whole;

@@ -1,4 +1,4 @@
-/** What the pointer is on, in words beside it. */
+/** A tooltip next to the pointer about what is under it. */
 
 import type { Frame } from '../engine/engine.d.ts';
 import type { Color } from './colors.ts';
@@ -6,9 +6,9 @@ import { element, swatch } from './dom.ts';
 import { name } from './format.ts';
 import { hasSources, lineOf } from './sources.ts';
 
-/** Milliseconds that the pointer rests before a stack is asked for. */
+/** Milliseconds after which a resting pointer requests a stack. */
 const REST = 250;
-/** Frames of a stack beside the pointer. */
+/** The most frames of a stack in the tooltip. */
 const FRAMES = 16;
 
 export interface TipLine {
@@ -18,8 +18,8 @@ export interface TipLine {
 }
 
 /**
- * A stack, innermost frame first, the user's own frames in bold, with their lines where these are known. Where so many frames of
- * libraries come before the first of these that it would not be seen, they are left out.
+ * A stack, innermost frame first, the user's own frames in bold, with their lines if these are known. If so many frames of
+ * libraries come before the first of these that it would not be visible, they are omitted.
  */
 export async function stackLines(frames: readonly Frame[]): Promise<TipLine[]> {
     if (frames.length === 0) return [{ text: 'no stack was recorded' }];
@@ -41,12 +41,12 @@ export class Tip {
     #box = element('div', { class: 'tip', role: 'tooltip', hidden: '' });
 
     constructor() {
-        // There is one pointer: the tip of the recordings before these goes.
+        // There is one pointer: the tooltip of the previous recordings is removed.
         document.querySelector('.tip')?.remove();
         document.body.append(this.#box);
     }
 
-    /** Shows lines beside a point of the window, and once the pointer rests there the stack of what it is on. */
+    /** Shows lines next to a point of the window, and the stack once the pointer rests there. */
     show(x: number, y: number, lines: readonly TipLine[], stack?: () => Promise<readonly Frame[]>): void {
         clearTimeout(this.#timer);
         this.#draw(x, y, lines);

@@ -1,4 +1,4 @@
-/** Tracks below each other, on the axis of the timeline; pinned ones stay in sight, folded ones show their head alone. */
+/** Tracks below each other, on the axis of the timeline; pinned ones stay visible, folded ones show only their header. */
 
 import type { Metric } from '../engine/engine.d.ts';
 import { lookAt } from './aligned.ts';
@@ -21,7 +21,7 @@ import type { Tip, TipLine } from './tip.ts';
 import { type Member, members, type Track, tracksOf } from './tracks.ts';
 import type { Drawn, View } from './view.ts';
 
-/** A counter of the range that is seen. */
+/** A counter of the visible range. */
 interface Fetched {
     key: string;
     stretch: Stretch;
@@ -29,7 +29,7 @@ interface Fetched {
     instants: Uint32Array;
 }
 
-/** A track and where it is, from the top of all of its kind. */
+/** A track and its position, from the top of all tracks of its kind. */
 interface Placed {
     track: Track;
     y: number;
@@ -56,7 +56,7 @@ export class TracksView implements View {
     constructor(
         private readonly lanes: readonly Lane[],
         private readonly tip: Tip,
-        /** Makes another recording the one that all views are of. */
+        /** Makes all views show another recording. */
         private readonly turnTo: (recording: Recording) => void,
         private readonly fail: (error: unknown) => void,
     ) {
@@ -102,7 +102,7 @@ export class TracksView implements View {
         this.#fetch();
     }
 
-    /** Where tracks are, and their labels. */
+    /** Computes the positions of tracks, and their labels. */
     #place(): void {
         const { pinned, folded } = this.lanes[0].store.state;
         const [pins, folds] = [parts(pinned), parts(folded)];
@@ -162,31 +162,31 @@ export class TracksView implements View {
         return made;
     }
 
-    /** Whether a device has a place on the axis: without steps it has none on theirs. */
+    /** Whether a device has a position on the axis: without steps, it has none on the axis of steps. */
     #isPlaced({ recording, device }: Track): boolean {
         return this.lanes[0].store.state.axis !== 'step' || recording.steps(device.device).length > 0;
     }
 
-    /** Where a recording starts on the axis. */
+    /** The start of a recording on the axis. */
     #lag(recording: Recording): number {
         const [{ lags, store }] = this.lanes;
         return store.state.axis === 'time' ? (lags.get(recording) ?? 0) : 0;
     }
 
-    /** The same part, as the axis of a recording has it. */
+    /** The same part on the axis of a recording. */
     #plotOf(plot: Plot, recording: Recording): Plot {
         const lag = this.#lag(recording);
         return { ...plot, from: plot.from - lag, to: plot.to - lag };
     }
 
-    /** The part of the axis that is seen. */
+    /** The visible part of the axis. */
     #plot(surface: Surface): Plot {
         const { from, to } = this.lanes[0].store.state;
         const width = Math.max(10, surface.width - LEFT - RIGHT);
         return { box: { x: LEFT, y: 0, width, height: surface.height }, from, to, top: 1 };
     }
 
-    /** The tracks of a surface that are in sight, and where. */
+    /** The visible tracks of a surface, and their positions. */
     #seen(surface: Surface): Placed[] {
         const isTop = surface === this.#top;
         const offset = isTop ? 0 : this.#scrolled.offset;
@@ -196,7 +196,7 @@ export class TracksView implements View {
             .filter(({ track, y }) => y + track.height > 0 && y < surface.height);
     }
 
-    /** Asks for the counters in sight. */
+    /** Requests the visible counters. */
     #fetch(): void {
         const { axis, from: left, to: right } = this.lanes[0].store.state;
         if (!this.#isBegun || this.lanes[0].store.state.tab !== 'tracks') return;
@@ -273,7 +273,7 @@ export class TracksView implements View {
         pen.rect({ x: box.x, y: bottom - 1, width: box.width, height: 1 }, GRID[shown], 0.6);
     }
 
-    /** The most that any device of the kind has, so that all are to one scale. */
+    /** The maximum of all devices of the kind, so that all have one scale. */
     #most(metric: Metric, isHost: boolean): number {
         const alike = this.#members.filter(({ device }) => device.device < 0 === isHost);
         return Math.max(1, ...alike.map(({ device }) => Math.max(device.peak[metric].bytes, metric === 'requested' ? device.peak.allocated.bytes : 0)));
@@ -297,7 +297,7 @@ export class TracksView implements View {
         points.push(toX(plot, stretch.from + (last + 1) * step), bottom);
         pen.area(points, OTHER[shown], 0.75);
         const peak = track.device.peak[track.metric];
-        // Away from its head, it says whose it is.
+        // Away from its header, it names its recording and device.
         const whose = isTop && this.#members.length > 1 ? `, ${name(track.recording.name, 40)}, ${track.device.name}` : '';
         const text = `${bound(peak.bound)}${bytes(peak.bytes)}${whose}`;
         pen.text(box.x + 4, box.y + 9, text, { fill: TEXT[shown], size: 10.5 });
@@ -305,7 +305,7 @@ export class TracksView implements View {
         if (behind !== '') pen.text(box.x + box.width - 4, box.y + 9, behind, { fill: MUTED[shown], size: 10.5, anchor: 'end' });
     }
 
-    /** That a device has entries behind the end of the axis, which is that of the device that is looked at. */
+    /** A note that a device has entries after the end of the axis, which is that of the shown device. */
     #behind({ device, metric, recording }: Track & { kind: 'counter' }): string {
         const count = device.entries + 1 - Math.floor(extent(this.lanes)[1]);
         if (this.lanes[0].store.state.axis !== 'entry' || metric !== 'allocated' || count <= 0) return '';
@@ -313,7 +313,7 @@ export class TracksView implements View {
         return `${whole(count)} more entries, behind the end of this axis${other}`;
     }
 
-    /** What all of a device had in use, when it was looked at. */
+    /** The memory in use on the whole device, at its samples. */
     #samples(pen: Pen, plot: Plot, { samples, recording, device }: Track & { kind: 'samples' }, shown: Theme): void {
         const { box } = plot;
         const { axis } = this.lanes[0].store.state;
@@ -329,7 +329,7 @@ export class TracksView implements View {
         pen.text(box.x + 4, box.y + 9, `${bytes(most)} in all`, { fill: TEXT[shown], size: 10.5 });
     }
 
-    /** Failed requests, and the cursor of the recordings that have one. */
+    /** Failed requests, and the cursor in recordings that have one. */
     #marks(pen: Pen, plot: Plot, { recording, device, height }: Track, y: number, shown: Theme): void {
         const { axis, device: current } = this.lanes[0].store.state;
         const line = (instant: number, stroke: string) => {
@@ -345,7 +345,7 @@ export class TracksView implements View {
         const { canvas } = surface;
         canvas.setAttribute('role', 'img');
         canvas.setAttribute('aria-label', 'Tracks over time; their names and figures are beside them');
-        // The wheel scrolls the tracks; with Ctrl it zooms.
+        // The wheel scrolls the tracks; with Ctrl, it zooms.
         canvas.addEventListener('wheel', (event) => {
             if (!event.ctrlKey && !event.shiftKey && Math.abs(event.deltaY) >= Math.abs(event.deltaX)) event.stopImmediatePropagation();
         });
@@ -373,7 +373,7 @@ export class TracksView implements View {
         else this.tip.hide();
     }
 
-    /** What is at a point of a track, in words. */
+    /** The text for a point of a track. */
     #lines(plot: Plot, { track, y: top }: Placed, x: number, y: number): TipLine[] {
         const { recording, device } = track;
         const { axis } = this.lanes[0].store.state;
@@ -405,7 +405,7 @@ export class TracksView implements View {
         ];
     }
 
-    /** Moves the cursor to an instant of a counter, or what is seen to a span. */
+    /** Moves the cursor to an instant of a counter, or the visible range to a span. */
     #click(surface: Surface, x: number, y: number): void {
         const placed = this.#under(surface, y);
         if (!placed || !this.#isPlaced(placed.track)) return;

@@ -1,11 +1,11 @@
-/** What there is over time, as tracks: of each recording and device its counters, samples, phases, steps and annotations. */
+/** Everything over time, as tracks: counters, samples, phases, steps and annotations of each recording and device. */
 
 import type { DeviceFigures, Metric, Sample } from '../engine/engine.d.ts';
 import { bound, bytes, duration } from './format.ts';
 import { annotationRows, type Span, stepRow, times } from './ribbons.ts';
 import type { Recording } from './recording.ts';
 
-/** Pixels of a track. */
+/** Heights of tracks, in pixels. */
 export const HEAD = 20;
 const COUNTER = 38;
 const SPANS = 18;
@@ -17,7 +17,7 @@ const COUNTERS: readonly Metric[] = ['allocated', 'reserved', 'requested'];
 export interface Member {
     recording: Recording;
     device: DeviceFigures;
-    /** Its place among all recordings, and what its tracks are called by: `0.1`. */
+    /** Its place among all recordings, and the name of its tracks: `0.1`. */
     at: number;
     key: string;
 }
@@ -37,8 +37,8 @@ export function members(recordings: readonly Recording[]): Member[] {
 }
 
 /**
- * Microseconds from the start of the first recording to those of others, by the clocks of their machines. Empty unless all have
- * one and were recorded at the same time.
+ * Microseconds from the start of the first recording to the starts of the others, by the clocks of their machines. Empty unless
+ * all of them have a clock and were recorded at the same time.
  */
 export function lagsOf<R extends Pick<Recording, 'clock'>>(recordings: readonly R[]): Map<R, number> {
     const clocks = recordings.map(({ clock }) => clock).filter((clock) => clock !== null);
@@ -47,7 +47,7 @@ export function lagsOf<R extends Pick<Recording, 'clock'>>(recordings: readonly 
     return new Map(recordings.map((recording, at) => [recording, clocks[at][0] - clocks[0][0]]));
 }
 
-/** The tracks of a device, its head first. */
+/** The tracks of a device, its header first. */
 export async function tracksOf(member: Member, isAlone: boolean, lag: number | undefined): Promise<Track[]> {
     const { recording, device, key } = member;
     await recording.prepare(device.device);
@@ -76,7 +76,7 @@ export async function tracksOf(member: Member, isAlone: boolean, lag: number | u
     return tracks;
 }
 
-/** What a device is called, the most that it held, and when its recording started. */
+/** The name of a device, its maximum, and the start of its recording. */
 function title({ recording, device }: Member, isAlone: boolean, lag = 0): string {
     const name = isAlone ? device.name : `${recording.name}, ${device.name}`;
     const { allocated, reserved } = device.peak;

@@ -1,4 +1,4 @@
-/** What the engine answers about what is tried, as a table with what must be said of it. */
+/** The engine's answers about what is tried, as a table with notes. */
 
 import type { Prediction, Tried } from '../engine/engine.d.ts';
 import { button, element } from './dom.ts';
@@ -9,7 +9,7 @@ import { capacity as asCapacity, command, typed } from './shell.ts';
 import { attempt, isTried } from './state.ts';
 import type { Varied } from './varied.ts';
 
-/** How far figures are to be trusted, as they are said. */
+/** Words for how far you can trust figures. */
 const TRUST: Record<string, string> = {
     exact: 'The simulation of this recording is exact',
     predicted: 'Predicted',
@@ -30,7 +30,7 @@ function trust(of: { trust: string; because: string }): HTMLElement {
     return note(`${TRUST[of.trust] ?? of.trust}${of.because === '' ? '' : `: ${of.because}`}.`);
 }
 
-/** Of one recording: its peaks as recorded, and with what is tried. */
+/** For one recording: its recorded peaks, and the peaks with what is tried. */
 export async function simulated(lane: Lane): Promise<HTMLElement[]> {
     const { device, recording, store } = lane;
     if (!isTried(store.state))
@@ -67,7 +67,7 @@ function peaks({ allocated, reserved, reserved_range: range }: Tried): HTMLEleme
     );
 }
 
-/** Whether every request is served, on which device. */
+/** Whether every request is served, and on which device. */
 function outcome(lane: Lane, { allocated, capacity_bytes: usable, fails, retries }: Tried): HTMLElement[] {
     if (!allocated || retries === null) return [];
     const device = usable === null ? 'on an unlimited device' : `with ${bytes(usable)} for the allocator`;
@@ -82,7 +82,7 @@ function outcome(lane: Lane, { allocated, capacity_bytes: usable, fails, retries
     return [element('p', { class: 'alarm' }, `Out of memory ${device}, at `, link, '. The peaks are those before it.')];
 }
 
-/** Of two recordings that differ in one number: what other numbers need. */
+/** For two recordings that differ in one number: the needs at other numbers. */
 export async function fitAnswer(lanes: readonly Lane[], varied: Varied | null): Promise<HTMLElement[]> {
     if (!varied) return [note('Enter what A and B differ in, such as batch=4,8: memviz predicts what other values need.')];
     const { conf, capacity, value } = lanes[0].store.state;

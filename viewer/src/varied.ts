@@ -5,7 +5,7 @@ export interface Varied {
     values: number[];
 }
 
-/** What is typed as `batch=4,8`; `null` for anything else, or where not each of `count` recordings has a value. */
+/** Parses `batch=4,8`; `null` for anything else, or if not each of `count` recordings has a value. */
 export function typedVary(text: string, count: number): Varied | null {
     const [, name, list] = /^\s*([^=]+?)\s*=\s*([\d\s,]+)$/.exec(text) ?? [];
     if (name === undefined) return null;
@@ -14,7 +14,7 @@ export function typedVary(text: string, count: number): Varied | null {
     return isGood ? { name, values } : null;
 }
 
-/** The number in which names differ that are the same otherwise, and the word in front of it. */
+/** The number in which otherwise equal names differ, and the word before it. */
 export function varyOf(names: readonly string[]): Varied | null {
     const all = names.map((name) => name.match(/\d+|\D+/g) ?? []);
     const [first] = all;

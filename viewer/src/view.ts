@@ -1,13 +1,13 @@
-/** What a panel of the lower half can do. */
+/** The interface of a panel in the lower half. */
 
 import type { Pen } from './pen.ts';
 import type { Tab } from './state.ts';
 import type { Surface } from './surface.ts';
 
-/** Something that is drawn, and can be kept as a picture. */
+/** A drawing, which can be saved as a picture. */
 export interface Drawn {
     readonly surface: Surface;
-    /** Draws what is seen. */
+    /** Draws the visible part. */
     paint(pen: Pen): void;
 }
 
@@ -15,8 +15,8 @@ export interface View {
     readonly tab: Tab;
     readonly title: string;
     readonly panel: HTMLElement;
-    /** Its pictures; none of views that are text. */
+    /** Its pictures; none for views that are text. */
     readonly drawn: readonly Drawn[];
-    /** It came into sight: fetch and draw what it shows, unless that is there. */
+    /** It became visible: fetch and draw its content, unless it is there. */
     show(): void;
 }

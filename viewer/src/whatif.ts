@@ -1,4 +1,4 @@
-/** What a recording would need with changes, other settings, on another device; or two of one program, at another batch size. */
+/** The needs of a recording with changes, other settings, or another device; or of two, at another batch size. */
 
 import type { Cure, Finding, Gpu } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
@@ -14,11 +14,11 @@ import { typedVary, type Varied } from './varied.ts';
 import type { View } from './view.ts';
 
 const MIB = 2 ** 20;
-/** Between two places of the slider. */
+/** The step of the slider. */
 const STEP = 64 * MIB;
-/** Milliseconds after which what is typed counts. */
+/** Milliseconds after which typed text takes effect. */
 const PAUSE = 250;
-/** Settings to begin with. */
+/** The suggested settings. */
 const SETTINGS = [
     'expandable_segments:True',
     'max_split_size_mb:512',
@@ -34,7 +34,7 @@ export class WhatIfView implements View {
 
     #found: readonly Finding[] = [];
     #latest = new Latest();
-    /** Says in the inputs what is tried. */
+    /** Updates the inputs to what is tried. */
     readonly #updates: (() => void)[] = [];
     readonly #cures = element('div', { class: 'cures' }, element('p', { class: 'note' }, 'Looking…'));
     readonly #answer = element('div', { class: 'answer', 'aria-live': 'polite' });
@@ -42,7 +42,7 @@ export class WhatIfView implements View {
 
     constructor(
         private readonly lanes: readonly Lane[],
-        /** Goes to a device. */
+        /** Switches to a device. */
         private readonly turn: (device: number) => Promise<void>,
         private readonly fail: (error: unknown) => void,
     ) {
@@ -63,7 +63,7 @@ export class WhatIfView implements View {
         } else this.#ask();
     }
 
-    /** What was found in each recording: the cures of the first are switches. */
+    /** The findings of each recording: the cures of the first one are switches. */
     fill([found]: readonly (readonly Finding[])[]): void {
         this.#found = found;
         this.#fillCures();
@@ -116,7 +116,7 @@ export class WhatIfView implements View {
         return group('Memory of the device', slider, element('span', { class: 'line-of' }, size, named));
     }
 
-    /** The allocator's settings, as PyTorch takes them. */
+    /** The allocator settings, as PyTorch takes them. */
     #settings(): HTMLElement {
         const { store } = this.lanes[0];
         const input = element('input', {
@@ -132,7 +132,7 @@ export class WhatIfView implements View {
         const asking = new Latest();
         typing(input, () => {
             const conf = input.value.trim() === '' ? null : input.value.trim();
-            // What the engine refuses is no state to be in.
+            // The state does not change to settings that the engine refuses.
             asking.run(async () => {
                 let why = '';
                 try {
@@ -153,7 +153,7 @@ export class WhatIfView implements View {
         return group('Allocator settings: PYTORCH_CUDA_ALLOC_CONF', input, known, wrong);
     }
 
-    /** What two recordings differ in, and its value that is tried. */
+    /** What two recordings differ in, and the value of it to try. */
     #vary(): HTMLElement {
         const { store } = this.lanes[0];
         const input = element('input', {
@@ -219,7 +219,7 @@ export class WhatIfView implements View {
             box.checked = places.includes(Number(box.dataset.place));
     }
 
-    /** Asks what is needed, and shows it. */
+    /** Requests the needs, and shows them. */
     #ask(): void {
         this.#mark();
         this.#latest.run(async () => {
@@ -242,7 +242,7 @@ function group(title: string, ...parts: HTMLElement[]): HTMLElement {
     return element('fieldset', {}, element('legend', {}, title), ...parts);
 }
 
-/** Acts once nothing was typed for a moment. */
+/** Acts after a pause in typing. */
 function typing(input: HTMLInputElement, act: () => void): void {
     let timer = 0;
     input.addEventListener('input', () => {

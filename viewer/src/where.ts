@@ -1,4 +1,4 @@
-/** The instant that all views speak of, in words, and ways to others. */
+/** The instant that all views show, in words, and links to others. */
 
 import type { Metric, Tried } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
@@ -13,7 +13,7 @@ export class Where {
     #latest = new Latest();
     /** Where two recordings diverge, in words. */
     #diverging = '';
-    /** Says on the buttons what they do now. */
+    /** Updates the texts of the buttons. */
     #update = (): void => {};
     readonly #texts = element('div', { class: 'texts', 'aria-live': 'polite' });
 
@@ -51,16 +51,16 @@ export class Where {
         });
     }
 
-    /** What the cures that are tried save together. */
+    /** The joint saving of the tried cures. */
     async #cured(lane: Lane): Promise<HTMLElement | null> {
         const { state } = lane.store;
         if (this.lanes.length > 1) return this.#predicted(state);
         if (!isTried(state)) return null;
         const cured = await lane.recording.client.ask('tried', [lane.device.device, ...attempt(state)]);
-        // A request that failed is part of what would be needed.
+        // A request that failed is included in the needs.
         const isServed = lane.device.ooms.length > 0 && cured?.fails === null ? '; the failed request included' : '';
         const said = cured ? saved(cured, lane.device.entries) + isServed : 'no significant difference';
-        // Which curves there are, the engine says: a simulation has no others that could be compared.
+        // The engine decides which curves exist: other curves of a simulation could not be compared.
         const { metric } = state;
         const isDrawn = metric === 'allocated' || (metric === 'reserved' && cured?.reserved_trust === cured?.trust);
         const missing = isDrawn ? '' : `; no curve of ${metric} memory can be simulated`;
@@ -69,11 +69,11 @@ export class Where {
         return element('span', { class: 'cured' }, element('strong', {}, title), said + missing);
     }
 
-    /** What the number that is tried needs. */
+    /** The needs at the tried number. */
     async #predicted({ value }: Readonly<State>): Promise<HTMLElement | null> {
         const varied = predictedOf(this.lanes);
         if (!varied) return null;
-        // What is wrong with what was asked for, "What if" says.
+        // "What if" shows what is wrong with the request.
         const found = await predictionOf(this.lanes, varied).catch(() => null);
         if (!found) return null;
         const { finishes, max_allocated_bytes, max_reserved_bytes, trust } = found;
@@ -88,7 +88,7 @@ export class Where {
         this.show();
     }
 
-    /** A range, and what happened in it: a sum. */
+    /** A range, and its flow as one sum. */
     async #range(lane: Lane, from: number, to: number): Promise<string[]> {
         const { device, recording, store } = lane;
         const { metric } = store.state;
@@ -120,7 +120,7 @@ export class Where {
         return parts.join(' · ');
     }
 
-    /** Ways to other instants: made once, so that the focus stays on them. */
+    /** Links to other instants: created once, so that they keep the focus. */
     #buttons(): HTMLElement {
         const [first, second] = this.lanes;
         const peak = button(second ? 'both peaks' : 'peak', 'Look at the peak', () => {
@@ -169,7 +169,7 @@ export class Where {
     }
 }
 
-/** Peaks with what is tried instead of those without, and how far to trust them. */
+/** Peaks with what is tried, compared with the others, and how far you can trust them. */
 function saved({ allocated, reserved, fails, trust, reserved_trust, because }: Tried, entries: number): string {
     if (!allocated || !reserved) return `not simulated: ${name(because, 200)}`;
     if (fails !== null) return `out of memory at ${entryOf(fails, entries)}`;

@@ -1,14 +1,14 @@
-/** The worker: holds the engine and answers the page's questions, in their order. */
+/** The worker: contains the engine and answers the page's questions in order. */
 
 import { Engine, Fit, initSync } from '../engine/pkg/engine.js';
 import type { Carried, Question, Reply, Requests } from './protocol.ts';
 
 declare module '../engine/pkg/engine.js' {
-    /** Makes the instance that the engine lives in. */
+    /** Creates the instance that contains the engine. */
     export function initSync(options: { module: BufferSource }): unknown;
 }
 
-/** The wasm module, which the page holds compressed. */
+/** The wasm module, which the page stores compressed. */
 async function unpacked(blob: Blob): Promise<ArrayBuffer> {
     const head = new Uint8Array(await blob.slice(0, 2).arrayBuffer());
     const isGzip = head[0] === 0x1f && head[1] === 0x8b;
@@ -17,7 +17,7 @@ async function unpacked(blob: Blob): Promise<ArrayBuffer> {
         : blob.arrayBuffer();
 }
 
-/** What answers: of one recording, or of several together. */
+/** The engine: for one recording, or for several together. */
 let engine: Engine | Fit | null = null;
 
 /** Reads a file piece by piece. */
@@ -49,7 +49,7 @@ async function answer(question: Question): Promise<unknown> {
     return method.apply(engine, question.args);
 }
 
-/** Buffers that can be given away instead of copied. */
+/** Buffers that can be transferred instead of copied. */
 function buffers(value: unknown): Transferable[] {
     const parts = ArrayBuffer.isView(value) ? [value] : Object.values((value as object | null) ?? {});
     return parts.filter((part) => ArrayBuffer.isView(part)).map((part) => part.buffer as ArrayBuffer);

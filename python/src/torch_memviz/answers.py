@@ -14,7 +14,7 @@ from ._table import Answer
 
 @dataclass(frozen=True, kw_only=True)
 class Across(Answer):
-    """What the ranks are together."""
+    """The comparison of the ranks."""
 
     command: str
     """`ranks`."""
@@ -29,7 +29,7 @@ class Across(Answer):
     """How figures are distributed, by kind of memory."""
 
     duplicates: tuple[DuplicateRank, ...]
-    """Ranks that are there more than once."""
+    """Ranks that occur more than once."""
 
     earlier_rows: int | None
     """Number of rows of earlier runs that failures are compared with; null without `--earlier`."""
@@ -89,7 +89,7 @@ class AcrossGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class AdviceCost:
-    """What a change costs."""
+    """The cost of a change."""
 
     copies_bytes: int | None
     """Total bytes that the changed program copies to the CPU; null if it copies none."""
@@ -103,7 +103,7 @@ class AdviceLine:
     """A line of code."""
 
     file: str
-    """The file, as the recording has it."""
+    """The file, as recorded."""
 
     function: str
     """The function."""
@@ -120,7 +120,7 @@ class AdviceRow:
     """Other changes that cure the same mistake, each in place of this one."""
 
     at_least: bool
-    """Whether it saves these allocated bytes at least, and may save more."""
+    """Whether the allocated bytes are a lower bound: the change may save more."""
 
     because: str
     """Why the allocated bytes are less certain; empty if they are exact."""
@@ -132,7 +132,7 @@ class AdviceRow:
     """The lines of Python that make the change; empty if they depend on the program."""
 
     cost: AdviceCost
-    """What it costs."""
+    """The cost of the change."""
 
     evidence: str
     """The evidence for the mistake, in a sentence."""
@@ -141,20 +141,20 @@ class AdviceRow:
     """The mistake."""
 
     reserved_trust: Trust
-    """How far to trust the reserved bytes: less if the recording starts with free segments, which no change to the
-    recorded program removes.
+    """How far you can trust the reserved bytes: less if the recording starts with free segments, which no change
+    to the recorded program removes.
     """
 
     saves_allocated_bytes: int | None
-    """What the change takes off the peak of allocated bytes, in a simulation: negative if it raises the peak; null
-    if nothing was simulated.
+    """Bytes that the change saves at the peak of allocated bytes, in a simulation: negative if it raises the peak;
+    null if nothing was simulated.
     """
 
     saves_reserved_bytes: int | None
-    """The same of reserved bytes."""
+    """The same for reserved bytes."""
 
     trust: Trust
-    """How far to trust the allocated bytes."""
+    """How far you can trust the allocated bytes."""
 
     where: tuple[AdviceLine, ...]
     """The line with the mistake; empty if no stack contains it."""
@@ -165,7 +165,7 @@ class AlternativeRow:
     """Another change that cures a mistake."""
 
     at_least: bool
-    """Whether it saves these allocated bytes at least, and may save more."""
+    """Whether the allocated bytes are a lower bound: the change may save more."""
 
     because: str
     """Why the allocated bytes are less certain; empty if they are exact."""
@@ -177,18 +177,18 @@ class AlternativeRow:
     """The lines of Python that make the change."""
 
     reserved_trust: Trust
-    """How far to trust the reserved bytes."""
+    """How far you can trust the reserved bytes."""
 
     saves_allocated_bytes: int | None
-    """What the change takes off the peak of allocated bytes, in a simulation: negative if it raises the peak; null
-    if nothing was simulated.
+    """Bytes that the change saves at the peak of allocated bytes, in a simulation: negative if it raises the peak;
+    null if nothing was simulated.
     """
 
     saves_reserved_bytes: int | None
-    """The same of reserved bytes."""
+    """The same for reserved bytes."""
 
     trust: Trust
-    """How far to trust the allocated bytes."""
+    """How far you can trust the allocated bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,13 +196,13 @@ class AnnotationCount:
     """Annotations of one name."""
 
     count: int
-    """Ranges."""
+    """Number of ranges."""
 
     name: str
     """The name."""
 
     open: int
-    """Those without."""
+    """Number of ranges without an end."""
 
     total_us: int
     """Total time of the ranges with both ends."""
@@ -216,7 +216,7 @@ class AnomalyCounts:
     """By kind; kinds that did not occur are left out."""
 
     total: int
-    """Of all kinds."""
+    """The number of all contradictions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,19 +279,19 @@ class BlockLives:
     """Blocks of them."""
 
     born_bytes: int
-    """Bytes that are there at the later instant only."""
+    """Bytes that are live only at the later instant."""
 
     freed_blocks: int
     """Blocks of them."""
 
     freed_bytes: int
-    """Bytes that are there at the earlier instant only."""
+    """Bytes that are live only at the earlier instant."""
 
     survived_blocks: int
     """Blocks of them."""
 
     survived_bytes: int
-    """Bytes that are there at both."""
+    """Bytes that are live at both."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -415,12 +415,12 @@ Bound = Literal[
 Cause = Literal[
     # The free memory of the device and every inactive byte together would not have been enough.
     "capacity",
-    # Together they would have been, but no block did, and no segment could be released to make room.
+    # Together they would have been, but no single block was, and no segment could be released to make room.
     "fragmentation",
     # Memory that accumulates from step to step fills the device: with that fixed, the request would have been
     # served.
     "leak",
-    # The device had much less to give than at another time: something outside the allocator holds memory.
+    # The device had much less free memory than at another time: something outside the allocator holds memory.
     "other_process",
     # The device had enough free, but the settings limit the process to a part of it.
     "limit",
@@ -444,7 +444,7 @@ class Certainty:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A change of code."""
+    """A change to the code."""
 
     caller: str | None
     """The line that calls the function; null if not recorded, and for transformers models."""
@@ -453,7 +453,7 @@ class Change:
     """The code to write there, for a function that is called as `block(x)`."""
 
     kind: ChangeKind
-    """How."""
+    """The kind of change."""
 
 
 #: How to checkpoint a function.
@@ -462,7 +462,7 @@ ChangeKind = Literal[
     "wrap",
     # Wrap `forward` of its modules: the calling line is in an installed package.
     "wrap_forward",
-    # Call `gradient_checkpointing_enable` of a model of transformers.
+    # Call `gradient_checkpointing_enable` of a transformers model.
     "transformers",
 ]
 
@@ -601,7 +601,7 @@ class CheckpointCandidate:
     """A function that a forward pass calls repeatedly, and the effect of checkpointing its calls."""
 
     activation_bytes: int
-    """Bytes that these calls hold at the recorded peak and checkpointing would free."""
+    """Bytes that these calls hold at the recorded peak and that checkpointing would free."""
 
     calls: int
     """How often a forward pass calls it."""
@@ -628,7 +628,7 @@ class CheckpointCandidate:
     """Mean CPU time of its calls in a forward pass, which recomputation adds; null if the file has no times."""
 
     saved_bytes: int
-    """The recorded peak less that."""
+    """The recorded peak minus that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -673,7 +673,7 @@ class CheckpointDevice:
     """The memory at the peak, if the peak is in the optimizer and no candidate would lower it; null otherwise."""
 
     peak: PhasedInstant
-    """Where it is."""
+    """Its instant."""
 
     peak_allocated_bytes: int
     """The recorded peak."""
@@ -705,7 +705,7 @@ class CheckpointLimit:
     """The phase."""
 
     rerun: bool
-    """Whether a call runs again there."""
+    """Whether a call is recomputed there."""
 
     rerun_bytes: int
     """Bytes that the recomputed call has allocated by then."""
@@ -717,7 +717,7 @@ class CheckpointLimit:
     """Time of that entry since the epoch; null if the file has no times."""
 
     workspace_bytes: int
-    """Workspaces of the engine's thread, which it needs to run calls again."""
+    """Workspaces of the autograd engine's thread, which it needs to recompute calls."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -742,7 +742,7 @@ class CheckpointedFunction:
     """The function."""
 
     other_calls: int
-    """How often it calls it without."""
+    """How often a forward pass calls it without checkpointing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -830,13 +830,13 @@ class DeviceComparison:
     """What rows represent."""
 
     emptiest: int
-    """The device that holds least."""
+    """The device that holds the least."""
 
     fullest: int
-    """The device that holds most."""
+    """The device that holds the most."""
 
     mean_bytes: int
-    """What they hold on average, rounded down."""
+    """Their mean, rounded down."""
 
     metric: Metric
     """The counter that is compared."""
@@ -927,7 +927,7 @@ class DiffDevice:
     """The counter compared."""
 
     new: DiffSide
-    """What it is compared with."""
+    """The new file."""
 
     rows: tuple[DiffRow, ...]
     """What changed, the largest change first. Rows sum to `delta_bytes`, unless they are inclusive."""
@@ -970,10 +970,10 @@ class DiffInput:
     """The two files."""
 
     base: InputHead
-    """What is compared with."""
+    """The file to compare with."""
 
     new: InputHead
-    """What is compared."""
+    """The compared file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -987,7 +987,7 @@ class DiffRow:
     """Its bytes in the base."""
 
     base_label: str | None
-    """Its label in the base, if different because the line has moved; else null."""
+    """Its label in the base, if it differs because the line has moved; otherwise null."""
 
     delta_bytes: int
     """The difference."""
@@ -996,7 +996,7 @@ class DiffRow:
     """Whether the label is inferred, in either file."""
 
     label: str
-    """The group, as the new file names it, or as the base does if it has vanished."""
+    """The group, as the new file names it; as the base names it if it has vanished."""
 
     new_blocks: int
     """Its blocks in the new file."""
@@ -1065,15 +1065,15 @@ class EachRange:
     """`step`, `phase` or `annotation`."""
 
     left_out: int
-    """Ranges that are not listed, since there are too many: all have lower peaks than those that are."""
+    """Number of ranges that are not listed, since there are too many: all have lower peaks than the listed ones."""
 
     step_name: str | None
-    """The annotations that are steps, with `N` in place of numbers, or the site that returns in each; null for
-    other ranges.
+    """The annotations that are steps, with `N` in place of numbers, or the site that returns in each step; null
+    for other ranges.
     """
 
     step_source: StepSourceName | None
-    """Where steps are from; null for other ranges."""
+    """The source of the steps; null for other ranges."""
 
     left_out_bytes: int | None = None
     """The highest peak of the ranges that are not listed."""
@@ -1147,7 +1147,7 @@ class FailedRequest:
     """The cause of the failure, as in `memviz oom`."""
 
     device_free_bytes: int
-    """What the device had free."""
+    """Free bytes of the device."""
 
     failed_requests: int
     """Number of failed requests of the device."""
@@ -1170,7 +1170,7 @@ class FailedRequest2:
     """Open `record_function` ranges, outermost first."""
 
     attribution: AttributionRows
-    """Who holds the allocated bytes."""
+    """The groups that hold the allocated bytes."""
 
     cause: Cause
     """Why it failed."""
@@ -1200,13 +1200,13 @@ class FailedRequest2:
     """Free bytes that live blocks keep from being released."""
 
     pinning: tuple[PinningGroup, ...]
-    """Which code keeps free bytes from being released."""
+    """The code that keeps free bytes from being released."""
 
     releasable_bytes: int
     """Free bytes in segments, or pages of expandable ones, without a live block."""
 
     request: Requester
-    """Who made the request."""
+    """The code that made the request."""
 
     requested_bytes: int
     """Bytes of the requested block: the request, rounded up."""
@@ -1215,10 +1215,10 @@ class FailedRequest2:
     """Bytes of all segments."""
 
     retry_freed_bytes: int
-    """Bytes that the allocator gave back to the driver right before."""
+    """Bytes that the allocator returned to the driver right before."""
 
     retry_freed_segments: int
-    """In how many segments or mapped ranges."""
+    """The number of segments or mapped ranges of these bytes."""
 
     rounding_bytes: int
     """Rounding loss of blocks in use."""
@@ -1244,7 +1244,7 @@ class FailedRow:
     """Number of the rank."""
 
     requests: int
-    """How many of these requests it has."""
+    """Number of these requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1252,7 +1252,7 @@ class FailingCapacities:
     """A range of capacities on which a program fails."""
 
     from_bytes: int
-    """The lowest."""
+    """The lowest capacity."""
 
     to_bytes: int
     """The first capacity above on which it works."""
@@ -1299,7 +1299,7 @@ class FigureSpread:
     """The highest value."""
 
     median_bytes: int
-    """The median; of two values in the middle their mean, rounded down."""
+    """The median; if two values are in the middle, their mean, rounded down."""
 
     min: RankName | None
     """The first row that has it."""
@@ -1325,7 +1325,7 @@ FindingKind = Literal[
     "stranded",
     # Blocks that are never freed.
     "leak",
-    # Blocks that pile up.
+    # Blocks that accumulate.
     "growth",
     # Memory that activation checkpointing could free.
     "activations",
@@ -1345,7 +1345,7 @@ class FindingRow:
     """The command that shows more."""
 
     kind: FindingKind
-    """What it is."""
+    """The kind of finding."""
 
     label: str | None
     """The site of the finding; null if it concerns all sites."""
@@ -1373,16 +1373,16 @@ class FitAnswer(Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class FitChange:
-    """A change of a program."""
+    """A change to a program."""
 
     change: str
     """The change, as options of `memviz simulate` name it."""
 
     code: str
-    """What to write there."""
+    """The code to write there."""
 
     place: str
-    """Where, in words."""
+    """The place, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1423,7 +1423,7 @@ class FitDevice:
     """The simulated settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them."""
 
     assumptions: tuple[str, ...]
-    """Their assumptions, a sentence each."""
+    """Their assumptions, one sentence each."""
 
     capacity_bytes: int | None
     """Bytes that the allocator can use; null if no device was named."""
@@ -1451,7 +1451,7 @@ class FitDevice:
     """Device."""
 
     notes: tuple[str, ...]
-    """What must be said, in words."""
+    """Notes, in words."""
 
     peak: FitPeak | None
     """The memory at the peak, by site, at the requested number or the largest that fits; null if there is neither."""
@@ -1483,13 +1483,13 @@ class FitGeneration:
     """Tokens in the cache that fit."""
 
     recorded_tokens: int | None
-    """Tokens in the cache at the end, the prompt's included."""
+    """Tokens in the cache at the end, including the prompt."""
 
     tensors: int | None
     """Tensors of the cache; null if its growth is unknown, like everything below."""
 
     trust: Trust
-    """How far to trust it."""
+    """How far you can trust it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1514,7 +1514,7 @@ class FitNotPlayed:
     """Why it cannot be simulated."""
 
     change: str
-    """What would be changed."""
+    """The change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1522,10 +1522,10 @@ class FitPeak:
     """The memory at the peak, by site."""
 
     attribution: AttributionRows
-    """By site."""
+    """The sites."""
 
     value: int
-    """At this number."""
+    """The number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1539,13 +1539,13 @@ class FitPlan:
     """`num_alloc_retries`."""
 
     assumptions: tuple[str, ...]
-    """What is assumed, in words."""
+    """Assumptions, in words."""
 
     because: str
     """Why it is uncertain; empty if it is not."""
 
     changes: tuple[FitChange, ...]
-    """Changes of the program."""
+    """Changes to the program."""
 
     max_allocated_bytes: int
     """`max_memory_allocated()`."""
@@ -1568,7 +1568,7 @@ class FitPlan:
     """Whether it fits, but would not fit with one more segment than simulated."""
 
     trust: Trust
-    """How far to trust it."""
+    """How far you can trust it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1607,19 +1607,19 @@ class FitPrediction:
     """`max_memory_allocated()`; if the program does not finish, up to that entry, like the figures below."""
 
     max_allocated_bytes_range: tuple[int, ...] | None
-    """Its minimum and maximum, if it depends on an unknown; else null."""
+    """Its minimum and maximum, if it depends on an unknown; otherwise null."""
 
     max_reserved_bytes: int
     """`max_memory_reserved()`."""
 
     max_reserved_bytes_range: tuple[int, ...] | None
-    """Its minimum and maximum, if it depends on the driver's placement of segments; else null."""
+    """Its minimum and maximum, if it depends on the driver's placement of segments; otherwise null."""
 
     recorded: bool
     """Whether it was recorded."""
 
     trust: Trust
-    """How far to trust it."""
+    """How far you can trust it."""
 
     uncertain: bool
     """Whether it is doubtful for other reasons than its distance from the recorded numbers."""
@@ -1654,13 +1654,13 @@ class FitScaling:
     """The name of the number; empty if there is one recording, like everything below."""
 
     points: tuple[int, ...]
-    """The numbers recorded."""
+    """The recorded numbers."""
 
     predictions: tuple[FitPrediction, ...]
     """Recorded and predicted numbers, ascending."""
 
     recorded: tuple[FitPoint, ...]
-    """What was recorded at them."""
+    """The recorded figures at these numbers."""
 
     tokens: int | None
     """Tokens in a growing cache up to which the requests are served; null if none were requested."""
@@ -1703,7 +1703,7 @@ class FitSearch:
     """Changes that make it fit, the easiest first; empty if it fits unchanged, or if there are none."""
 
     played_to_entry: int | None
-    """If the recording runs out of memory, the entry up to which it is simulated; else null."""
+    """If the recording runs out of memory, the entry up to which it is simulated; otherwise null."""
 
     replay_difference_bytes: int | None
     """The largest difference between a simulated maximum with the recorded settings and the recorded one; null if
@@ -1731,13 +1731,13 @@ class FitTogetherRow:
     """Whether the program fits with them; null if unknown."""
 
     needs_bytes: int | None
-    """As of a cure alone."""
+    """As for a single cure."""
 
     saves_allocated_bytes: int | None
     """Their saving at the peak of allocated bytes."""
 
     trust: Trust
-    """How far to trust the bytes."""
+    """How far you can trust the bytes."""
 
 
 #: What kind of file a recording comes from.
@@ -1827,7 +1827,7 @@ class FragmentationDevice:
     """The largest free block."""
 
     most_inactive: MostInactiveInstant
-    """Where in the whole history the most memory is inactive."""
+    """The instant of the whole history at which the most memory is inactive."""
 
     notes: tuple[str, ...]
     """What is missing or contradictory, in words."""
@@ -1839,7 +1839,9 @@ class FragmentationDevice:
     """Free bytes that live blocks keep from being released."""
 
     pinning: tuple[PinningGroup, ...]
-    """Which code keeps free bytes from being released. Rows sum to `pinned_free_bytes`, unless they are inclusive."""
+    """The code that keeps free bytes from being released. Rows sum to `pinned_free_bytes`, unless they are
+    inclusive.
+    """
 
     pools: tuple[Pool, ...]
     """The segments by pool and stream, the largest first; they sum to the figures above."""
@@ -1879,7 +1881,7 @@ class FragmentationDevice:
     """
 
     over_time: tuple[OverTime, ...] | None = None
-    """Rows over time; only when requested."""
+    """Rows over time; only if requested."""
 
     settings: OtherSettings | None = None
     """What other allocator settings would have reserved at the instant, simulated; left out if little is non-
@@ -1912,13 +1914,13 @@ class FunctionToCheckpoint:
     """A repeatedly called function, and the memory that its calls hold."""
 
     activation_bytes: int
-    """Bytes that the calls hold and checkpointing would free."""
+    """Bytes that the calls hold and that checkpointing would free."""
 
     calls: int
     """The maximum number of calls in a forward pass."""
 
     change: Change
-    """The change of code."""
+    """The change to the code."""
 
     label: str
     """The function, by its file, first line and name."""
@@ -2082,7 +2084,7 @@ class InfoDevice:
 
 @dataclass(frozen=True, kw_only=True)
 class InputHead:
-    """The file an answer is about."""
+    """The file that an answer is about."""
 
     anomalies: AnomalyCounts
     """Contradictions on all devices."""
@@ -2205,7 +2207,7 @@ class LeaksDevice:
     """Total rates of all growth."""
 
     judged: bool
-    """Whether there were enough steps for verdicts. Where not, `leaks` is empty and means nothing."""
+    """Whether there were enough steps for verdicts. If not, `leaks` is empty and means nothing."""
 
     leaking: Rate
     """Total rates of all leaks."""
@@ -2225,7 +2227,7 @@ class LeaksDevice:
     """What is missing, in words."""
 
     projection: ProjectionSteps | None
-    """When the device is full; null when nothing leaks or grows, or the capacity is not known."""
+    """When the device is full; null if nothing leaks or grows, or if the capacity is unknown."""
 
     step_name: str | None
     """Name of the annotations, expression, or line by which steps are counted; null if unknown."""
@@ -2237,7 +2239,7 @@ class LeaksDevice:
     """Number of steps found."""
 
     warm_up_steps: int
-    """Leading steps that no rate is taken from."""
+    """Leading steps that are not used for rates."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -2309,7 +2311,7 @@ class LedgerPinned:
     """Pinned host memory at one instant. It is not part of the device."""
 
     active_bytes: int
-    """Bytes of these in use by tensors and copies."""
+    """The number of these bytes that tensors and copies use."""
 
     at: Occasion
     """When the sample was taken."""
@@ -2332,7 +2334,7 @@ class LedgerPool:
     """The use of the pools; null for the default pool."""
 
     pools: int
-    """How many pools there are."""
+    """Number of pools."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2340,7 +2342,7 @@ class LedgerSample:
     """A device at one instant."""
 
     allocated_bytes: int
-    """Allocated bytes of the reserved ones."""
+    """The number of reserved bytes that are allocated."""
 
     at: Occasion
     """When the sample was taken."""
@@ -2369,7 +2371,7 @@ class MeasuredDevice:
     """One device, and how certain its maxima are."""
 
     attribution: AttributionRows
-    """Who holds the memory."""
+    """The groups that hold the memory."""
 
     baseline_bytes: int
     """Allocated before the first kept entry."""
@@ -2417,7 +2419,7 @@ class MeasuredDevice:
     """
 
     window: Window | None = None
-    """The part of the history that `peak`, `maxima` and `end` refer to, if it is not the whole."""
+    """The part of the history that `peak`, `maxima` and `end` refer to, if it is not the whole history."""
 
 
 #: The kind of memory, as numbered by `ENUM_CUDA_MEM_KIND`.
@@ -2455,7 +2457,7 @@ Metric = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class MissingRanks:
-    """Ranks that follow one another."""
+    """Consecutive ranks."""
 
     from_: int
     """The first one."""
@@ -2466,7 +2468,7 @@ class MissingRanks:
 
 @dataclass(frozen=True, kw_only=True)
 class MostInactiveInstant:
-    """Where the most memory is inactive."""
+    """The instant at which the most memory is inactive."""
 
     entry: int | None
     """First entry that leads there; null before the first entry."""
@@ -2482,7 +2484,7 @@ class MostInactiveInstant:
 NoCandidates = Literal[
     # The recording has no entries of this device.
     "no_history",
-    # Stacks were not recorded, or without Python frames.
+    # Stacks were not recorded, or were recorded without Python frames.
     "no_stacks",
     # A profiler trace: its frames have the line at which a function starts, not the current line, so calls cannot
     # be distinguished.
@@ -2589,7 +2591,7 @@ class NsysMemoryAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class NsysPeakAnswer:
-    """Where memory is highest."""
+    """The highest memory."""
 
     bytes: int
     """Bytes: the sum of `peak_bytes` of all rows."""
@@ -2615,7 +2617,7 @@ class NsysPytorch:
     """Mapped ranges of expandable segments, which cannot be compared."""
 
     found: int
-    """Of them, those that are in the profile."""
+    """Number of these that are in the profile."""
 
     found_bytes: int
     """Their bytes."""
@@ -2641,7 +2643,7 @@ class NsysRange:
     """Bytes that were allocated in them."""
 
     count: int
-    """How many there are."""
+    """Number of ranges."""
 
     freed_bytes: int
     """Bytes that were freed in them."""
@@ -2670,7 +2672,7 @@ class NsysRowAnswer:
     """Bytes that were not freed; null if the order of the events is unknown."""
 
     freed: int
-    """Of them, those that were freed in the profile."""
+    """Number of these that were freed in the profile."""
 
     holder: str
     """`pytorch`, `library` or `unknown`."""
@@ -2702,7 +2704,7 @@ Occasion = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Oldest:
-    """The oldest survivor; all null for one from before the recording."""
+    """The oldest live block; all null for a block from before the recording."""
 
     entry: int | None
     """Its alloc entry, counted within the device's trace."""
@@ -2772,10 +2774,10 @@ class OomDevice:
     """
 
     ledger: LedgerSample | None = None
-    """Who used the device when a request failed. Left out unless `torch_memviz.record` sampled it."""
+    """What used the device when a request failed. Left out unless `torch_memviz.record` sampled it."""
 
     peak: PeakDevice | None = None
-    """The peak, when no device of the recording has a failed request."""
+    """The peak, if no device of the recording has a failed request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2788,10 +2790,10 @@ class OperatorRow:
     """Allocations, including those of its callees."""
 
     allocation_size_bytes: int
-    """Bytes allocated, its callees included."""
+    """Bytes allocated, including its callees."""
 
     calls: int
-    """Calls of it."""
+    """Number of calls."""
 
     name: str
     """The operator; `(no operator)` for events outside of operators."""
@@ -2806,7 +2808,7 @@ class OperatorRow:
     """The same without its callees."""
 
     size_increase_bytes: int
-    """Bytes allocated minus bytes freed, its callees included."""
+    """Bytes allocated minus bytes freed, including its callees."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2825,7 +2827,7 @@ class OtherSettings:
     """Number of simulated settings."""
 
     trust: Trust | None
-    """How far to trust that."""
+    """How far you can trust that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2934,7 +2936,7 @@ class PeakDevice:
     """`memviz peak`, one device."""
 
     attribution: AttributionRows
-    """Who holds the memory."""
+    """The groups that hold the memory."""
 
     baseline_bytes: int
     """Allocated before the first kept entry."""
@@ -2979,12 +2981,12 @@ class PeakDevice:
     """
 
     window: Window | None = None
-    """The part of the history that `peak`, `maxima` and `end` refer to, if it is not the whole."""
+    """The part of the history that `peak`, `maxima` and `end` refer to, if it is not the whole history."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeakInOptimizer:
-    """A peak in the optimizer's step, by when its blocks were made."""
+    """A peak in the optimizer step, by when its blocks were allocated."""
 
     backward_bytes: int
     """Bytes that backward allocated: gradients."""
@@ -3065,10 +3067,10 @@ class PhaseRow:
     """Those of them whose phase an annotation names; the phase of the others is inferred."""
 
     time_us: int | None
-    """Time from each of its entries to the next one; null if the file has no times. Phases add up to the whole."""
+    """Time from each of its entries to the next one; null if the file has no times. Phases sum to the total."""
 
     times: int
-    """How often it occurs; an optimizer step counts after a backward pass only."""
+    """How often it occurs; an optimizer step counts only after a backward pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3178,7 +3180,7 @@ class Pool:
     """Number of segments."""
 
     segment_type: str
-    """`small` for blocks of up to 1 MiB, else `large`."""
+    """`small` for blocks of up to 1 MiB, otherwise `large`."""
 
     stream: int | None
     """CUDA stream; null if the file does not record it."""
@@ -3234,16 +3236,16 @@ class ProjectionSteps:
     """When the device is full, if growth continues."""
 
     allocated_bytes_per_step: int
-    """Bytes of blocks added a step by all that leaks or grows."""
+    """Bytes of blocks that everything that leaks or grows adds per step."""
 
     capacity_bytes: int
-    """Bytes that the program can have."""
+    """Bytes that the program can use."""
 
     peak_bytes: int
     """The maximum of allocated bytes within the last step."""
 
     steps: int
-    """Further steps that fit."""
+    """Number of further steps that fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3268,10 +3270,10 @@ class RangeRow:
     """A step, phase or annotation with its own peak. Ranges may overlap and nest."""
 
     from_entry: int | None
-    """Entry before the range, with whose state it starts; null before the first entry."""
+    """The entry before the range, whose state the range starts with; null before the first entry."""
 
     inferred: bool
-    """Whether it is inferred that it reaches from here to there."""
+    """Whether the bounds of the range are inferred."""
 
     label: str
     """Its name, with a number from the second range with this name on: `forward#2`. `(outside)` is the period
@@ -3291,8 +3293,8 @@ class RangeRow:
     """Bytes of the metric that are held at the peak; `top` sums to it, unless groups overlap."""
 
     bound: Bound | None = None
-    """Which bound the metric is there, if it is not exact: a part of the range was not recorded, or some of the
-    memory was not. Left out if it is exact.
+    """Which bound the metric is there, if it is not exact: a part of the range, or some of the memory, was not
+    recorded. Left out if it is exact.
     """
 
 
@@ -3452,13 +3454,13 @@ class RanksFailure:
     """Failed requests that have the same signature."""
 
     earlier: tuple[FailedRow, ...]
-    """The rows of earlier runs that have some."""
+    """The rows of earlier runs that have such requests."""
 
     requests: int
     """Number of these requests."""
 
     rows: tuple[FailedRow, ...]
-    """The rows that have some."""
+    """The rows that have such requests."""
 
     signature: FailureSignature
     """Their common signature."""
@@ -3540,7 +3542,7 @@ class RehearsalFacts:
     """The kind of GPU, as `memviz rehearse --list` names it."""
 
     memory_bytes: int
-    """Memory of each device, as PyTorch's messages name its total."""
+    """Memory of each device: the total capacity in PyTorch's messages."""
 
     not_rehearsed: tuple[str, ...]
     """Calls that are not rehearsed, and so failed or were left out."""
@@ -3560,7 +3562,7 @@ class RehearsalFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Requester:
-    """Who made a request."""
+    """The code that made a request."""
 
     compile_context: str
     """`torch.compile` context; empty if there is none."""
@@ -3607,13 +3609,13 @@ class RoundingLoss:
     """`bytes - requested_bytes`."""
 
 
-#: Where a row is.
+#: The files that contain a row.
 RowStatus = Literal[
     # On both sides.
     "changed",
-    # In the new file only.
+    # Only in the new file.
     "new",
-    # In the base only.
+    # Only in the base.
     "vanished",
 ]
 
@@ -3637,7 +3639,7 @@ class SameSize:
     """Live blocks as large as a request."""
 
     blocks: int
-    """How many."""
+    """Number of these blocks."""
 
     label: str
     """Their site."""
@@ -3645,9 +3647,9 @@ class SameSize:
 
 #: The unit of deviations.
 Scale = Literal[
-    # The median absolute deviation, divided by 0.6745: so much it is for a normal distribution of deviation 1.
+    # The median absolute deviation divided by 0.6745, which is the standard deviation of a normal distribution.
     "median_deviation",
-    # The mean absolute deviation, times 1.2533, for the same reason: more than half of the values are equal.
+    # The mean absolute deviation times 1.2533, for the same reason: used if more than half of the values are equal.
     "mean_deviation",
     # All values are equal.
     "all_equal",
@@ -3686,7 +3688,7 @@ class Segment:
     """The largest free block."""
 
     made_by: str
-    """Site of the request that made it."""
+    """Site of the request that created it."""
 
     pending_free_bytes: int
     """Bytes of blocks freed by the program that another stream may still use."""
@@ -3778,7 +3780,7 @@ class ServingPool:
     """Number of segments."""
 
     segment_type: str
-    """`small` for requests of up to 1 MiB, else `large`."""
+    """`small` for requests of up to 1 MiB, otherwise `large`."""
 
     stream: int
     """CUDA stream."""
@@ -3809,7 +3811,7 @@ class Settings:
     """Whether segments grow in place."""
 
     garbage_collection_threshold: float
-    """0 when off."""
+    """0 if it is off."""
 
     max_split_size_bytes: int | None
     """Blocks of at least this size are not split; null for no limit."""
@@ -3821,7 +3823,7 @@ class Settings:
     """Divisions for sizes of 1, 2, 4, ... 32768 MiB."""
 
     warnings: tuple[str, ...]
-    """Settings that do not have the effect that they seem to have, in words."""
+    """Settings without the effect that they seem to have, in words."""
 
     large_segment_size_bytes: int | None = None
     """`large_segment_size_mb`; left out if it is not set."""
@@ -3860,7 +3862,7 @@ class SimulateDevice:
     """`memviz simulate`, one device."""
 
     best_alloc_conf: str | None
-    """The settings that need the least, if that is less than with the recorded ones; else null."""
+    """The settings that need the least, if that is less than with the recorded ones; otherwise null."""
 
     capacity_bytes: int | None
     """Bytes that the allocator can use in `runs`; null for an unlimited device."""
@@ -3878,7 +3880,7 @@ class SimulateDevice:
     """The maximum of allocated bytes, which every allocator needs; null if there is no simulation."""
 
     notes: tuple[str, ...]
-    """What must be said, in words."""
+    """Notes, in words."""
 
     recorded: RecordedSettings
     """The recording, compared with a simulation of its own settings."""
@@ -3887,7 +3889,7 @@ class SimulateDevice:
     """Why there is no simulation; null if there is one."""
 
     runs: tuple[SimulatedRun, ...]
-    """A run per settings, the recorded ones first; in a sweep, then those that need the least."""
+    """One run for each settings string, the recorded settings first; in a sweep, then those that need the least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3907,7 +3909,7 @@ class SimulatedRun:
     """
 
     assumptions: tuple[str, ...]
-    """Their assumptions, a sentence each."""
+    """Their assumptions, one sentence each."""
 
     because: str
     """Why it is not trusted further; empty if it is exact."""
@@ -3951,7 +3953,7 @@ class SimulatedRun:
     """`max_memory_reserved()`."""
 
     max_reserved_bytes_range: tuple[int, ...] | None
-    """Its minimum and maximum, if it depends on the driver's placement of segments; else null."""
+    """Its minimum and maximum, if it depends on the driver's placement of segments; otherwise null."""
 
     recorded: bool
     """Whether they are the recorded ones."""
@@ -3963,7 +3965,7 @@ class SimulatedRun:
     """The lowest capacity from which on it always works; null if unknown."""
 
     trust: Trust
-    """How far to trust it."""
+    """How far you can trust it."""
 
     warnings: tuple[str, ...]
     """Notes about the settings."""
@@ -3992,7 +3994,7 @@ StepSourceName = Literal[
     "annotations",
     # From the annotations that `--steps` selects.
     "requested",
-    # From the turns of the program's loop.
+    # From the iterations of the program's loop.
     "inferred",
 ]
 
@@ -4172,13 +4174,13 @@ class ValueReadsRow:
     """Its text."""
 
     count: int
-    """How often."""
+    """Number of reads."""
 
     file: str | None
     """Its file; null for backward's own threads."""
 
     kind: str
-    """What for: `copy` to the host, one `value`, or the `size` of something."""
+    """The purpose: `copy` to the host, one `value`, or the `size` of something."""
 
     line: int
     """The line."""
@@ -4188,8 +4190,8 @@ class ValueReadsRow:
 Verdict = Literal[
     # Each step leaves blocks behind that are not freed until the end of the recording.
     "leak",
-    # More is held step after step, but the blocks do not stay: a buffer replaced by a larger one, such as a KV
-    # cache, or blocks that pile up and are freed later.
+    # More memory is held step after step, but the blocks do not stay: a buffer that is replaced by a larger one,
+    # such as a KV cache, or blocks that accumulate and are freed later.
     "growth",
     # Filled in some step, and unchanged since: parameters, optimizer state, workspaces.
     "cache",

@@ -1,7 +1,7 @@
 //! Finds activation functions that could work in place: `x = F.relu(x)`.
 //!
-//! Where the line that calls one lets go of the input as soon as the result is there, nothing needs the input: what backward or a
-//! variable needs stays alive. The result may then take its place.
+//! If the line that calls the function releases the input as soon as the result exists, nothing needs the input:
+//! backward or a variable would keep it alive. The result can then take its place.
 
 use super::stacks::Marked;
 use super::{Finding, Remedy, Story};
@@ -12,15 +12,15 @@ use crate::play::changes::Lives;
 use crate::replay::{Allocation, History, Metric};
 use std::collections::HashSet;
 
-/// Functions of `torch.nn.functional` with an argument `inplace` that need no memory then.
+/// Functions of `torch.nn.functional` that allocate nothing when called with `inplace=True`.
 const IN_PLACE: [&str; 11] =
     ["relu", "relu6", "leaky_relu", "elu", "celu", "selu", "silu", "mish", "hardtanh", "hardswish", "hardsigmoid"];
-/// An input and its result are worth a word from 1/N of the peak on.
+/// An input and its result are worth reporting from 1/N of the peak on.
 const NOTABLE_PART: u64 = 100;
-/// Blocks that are looked at for the input: those made last.
+/// Number of blocks that are examined to find the input: the most recent ones.
 const LOOKED_AT: usize = 64;
 
-/// One finding for all of them, at the line whose input and result are both alive at the peak.
+/// One finding for all of them, at the line whose input and result are both live at the peak.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     if !device.phases().frees_tell {
         return Vec::new();
@@ -38,7 +38,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
             continue;
         }
         let Some(input) = input(device, result, made) else { continue };
-        // Nobody calls one on the result of another: what goes is a variable's earlier value.
+        // Nobody applies an activation function to the result of another: that line frees an earlier value of a variable.
         if !activations.has(device.track.stack_of(input as usize)) {
             pairs.push((input, result));
         }
@@ -77,8 +77,8 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The input of an activation function: the newest large block that is alive, if it is as large as the result, and the line that
-/// calls the function lets go of it before anything else is made.
+/// The input of an activation function: the newest large block that is live, if it is as large as the result and the
+/// line that calls the function releases it before anything else is allocated.
 fn input(device: &Device<'_>, result: u32, made: &Allocation) -> Option<u32> {
     let (history, stacks) = (device.history(), &device.snapshot().stacks);
     let earlier = (0..result).rev().take(LOOKED_AT).map(|index| (index, history.allocations[index as usize]));

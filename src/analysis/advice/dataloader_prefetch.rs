@@ -23,12 +23,12 @@ const LEAST_STORED: usize = 4;
 const CURE: &str = "move each batch to the device when it is needed";
 const CODE: &str = "batch = [t.pin_memory().to(\"cuda\", non_blocking=True) for t in batch]  # one at a time";
 
-/// One finding for each line that brings batches.
+/// One finding for each line that loads batches.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let (track, roles) = (device.track, device.roles());
     let mut of_line: BTreeMap<FrameId, Vec<u32>> = BTreeMap::new();
     for (index, allocation, stack) in track.allocations() {
-        // What is loaded ahead is loaded first where the loader is made.
+        // Batches that are loaded ahead are first loaded where the loader is created.
         let may_be_input =
             matches!(roles.role(stack), Role::Plain | Role::Data | Role::Setup) && stack != StackId::EMPTY;
         if allocation.born == 0 || allocation.requested < SMALL || !may_be_input {
@@ -65,7 +65,7 @@ fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     if !is_in_order || !left.iter().all(is_left) || batches.len() < LEAST_AHEAD || at_first <= LEAST_AHEAD {
         return None;
     }
-    // A batch is used from where the one before it is released: before that, where its line binds the variable anew.
+    // A batch is used from the release of the previous one on: before that, where its line rebinds the variable.
     let next = left.chunks(tensors).next();
     let lives = |is_bound: bool| {
         let mut lives = Lives::default();
@@ -161,8 +161,8 @@ struct Epoch {
 }
 
 impl Epoch {
-    /// Adds what moving one batch at a time changes, and tells whether there is one for each pass. `None` if this is no list of
-    /// batches of so many tensors.
+    /// Adds what changes if the batches are moved to the device one at a time, and returns whether there is one for
+    /// each pass. Returns `None` if this is no list of batches with this number of tensors.
     fn add(&self, device: &Device<'_>, list: &[u32], tensors: usize, lives: &mut Lives) -> Option<bool> {
         let block = |index: &u32| device.history().allocations[*index as usize];
         let size = |index: &u32| block(index).requested;

@@ -15,12 +15,12 @@ const LEAST_LIKE: u64 = 90;
 /// Least number of blocks in a copy.
 const LEAST_BLOCKS: usize = 4;
 
-/// How many tensors of each weight's size a checkpoint has with the states of its optimizer: momentum, or both moments of Adam.
+/// The number of tensors of each weight's size in a checkpoint with optimizer state: momentum, or both moments of Adam.
 const WITH_STATES: [usize; 2] = [2, 3];
 
 /// Bytes of the largest element.
 const ELEMENT: u64 = 16;
-/// Least number of steps that a copy stays without being called.
+/// Least number of steps that a copy stays live without being called.
 const LEAST_STEPS: usize = 3;
 
 /// An allocation with its number.
@@ -111,8 +111,8 @@ fn is_kept_aside(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
     steps.are_replaced(blocks) && other * 2 <= trained
 }
 
-/// Whether a copy of a model stays live through several steps that call only its original: every call keeps a graph and
-/// has a backward pass, and the copy has no gradients.
+/// Whether a copy of a model stays live through several steps that call only the original: every call keeps a graph
+/// and has a backward pass, and the copy has no gradients.
 fn is_never_called(device: &Device<'_>, calls: &ModelCalls, steps: &Steps, blocks: &[Block]) -> bool {
     let Some(copied) = blocks.iter().map(|(_, made)| made.born).max() else { return false };
     let stays = blocks.iter().all(|(_, made)| steps.until(made.freed) >= steps.until(copied) + LEAST_STEPS);
@@ -121,7 +121,7 @@ fn is_never_called(device: &Device<'_>, calls: &ModelCalls, steps: &Steps, block
     stays && later.peek().is_some() && later.all(is_trained) && !has_gradients(device, steps, blocks)
 }
 
-/// Whether there are as many gradients as weights and copies together, of the sizes of these copies.
+/// Whether the gradients with the sizes of these copies need more bytes than the weights without the copies do.
 fn has_gradients(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
     let sizes: HashSet<u64> = blocks.iter().map(|(_, made)| made.requested).collect();
     let bytes_at = |instant: Instant, wanted: &dyn Fn(u32) -> bool| {
@@ -133,15 +133,15 @@ fn has_gradients(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
     let is_gradient = |index: u32| device.categories().get(index as usize).category == Category::Gradient;
     let is_own = |index: u32| is_weight(device, index) && !is_one_of(blocks, index);
     steps.0.last().is_none_or(|&last| {
-        // When the optimizer begins, gradients are live.
+        // Gradients are live when the optimizer starts.
         let step = device.phases().spans.iter().find(|span| span.end == last && span.phase == Phase::Optimizer);
         let instant = step.map_or(last, |span| span.start);
         bytes_at(instant, &is_gradient) > bytes_at(instant, &is_own)
     })
 }
 
-/// The ends of all steps of the optimizer; of the backward passes in front of them where a fused optimizer allocates nothing, so that
-/// its steps do not show.
+/// The ends of all optimizer steps. If a fused optimizer allocates nothing, its steps are not visible; then the ends
+/// of the backward passes before them.
 struct Steps(Vec<Instant>);
 
 impl Steps {
@@ -175,7 +175,7 @@ impl Steps {
     }
 }
 
-/// Without the allocator's rounding.
+/// Requested bytes, without the allocator's rounding.
 fn requested(blocks: &[Block]) -> u64 {
     blocks.iter().map(|(_, made)| made.requested).fold(0, u64::saturating_add)
 }
@@ -189,7 +189,7 @@ fn is_weight(device: &Device<'_>, index: u32) -> bool {
     matches!(category, Category::Parameter | Category::Buffer | Category::ModelState)
 }
 
-/// How many weights of each size are there beside the copies when the model is used next: what it works with is none of the copies.
+/// The number of weights of each size that are live besides the copies when the model is next used: it uses none of the copies.
 fn own_sizes(device: &Device<'_>, blocks: &[Block], last: &[Block]) -> HashMap<u64, usize> {
     let copied = last.iter().map(|(_, made)| made.born).max().unwrap_or(0);
     let mut spans = device.phases().spans.iter();
@@ -208,7 +208,7 @@ fn is_one_of(blocks: &[Block], index: u32) -> bool {
     blocks.binary_search_by_key(&index, |&(index, _)| index).is_ok()
 }
 
-/// The blocks that have the sizes of weights, each of which counts once.
+/// The blocks that have the sizes of weights; each weight matches one block.
 fn like_weights(mut own: HashMap<u64, usize>, blocks: &[Block]) -> Vec<Block> {
     let mut is_left = |(_, made): &&Block| {
         own.get_mut(&made.requested).is_some_and(|count| {
@@ -220,14 +220,14 @@ fn like_weights(mut own: HashMap<u64, usize>, blocks: &[Block]) -> Vec<Block> {
     blocks.iter().filter(|block| is_left(block)).copied().collect()
 }
 
-/// Whether the last copy has the sizes of weights that are there beside it.
+/// Whether the last copy has the sizes of weights that are live besides it.
 fn is_like_weights(device: &Device<'_>, blocks: &[Block], last: &[Block]) -> bool {
     let like = like_weights(own_sizes(device, blocks, last), last);
     like.len() >= LEAST_BLOCKS && bytes(&like).saturating_mul(100) >= bytes(last).saturating_mul(LEAST_LIKE)
 }
 
-/// A checkpoint without the states of the optimizer, which takes over those that are loaded: with them, each size comes two or three
-/// times as often as among the weights. Where the optimizer has allocated its own states, the loaded ones are copies, too.
+/// Removes the optimizer state from a checkpoint if the optimizer uses the loaded state: then each size occurs two or three
+/// times as often as among the weights. If the optimizer has allocated its own state, the loaded state is a copy, too.
 fn without_states(device: &Device<'_>, blocks: Vec<Block>) -> Vec<Block> {
     let own = own_sizes(device, &blocks, &blocks);
     let mut loaded: HashMap<u64, usize> = HashMap::new();
@@ -249,7 +249,7 @@ fn without_states(device: &Device<'_>, blocks: Vec<Block>) -> Vec<Block> {
     if states >= bytes(&weights) { blocks } else { weights }
 }
 
-/// The finding; `states` are bytes that the line also loads, and that the optimizer takes over.
+/// The finding; `states` is the number of bytes of optimizer state that the line also loads, and that the optimizer uses.
 fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64) -> Finding {
     let kept = if states > 0 {
         format!("; another {} allocated here is optimizer state, which the optimizer goes on using", Bytes(states))
@@ -285,7 +285,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64) -> Fin
     }
 }
 
-/// How a stack allocates a part of a state dict, if it does.
+/// How a stack allocates a part of a state dict; `None` if it does not.
 fn way(device: &Device<'_>, stack: StackId) -> Option<Way> {
     let snapshot = device.snapshot();
     let mut found = None;

@@ -1,7 +1,7 @@
-//! Finds expressions that make a whole tensor several times: `x = (x.double() - mean) / deviation`.
+//! Finds expressions that allocate a whole tensor several times: `x = (x.double() - mean) / deviation`.
 //!
-//! Each operator of such a line lets go of the result of the one before, and the line then binds a new tensor to the variable of
-//! the first. A loop that makes the same on one line again and again looks alike, but lets go of no tensor that another line made.
+//! Each operator of such a line releases the result of the previous one, and the line then rebinds the variable that held the
+//! input. A loop that repeats one allocation on a line looks similar, but releases no tensor that another line allocated.
 
 use super::whole_copies::{function, goes_behind, line};
 use super::{Finding, Remedy, Story, Way};
@@ -11,22 +11,22 @@ use crate::model::bytes::Bytes;
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Metric};
 
-/// A tensor is worth a word from 1/N of the peak on.
+/// Tensors are reported from 1/N of the peak on.
 const NOTABLE_PART: u64 = 20;
 /// A cast changes the size of an element by one of these factors.
 const FACTORS: [u64; 3] = [2, 4, 8];
-/// Blocks that are looked at for the tensor that goes: those made last.
+/// Number of blocks that are examined to find the released tensor: the most recent ones.
 const LOOKED_AT: usize = 64;
 const UNKNOWN_OPERATOR: &str = "whether the operators have in-place forms is not recorded";
 const UNKNOWN_DTYPE: &str = "whether the tensor's own dtype is precise enough is not recorded";
 
-/// The results of one line's operators, each made of the one before.
+/// The results of the operators on one line, each computed from the previous one.
 struct Chain {
     line: FrameId,
     results: Vec<u32>,
 }
 
-/// One finding, for the expression whose results are alive at the peak.
+/// One finding, for the expression whose results are live at the peak.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let history = device.history();
     let peak = history.maxima[Metric::Allocated as usize];
@@ -52,14 +52,14 @@ fn block(device: &Device<'_>, index: u32) -> Allocation {
     device.history().allocations[index as usize]
 }
 
-/// Whether a block has the size of the last result, which goes right behind it.
+/// Whether a block has the size of the last result, and that result is released right after the block is allocated.
 fn continues(device: &Device<'_>, chain: &Chain, index: u32) -> bool {
     chain.results.last().is_some_and(|&last| {
         block(device, last).requested == block(device, index).requested && goes_behind(device, last, index, chain.line)
     })
 }
 
-/// The tensor that an expression begins with: made elsewhere, and bound anew by its line.
+/// The tensor that an expression starts from: another line allocated it, and the expression's line rebinds its variable.
 fn source(device: &Device<'_>, chain: &Chain) -> Option<u32> {
     let (&first, &last) = (chain.results.first()?, chain.results.last()?);
     (0..first).rev().take(LOOKED_AT).find(|&index| {
@@ -73,14 +73,14 @@ fn source(device: &Device<'_>, chain: &Chain) -> Option<u32> {
     })
 }
 
-/// The line of an expression, and those that call its function: a caller may bind the result to the variable of the argument.
+/// The line of an expression, and the lines that call its function: a caller may bind the result to the variable that it passed.
 fn lines_around<'d>(device: &'d Device<'_>, last: u32, chain: &Chain) -> impl Iterator<Item = FrameId> + 'd {
     let frames = device.snapshot().stacks.frame_ids(device.track.stack_of(last as usize)).iter().copied();
     let from = chain.line;
     frames.skip_while(move |&frame| frame != from).filter(|&frame| device.sites().is_own(frame))
 }
 
-/// The finding for an expression, which its line computes in each of the chains that are its own.
+/// The finding for an expression, with all chains that its line computes.
 fn finding(device: &Device<'_>, named: &Chain, chains: &[Chain]) -> Option<Finding> {
     let (mut in_place, mut uncast) = (Lives::default(), Some(Lives::default()));
     for chain in chains.iter().filter(|chain| chain.line == named.line) {
@@ -128,7 +128,7 @@ fn way(cure: &str, code: &str, lives: Lives) -> Way {
     Way { cure: cure.to_owned(), code: vec![code.to_owned()], least: lives.clone(), most: lives, unknown: "" }
 }
 
-/// The result of an expression, cast back to the dtype of the tensor that it is made of, if that is all that is made of it.
+/// The result of an expression after the cast back to the dtype of the source, if nothing else is computed from it.
 fn cast_back(device: &Device<'_>, last: u32, source: u32) -> Option<u32> {
     let history = device.history();
     let after = last + 1..history.allocations.len() as u32;

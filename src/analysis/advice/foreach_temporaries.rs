@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 
 /// Optimizers of `torch.optim` that have a fused implementation.
 const FUSED: [&str; 4] = ["_multi_tensor_adam", "_multi_tensor_adamw", "_multi_tensor_sgd", "_multi_tensor_adagrad"];
-/// Temporaries that an implementation for single tensors holds at once: at least, while a name for one is bound to the next; and at
-/// most, as those of `RAdam` and `Adadelta` with weight decay.
+/// The number of temporaries that a single-tensor implementation holds at once. Minimum: two, while a variable is
+/// rebound to the next one. Maximum: five, as `RAdam`, and `Adadelta` with weight decay, hold.
 const AT_ONCE: [usize; 2] = [2, 5];
-/// Fewer bytes are not worth a word.
+/// Smaller amounts are not worth reporting.
 const SMALL: u64 = 8 << 20;
 
 /// One finding for each line that calls `step` of such an optimizer.
@@ -33,7 +33,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let (track, snapshot) = (device.track, device.snapshot());
     let mut of_stack: BTreeMap<StackId, Vec<u32>> = BTreeMap::new();
     for (index, allocation, stack) in track.allocations() {
-        // Momentum buffers are allocated there in the first step, and stay until the optimizer goes.
+        // Momentum buffers are allocated there in the first step, and stay live as long as the optimizer.
         let is_state = || device.categories().get(index as usize).category == Category::OptimizerState;
         if marked.has(stack) && allocation.freed != NEVER && allocation.born > 0 && !is_state() {
             of_stack.entry(stack).or_default().push(index);
@@ -114,7 +114,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
     })
 }
 
-/// The class of `torch.optim` whose foreach implementation has this name: that of `AdamW` is that of `Adam`.
+/// The class of `torch.optim` whose foreach implementation has this name; `AdamW` uses the implementation of `Adam`.
 fn class(name: &str) -> &str {
     match name {
         "adam" | "adamw" => "AdamW",
@@ -132,7 +132,7 @@ fn class(name: &str) -> &str {
     }
 }
 
-/// The most bytes of these blocks at once; they come in the order in which they are made.
+/// The most bytes of these blocks that are live at once; the blocks are in order of allocation.
 fn most_at_once(blocks: impl Iterator<Item = crate::replay::Allocation>) -> u64 {
     let mut changes: Vec<(u32, bool, u64)> = Vec::new();
     for block in blocks {

@@ -1,7 +1,7 @@
-//! Finds logits of all tokens in float32 with a loss that is computed at once.
+//! Finds logits of all tokens in float32 whose loss is computed all at once.
 //!
-//! `cross_entropy` keeps the logarithms of all probabilities for backward, which then allocates their gradient, and the
-//! gradient of the logits in the logits' type.
+//! `cross_entropy` keeps the logarithms of all probabilities for backward, which then allocates their gradient, and
+//! the gradient of the logits in their dtype.
 
 use super::stacks::Marked;
 use super::{Finding, Remedy, Story};
@@ -16,12 +16,12 @@ use crate::replay::{Allocation, Metric};
 
 /// Number of chunks to simulate: more chunks save little more.
 const PIECES: u32 = 8;
-/// The blocks of the logits' size make up one part in so many of the peak at least, if they were cast to float32, or if the model is
-/// in float32 anyway: below that, what pieces save is not worth the time in which a part of forward runs again.
+/// The blocks with the size of the logits are at least 1/N of the peak, with one limit if they were cast to float32, another if
+/// the model is in float32 anyway. Below that, chunks save too little for the time that recomputing a part of forward takes.
 const PART_IF_CAST: u64 = 4;
 const PART_OF_PEAK: u64 = 2;
 
-/// The result of a loss for a token has at most 1/N of the bytes of its logits.
+/// The result of a loss for one token has at most 1/N of the bytes of its logits.
 const PART_OF_LOGITS: u64 = 1000;
 
 /// Losses whose blocks are a large part of the peak.
@@ -30,7 +30,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     if trained.is_empty() { scored(device).into_iter().collect() } else { trained }
 }
 
-/// Losses that a backward pass follows.
+/// Losses that are followed by a backward pass.
 fn find_trained(device: &Device<'_>) -> Vec<Finding> {
     let marked = Marked::of(device, |path, name, kind| {
         kind == FrameKind::Torch && path == "torch/nn/functional.py" && matches!(name, "cross_entropy" | "log_softmax")
@@ -69,7 +69,7 @@ fn find_trained(device: &Device<'_>) -> Vec<Finding> {
     vec![Finding {
         story: Story::Fp32Logits,
         line,
-        cure: format!("compute logits and loss in {PIECES} chunks of the sequence"),
+        cure: format!("compute logits and loss in {PIECES} chunks along the sequence"),
         evidence: format!(
             "{count} blocks of {} are in use at the peak: the logits of all tokens{cast}, and the buffers of the loss",
             Bytes(bytes)
@@ -80,8 +80,8 @@ fn find_trained(device: &Device<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Losses without a backward pass, such as those of an evaluation: a layer makes logits in half precision, the user's code casts all
-/// of them and computes their logarithms, and then makes something far smaller of these.
+/// Losses without a backward pass, such as those of an evaluation: a layer allocates logits in half precision, the
+/// user's code casts all of them and computes their logarithms, and then computes something far smaller from these.
 fn scored(device: &Device<'_>) -> Option<Finding> {
     let history = device.history();
     let blocks = &history.allocations;
@@ -117,10 +117,10 @@ fn scored(device: &Device<'_>) -> Option<Finding> {
     Some(Finding {
         story: Story::Fp32Logits,
         line: device.sites().site_frame(device.track.stack_of(first + 1)),
-        cure: format!("compute logits and loss in {PIECES} chunks of the sequence"),
+        cure: format!("compute logits and loss in {PIECES} chunks along the sequence"),
         evidence: format!(
-            "the logits of all tokens, {}, are cast to float32 and turned into as many logarithms; {} of these are in use at the \
-             peak",
+            "the logits of all tokens, {}, are cast to float32, and log_softmax makes a tensor of the same size; {} of these are in use \
+             at the peak",
             Bytes(blocks[first].size),
             Bytes(at_peak(first))
         ),
@@ -133,7 +133,7 @@ fn scored(device: &Device<'_>) -> Option<Finding> {
     })
 }
 
-/// The line that casts the logits to float32, and true; else the line of the loss, and false.
+/// The line that casts the logits to float32, and true; otherwise the line of the loss, and false.
 fn cast(device: &Device<'_>, kept: usize) -> (Option<FrameId>, bool) {
     let (track, sites) = (device.track, device.sites());
     let blocks = &device.history().allocations;

@@ -1,8 +1,8 @@
 //! Finds weights with unneeded gradients: weights that no optimizer updates, and weights that are trained although
 //! low-rank weights should be trained instead.
 //!
-//! Optimizers with states have some for each weight that they update, of the weight's size. Of a weight of `out x in` elements, low-rank adaptation trains one of `rank x in` and one of `out x rank` instead: the two
-//! follow on it where a model is moved or made, and the product of their sizes is that of the weight times the rank squared.
+//! Optimizer state has the size of the weight that it belongs to. Low-rank adaptation trains a `rank x in` and an `out x rank`
+//! weight for each `out x in` weight, allocated right after it: the product of their sizes is its size times the rank squared.
 
 use super::kept_over_steps::backward_line;
 use super::model_calls::{ModelCall, ModelCalls, born_in};
@@ -20,12 +20,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 const SCALAR: u64 = 512;
 /// Least number of pairs of low-rank weights of one rank.
 const LEAST_PAIRS: usize = 4;
-/// Ranks that are looked for. The two vectors of a norm look like rank 2 behind a weight that is four times as high as wide.
+/// Ranks that are recognized. The two vectors of a norm look like rank 2 after a weight that is four times as high as wide.
 const RANKS: std::ops::RangeInclusive<u64> = 4..=256;
 /// A low-rank weight has at most this fraction (1/N) of the bytes of the weight that it adapts.
 const SMALLER: u64 = 4;
 
-/// Least number of optimizer steps after which weights without state count as weights that it does not update.
+/// Least number of optimizer steps after which memviz concludes that the optimizer does not update weights without state.
 const LEAST_STEPS: usize = 3;
 /// The most states that an optimizer keeps for each weight.
 const MOST_STATES: usize = 3;
@@ -59,8 +59,8 @@ fn without_states(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     };
     let gradients = sizes_at(Category::Gradient, last.start);
     let states = sizes_at(Category::OptimizerState, last.end);
-    // States of another precision, or factored ones, tell nothing; where some weights of a size have states and others none, other
-    // ranks may have those.
+    // States of another precision, or factored ones, show nothing. If only some weights of a size have states, other
+    // ranks may have the states of the rest.
     let largest = gradients.keys().copied().filter(|size| states.contains_key(size)).max()?;
     let each = states[&largest] / gradients[&largest];
     let are_of_gradients =
@@ -96,8 +96,8 @@ fn without_states(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     Some(freeze(line.filter(|&line| device.sites().is_own(line)), evidence, lives))
 }
 
-/// The same where the optimizer had its states before the recording began: of each weight that it updates there are several blocks
-/// from then, and its temporaries have sizes of such weights alone.
+/// The same if the optimizer had its states before the recording starts: each weight that it updates has several
+/// blocks from before, and the optimizer's temporaries have only the sizes of such weights.
 fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let category = |index: u32| device.categories().get(index as usize).category;
     let all = || (0u32..).zip(&device.history().allocations);
@@ -113,7 +113,7 @@ fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option
         }
     }
     counts.retain(|_, (_, gradients)| *gradients > 0);
-    // A state and the weight itself, at least.
+    // At least one state, and the weight itself.
     if counts.values().all(|(before, gradients)| before / gradients < 2) {
         return None;
     }
@@ -174,7 +174,7 @@ fn freeze(line: Option<FrameId>, evidence: String, lives: Lives) -> Finding {
     }
 }
 
-/// Weights that low-rank weights represent.
+/// Weights for which low-rank weights are trained.
 fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let category = |index: u32| device.categories().get(index as usize).category;
     let all = || (0u32..).zip(&device.history().allocations);
@@ -183,7 +183,7 @@ fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let mut pairs: BTreeMap<(u64, usize), Vec<[u64; 3]>> = BTreeMap::new();
     for place in 0..parameters.len() {
         let size = |ahead: usize| parameters.get(place + ahead).map_or(0, |(_, made)| made.requested);
-        // The bias of a weight may lie between both.
+        // The bias of a weight may be allocated between the two.
         let is_biased = size(1) > 0 && size(0) % size(1) == 0;
         for ahead in if is_biased { 1..=2 } else { 1..=1 } {
             let (one, other) = (size(ahead), size(ahead + 1));
@@ -198,7 +198,7 @@ fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
         counts
     };
     let sizes = count(&mut parameters.iter().map(|(_, made)| made.requested));
-    // Vectors of norms and biases have sizes that others have, too.
+    // Vectors of norms and biases have sizes that other parameters also have.
     let is_of_pairs_alone = |pairs: &Vec<[u64; 3]>| {
         let of_pairs = count(&mut pairs.iter().flat_map(|&[_, one, other]| [one, other]));
         of_pairs.iter().all(|(size, count)| sizes.get(size) == Some(count))
@@ -251,9 +251,9 @@ fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     })
 }
 
-/// What is gone with the gradients and states of frozen weights. Backward ends where it has made the last gradient of a trained
-/// weight: it makes nothing behind that, and forward keeps nothing for it. Of weights whose gradients come earlier, the recording
-/// does not show what forward keeps for them alone.
+/// Removes the gradients and states of frozen weights, and what only they need. Backward ends at the last gradient of
+/// a trained weight: it allocates nothing after that, and forward keeps nothing for it. For weights whose gradients
+/// come earlier, the recording does not show what forward keeps for them alone.
 fn frozen(device: &Device<'_>, calls: &ModelCalls, removed: Vec<u32>) -> Lives {
     let unused: HashSet<u32> = removed.iter().copied().collect();
     let is_gradient = |index: u32| device.categories().get(index as usize).category == Category::Gradient;
@@ -293,7 +293,7 @@ fn frozen(device: &Device<'_>, calls: &ModelCalls, removed: Vec<u32>) -> Lives {
     lives
 }
 
-/// The rank of two weights that represent a third, from the bytes of all three; `None` where they do not.
+/// The rank of two weights that adapt a third, from the bytes of all three; `None` if they do not.
 fn rank(weight: u64, one: u64, other: u64) -> Option<u64> {
     if weight == 0 || one.min(other) == 0 || one.max(other) > weight / SMALLER {
         return None;

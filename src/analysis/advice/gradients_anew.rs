@@ -11,11 +11,11 @@ use crate::replay::{Allocation, History, Instant, NEVER};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The instants at which a program frees its gradients, each list in order.
+/// The instants at which a program frees its gradients, each list in order of time.
 pub(super) struct Drops {
     /// The instants before each evaluation.
     pub evaluations: Vec<Instant>,
-    /// Those before each forward pass of the training: `zero_grad(set_to_none=True)` in place of `zero_grad(set_to_none=False)`.
+    /// The instants before each forward pass of the training: `zero_grad(set_to_none=True)` instead of `set_to_none=False`.
     pub steps: Vec<Instant>,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Drops {
 type Blocks = HashMap<(StackId, u64), Vec<u32>>;
 
 impl Drops {
-    /// Each block whose free moves to another instant, with that instant.
+    /// The blocks that are freed at another instant, each with that instant.
     pub fn freed(
         &self,
         device: &Device<'_>,
@@ -68,7 +68,7 @@ impl Drops {
     }
 }
 
-/// Whether an optimizer steps between the first two of some backward passes, so that the second one does not accumulate.
+/// Whether an optimizer step lies between the first two of these backward passes, so that the second does not accumulate.
 pub(super) fn is_zeroed(device: &Device<'_>, passes: &[Range<Instant>]) -> bool {
     let [first, second, ..] = passes else { return false };
     let spans = &device.phases().spans;

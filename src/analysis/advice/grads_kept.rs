@@ -67,7 +67,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     }]
 }
 
-/// The instants at which some calls begin and end.
+/// The instants at which the first of these calls starts and the last one ends.
 fn span(calls: &[ModelCall]) -> (Instant, Instant) {
     (calls[0].start, calls[calls.len() - 1].end)
 }

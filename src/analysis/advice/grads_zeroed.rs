@@ -1,5 +1,5 @@
-//! Gradients that `zero_grad(set_to_none=False)`, or a loop over `grad.zero_()`, fills with zeros instead of freeing them: they live
-//! through every forward pass. Those of weights that no optimizer updates stay for another reason.
+//! Gradients that `zero_grad(set_to_none=False)`, or a loop over `grad.zero_()`, fills with zeros instead of freeing them:
+//! they stay live through every forward pass. Gradients of weights that no optimizer updates stay live for another reason.
 
 use super::frozen;
 use super::gradients_anew::{Drops, is_zeroed};
@@ -32,7 +32,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let steps = calls.all.iter().filter(|call| call.backward.is_some()).map(|call| call.start);
     let drops = Drops { evaluations: Vec::new(), steps: steps.collect() };
     let mut freed = drops.freed(device, calls, &gradients);
-    // Each must be computed again in its own block; buckets of a distributed program are not.
+    // Backward must compute each one again in its own block, unlike the buckets of a distributed program.
     if freed.len() < gradients.len() * 2 || frozen::has_unused_gradients(device) {
         return Vec::new();
     }

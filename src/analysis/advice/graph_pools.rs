@@ -1,4 +1,4 @@
-//! Finds CUDA graphs with one pool each: no other graph can use memory that a graph frees during its capture.
+//! Finds CUDA graphs that each have their own pool: no other graph can use memory that a graph frees during its capture.
 
 use super::model_calls::ModelCalls;
 use super::stacks::common_line;

@@ -1,9 +1,9 @@
-//! The graphs that calls without a backward pass leave live, and when either cure frees them: `no_grad`, or a number
-//! stored instead of a tensor.
+//! The graphs that calls without a backward pass leave live, and when each of the two cures frees them: `no_grad`, or
+//! storing a number instead of a tensor.
 //!
-//! A number lets go of a graph as soon as no variable holds it. A recording does not show whether one does, since what is stored
-//! holds the graph anyway: with a variable the graph stays until the next one is made. Each cure is therefore played twice, and
-//! what it saves with a variable is what it saves at least.
+//! With a number, a graph is freed as soon as no variable holds it. A recording does not show whether one does, since
+//! the stored tensor holds the graph anyway; with a variable, the graph stays live until the next one is built. So
+//! memviz simulates each cure with and without a variable: the saving with a variable is the least that it saves.
 
 use super::model_calls::{ModelCall, born_in};
 use super::variables::{Function, frame_of_function};
@@ -14,7 +14,7 @@ use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, Instant, NEVER};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The doubt about a stored graph that a recording cannot settle.
+/// What a recording cannot show about a stored graph.
 const UNKNOWN: &str = "a variable may keep the last graph until the next one is made, and the program may keep inputs";
 /// The same for results under `no_grad`.
 const UNKNOWN_RESULTS: &str = "the program may keep results until the next ones are made, and inputs";
@@ -35,7 +35,7 @@ struct Graph {
     blocks: Vec<Kept>,
     /// When its last block was allocated.
     done: Instant,
-    /// When its last block is made for the next call: a variable of any function may hold it until then.
+    /// When the next call allocates its last block again: a variable of any function may hold the graph until then.
     again: Instant,
 }
 
@@ -44,12 +44,12 @@ pub(super) struct Graphs<'d, 'a, 'c> {
     device: &'d Device<'a>,
     of_line: &'c [&'c ModelCall],
     all: Vec<Graph>,
-    /// What the graphs keep of the inputs: their calls, and when their variables are bound anew.
+    /// The inputs that the graphs keep: the place of the call, the block, and when its variable is rebound.
     inputs: Vec<(usize, u32, Instant)>,
 }
 
 impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
-    /// Blocks of the calls that outlive a variable, of those that are wanted; `inputs` are the blocks that only graphs keep.
+    /// The blocks of the calls that outlive a variable and that are wanted; `inputs` are the blocks that only graphs keep.
     pub fn of(
         device: &'d Device<'a>,
         of_line: &'c [&'c ModelCall],
@@ -59,7 +59,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         let function = of_line.first().and_then(|call| Function::of(device, call.line, of_line));
         let entries = device.track.entries();
         let end = |place: usize| of_line.get(place + 1).map_or(entries, |next| next.start).min(of_line[place].scope);
-        // What is made before the first call goes into the model.
+        // Blocks that are allocated before the first call are inputs of the model.
         let first = of_line.first().map_or(0, |call| call.start);
         let before: HashSet<StackId> =
             born_in(device, 0, first).map(|(index, _)| device.track.stack_of(index as usize)).collect();
@@ -86,14 +86,14 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
             }
             graphs.push(graph);
         }
-        // Blocks that a call leaves are allocated before the next call, like inputs.
+        // Blocks that a call leaves live are allocated before the next call, like inputs.
         let of_graphs: HashSet<u32> =
             graphs.iter().flat_map(|graph| graph.blocks.iter().map(|kept| kept.index)).collect();
         let inputs = inputs.into_iter().filter(|(_, index, _)| !of_graphs.contains(index)).collect();
         Self { device, of_line, all: graphs, inputs }
     }
 
-    /// A number is stored. With a variable for the last result, its graph stays until the next one is made.
+    /// A number is stored. If a variable holds the last result, its graph stays live until the next one is built.
     fn stored(&self, is_bound: bool) -> Lives {
         let gone = |graph: &Graph| if is_bound { graph.again } else { graph.done };
         let of_graph = |graph: &Graph| {
@@ -110,7 +110,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         lives
     }
 
-    /// No graph is made. `known` are blocks of which it is known when they would be freed.
+    /// No graph is built. `known` are blocks whose release is known.
     fn without(&self, known: &BTreeMap<u32, Instant>, is_bound: bool) -> Lives {
         let mut freed = known.clone();
         for (call, graph) in self.of_line.iter().zip(&self.all) {
@@ -158,7 +158,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         }
     }
 
-    /// The cure that makes no graph; `known` says when blocks would be freed, where that is known better than here.
+    /// The cure that builds no graph; `known` says when blocks would be freed, where the caller knows that better.
     fn make_no_graph(&self, known: Option<&Lives>) -> Way {
         let mut all = self.released_by_modules();
         all.extend(known.into_iter().flat_map(|lives| lives.freed.iter().copied()));
@@ -171,7 +171,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         }
     }
 
-    /// The line at which the newest block of a graph is made, of the function that calls the model.
+    /// The line, in the function that calls the model, that allocates the newest block of a graph.
     pub fn line_of_results(&self) -> Option<FrameId> {
         let newest =
             self.all.iter().zip(self.of_line).find_map(|(graph, call)| Some((graph.blocks.last()?, call.line)));
@@ -179,13 +179,13 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         frame_of_function(self.device, self.device.track.stack_of(newest.index as usize), line)
     }
 
-    /// Graphs that no backward pass frees, with both cures; `known` says when blocks would be freed under `no_grad`, where that
-    /// is known better than here.
+    /// Graphs that no backward pass frees, with both cures; `known` says when blocks would be freed under `no_grad`,
+    /// where the caller knows that better.
     pub fn finding(&self, line: Option<FrameId>, evidence: String, known: Option<&Lives>) -> Finding {
         finding(line, evidence, vec![self.make_no_graph(known), self.store_a_number()])
     }
 
-    /// The same beside a loss: backward needs the graph of the model, so that only the other cure is one.
+    /// The same next to a loss: backward needs the graph of the model, so only storing a number is a cure.
     pub fn finding_beside_loss(&self, line: Option<FrameId>, evidence: String) -> Finding {
         finding(line, evidence, vec![self.store_a_number()])
     }

@@ -1,7 +1,7 @@
 //! Finds the KV cache that an inference library preallocates.
 //!
-//! vLLM and `SGLang` fill a share of the device with their cache when they start: a setting decides its size, and no tensor of the
-//! program's own.
+//! vLLM and `SGLang` fill a share of the device with their cache when they start: its size depends on a setting, and
+//! not on the tensors of the program.
 
 use super::stacks::Marked;
 use super::{Finding, Remedy, Story};
@@ -10,7 +10,7 @@ use crate::model::StackId;
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 
-/// It is at least this fraction (1/N) of the peak.
+/// The cache is at least this fraction (1/N) of the peak.
 const PART_OF_PEAK: u64 = 5;
 
 /// A library, the functions that allocate its cache, and the setting that decides its size.
@@ -39,7 +39,7 @@ const LIBRARIES: [Library; 2] = [
     },
 ];
 
-/// One finding for each library whose cache holds much of the peak.
+/// One finding for each library whose cache is a large part of the peak.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     LIBRARIES.iter().filter_map(|library| finding(device, library)).collect()
 }

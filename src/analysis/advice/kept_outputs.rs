@@ -14,7 +14,7 @@ use crate::play::changes::{Lives, is_log_softmax};
 use crate::replay::{Allocation, History, Instant, Metric, NEVER};
 use std::collections::HashSet;
 
-/// Outputs are worth mentioning from 1/N of the peak on.
+/// Outputs are reported from 1/N of the peak on.
 const NOTABLE_PART: u64 = 100;
 /// Number of large gradients at the start of backward that are examined.
 const FIRST_GRADIENTS: usize = 2;
@@ -35,7 +35,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     let (mut most, mut line) = (0, None);
     let trained: Vec<(&ModelCall, Instant)> =
         of_line.iter().filter_map(|call| Some((*call, call.backward.as_ref()?.start))).collect();
-    // A pattern of consecutive steps also holds for the last one.
+    // A pattern of consecutive steps also applies to the last one.
     let mut stacks: HashSet<StackId> = HashSet::new();
     for pair in trained.windows(2) {
         let ((call, backward), (_, next)) = (pair[0], pair[1]);
@@ -72,12 +72,12 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     if lives.freed.len() < 2 {
         return None;
     }
-    // The step of the peak may have a larger batch than those whose outputs were seen to be released.
+    // The step of the peak may have a larger batch than the steps in which the release of outputs was recorded.
     let sizes = lives.freed.iter().filter_map(|&(index, _)| device.track.allocation(index as usize));
     let (smallest, largest) =
         sizes.fold((u64::MAX, 0), |(smallest, largest), made| (made.size.min(smallest), made.size.max(largest)));
     let up_to = if smallest < largest { "up to " } else { "" };
-    // Other outputs in one object stay with it, of which backward may need some. It needs the keys and values of a cache.
+    // Other outputs in the same object stay live with it, and backward may need some of them. It needs the keys and values of a cache.
     let stack = |index: u32| device.track.stack_of(index as usize);
     let others = |call: &ModelCall| -> Vec<(u32, Allocation)> {
         let end = call.backward.as_ref().map_or(0, |backward| backward.end);
@@ -94,7 +94,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         most.freed.extend(all.map(|(index, _)| (index, backward)));
     }
     let cure = "delete the model's output once the loss is computed";
-    let code = vec!["del outputs  # before loss.backward()".to_owned()];
+    let code = vec!["del outputs  # before loss.backward(); of an attribute: self.outputs = None".to_owned()];
     let unknown = "the line keeps other outputs, which backward may need";
     let way = Way { cure: cure.to_owned(), code: code.clone(), least: lives, most, unknown };
     Some(Finding {
@@ -108,14 +108,14 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     })
 }
 
-/// The user's line that releases a block, if plain code does: by rebinding a variable.
+/// The user's line that releases a block, if plain code does so by rebinding a variable.
 fn let_go_by(device: &Device<'_>, made: &Allocation) -> Option<FrameId> {
     let stack = device.track.stack(History::entry_before(made.freed)?);
     let is_plain = device.roles().role(stack) == Role::Plain && stack != StackId::EMPTY;
     device.sites().site_frame(stack).filter(|&frame| is_plain && device.sites().is_own(frame))
 }
 
-/// Blocks of notable size that a backward pass makes first.
+/// Large blocks that a backward pass allocates first.
 fn first_gradients<'d>(device: &'d Device<'_>, backward: Instant, least: u64) -> impl Iterator<Item = Allocation> + 'd {
     let made = born_in(device, backward, device.history().entries()).map(|(_, made)| made);
     let own = made.take_while(|made| device.phases().at(made.born) == Phase::Backward);

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-/// Blocks of a call are worth mentioning from 1/N of the peak on.
+/// Blocks of a call are reported from 1/N of the peak on.
 const NOTABLE_PART: u64 = 200;
 /// A block is small compared with another if it has at most this fraction (1/N) of its bytes.
 const SMALL: u64 = 16;
@@ -55,14 +55,14 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     findings.collect()
 }
 
-/// Bytes of a call from which on it is worth a word.
+/// The least number of bytes of a call that is worth reporting.
 fn notable(device: &Device<'_>) -> u64 {
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0) as u64;
     (peak / NOTABLE_PART).max(1)
 }
 
-/// What the first of these calls keeps over two more; `None` at the end of the recording. A step may call a part of a model several
-/// times, and a variable holds results up to the next step: where backward passes lie in between, two of them count.
+/// What the first of these calls keeps over two more; `None` at the end of the recording. A step may call a part of a model
+/// several times, and a variable holds results until the next step: if backward passes lie in between, two of them count.
 fn kept<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: &[Range<Instant>]) -> Option<Kept<'c>> {
     let (&call, next) = (calls.first()?, calls.get(1)?);
     let passed = |instant: Instant| passes.partition_point(|pass| pass.start < instant);
@@ -146,7 +146,7 @@ fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> O
     let mut lives = Lives::default();
     for call in of_line {
         let Some(backward) = &call.backward else { continue };
-        // The pass goes through what the call made, the youngest first; behind that it goes on through older graphs.
+        // The pass frees the blocks of the call, the newest first; after that it goes on through older graphs.
         let own = entries.min(backward.end - backward.start);
         let made = born_in(device, call.start, backward.start);
         let stay: Vec<u32> = made
@@ -173,8 +173,8 @@ fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> O
     })
 }
 
-/// Inputs that only the graphs of calls keep alive: the first layer saves them for backward. Each comes with the instant at which
-/// its variable would release it, when its line allocates the next input, and the place of the call that it is for.
+/// Inputs that only the graphs of calls keep alive: the first layer saves them for backward. Each comes with the place
+/// of its call, and with the instant at which its variable would release it: when its line allocates the next input.
 pub(super) fn inputs(device: &Device<'_>, of_line: &[&ModelCall]) -> Vec<(usize, u32, Instant)> {
     let is_input = |&(index, _): &(u32, Allocation)| {
         let stack = device.track.stack_of(index as usize);
@@ -205,7 +205,7 @@ pub(super) fn inputs(device: &Device<'_>, of_line: &[&ModelCall]) -> Vec<(usize,
     released
 }
 
-/// The line that calls `backward` behind a call of a model: the gradients that a pass begins with are made there.
+/// The line that calls `backward` after a call of a model: it allocates the gradients that the pass starts from.
 pub(super) fn backward_line(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
     let backward = call.backward.as_ref()?;
     let stacks = (backward.start..backward.end).map(|entry| device.track.stack(entry));
@@ -240,7 +240,7 @@ fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Opt
     })
 }
 
-/// The line that allocates a large block, and a small one computed from it.
+/// The line that allocates a large block, and a small one that is computed from it.
 fn reduced_at(device: &Device<'_>, kept: &Kept<'_>) -> Option<FrameId> {
     let mut lines: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for &(index, made) in &kept.blocks {
@@ -252,7 +252,7 @@ fn reduced_at(device: &Device<'_>, kept: &Kept<'_>) -> Option<FrameId> {
     reduced.max_by_key(|&(_, (largest, _))| largest).map(|(line, _)| FrameId(line))
 }
 
-/// The line that makes a small block behind several large ones, all of them outside of modules.
+/// The line that allocates a small block after several large ones, all of them outside of modules.
 fn reduced_behind(device: &Device<'_>, kept: &Kept<'_>) -> Option<FrameId> {
     let stack = |index: u32| device.track.stack_of(index as usize);
     let plain: Vec<&(u32, Allocation)> =
@@ -268,12 +268,12 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
     let stacks: HashSet<StackId> =
         kept.iter().flat_map(|kept| &kept.blocks).map(|&(index, _)| device.track.stack_of(index as usize)).collect();
     let mut of_stack: HashMap<StackId, Vec<(u32, Allocation, Instant)>> = HashMap::new();
-    // What a captured graph makes is written anew by each replay.
+    // Each replay of a captured graph overwrites its blocks.
     let is_wanted = |index: u32, stack| stacks.contains(&stack) && !calls.private.contains_key(&index);
     for held in held_longer(device, of_line, is_wanted) {
         of_stack.entry(device.track.stack_of(held.0 as usize)).or_default().push(held);
     }
-    // What is made before the first call goes into the model.
+    // Blocks that are allocated before the first call are inputs of the model.
     let first = of_line.first().map_or(0, |call| call.start);
     let inputs: HashSet<StackId> =
         born_in(device, 0, first).map(|(index, _)| device.track.stack_of(index as usize)).collect();
@@ -290,11 +290,11 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
     };
     let (&stack, largest) = of_stack.iter().max_by_key(|(stack, blocks)| (bytes(blocks), stack.index()))?;
     let each = largest.iter().map(|(_, made, _)| made.size).max()?;
-    // Scalars that are collected hold next to nothing.
+    // Collected scalars hold almost no memory.
     if of_stack.values().map(|blocks| bytes(blocks)).fold(0, u64::saturating_add) < notable(device) {
         return None;
     }
-    // Whether a variable keeps the last result until the next one is made, only the program says.
+    // Only the program decides whether a variable keeps the last result until the next one is computed.
     let lives = |is_bound: bool| {
         let mut lives = Lives::default();
         for blocks in of_stack.values() {
@@ -331,12 +331,12 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
     })
 }
 
-/// The result that plain code computes from them at once, such as with `torch.cat`: from at least three, and from most
-/// of those that are live.
+/// The results that plain code computes from these blocks at once, such as with `torch.cat`: from at least three, and
+/// from most of those that are live.
 fn joined(device: &Device<'_>, blocks: &[(u32, Allocation, Instant)]) -> Vec<u32> {
     let Some(first) = blocks.first().map(|(_, made, _)| made.born) else { return Vec::new() };
     let each = blocks.iter().map(|(_, made, _)| made.requested).min().unwrap_or(0).max(1);
-    // No call follows the last ones, so no variable would be rebound.
+    // No call follows the last results, so no variable is rebound.
     let last = blocks.iter().map(|(_, made, _)| made.requested).max().unwrap_or(0).saturating_mul(2);
     let is_joined = |&(index, made): &(u32, Allocation)| {
         made.requested >= each.saturating_mul(3)
@@ -351,7 +351,7 @@ fn joined(device: &Device<'_>, blocks: &[(u32, Allocation, Instant)]) -> Vec<u32
     born_in(device, first, device.track.entries()).filter(is_joined).map(|(index, _)| index).collect()
 }
 
-/// Whether one backward pass goes through what several calls made, such as the steps of a rollout: no other pass comes in between.
+/// Whether one backward pass covers the blocks of several calls, such as the steps of a rollout: no other pass lies in between.
 fn is_of_one_graph(
     blocks: &[(u32, Allocation, Instant)],
     passes: &[Range<Instant>],
@@ -363,7 +363,7 @@ fn is_of_one_graph(
     together * 2 > blocks.len() && trained * 2 > blocks.len()
 }
 
-/// Whether several blocks are there at once, and go at once: a store of a fixed size lets one go for each that comes.
+/// Whether several blocks are live together and are freed together: a store of fixed size frees one block for each new one.
 fn piles_up(blocks: &[(u32, Allocation, Instant)]) -> bool {
     // They are in order of allocation.
     let mut together: HashMap<usize, usize> = HashMap::new();

@@ -1,7 +1,7 @@
 //! Finds caches that grow by copying: keys and values of generated tokens, or results, that `torch.cat` appends to.
 //!
 //! Every copy is larger than the previous one by the same number of bytes. Both are live during the copy, and the new
-//! one fits none of the free blocks that earlier copies left.
+//! one fits into none of the free blocks that earlier copies left.
 
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
@@ -46,7 +46,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
 fn of_growing_stacks(device: &Device<'_>) -> BTreeMap<StackId, Vec<u32>> {
     let is_candidate =
         |block: &Allocation, stack: StackId| block.born > 0 && block.requested >= SMALL && stack != StackId::EMPTY;
-    // Sizes, of which none is zero, of each stack. Few stacks have as many, and only the blocks of those are collected.
+    // The sizes of each stack; 0 is none yet. Few stacks have that many sizes, and only their blocks are collected.
     let mut sizes = vec![[0; LEAST_COPIES]; device.snapshot().stacks.len()];
     for (_, block, stack) in device.track.allocations().filter(|&(_, block, stack)| is_candidate(block, stack)) {
         let Some(sizes) = sizes.get_mut(stack.index()) else { continue };
@@ -71,13 +71,13 @@ fn of_growing_stacks(device: &Device<'_>) -> BTreeMap<StackId, Vec<u32>> {
 fn caches(device: &Device<'_>, blocks: &[u32]) -> Vec<Cache> {
     let history = device.history();
     let block = |index: u32| history.allocations[index as usize];
-    // Those that are waiting for a larger copy, by their size, in the order in which they were made.
+    // Caches that have not grown further yet, by their size, in order of allocation.
     let mut open: HashMap<u64, Vec<Cache>> = HashMap::new();
     let mut steps: Vec<u64> = Vec::new();
     let mut done = Vec::new();
     for &index in blocks {
         let Allocation { requested, born, .. } = block(index);
-        // The difference of two copies is the same every time: the one that is known, or any that is small.
+        // Two consecutive copies always differ by the same number of bytes: a known difference, or any small one.
         let from = |size: &u64| requested > *size && requested - *size <= *size;
         let known = steps.iter().map(|step| requested.saturating_sub(*step)).find(|size| open.contains_key(size));
         let mut candidates: Vec<u64> =
@@ -145,7 +145,7 @@ fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
             lives.made.push((first, before));
         }
     }
-    // What the first copies were made of is written to the cache at once, and goes with the call that made it.
+    // The sources of the first copies are written to the cache at once, and are freed with the call that allocated them.
     for (place, &seed) in seeds.iter().enumerate() {
         let born = block(seed).born;
         let next = seeds.get(place + 1).map(|&next| block(next).born);
@@ -175,7 +175,7 @@ fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
     }
 }
 
-/// The copy from before the recording, of which the first recorded one is made.
+/// The copy from before the recording from which the first recorded one is computed.
 fn older(device: &Device<'_>, cache: &Cache) -> Option<u32> {
     let all = &device.history().allocations;
     let [first, second, ..] = cache.copies[..] else { return None };
@@ -187,8 +187,8 @@ fn older(device: &Device<'_>, cache: &Cache) -> Option<u32> {
     before.filter(|(_, block)| is_source(block)).map(|(index, _)| index).next()
 }
 
-/// What the first copies were made of, in order: blocks that go where copies go when they were replaced, behind the first copies and
-/// before the second ones.
+/// The sources of the first copies, in order: blocks that are freed where replaced copies are freed, after the first
+/// copies and before the second ones.
 fn seeds(device: &Device<'_>, caches: &[Cache]) -> Vec<u32> {
     let (track, history) = (device.track, device.history());
     let block = |index: u32| history.allocations[index as usize];

@@ -186,7 +186,7 @@ pub struct Alternative {
 pub struct Together {
     /// Their places in the list, counted from 0.
     pub places: Vec<usize>,
-    /// Further changes, which `memviz simulate` has by name.
+    /// Further changes, which `memviz simulate` also offers by name.
     pub changes: Vec<Change>,
     /// Their saving.
     pub saving: Saving,

@@ -1,4 +1,4 @@
-//! The calls of a model by code outside of modules: from the first allocation of a call to what follows its return.
+//! The calls of a model by code outside of modules: from the first allocation of a call to the first entry after its return.
 
 use crate::facts::device::Device;
 use crate::facts::grouping::private_pools::private_blocks;
@@ -8,8 +8,8 @@ use crate::replay::{Allocation, Instant};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// So many blocks of the first half of a call must outlive it, and such a share of them in percent, where it keeps a graph: under
-/// `no_grad` nothing does but what the call returns, and a cache of keys and values, which keeps two of about a dozen.
+/// If a call keeps a graph, at least this many blocks of its first half outlive it, and at least this share of them,
+/// in percent. Under `no_grad`, only results do, and a cache of keys and values, which keeps two of about a dozen.
 const LEAST_KEPT: usize = 4;
 const LEAST_SHARE: usize = 30;
 
@@ -26,10 +26,10 @@ pub(super) struct ModelCall {
     pub end: Instant,
     /// The instant at which the next call of a model begins, from whichever line; the end of the recording for the last one.
     pub until: Instant,
-    /// The instant up to which what is made may belong to its graph: where no backward pass goes through it, calls of other lines
-    /// may work on what it returns.
+    /// The end of the interval in which blocks may belong to the graph of the call: if no backward pass covers it,
+    /// calls from other lines may use its results.
     pub scope: Instant,
-    /// Entries of the backward passes that begin before then.
+    /// Entries of the backward passes that start before then.
     pub backward: Option<Range<Instant>>,
 }
 
@@ -59,7 +59,7 @@ impl ModelCalls {
                 continue;
             }
             let role = roles.role(stack);
-            // Most entries are of the call that is open.
+            // Most entries belong to the open call.
             let is_of_module = role == Role::Module;
             let goes_on = || is_open && all.last().is_some_and(|last| paths.place(stack) == Some(last.place));
             if is_of_module && (!is_alloc || goes_on()) || is_captured(entry) {
@@ -118,7 +118,7 @@ impl ModelCalls {
         self.all.iter().filter_map(|call| call.backward.clone()).collect()
     }
 
-    /// The calls of each line, in order; lines in the order of their first calls.
+    /// The calls of each line, in order; the lines are in the order of their first calls.
     pub fn by_place(&self) -> Vec<Vec<&ModelCall>> {
         let mut places: HashMap<PlaceId, usize> = HashMap::new();
         let mut calls: Vec<Vec<&ModelCall>> = Vec::new();
@@ -134,7 +134,7 @@ impl ModelCalls {
 }
 
 impl ModelCall {
-    /// Whether a backward pass goes through a call: one frees what it made, or begins before any other call does.
+    /// Whether a backward pass covers a call: one frees its blocks, or starts before any other call does.
     pub fn is_trained(&self, device: &Device<'_>) -> bool {
         let phases = device.phases();
         self.backward.is_some()

@@ -67,14 +67,15 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         .collect();
     sides.sort_rows_by_key(|(_, stream)| Reverse(stream.bytes));
     sides.truncate(MOST_STREAMS);
-    sides.into_iter().map(|(number, stream)| finding(device, number, stream, other)).collect()
+    sides.into_iter().filter_map(|(number, stream)| finding(device, number, stream, other)).collect()
 }
 
-fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: u32) -> Finding {
+/// `None` if nothing is reserved for the stream.
+fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: u32) -> Option<Finding> {
     let line: Option<FrameId> = common_line(device, &stream.stacks);
     let reserved = device.track.segments().iter().filter(|segment| segment.stream == number);
     let reserved = reserved.fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
-    Finding {
+    (reserved > 0).then(|| Finding {
         story: Story::SideStreamStranding,
         line,
         cure: "run this code on the main stream".to_owned(),
@@ -88,5 +89,5 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: u32) -> Find
             beside: stream.blocks.iter().map(|&block| (block, main)).collect(),
             ..Lives::default()
         }),
-    }
+    })
 }

@@ -1,15 +1,15 @@
-//! Questions of finders about stacks.
+//! Queries about stacks, for finders.
 
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::model::{FrameId, StackId};
 
-/// Stacks of a recording that pass through code of a kind.
+/// Stacks of a recording that pass through code of one kind.
 pub(super) struct Marked(Vec<Option<FrameId>>);
 
 impl Marked {
-    /// Stacks with a frame for which `is_it` holds, given the path inside of the installed package (empty for code of the user's
-    /// own), the name of the function, and what kind of code it is. Only the innermost such frame of a stack is known.
+    /// Stacks with a frame for which `is_it` is true. Its arguments are the path inside the installed package (empty for the
+    /// user's own code), the name of the function, and the kind of code. Only the innermost such frame of a stack is known.
     pub fn of(device: &Device<'_>, is_it: impl Fn(&str, &str, FrameKind) -> bool) -> Self {
         let (snapshot, sites) = (device.snapshot(), device.sites());
         let frame = |id: u32| {

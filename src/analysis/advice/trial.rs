@@ -11,11 +11,11 @@ use crate::replay::Metric;
 /// A saving below this fraction (1/N) of the peak, or of fewer bytes, is not reported.
 const NOTABLE_PART: u64 = 100;
 const NOTABLE_BYTES: u64 = 8 << 20;
-/// Two figures are taken for one if they differ by at most N thousandths of the peak that is left: allocated, reserved.
+/// Two figures count as equal if they differ by at most N thousandths of the remaining peak: allocated, reserved.
 const SAME: [u64; 2] = [20, 30];
 /// A finding with several cures is simulated with one of them.
 const WAYS: &str = "one of several cures is simulated at a time";
-/// Why a saving is a lower bound: with the change, the most is in use where the recording starts, which no change lowers.
+/// Why a saving is a lower bound: with the change, usage is highest at the start of the recording, which no change lowers.
 const FROM_THE_START: &str =
     "with the change, the peak is where the recording starts; what the change saves before that is not recorded";
 /// Emptying the cache costs time: it is worthwhile only if it saves 1/N of reserved memory.
@@ -30,17 +30,17 @@ pub enum Saving {
         allocated: Lowered,
         /// The same of reserved bytes.
         reserved: Lowered,
-        /// The size of a device on which the program always works with the cure, in bytes that the allocator can use:
-        /// the smallest, as far as known. `None` if it was not computed.
+        /// The size of the smallest device, as far as known, on which the program always works with the cure, in bytes
+        /// that the allocator can use. `None` if it was not computed.
         needs: Option<u64>,
-        /// How far to trust the allocated bytes.
+        /// How far you can trust the allocated bytes.
         trust: Trust,
-        /// How far to trust the reserved bytes: less where the recording starts with free segments, which an earlier part of the
-        /// program left. Then both programs are played without these, and the difference is what the cure saves.
+        /// How far you can trust the reserved bytes: less if the recording starts with free segments. Then both
+        /// programs are simulated without these segments, and the difference is the saving of the cure.
         reserved_trust: Trust,
-        /// Why the allocated bytes are not trusted further; empty where they are exact.
+        /// Why the allocated bytes cannot be trusted further; empty if they are exact.
         because: String,
-        /// Whether it saves these allocated bytes at least: what it saves beyond depends on what the recording does not show.
+        /// Whether this is a lower bound: a further saving depends on facts that the recording does not show.
         at_least: bool,
     },
     /// The saving was not simulated.
@@ -88,23 +88,23 @@ impl Saving {
     }
 }
 
-/// A device's program, ready for cures.
+/// The program of a device, ready to simulate cures.
 pub(super) struct Trial<'d, 'a> {
     device: &'d Device<'a>,
     editor: Editor<'d, 'a>,
     /// The program and its result under the recorded settings, or why it cannot be simulated.
     testbed: Result<(Testbed, Outcome), &'static str>,
-    /// The same with the driver's placement of segments that gives the recorded peak of reserved memory, where the recording does
-    /// not show the placement and the likeliest gives another peak.
+    /// The same with the placement of segments by the driver that reproduces the recorded peak of reserved memory, if
+    /// the recording does not show the placement and the likeliest placement gives another peak.
     placed: Option<(Testbed, Outcome)>,
-    /// The most bytes that the program reserves if it starts without free segments; `None` where it starts with none.
+    /// The most bytes that the program reserves if it starts without free segments; `None` if it starts with none anyway.
     without_cache: Option<u64>,
-    /// Steps that are played for the smallest device of each cure.
+    /// Number of simulated steps in the search for the smallest device of each cure.
     budget: u64,
 }
 
 impl<'d, 'a> Trial<'d, 'a> {
-    /// Prepares simulations; an obstacle says why there are none.
+    /// Prepares simulations; an obstacle is the reason why nothing is simulated.
     pub fn new(device: &'d Device<'a>, obstacle: Option<&'static str>, budget: u64) -> Self {
         let program = obstacle.map_or_else(|| program(device), Err);
         let testbed = program.map(|program| {
@@ -120,7 +120,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         Self { device, editor: Editor::new(device), testbed, placed, without_cache, budget }
     }
 
-    /// A finding with what its cure saves; `None` where its cure saves too little.
+    /// A finding with the saving of its cure; `None` if the saving is too small.
     pub fn advice(&self, finding: Finding) -> Option<(Advice, Remedy)> {
         let Finding { story, line, cure, evidence, cost, code, remedy } = finding;
         let (remedy, mut saving, alternatives) = match remedy {
@@ -134,7 +134,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             Saving::Played { reserved, .. } if story == Story::ReleaseCache => {
                 reserved.by() >= reserved.before / PART_RELEASED
             }
-            // Nobody runs a layer again, copies results or writes operators anew for what depends on where blocks lie.
+            // Nobody recomputes a layer, copies results or rewrites operators for a saving that depends on where blocks are placed.
             Saving::Played { allocated, .. }
                 if matches!(story, Story::Fp32Logits | Story::AccumulatingMetrics | Story::Temporary) =>
             {
@@ -146,7 +146,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             return None;
         }
         if let Saving::Played { trust, reserved_trust, because, .. } = &mut saving {
-            // Where blocks lie depends on what the program makes of the chunks, and of the memory that it gives back.
+            // The placement of blocks depends on how the program uses the chunks, and the memory that it releases.
             if matches!(story, Story::Fp32Logits | Story::ReleaseCache) {
                 *reserved_trust = Trust::Uncertain;
             }
@@ -161,7 +161,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         Some((Advice { story, line, cure, evidence, cost, copies, code, saving, alternatives }, remedy))
     }
 
-    /// Bytes that a cure copies to the CPU: each result that it collects there.
+    /// Bytes that a cure copies to the CPU: all results that the program collects there.
     fn copies(&self, story: Story, remedy: &Remedy) -> Option<u64> {
         let Remedy::Lives(lives) = remedy else { return None };
         let requested =
@@ -170,7 +170,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             .then(|| lives.freed.iter().filter_map(requested).fold(0, u64::saturating_add))
     }
 
-    /// The first of several cures, with what it saves, and the others as alternatives; `None` where it saves too little.
+    /// The first of several cures with its saving, and the others as alternatives; `None` if the saving is too small.
     fn first_of(&self, ways: Vec<Way>) -> Option<(Remedy, Saving, Vec<Alternative>)> {
         let mut ways = ways.into_iter();
         let first = ways.next()?;
@@ -182,7 +182,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         Some((Remedy::Lives(first.least), saving, others.collect()))
     }
 
-    /// The least that a cure saves; if it may save notably more, this is its doubt.
+    /// The least that a cure saves: an uncertain lower bound if it may save notably more.
     fn saving_of_way(&self, way: &Way) -> Option<Saving> {
         let mut saving = self.saving(&Remedy::Lives(way.least.clone()))?;
         if way.least == way.most {
@@ -207,8 +207,8 @@ impl<'d, 'a> Trial<'d, 'a> {
         Some(saving)
     }
 
-    /// Leaves out what is part of a leak: beside memory that piles up, a cure counts only if it takes allocated memory off the peak,
-    /// and still does so once the leak is cured.
+    /// Drops cures that are part of a leak: if memory accumulates, another cure counts only if it lowers the peak of
+    /// allocated memory, and still does so once the leak is cured.
     pub fn drop_parts_of_a_leak(&self, all: &mut Vec<(Advice, Remedy)>) {
         let Some((leak, Remedy::Lives(cured))) = all.first().cloned() else { return };
         if !leak.story.piles_up() {
@@ -241,7 +241,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         Some(CodeLine { label, file: text(data.filename), line: data.line, function: text(data.name), text: None })
     }
 
-    /// What a cure saves; `None` where that is too little to mention.
+    /// The saving of a cure; `None` if it is too small to mention.
     pub fn saving(&self, remedy: &Remedy) -> Option<Saving> {
         let (testbed, before) = match &self.testbed {
             Ok(testbed) => self.placed.as_ref().unwrap_or(testbed),
@@ -263,7 +263,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         let run = match remedy {
             Remedy::Lives(lives) => {
                 let (run, without_cache) = changed(&self.editor.with_lives(&testbed.program, lives));
-                // Emptying the cache also empties the segments that were free at the start.
+                // Emptying the cache also releases the segments that were free at the start.
                 Ok((run, without_cache.filter(|_| lives.emptied.is_empty())))
             }
             Remedy::Changes(changes) => match self.editor.apply(&testbed.program, changes) {
@@ -311,8 +311,8 @@ impl<'d, 'a> Trial<'d, 'a> {
         })
     }
 
-    /// The peaks of the recording, allocated and reserved, from which a cure takes off what it saves in simulation. Where a request
-    /// failed, those of the simulation, which includes it.
+    /// The recorded peaks, allocated and reserved, from which the simulated saving of a cure is subtracted. If a
+    /// request failed, the peaks of the simulation, which include that request.
     fn recorded(&self, simulated: &Outcome) -> [u64; 2] {
         let is_whole = |(testbed, _): &(Testbed, Outcome)| testbed.program.refusals.is_empty();
         if !self.testbed.as_ref().is_ok_and(is_whole) {
@@ -322,7 +322,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         [Metric::Allocated, Metric::Reserved].map(|metric| maxima[metric as usize].bytes.max(0).unsigned_abs())
     }
 
-    /// The program with a cure, and the settings that it runs under; why not, where it cannot be simulated.
+    /// The program with a cure, and the settings that it runs with; an error says why it cannot be simulated.
     pub fn changed(&self, remedy: &Remedy) -> Result<(&Testbed, Edited, AllocatorSettings), String> {
         let (testbed, _) = self.testbed.as_ref().map_err(|because| (*because).to_owned())?;
         let program = &testbed.program;
@@ -343,12 +343,12 @@ impl<'d, 'a> Trial<'d, 'a> {
         Ok((testbed, edited, settings))
     }
 
-    /// Bytes that the allocator can use of a device of this size, or of the recorded one: see [`Testbed::on_device`].
+    /// Bytes that the allocator can use on a device of this size, or of the recorded one: see [`Testbed::on_device`].
     pub fn usable(&self, capacity: Option<u64>) -> Option<u64> {
         self.testbed.as_ref().ok().and_then(|(testbed, _)| testbed.device(capacity).0)
     }
 
-    /// A cure that is not simulated: `None` if it could save too little.
+    /// An upper bound for a cure that is not simulated; `None` if even that is too small.
     fn not_played(&self, remedy: &Remedy, because: String) -> Option<Saving> {
         let highest = self.device.history().maxima[Metric::Allocated as usize];
         let Remedy::Lives(lives) = remedy else { return Some(Saving::NotPlayed { because, at_most: 0 }) };
@@ -362,7 +362,7 @@ impl<'d, 'a> Trial<'d, 'a> {
     }
 }
 
-/// A simulation whose peak of reserved memory is the recorded one, where that of the likeliest placement of segments is not.
+/// A simulation that reproduces the recorded peak of reserved memory, if the likeliest placement of segments does not.
 fn placed(device: &Device<'_>, testbed: &Testbed, outcome: &Outcome) -> Option<(Testbed, Outcome)> {
     let recorded = u64::try_from(device.history().maxima[Metric::Reserved as usize].bytes).ok()?;
     let others = possible_placements(testbed.placement, &testbed.settings).get(1..)?;
@@ -373,8 +373,8 @@ fn placed(device: &Device<'_>, testbed: &Testbed, outcome: &Outcome) -> Option<(
     })
 }
 
-/// The most bytes that a program reserves under the recorded settings if it starts without its free segments; `None` where it
-/// starts with none.
+/// The most bytes that a program reserves under the recorded settings if it starts without its free segments; `None`
+/// if it starts with none anyway.
 fn reserved_without_cache(testbed: &Testbed, program: &Program) -> Option<u64> {
     Some(play(&program.without_cache()?, &testbed.setup(&testbed.settings)).max_reserved)
 }

@@ -10,8 +10,8 @@ use crate::model::{FrameId, StackId};
 use crate::replay::{Allocation, Instant, NEVER};
 use std::collections::HashMap;
 
-/// The least number of times that the first block of a function is freed before it is allocated again, if the function returns in
-/// between.
+/// The least number of times that the first block of a function is freed before it is allocated again, if the function
+/// returns in between.
 const LEAST_RETURNS: usize = 2;
 
 /// A function of the user's code on the stacks of blocks.
@@ -24,7 +24,7 @@ pub(super) struct Function<'d, 'a> {
 }
 
 impl<'d, 'a> Function<'d, 'a> {
-    /// The function of a line, which calls a model like this.
+    /// The function that contains a line, which makes these calls of a model.
     pub fn of(device: &'d Device<'a>, line: FrameId, calls: &[&ModelCall]) -> Option<Self> {
         let stacks = &device.snapshot().stacks;
         let own = stacks.frame(line)?;
@@ -50,7 +50,7 @@ impl<'d, 'a> Function<'d, 'a> {
         (call.end..again.min(track.entries())).find(is_behind).unwrap_or(again)
     }
 
-    /// Whether what is made first in each round goes before it is made anew, with nothing made in between: a loop frees it after.
+    /// Whether the first block of each round is freed just before it is allocated again: a loop would free it afterwards.
     fn frees_what_it_makes(&self, calls: &[&ModelCall]) -> bool {
         let (Some(first), Some(last)) = (calls.first(), calls.last()) else { return false };
         let mut known: HashMap<StackId, Allocation> = HashMap::new();
@@ -69,7 +69,7 @@ impl<'d, 'a> Function<'d, 'a> {
     }
 }
 
-/// The frame on a stack of the function that a line belongs to: at which of its lines something is made, be it in what it calls.
+/// The frame of a line's function on a stack: the line in it that allocates the block, directly or through a function it calls.
 pub(super) fn frame_of_function(device: &Device<'_>, stack: StackId, line: FrameId) -> Option<FrameId> {
     let stacks = &device.snapshot().stacks;
     let own = stacks.frame(line)?;

@@ -71,7 +71,7 @@ fn varying(device: &Device<'_>) -> Vec<StackId> {
     let (track, phases) = (device.track, device.phases());
     let mut sizes: BTreeMap<StackId, BTreeSet<u64>> = BTreeMap::new();
     let mut bytes: BTreeMap<StackId, u64> = BTreeMap::new();
-    // Of each stack, the first request of a pass: it may be for several layers of other sizes.
+    // The first request of each stack in a pass: later ones may be for layers of other sizes.
     let mut seen: BTreeSet<StackId> = BTreeSet::new();
     let mut before = Phase::Other;
     let mut all = 0u64;

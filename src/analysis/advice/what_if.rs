@@ -14,22 +14,22 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-/// What to try: cures of the list, other allocator settings, another device.
+/// What to try: cures of the list, other allocator settings, or another device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// Places in the list of cures, which its alternatives follow.
+    /// Places in the list of cures; the alternatives follow the list.
     pub cures: Vec<usize>,
-    /// The string of the settings, as `PYTORCH_CUDA_ALLOC_CONF` takes it; the recorded ones where not given.
+    /// The settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
     pub alloc_conf: Option<String>,
-    /// Bytes of the device, as PyTorch's messages name its total capacity.
+    /// Bytes of the device: the total capacity in PyTorch's messages.
     pub capacity: Option<u64>,
 }
 
 setters!(Attempt { cures: Vec<usize>, alloc_conf: Option<String>, capacity: Option<u64> });
 
 impl Attempt {
-    /// Whether it is simulated on a device, as `memviz simulate` does. Cures alone are measured without one.
+    /// Whether this is simulated on a device, as `memviz simulate` does. Cures alone are measured without one.
     fn has_device(&self) -> bool {
         self.alloc_conf.is_some() || self.capacity.is_some()
     }
@@ -47,7 +47,7 @@ pub struct WhatIf<'d, 'a> {
 pub struct CureSearch<'d, 'a> {
     device: &'d Device<'a>,
     plays: Plays,
-    /// What is simulated, once finders have looked for it.
+    /// Findings to simulate, once the finders have run.
     waiting: Option<std::vec::IntoIter<Finding>>,
     trial: Option<Trial<'d, 'a>>,
     list: Vec<(Advice, Remedy)>,
@@ -58,19 +58,19 @@ pub struct CureSearch<'d, 'a> {
 pub struct OverTime {
     /// Bytes right after each instant.
     after: Vec<u64>,
-    /// The most bytes since the instant before.
+    /// The most bytes since the previous instant.
     highest: Vec<u64>,
 }
 
 /// What can be tried at a place.
 struct Cure<'t> {
-    /// The place of the cure in the list: its own, or that of the one that it is an alternative to.
+    /// The place that the cure takes in the list: its own, or that of the cure that it replaces.
     instead_of: usize,
     saving: &'t Saving,
     remedy: Cow<'t, Remedy>,
 }
 
-/// A program, ready to simulate.
+/// A program that is ready to simulate.
 struct Prepared<'t> {
     testbed: Cow<'t, Testbed>,
     edited: Edited,
@@ -80,12 +80,12 @@ struct Prepared<'t> {
 }
 
 impl<'d, 'a> CureSearch<'d, 'a> {
-    /// Begins with a device.
+    /// Starts a search on a device.
     pub fn of(device: &'d Device<'a>, plays: Plays) -> Self {
         Self { device, plays, waiting: None, trial: None, list: Vec::new() }
     }
 
-    /// Does the next part: looks for mistakes, simulates the program, and then a cure each time. Whether there was one.
+    /// Does the next part: runs the finders, simulates the program, then one cure at a time. Returns whether a part was left.
     pub fn step(&mut self) -> bool {
         let Some(waiting) = &mut self.waiting else {
             self.waiting = Some(candidates(self.device).into_iter());
@@ -101,7 +101,7 @@ impl<'d, 'a> CureSearch<'d, 'a> {
         true
     }
 
-    /// The cures of the device; what is not done yet is now.
+    /// The cures of the device, after doing all remaining parts.
     pub fn finish(mut self) -> WhatIf<'d, 'a> {
         while self.step() {}
         let list = self.trial.as_ref().map_or_else(Vec::new, |trial| best(trial, self.list));
@@ -115,13 +115,13 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         CureSearch::of(device, plays).finish()
     }
 
-    /// The list, as [`super::advice`] has it.
+    /// The list, as [`super::advice`] returns it.
     pub fn advice(&self) -> impl Iterator<Item = &Advice> {
         self.list.iter().map(|(advice, _)| advice)
     }
 
-    /// The alternatives of the list, each with the place of the cure that it can be tried instead of. Their own places follow those
-    /// of the list, in this order.
+    /// The alternatives of the list, each with the place of the cure that it can replace. Their own places follow
+    /// those of the list, in this order.
     pub fn alternatives(&self) -> impl Iterator<Item = (usize, &Alternative)> {
         let list = self.list.iter().enumerate();
         list.flat_map(|(place, (advice, _))| advice.alternatives.iter().map(move |other| (place, other)))
@@ -132,7 +132,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         self.at(place).is_some_and(|cure| matches!(*cure.remedy, Remedy::Lives(_)))
     }
 
-    /// What some of the list save together; `None` where that is too little to mention.
+    /// The joint saving of some cures of the list; `None` if it is too small to mention.
     ///
     /// # Errors
     /// Like [`WhatIf::over_time`].
@@ -144,8 +144,8 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         })
     }
 
-    /// The program with other settings or on another device, and with some of the list: without these, the run of these settings
-    /// that [`SimulateReport`] has, but not the sizes of devices on which it works.
+    /// Runs the program with other settings or on another device, and with some cures of the list. Without cures, this
+    /// is the run of these settings in [`SimulateReport`], but without the sizes of devices on which it works.
     ///
     /// # Errors
     /// Like [`WhatIf::over_time`].
@@ -159,7 +159,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         Ok(testbed.run_changed(&edited, &[], &settings, is_recorded, 0))
     }
 
-    /// Bytes of the device of an attempt that the allocator can use; `None` for a device without end.
+    /// Bytes of the device of an attempt that the allocator can use; `None` for an unlimited device.
     ///
     /// # Errors
     /// Like [`WhatIf::over_time`].
@@ -167,15 +167,15 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         Ok(self.trial()?.usable(attempt.capacity))
     }
 
-    /// A counter over time with what is tried, up to the request that ends the program, if one fails. `None` where the device is
-    /// smaller than what the recording starts with. `None` for active and requested memory: a simulation completes each free where
-    /// it is requested, not entries later. `None` for reserved memory where the recording starts with free segments: what an
-    /// earlier part of the program left there cannot be compared. Elsewhere, reserved memory depends on where the driver places
-    /// segments, so it may grow at other requests than in the recording.
+    /// A counter over time with an attempt, up to the request that ends the program, if one fails. `None` if the device
+    /// is smaller than what the recording starts with. `None` for active and requested memory: a simulation completes
+    /// each free where it is requested, and not entries later. `None` for reserved memory if the recording starts with
+    /// free segments: those come from an earlier part of the program and cannot be compared. Otherwise, reserved memory
+    /// depends on where the driver places segments, so it may grow at other requests than in the recording.
     ///
     /// # Errors
-    /// If the list has no such cure, one of them cannot be simulated, or not together with others; when PyTorch would refuse the
-    /// settings; when nothing of the device can be simulated.
+    /// If the list has no such cure; if a cure cannot be simulated, or not together with others; if PyTorch would
+    /// refuse the settings; if nothing on the device can be simulated.
     pub fn over_time(&self, metric: Metric, attempt: &Attempt) -> Result<Option<OverTime>> {
         let Prepared { testbed, edited, settings, .. } = self.prepared(attempt)?;
         let is_known = match metric {
@@ -249,8 +249,8 @@ impl<'d, 'a> WhatIf<'d, 'a> {
 }
 
 impl OverTime {
-    /// A counter of a simulated program at the instants of a recording with so many entries; `instant` says at which one a step
-    /// happens.
+    /// A counter of a simulated program at the instants of a recording with this number of entries; `instant` returns
+    /// the instant of a step.
     pub(crate) fn of(
         program: &Program,
         setup: &Setup,
@@ -270,19 +270,19 @@ impl OverTime {
             curve.highest[at] = curve.highest[at].max(highest);
             now = after;
         });
-        // After the request that ends the program, nothing is known.
+        // Nothing is known after the request that ends the program.
         let end = ends.map_or(last, |entry| (entry as usize).clamp(at, last));
         curve.after.resize(end + 1, now);
         curve.highest.truncate(end + 1);
-        // Where nothing happens there is what there was before, and a highest value is never below what stays.
+        // Instants without a step keep the previous value, and a highest value is never below the value that stays.
         for (highest, after) in curve.highest.iter_mut().zip(&curve.after) {
             *highest = (*highest).max(*after);
         }
         curve
     }
 
-    /// The most bytes in each column of a part of the recording, given those that [`Scene::instants`] has; `None` behind the
-    /// request that ends the program.
+    /// The most bytes in each column of a part of the recording, for the columns from [`Scene::instants`]; `None`
+    /// after the request that ends the program.
     ///
     /// [`Scene::instants`]: crate::analysis::scene::Scene::instants
     pub fn columns(&self, columns: &[Column]) -> Vec<Option<u64>> {
@@ -291,7 +291,7 @@ impl OverTime {
 
     fn most(&self, &Column { first, last, begins_before }: &Column) -> Option<u64> {
         let (first, end) = (first as usize, (last as usize).saturating_add(1).min(self.highest.len()));
-        // What a column begins with is what was left by what happened before.
+        // A column starts with the value that earlier steps left.
         let carried = self.after.get(first).copied()?;
         let carried = if begins_before { carried } else { 0 };
         let within = first + usize::from(begins_before);

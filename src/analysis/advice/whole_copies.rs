@@ -1,4 +1,4 @@
-//! Finds copies of a whole tensor that an operator makes where it could work in place: `x = x / 255`.
+//! Finds copies of a whole tensor, made by an operator that could work in place: `x = x / 255`.
 //!
 //! The variable still holds the input while the result is computed, so both are live; then the input is freed, with no
 //! allocation in between. If gradients are recorded, an operator may need its input.
@@ -37,9 +37,9 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
             }
         }
     }
-    // What a line makes of nothing once it makes of nothing in the next round of a loop as well.
+    // If a line once allocates data without a source, its copies are new data in later rounds of a loop, too.
     copy_of.retain(|&copy, _| !sources.contains(&line(device, copy)));
-    // All copies around the peak, back to the input of the first.
+    // All copies around the peak, back to the input of the first one.
     let is_at_peak = |(copy, earlier): &(&u32, &u32)| {
         let [copy, earlier] = [**copy, **earlier].map(|index| device.history().allocations[index as usize]);
         copy.allocated_at(peak.instant) && earlier.allocated_at(peak.instant)
@@ -85,7 +85,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The function of the user's own that calls the operator, outside of models and of training.
+/// The function of the user that calls the operator, outside of models and of training.
 pub(super) fn function(device: &Device<'_>, index: u32, made: &Allocation) -> Option<(StrId, StrId)> {
     let stack = device.track.stack_of(index as usize);
     let is_plain = matches!(device.roles().role(stack), Role::Plain | Role::Data | Role::Setup)
@@ -95,7 +95,7 @@ pub(super) fn function(device: &Device<'_>, index: u32, made: &Allocation) -> Op
     Some((frame.filename, frame.name))
 }
 
-/// The innermost line of Python, where it is the user's own.
+/// The innermost line of Python, if it is the user's own.
 pub(super) fn line(device: &Device<'_>, index: u32) -> Option<FrameId> {
     let (sites, stack) = (device.sites(), device.track.stack_of(index as usize));
     let frames = device.snapshot().stacks.frame_ids(stack);
@@ -103,7 +103,7 @@ pub(super) fn line(device: &Device<'_>, index: u32) -> Option<FrameId> {
     innermost.filter(|&frame| stack != StackId::EMPTY && sites.is_own(frame))
 }
 
-/// Whether a line lets go of a block once it has made another, with nothing made in between.
+/// Whether a line releases a block after allocating another one, with no allocation in between.
 pub(super) fn goes_behind(device: &Device<'_>, gone: u32, made: u32, at: FrameId) -> bool {
     let (track, history) = (device.track, device.history());
     let [gone, block] = [gone, made].map(|index| history.allocations[index as usize]);
@@ -113,8 +113,8 @@ pub(super) fn goes_behind(device: &Device<'_>, gone: u32, made: u32, at: FrameId
     device.phases().frees_tell && by.and_then(|entry| device.sites().site_frame(track.stack(entry))) == Some(at)
 }
 
-/// Whether a block goes right behind the one that is made of it, by the line that makes that one. In a loop a line does this to its
-/// own block of the round before.
+/// Whether a block is released right after the block that is computed from it, by the line that allocates that one. In
+/// a loop, a line does so with its own block from the previous round; that does not count.
 fn is_rebound(device: &Device<'_>, earlier: u32, copy: u32) -> bool {
     let at = line(device, copy).filter(|&at| line(device, earlier) != Some(at));
     at.is_some_and(|at| goes_behind(device, earlier, copy, at))

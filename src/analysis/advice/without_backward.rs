@@ -29,7 +29,7 @@ struct Wasted<'c> {
     piles_up: bool,
 }
 
-/// Whether calls of a line without a backward pass keep their graphs over two more calls.
+/// Whether calls from a line that have no backward pass keep their graphs over two more calls.
 pub(super) fn keep_graphs(device: &Device<'_>, of_line: &[&ModelCall]) -> bool {
     wasted(device, of_line).is_some_and(|wasted| wasted.piles_up)
 }
@@ -93,14 +93,14 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     })
 }
 
-/// The last line that makes something of what a call returns: of the function that calls the model, if it does, else the user's own.
+/// The last line that uses the result of a call: a line of the function that calls the model if there is one, otherwise the user's own.
 fn stored_at(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
     let behind = born_in(device, call.end, call.until);
-    // What is also made before the call goes into the model: it belongs to the next call.
+    // Stacks that also allocate before the call allocate inputs: they belong to the next call.
     let before: HashSet<StackId> =
         born_in(device, 0, call.start).map(|(index, _)| device.track.stack_of(index as usize)).collect();
     let is_input = |index: u32| before.contains(&device.track.stack_of(index as usize));
-    // Without training, what lies between two calls may be made of what the first returns.
+    // Without training, blocks between two calls may be computed from the result of the first one.
     let is_data = |made: &Allocation| device.phases().at(made.born) == Phase::Data && device.phases().has_training();
     let own = behind.filter(|(index, made)| !is_data(made) && !is_input(*index));
     let stack =
@@ -109,7 +109,7 @@ fn stored_at(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
     frame_of_function(device, stack, call.line).or_else(inner)
 }
 
-/// Frees the memory that the calls keep when the program frees their results.
+/// Frees the memory that the calls keep at the time when the program frees their results.
 fn lives(device: &Device<'_>, calls: &[&ModelCall]) -> Lives {
     let mut lives = Lives::default();
     let passes = calls.iter().map(|call| call.start..call.end).collect();
@@ -134,8 +134,8 @@ fn lives(device: &Device<'_>, calls: &[&ModelCall]) -> Lives {
     lives
 }
 
-/// The blocks that a variable holds until the line has run again, and when that is, where it does: the one that a loss is taken of,
-/// and the keys and values that a model of transformers returns beside it.
+/// The blocks that a variable holds until the line has run again, with the instant at which it has, if it does: the
+/// block that a loss is computed from, and the keys and values that a model of transformers returns with it.
 fn returned(device: &Device<'_>, call: &ModelCall, calls: &[&ModelCall]) -> Vec<(u32, Option<Instant>)> {
     let stack_of = |index: u32| device.track.stack_of(index as usize);
     let made: Vec<(u32, Allocation)> = born_in(device, call.start, call.until).collect();
@@ -166,7 +166,7 @@ pub(super) fn is_cached(device: &Device<'_>, stack: StackId) -> bool {
         .any(|frame| text(frame.name) == "update" && text(frame.filename).ends_with("transformers/cache_utils.py"))
 }
 
-/// What functions of PyTorch make of what a call returns, such as the logarithms of a softmax: each goes with the next block.
+/// Blocks that functions of PyTorch compute from a result, such as the logarithms of a softmax: each is freed at the next one.
 fn intermediates(device: &Device<'_>, call: &ModelCall) -> Vec<(u32, Instant)> {
     let sites = device.sites();
     let behind: Vec<(u32, Allocation)> = born_in(device, call.end, call.until).collect();

@@ -11,8 +11,8 @@ use crate::model::{Action, StackId};
 use crate::play::changes::Lives;
 use crate::replay::Instant;
 
-/// Findings for gradients that are freed after a forward pass that begins after the optimizer step and has a backward
-/// pass.
+/// Findings for gradients that are freed after the start of a forward pass, if that pass starts after the optimizer
+/// step and has a backward pass.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let (track, roles, phases) = (device.track, device.roles(), device.phases());
     if !phases.frees_tell {

@@ -113,7 +113,7 @@ impl FromStr for Ceiling {
 /// Reads a percentage of at most 100.
 ///
 /// # Errors
-/// If the text is not a percentage, or is a fraction such as `0.3`, which hardly means 0.3%.
+/// If the text is not a percentage, or is a fraction such as `0.3`, which probably does not mean 0.3%.
 pub fn at_most_all(text: &str) -> Result<Percent> {
     let percent: Percent = text.parse()?;
     if text.starts_with("0.") && !text.ends_with('%') {
@@ -140,7 +140,7 @@ pub struct SiteLimit {
 impl FromStr for SiteLimit {
     type Err = Error;
 
-    /// Reads `REGEX=SIZE`; the last `=` divides.
+    /// Reads `REGEX=SIZE`; the last `=` separates the two.
     ///
     /// # Errors
     /// If either half is malformed.
@@ -174,7 +174,7 @@ pub struct ResidueLimit {
 impl FromStr for ResidueLimit {
     type Err = Error;
 
-    /// Reads `A..B=SIZE`; the last `=` divides, and the first `..` between two instants.
+    /// Reads `A..B=SIZE`; the last `=` separates the size, and the first `..` between two instants separates these.
     ///
     /// # Errors
     /// If a part is malformed.

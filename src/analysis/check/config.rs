@@ -141,7 +141,7 @@ impl FromStr for OfBlocks {
     }
 }
 
-/// A value that is written as the flag of that name is, or as a bare number.
+/// A value that is written like the flag of the same name, or as a bare number.
 struct Typed<T>(T);
 
 impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Typed<T> {

@@ -196,7 +196,7 @@ impl<'d, 'a> Judge<'d, 'a> {
         }
     }
 
-    /// Growth beyond the baseline. What it had, and the tolerance, are the limit.
+    /// Growth beyond the baseline. The limit is the value of the baseline plus the tolerance.
     fn growth(budgets: &Budgets, case: Case<'_, '_>, metric: Metric) -> Finding {
         let measured = highest(budgets, case.device, metric);
         match case.before.map(|before| before.peak(metric)) {
@@ -239,7 +239,7 @@ impl<'d, 'a> Judge<'d, 'a> {
     fn leaked(&self, budgets: &Budgets, device: &Device<'_>) -> Measured {
         let lost = match doubts::of_device(device.track) {
             Some((doubt, Leaves::Nothing)) => return Measured::unknown(doubt),
-            // Steps that are missing at an end are as good as those that were not run; but a trace is not in order.
+            // Steps that are missing at an end count as steps that did not run; but the blocks of a trace have no order.
             Some((doubt, _)) if device.history().completeness.blocks_only => return Measured::unknown(doubt),
             doubt => doubt.map(|(doubt, _)| doubt),
         };
@@ -301,8 +301,8 @@ impl<'d, 'a> Judge<'d, 'a> {
     }
 }
 
-/// The highest value of a counter. Where memory was in use before the first entry it may have been higher, unless that is
-/// accepted.
+/// The highest value of a counter. If memory was in use before the first entry, the value may have been higher, unless
+/// that is accepted.
 fn highest(budgets: &Budgets, device: &Device<'_>, metric: Metric) -> Measured {
     let measured = maximum(device.track, metric);
     let doubt = if budgets.accept_late_start { None } else { doubts::late_start(device.track) };
@@ -312,13 +312,13 @@ fn highest(budgets: &Budgets, device: &Device<'_>, metric: Metric) -> Measured {
     }
 }
 
-/// What sites hold together at the peak of allocated bytes, and each of them.
+/// The memory of matching sites at the peak of allocated bytes, in total and by site.
 fn matching(budgets: &Budgets, device: &Device<'_>, most: &SiteLimit) -> (Measured, Vec<Row>) {
     let filter = Filter::default();
-    // A budget applies to recorded sites: memory of backward passes belongs to no site here.
+    // A budget applies to recorded sites: memory from backward passes belongs to no site here.
     let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Stack);
     let peak = (Metric::Allocated, device.history().maxima[Metric::Allocated as usize].instant);
-    // A limit is about sites by their label, or by any frame of their stacks.
+    // A limit applies to sites by their label, or by any frame of their stacks.
     let stacks = matching_stacks(device.snapshot(), |frame| most.pattern.is_match(frame));
     let mut matching: IndexMap<String, Row> = IndexMap::new();
     let mut unknown = 0;
@@ -418,7 +418,7 @@ impl Finding {
     }
 }
 
-/// A limit on what cannot be measured.
+/// The result for a limit on something that cannot be measured.
 fn unknown(budgets: &Budgets, device: Option<DeviceId>, limit: Limit<'_>, doubt: Doubt) -> Check {
     Finding::unknown(limit.amount(), doubt).into_check(budgets, device, limit)
 }

@@ -41,7 +41,7 @@ impl Measured {
     }
 }
 
-/// The highest value of a counter since the first entry; see [`doubts::late_start`] for what was before.
+/// The highest value of a counter since the first entry; see [`doubts::late_start`] for the time before.
 pub fn maximum(track: Track<'_>, metric: Metric) -> Measured {
     let history = track.history;
     let doubt = doubts::of_maximum(track, metric);

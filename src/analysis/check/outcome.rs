@@ -32,9 +32,9 @@ pub struct Check {
     pub device: Option<DeviceId>,
     /// The limit, if known.
     pub limit: Option<Amount>,
-    /// It is not less than that.
+    /// The value is at least this.
     pub at_least: Option<Amount>,
-    /// It is not more than that.
+    /// The value is at most this.
     pub at_most: Option<Amount>,
     /// Why the value is not exact.
     pub doubt: Option<Doubt>,
@@ -90,7 +90,7 @@ pub enum CheckVerdict {
 }
 
 impl CheckKind {
-    /// The name, as of the flag.
+    /// The name, as in the flag.
     pub fn name(&self) -> &'static str {
         match self {
             Self::MaxPeak => "max-peak",
@@ -117,7 +117,7 @@ impl CheckVerdict {
 }
 
 impl Check {
-    /// The measured value, and which bound it is if it is not exact: the one that decided, else the lower one.
+    /// The measured value, and which bound it is if it is not exact: the bound that decided, otherwise the lower one.
     pub fn measured(&self) -> (Option<Amount>, Option<&'static str>) {
         match (self.at_least, self.at_most) {
             (at_least, at_most) if at_least == at_most => (at_least, None),

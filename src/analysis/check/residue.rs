@@ -18,7 +18,7 @@ pub(super) struct Residue {
     pub(super) sites: Vec<LivesOfGroup>,
 }
 
-/// Measures it. What happened before the first instant does not matter, if it is known which instant that is. A late start may be
+/// Measures it. The history before the first instant does not matter if that instant is known. A late start may be
 /// accepted, as for other limits.
 pub(super) fn of(
     recording: &Devices<'_>,

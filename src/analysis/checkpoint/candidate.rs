@@ -21,7 +21,7 @@ pub struct Candidate {
     pub label: String,
     /// The maximum number of its calls in a forward pass.
     pub calls: usize,
-    /// Bytes that its calls hold at the recorded peak and checkpointing would free.
+    /// Bytes that its calls hold at the recorded peak and that checkpointing would free.
     pub activation_bytes: u64,
     /// Mean time of its calls in a forward pass, in microseconds: the cost of recomputing them.
     pub recompute_us: Option<i64>,
@@ -85,7 +85,7 @@ struct Tried {
     changed: Edited,
     chosen: Chosen,
     bytes: i64,
-    /// The instant that the recorded sizes give, if the peak is not in the simulated part.
+    /// The instant that the recorded sizes yield, if the peak is not in the simulated part.
     beyond: Option<Instant>,
 }
 
@@ -106,8 +106,8 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         Some(Self { device, editor, functions, program: testbed.program, setup, curve })
     }
 
-    /// The first of the functions that save something, and how many were not tried because there are so many. A function
-    /// whose calls hold less at the recorded peak than another one saves is not simulated: checkpointing cannot save more
+    /// The best function that saves something, and how many were not tried because there are so many. A function whose
+    /// calls hold less at the recorded peak than another one saves is not simulated: checkpointing cannot save more
     /// than they hold, except for differences in the layout of blocks.
     pub(super) fn best(&self) -> (Option<Candidate>, usize) {
         let history = self.device.history();
@@ -177,7 +177,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         Some((candidate, every_call))
     }
 
-    /// Adds what only shown candidates have: sparser plans, and what prevents a lower peak.
+    /// Adds details that only shown candidates have: sparser plans, and what prevents a lower peak.
     fn finish(&self, candidate: Candidate, every_call: &Tried) -> Candidate {
         // If the remaining calls keep nothing for backward, nothing changes.
         let recorded = self.device.history().maxima[Metric::Allocated as usize].bytes;

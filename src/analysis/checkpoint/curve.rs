@@ -23,9 +23,9 @@ pub(super) struct AllocatedCurve {
 enum CurveChange {
     /// This many bytes are freed.
     Drop(i64),
-    /// A call runs again: after the frees at the instant, before its blocks are allocated again.
+    /// A call is recomputed: after the frees at the instant, before its blocks are allocated again.
     Rerun(usize),
-    /// So many bytes come back, or would be gone from now on anyway.
+    /// This many bytes are allocated again, or would be freed from now on anyway.
     Return(i64),
 }
 
@@ -60,7 +60,7 @@ impl AllocatedCurve {
         peak
     }
 
-    /// Calls `visit` with each instant from one on and the bytes allocated at it, with these calls checkpointed.
+    /// Calls `visit` with each instant from `from` on and the bytes allocated at it, with these calls checkpointed.
     pub(super) fn points(
         &self,
         chosen: &Chosen,
@@ -80,8 +80,8 @@ impl AllocatedCurve {
         });
     }
 
-    /// Calls `visit` with each period of instants and by how much it is shifted, and at the instants at which a call
-    /// runs again with the most that it has allocated by then.
+    /// Calls `visit` with each period of instants and its shift, and at each instant at which a call is recomputed,
+    /// with the most that the call has allocated by then.
     fn walk(
         &self,
         chosen: &Chosen,

@@ -1,9 +1,9 @@
 //! What activation checkpointing would save.
 //!
-//! `torch.utils.checkpoint` trades memory for time: what a forward function saves for backward is freed when the function
-//! returns, and the function runs again right before its backward. Which functions are worth it follows from the recording of
-//! a run without checkpointing: [`crate::play::changes`] computes how each call would change, and each candidate is simulated
-//! as a whole, like with `simulate --checkpoint`.
+//! `torch.utils.checkpoint` trades time for memory: what a forward function saves for backward is freed when the
+//! function returns, and backward recomputes the function. A recording of a run without checkpointing shows which
+//! functions are worth it: [`crate::play::changes`] computes how each call would change, and each candidate is
+//! simulated as a whole, as with `simulate --checkpoint`.
 
 mod candidate;
 mod curve;
@@ -71,7 +71,7 @@ setters!(CheckpointOptions {
     best_only: bool,
 });
 
-/// What checkpointing would do on one device.
+/// The effect of checkpointing on one device.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceCheckpoint {
@@ -79,7 +79,7 @@ pub struct DeviceCheckpoint {
     pub device: DeviceId,
     /// Number of entries of the device.
     pub entries: u32,
-    /// Where the recorded peak of allocated is.
+    /// The recorded peak of allocated memory.
     pub peak: Moment,
     /// The phase it is in.
     pub phase: Phase,
@@ -88,17 +88,17 @@ pub struct DeviceCheckpoint {
     /// Of these, the bytes that forward allocated and backward will free; without a following backward pass, those that
     /// outlive their forward pass.
     pub activation_bytes: u64,
-    /// Bytes at the peak of the category of activations.
+    /// Bytes at the peak in the activations category.
     pub kept_bytes: u64,
     /// The same at the end of the history.
     pub kept_at_end_bytes: u64,
-    /// Of these, what programs of `torch.compile` made.
+    /// Of these, the bytes that `torch.compile` programs allocated.
     pub compiled_bytes: u64,
     /// Number of forward passes followed by a backward pass, or otherwise of those that keep what one would need.
     pub passes: usize,
     /// Whether no backward follows these passes.
     pub without_backward: bool,
-    /// What is live at the peak, if it is in the optimizer and no candidate would lower it.
+    /// The memory at the peak, if it is in the optimizer and no candidate would lower it.
     pub optimizer: Option<OptimizerPeak>,
     /// Mean time of a forward pass in microseconds, if the file has times.
     pub forward_us: Option<i64>,
@@ -112,7 +112,7 @@ pub struct DeviceCheckpoint {
     pub untried: usize,
     /// Why there are none.
     pub none: Option<NoCandidates>,
-    /// Memory as recorded and with the best candidate checkpointed, if there is one and it was requested.
+    /// Memory as recorded and with the best candidate checkpointed, if there is one and curves were requested.
     pub curves: Option<DeviceOverlay>,
     /// The cheapest calls with which allocated memory meets the requested limit.
     pub fit: Option<DevicePlans>,
@@ -124,7 +124,7 @@ pub struct DeviceCheckpoint {
     pub anomalies: Anomalies,
 }
 
-/// What checkpointing would do on all devices.
+/// The effect of checkpointing on all devices.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckpointReport {

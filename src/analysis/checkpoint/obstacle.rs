@@ -10,7 +10,7 @@ use serde::Serialize;
 pub enum NoCandidates {
     /// The recording has no entries of this device.
     NoHistory,
-    /// Stacks were not recorded, or without Python frames.
+    /// Stacks were not recorded, or were recorded without Python frames.
     NoStacks,
     /// A profiler trace: its frames have the line at which a function starts, not the current line, so calls cannot be
     /// distinguished.

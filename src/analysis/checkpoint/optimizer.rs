@@ -1,4 +1,4 @@
-//! What is there when the optimizer holds the peak: checkpointing does not change it, other things may.
+//! The memory at a peak in the optimizer: checkpointing does not change it, but other things may.
 
 use crate::facts::code::frames::FrameKind;
 use crate::facts::code::sites::Sites;
@@ -8,29 +8,29 @@ use crate::model::StackId;
 use crate::play::changes::functions::HeldByCalls;
 use crate::replay::{History, Instant, Metric};
 
-/// A peak in the optimizer's step, by when its blocks were made.
+/// A peak in the optimizer step, by when its blocks were allocated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OptimizerPeak {
-    /// What the optimizer made and frees before its step ends.
+    /// Bytes that the optimizer allocates and frees before its step ends.
     pub temporary_bytes: u64,
-    /// What it allocated and keeps: its states.
+    /// Bytes that it allocates and keeps: its state.
     pub kept_bytes: u64,
-    /// What backward made: gradients.
+    /// Bytes that backward allocated: gradients.
     pub backward_bytes: u64,
-    /// Everything else: parameters, and what is older than the recording.
+    /// Everything else: parameters, and memory from before the recording.
     pub other_bytes: u64,
-    /// Whether some of the temporary memory is for lists of tensors at once (`foreach`).
+    /// Whether some of the temporary memory is for whole lists of tensors (`foreach`).
     pub foreach: bool,
-    /// The most that is allocated in forward and in backward.
+    /// The highest allocated bytes in forward and in backward.
     pub elsewhere_bytes: Option<i64>,
-    /// The repeatedly called function that holds most when the forward pass before ends: gone by then, but what to
-    /// checkpoint once the optimizer takes less.
+    /// The repeatedly called function that holds the most at the end of the previous forward pass: freed by now, but
+    /// the one to checkpoint once the optimizer needs less.
     pub forward_function: Option<HeldByCalls>,
 }
 
 impl OptimizerPeak {
-    /// Looks at the blocks allocated at an instant within an optimizer's step.
+    /// Examines the blocks allocated at an instant within an optimizer step.
     pub(super) fn of(device: &Device<'_>, instant: Instant, forward_function: Option<HeldByCalls>) -> Self {
         let (track, history) = (device.track, device.history());
         let (sites, phases) = (device.sites(), device.phases());

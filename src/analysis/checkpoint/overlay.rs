@@ -8,9 +8,9 @@ use crate::replay::{Instant, Metric, Track};
 /// A point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Point {
-    /// So many bytes are allocated from now on.
+    /// This many bytes are allocated from now on.
     Level(i64),
-    /// So many are for a moment: while a call runs again.
+    /// This many are allocated for a moment, while a call is recomputed.
     Spike(i64),
 }
 
@@ -18,7 +18,7 @@ pub(super) enum Point {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CurveOptions {
-    /// What the x axis shows. Running calls again takes no time on it.
+    /// What the x axis shows. Recomputing calls takes no time on it.
     pub axis: XAxis,
     /// Samples per device.
     pub columns: usize,
@@ -32,7 +32,7 @@ impl Default for CurveOptions {
 
 setters!(CurveOptions { axis: XAxis, columns: usize });
 
-/// The recorded curve as the base, and as the new one the points that `play` gives in the order of time, marked at its
+/// The recorded curve as the base, and the points from `play`, in order of time, as the new one, marked at its
 /// peak.
 pub(super) fn overlay(
     track: Track<'_>,

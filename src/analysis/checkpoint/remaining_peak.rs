@@ -1,4 +1,4 @@
-//! What is in the way of a lower peak.
+//! What prevents a lower peak.
 
 use crate::facts::device::Device;
 use crate::facts::grouping::attribution::{Attribution, Row};
@@ -14,7 +14,7 @@ use std::collections::HashSet;
 /// Number of rows of a [`RemainingPeak`].
 const ROWS: usize = 5;
 
-/// The highest point that is left.
+/// The highest remaining point.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RemainingPeak {
@@ -22,18 +22,18 @@ pub struct RemainingPeak {
     pub moment: Moment,
     /// The phase.
     pub phase: Phase,
-    /// Whether a call runs again there.
+    /// Whether a call is recomputed there.
     pub rerun: bool,
-    /// What is allocated by then by the call that runs again.
+    /// Bytes that the recomputed call has allocated by then.
     pub rerun_bytes: u64,
-    /// Workspaces of the engine's thread, which it needs to run calls again.
+    /// Workspaces of the autograd engine's thread, which it needs to recompute calls.
     pub workspace_bytes: u64,
-    /// What else is there, by site.
+    /// The other memory, by site.
     pub rows: Vec<Row>,
 }
 
 impl RemainingPeak {
-    /// The highest point of a play with calls checkpointed.
+    /// The highest point of a simulation with checkpointed calls.
     pub(super) fn of_play(device: &Device<'_>, changed: &Edited, chosen: &Chosen, highest: &Highest) -> Self {
         let (history, steps) = (device.history(), &changed.program.steps);
         let peak = highest.step.and_then(|step| steps.get(step));
@@ -65,7 +65,7 @@ impl RemainingPeak {
         Self { rerun, rerun_bytes, workspace_bytes, rows, ..Self::at(device, instant) }
     }
 
-    /// An instant of the recording, without what checkpointed calls would not hold there.
+    /// An instant of the recording, without the memory that checkpointed calls would not hold there.
     pub(super) fn of_recording(device: &Device<'_>, chosen: &Chosen, instant: Instant) -> Self {
         let gaps = chosen.calls.iter().flat_map(|call| &call.gaps);
         let gone: HashSet<u32> =

@@ -88,7 +88,7 @@ impl DeviceDiff {
             return Growth::Unknown;
         }
         let range = |side: &super::DiffInputDevice| {
-            // Below zero, a recording contradicts itself, and means nothing.
+            // A value below zero means that a recording contradicts itself.
             let bytes = u64::try_from(side.peak.at.get(self.metric())).ok();
             match (bytes, side.bound) {
                 (Some(bytes), None) => (bytes, bytes),

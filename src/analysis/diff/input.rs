@@ -31,7 +31,7 @@ pub struct DiffInput {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DiffInputDevice {
-    /// The selected instant, and what holds the memory there; all rows.
+    /// The selected instant, and its memory by group; all rows.
     pub peak: DevicePeak,
     /// How the segments are used at that instant, if the file has segments.
     pub figures: Option<Figures>,
@@ -78,7 +78,7 @@ impl DiffInput {
 }
 
 impl DiffInputDevice {
-    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
+    /// The device: -1 for pinned host memory, -2 for CPU memory.
     pub fn device(&self) -> DeviceId {
         self.peak.device
     }

@@ -121,7 +121,7 @@ struct Function {
     new: Vec<(u64, usize)>,
 }
 
-/// For each new name the index of the base's name that is the same.
+/// For each new name, the index of the same name in the base.
 fn match_names(by: GroupBy, base: &IndexSet<&str>, new: &IndexSet<&str>) -> Vec<Option<usize>> {
     let base_places: Vec<Option<CodePlace>> = base.iter().map(|name| CodePlace::of(by, name)).collect();
     let new_places: Vec<Option<CodePlace>> = new.iter().map(|name| CodePlace::of(by, name)).collect();
@@ -161,8 +161,8 @@ fn match_names(by: GroupBy, base: &IndexSet<&str>, new: &IndexSet<&str>) -> Vec<
     same
 }
 
-/// For each new file the base's file that is the same: the one of its name, else the one that shares most of the end of
-/// its path, the file's own name at least.
+/// For each new file, the same file in the base: the one with its name, or else the one whose path shares the longest
+/// ending, at least the name of the file.
 pub(super) fn match_files(base: &IndexSet<String>, new: &IndexSet<String>) -> HashMap<String, String> {
     /// Number of path parts that are compared.
     const PARTS: usize = 12;
@@ -223,14 +223,14 @@ impl Votes {
         }
     }
 
-    /// The shift with most votes; of equals the nearest to `usual`, then the smallest, then the one that adds lines.
+    /// The shift with the most votes; among equals the nearest to `usual`, then the smallest, then the one that adds lines.
     fn winner(&self, usual: i128) -> Option<i128> {
         let rank = |shift: i128, votes: u64| (votes, Reverse((shift - usual).abs()), Reverse(shift.abs()), shift);
         self.0.iter().map(|(&shift, &votes)| rank(shift, votes)).max().map(|(.., shift)| shift)
     }
 }
 
-/// Matches lines of one function in order: those that share the most common shift, then what is between them.
+/// Matches lines of one function in order: those that share the most common shift, then the lines between them.
 fn align(
     base: &[(u64, usize)],
     new: &[(u64, usize)],

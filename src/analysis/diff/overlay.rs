@@ -60,9 +60,9 @@ pub struct Curve {
 }
 
 impl Overlay {
-    /// Samples both sides of every device. Where nothing is requested, devices whose steps both recordings know are aligned
-    /// by step, so that start-up takes no more than another step does; all others by time, unless one recording takes so
-    /// much longer than the other that it would leave the other no room: these by entry.
+    /// Samples both sides of every device. If nothing is requested, devices whose steps are known in both recordings
+    /// are aligned by step, so that startup is as wide as a step; all others by time, unless one recording takes so
+    /// much longer than the other that the other would have no room: these by entry.
     ///
     /// # Errors
     /// Under [`Align::Step`], when a recording has no steps.
@@ -110,7 +110,7 @@ impl Overlay {
     }
 }
 
-/// How many times as long as the other a recording is that shares no axis of time with it: the other would be a line.
+/// If one recording is this many times as long as the other, they share no time axis: the other would be a line.
 const LONGER: i64 = 10;
 
 /// Microseconds from the first entry of a recording to the last one of a device.
@@ -119,7 +119,7 @@ fn last_time(track: Track<'_>) -> i64 {
     last.zip(track.snapshot.first_time()).map_or(0, |(last, first)| last.saturating_sub(first))
 }
 
-/// From x to columns.
+/// Maps x to columns.
 pub(in crate::analysis) struct Columns {
     /// The last x; the first is 0.
     pub last: i64,
@@ -133,7 +133,7 @@ impl Columns {
     }
 }
 
-/// Picks each column's highest value from values in the order of time.
+/// Picks each column's highest value from values in order of time.
 pub(in crate::analysis) struct Sampler<'s> {
     scale: &'s Columns,
     highest: Vec<i64>,
@@ -217,7 +217,7 @@ impl<'a> Sampled<'a> {
             Axis::Step(ends) => {
                 let step = ends.partition_point(|&end| end <= instant);
                 let start = step.checked_sub(1).map_or(0, |before| ends[before]);
-                // The part after the last step takes the rest of the recording.
+                // The part after the last step extends to the end of the recording.
                 let end = ends.get(step).copied().unwrap_or(self.track.history.entries() + 1).max(start + 1);
                 step as i64 * STEP + i64::from(instant - start) * STEP / i64::from(end - start)
             }

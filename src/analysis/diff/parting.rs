@@ -66,14 +66,14 @@ pub struct Apart {
 }
 
 impl Requests {
-    /// Those of a device.
+    /// The requests of a device.
     pub fn of(device: &Device<'_>) -> Self {
         let (is_whole, first_step) = (is_whole(device), first_step(device));
         Self { is_whole, first_step, all: requests(device, 0).collect() }
     }
 
-    /// Where they diverge from those of another recording. `None` if it is unknown which requests belong together, and if all
-    /// are equal.
+    /// Where they diverge from the requests of another recording. `None` if it is unknown which requests belong
+    /// together, or if all are equal.
     pub fn apart(&self, new: &Self) -> Option<Apart> {
         let both = (self.is_whole && new.is_whole).then_some((0, 0));
         let (from, to) = both.or_else(|| self.first_step.zip(new.first_step))?;
@@ -109,8 +109,8 @@ impl Asked {
 }
 
 impl Parting {
-    /// Compares the requests of both in order: all of them if both recordings have the whole history, otherwise those after
-    /// their first steps. `None` if it is unknown which requests belong together, and if all are equal.
+    /// Compares the requests of both in order: all of them if both recordings have the whole history, otherwise those
+    /// after their first steps. `None` if it is unknown which requests belong together, or if all are equal.
     pub(super) fn of(base: &Device<'_>, new: &Device<'_>) -> Option<Self> {
         let both = (is_whole(base) && is_whole(new)).then_some((0, 0));
         let (from, to) = both.or_else(|| first_step(base).zip(first_step(new)))?;

@@ -7,7 +7,7 @@ use crate::facts::grouping::attribution::OTHER;
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
 
-/// A row of one side. Sums wrap around, as everywhere; recordings that make them do so say that they overflow.
+/// A row of one side. Sums wrap around, as everywhere; recordings that make them do so are marked as overflowing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SideRow {
     pub(super) label: String,
@@ -44,7 +44,7 @@ impl Fate {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiffRow {
-    /// The group, as the second recording names it; as the base does, if it has disappeared.
+    /// The group, as the second recording names it; as the base names it if the row has vanished.
     pub label: String,
     /// The label in the base, if it differs: the line has moved.
     pub base_label: Option<String>,
@@ -60,7 +60,7 @@ pub struct DiffRow {
     pub new_blocks: u64,
     /// Whether the label is inferred rather than recorded, on either side.
     pub inferred: bool,
-    /// The stack with the most bytes in the group, innermost frame first; from the base, if the row has disappeared.
+    /// The stack with the most bytes in the group, innermost frame first; from the base if the row has vanished.
     pub stack: Vec<String>,
     /// The fate of the group's blocks, if both sides are instants of one recording.
     pub lives: Option<Lives>,

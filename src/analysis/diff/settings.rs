@@ -15,7 +15,7 @@ pub struct SettingDiff {
     pub new: Option<String>,
 }
 
-/// The differing settings, in their order. If one file has no settings, this is the only difference.
+/// The differing settings, in their order. If one file has no settings, that is the only difference.
 pub(super) fn differences(base: &AllocatorSettings, new: &AllocatorSettings) -> Vec<SettingDiff> {
     if base.recorded != new.recorded {
         let known = |settings: &AllocatorSettings| settings.recorded.then(|| "recorded".to_owned());

@@ -58,18 +58,18 @@ pub struct DeviceLives {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Life {
-    /// When.
+    /// The time.
     pub time_us: i64,
     /// The address of the block.
     pub address: u64,
-    /// Its bytes; negative if it is freed.
+    /// Its bytes; negative for a free.
     pub bytes: i64,
     /// Index into [`DeviceLives::stacks`]; `None` if the recording has no stack.
     pub stack: Option<u32>,
 }
 
 impl LivesReport {
-    /// Follows every allocation.
+    /// Collects every allocation and free.
     ///
     /// # Errors
     /// If a device does not exist, or none has a history.

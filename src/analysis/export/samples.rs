@@ -19,8 +19,8 @@ use rayon::prelude::*;
 pub struct SamplesOptions {
     /// The instant, window, counter, filters and devices, as for a peak; `by` and `top` have no meaning here.
     pub peak: PeakOptions,
-    /// Whether to keep frames that only pass calls on, such as `_call_impl` of modules, C++ frames next to Python frames, and
-    /// frames of the allocator, the dispatcher and the interpreter.
+    /// Whether to keep frames that only pass calls on, such as `_call_impl` of modules, C++ frames next to Python
+    /// frames, and frames of the allocator, the dispatcher and the interpreter.
     pub all_frames: bool,
 }
 
@@ -128,7 +128,7 @@ impl SamplesReport {
     /// Like [`PeakReport::of`].
     pub fn of(recording: &Devices<'_>, options: &SamplesOptions) -> Result<Self> {
         let peak = PeakOptions { by: GroupBy::Stack, top: None, each: None, ..options.peak.clone() };
-        // Without stacks, there is one sample, of all memory.
+        // Without stacks, there is one sample for all memory.
         let report = PeakReport::of_told_or_not(recording, &peak)?;
         let told = |label: &Label| {
             let by = label.group();
@@ -214,7 +214,7 @@ impl DeviceSamples {
 }
 
 impl Sample {
-    /// Whether there is any block in it: a range that was cut is allocated once, under the entry that made it.
+    /// Whether it contains any block: a split range is allocated once, under the entry that allocated it.
     fn counts(&self) -> bool {
         self.allocated.blocks > 0 || self.held.blocks > 0
     }

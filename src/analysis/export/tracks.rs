@@ -35,8 +35,8 @@ setters!(TracksOptions { from: Option<When>, to: Option<When>, blocks: usize, de
 pub struct TracksReport {
     /// The selected devices, in order.
     pub devices: Vec<DeviceTracks>,
-    /// The `record_function` ranges that have something of the devices' windows in them, in the order of their starts,
-    /// enclosing ones first.
+    /// The `record_function` ranges that overlap the windows of the devices, in order of their starts, enclosing ones
+    /// first.
     pub annotations: Vec<Slice>,
     /// Whether times are microseconds since the epoch; otherwise the file has none, and they are entry numbers.
     pub has_times: bool,
@@ -54,8 +54,8 @@ pub struct DeviceTracks {
     pub metrics: Vec<Metric>,
     /// Counters at the start of the window, and wherever one of them changes in it.
     pub points: Vec<Point>,
-    /// How many of them were recorded with an earlier time than the previous one, and are shown at that time: clocks of
-    /// several cores differ slightly.
+    /// How many of them were recorded with an earlier time than the previous one, and are shown at the time of that
+    /// one: the clocks of several cores differ slightly.
     pub moved: usize,
     /// The steps in the window, by their numbers.
     pub steps: Vec<Slice>,
@@ -124,7 +124,7 @@ pub struct BlockSlice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailedRequest {
-    /// When.
+    /// The time.
     pub time_us: i64,
     /// Requested bytes, rounded as the allocator does.
     pub bytes: u64,
@@ -199,7 +199,7 @@ impl DeviceTracks {
         })
     }
 
-    /// The times between which it is followed.
+    /// The first and last time at which it is followed.
     fn span(&self) -> impl Iterator<Item = i64> {
         let ends = [self.points.first(), self.points.last()];
         ends.into_iter().flatten().map(|point| point.time_us)
@@ -225,7 +225,7 @@ impl Slice {
     fn of_entries(track: Track<'_>, name: Arc<str>, from: Instant, to: Instant) -> Option<Self> {
         let times = track.times().get(from as usize..to as usize)?;
         let (&first, &last) = times.first().zip(times.last())?;
-        // Times of a damaged file can go back.
+        // Times in a damaged file can go backwards.
         (first <= last).then_some(Self { name, start_us: Some(first), end_us: Some(last) })
     }
 }
@@ -240,7 +240,7 @@ fn metrics_of(completeness: &Completeness) -> Vec<Metric> {
     COUNTERS.into_iter().filter(|&metric| completeness.bound(metric) != Some(Bound::Unknown)).collect()
 }
 
-/// Counters wherever one of some changes, in the order of entries and of times, and how many times were moved for that.
+/// Counters wherever one of the metrics changes, in order of entries and of times, and how many times were moved for that.
 fn points(track: Track<'_>, metrics: &[Metric], from: Instant, to: Instant) -> (Vec<Point>, usize) {
     let first = Point { time_us: time(track, from), counters: track.counters_at(from) };
     let (mut points, mut last, mut moved) = (vec![first], first, 0);
@@ -299,7 +299,7 @@ fn blocks(device: &Device<'_>, (from, to): (Instant, Instant), most: usize) -> V
         BlockSlice { slice, id: index, bytes: block.size, category }
     };
     let blocks = wanted.into_iter().map(block);
-    // Times of a damaged file can go back.
+    // Times in a damaged file can go backwards.
     blocks.filter(|block| block.slice.is_possible()).collect()
 }
 

@@ -1,10 +1,10 @@
 //! Aligns the requests of two runs.
 //!
-//! Two runs of one program that differ in a number, such as the batch size, ask for memory in the same order, at the same
-//! lines, for sizes that are equal or grow with the number. A few requests are there in one of them only: kernels take
-//! staging buffers, and copies are made, from some size on. Backward passes have no Python stack, so that sizes must help.
-//! The longest common subsequence is looked for twice: first of requests whose sizes are equal or multiples of the number or
-//! of its square, then, between those, of requests on one line.
+//! Two runs of one program that differ in a number, such as the batch size, request memory in the same order, at the
+//! same lines, with sizes that are equal or grow with the number. A few requests are only in one of them: from some
+//! size on, kernels use staging buffers, and copies are made. Backward passes have no Python stack, so sizes must
+//! help. The longest common subsequence is searched twice: first among requests whose sizes are equal or multiples of
+//! the number or of its square, then, between those, among requests on one line.
 
 use crate::model::{Frame, Snapshot, StackId};
 use crate::play::{Program, Step, StepKind};
@@ -40,11 +40,11 @@ pub struct StackNumbers {
     by_line: bool,
     frames: HashMap<(String, String, u64), u32>,
     stacks: HashMap<Vec<u32>, u32>,
-    /// Frames that only one of the recordings has: outermost they do not count, as they are what launched it.
+    /// Frames that only one of the recordings has: if outermost, they do not count, since they launched the program.
     launchers: HashSet<u32>,
 }
 
-/// Files of PyTorch whose innermost frames call other things than matrix products, and the functions there that do call some.
+/// Files of PyTorch whose innermost frames call other operators than matrix products, and their functions that do call one.
 const OTHER_LAYERS: [&str; 8] = [
     "conv.py",
     "batchnorm.py",
@@ -65,12 +65,12 @@ fn may_be_product(snapshot: &Snapshot, stack: StackId) -> bool {
 }
 
 impl StackNumbers {
-    /// Numbers by function, and by line if that is wanted: a line that was inserted above moves all others.
+    /// Numbers by function, and also by line if requested: a line that was inserted above moves all others.
     pub fn new(by_line: bool) -> Self {
         Self { by_line, frames: HashMap::new(), stacks: HashMap::new(), launchers: HashSet::new() }
     }
 
-    /// The same for two recordings that were launched in other ways.
+    /// The same for two recordings that were launched in different ways.
     pub fn without_launchers(by_line: bool, runs: [(Track<'_>, &Program); 2]) -> Self {
         let mut numbers = Self::new(by_line);
         let [one, other] = runs.map(|(track, program)| {
@@ -184,7 +184,7 @@ pub fn align(first: &[Request], second: &[Request], values: Values) -> Vec<(u32,
         pairs.push(pair);
         behind = (pair.0 + 1, pair.1 + 1);
     }
-    // A buffer next to a request, which only one run allocates, may have a size for which it is mistaken for the request.
+    // A buffer next to a request, which only one run allocates, may have a size with which it is mistaken for the request.
     for at in 0..pairs.len() - 1 {
         let (a, b) = pairs[at];
         let before = at.checked_sub(1).map_or((0, 0), |before| (pairs[before].0 + 1, pairs[before].1 + 1));

@@ -11,7 +11,7 @@ use crate::model::{Action, HOST_DEVICE};
 use crate::play::plans::{DevicePlans, Failed, PlanOptions, PlanReport};
 use crate::play::{DEFAULT_CONTEXT, Program};
 
-/// One request in this many may have another size in two runs of the same program: the loss of one is still there.
+/// At most one request in this many may have another size in two runs of the same program: the loss of one is still live.
 const MOST_OTHER: usize = 20;
 
 /// Why there is no advice if the simulation does not fail like the other recording.

@@ -65,7 +65,7 @@ impl FitPlans {
 
 fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, [Option<FitTogether>; 2]) {
     let device = recording.all().iter().find(|device| device.id() == plans.device);
-    // A program that cannot be planned for has its mistakes, too: what their cures save of the recording is known.
+    // A program without a plan also has its mistakes: what their cures save in the recording is known.
     let Some(device) = device.filter(|_| !plans.fits) else {
         return (Vec::new(), [None, None]);
     };
@@ -88,7 +88,7 @@ fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, [Option
         both.map(|cures| cures.map(|cures| FitTogether { fits: fits(&cures.saving, plans), cures }));
     let is_enough =
         cures.iter().map(|cure| cure.fits).chain(together.iter().map(|it| it.fits)).any(|it| it == Some(true));
-    // With other settings, the plan alone may need equally little.
+    // With other settings, the plan alone may need just as little.
     let is_less = |both: &FitTogether| match (&both.cures.saving, nearest) {
         (Saving::Played { allocated, needs, .. }, Some(nearest)) => {
             let least = plans.measure(nearest);
@@ -107,7 +107,7 @@ fn is_whole(plans: &DevicePlans) -> bool {
     plans.refused.is_none() && plans.unfinished.is_none() && plans.failed.is_none()
 }
 
-/// What the failed step would need with the cure is unknown if the recording runs out of memory.
+/// If the recording runs out of memory, it is unknown what the failed step would need with the cure.
 fn fits(saving: &Saving, plans: &DevicePlans) -> Option<bool> {
     let Saving::Played { allocated, needs, .. } = saving else { return None };
     let is_whole = is_whole(plans);

@@ -25,7 +25,7 @@ impl Size {
     }
 }
 
-/// The size at a number, from the known sizes at others: ascending by number, at least one.
+/// The size at a number, given the sizes at other numbers: at least one, in ascending order of the number.
 ///
 /// The simplest rule that all sizes follow to the byte: constant, proportional, proportional to the square, a straight line,
 /// a parabola. If none does, the nearest size is scaled.
@@ -48,8 +48,8 @@ pub fn size_at(points: &[Point], at: u64) -> Size {
     if let Some(bytes) = newton(points, at) {
         return Size { bytes, follows: true, is_weak: points.len() <= 3 && !is_line(points) };
     }
-    // A size that grows faster than the number has a part that grows with its square. Two points determine that part if no
-    // part is constant.
+    // A size that grows faster than the number has a part that grows with its square. Two points determine that part
+    // if no part is constant.
     let from_nothing: Vec<Point> = std::iter::once((0, 0)).chain(points.iter().copied()).collect();
     if let Some(size) = newton(&from_nothing, at) {
         return Size::guess(size);
@@ -58,8 +58,8 @@ pub fn size_at(points: &[Point], at: u64) -> Size {
     Size::guess(if is_falling(points) { bytes } else { proportional(value, bytes, at) })
 }
 
-/// The size at a number of a buffer in which a sum is staged. It grows with the rows, until there is a piece for every block of
-/// threads that the device runs at once.
+/// The size at a number of a buffer in which a sum is staged. It grows with the rows until there is a piece for every
+/// thread block that the device runs at once.
 pub fn staging_at(points: &[Point], at: u64) -> Size {
     let is_recorded = points.iter().any(|&(value, _)| value == at);
     match points {
@@ -70,7 +70,7 @@ pub fn staging_at(points: &[Point], at: u64) -> Size {
     }
 }
 
-/// The recorded number that is nearest by ratio, and the size there; of two the larger.
+/// The recorded number that is nearest by ratio, and the size there; if two are equally near, the larger one.
 fn nearest(points: &[Point], at: u64) -> Point {
     let above = points.iter().copied().find(|&(value, _)| value >= at);
     let below = points.iter().copied().rfind(|&(value, _)| value < at);
@@ -149,7 +149,7 @@ impl Parabola {
                 (left.checked_sub(right)?, below)
             }
         };
-        // Sizes of tensors do not fall, do not grow ever more slowly, and do not grow faster than their inputs.
+        // Sizes of tensors do not shrink, do not grow at a falling rate, and do not grow faster than their inputs.
         let is_steep = || s1.checked_mul(v0) > s0.checked_mul(v1);
         let is_tensor = slope.0 >= 0 && bend.0 >= 0 && (!rest.is_empty() || !is_steep());
         is_tensor.then_some(Self { first: v0, second: v1, base: s0, slope, bend })

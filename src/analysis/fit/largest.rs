@@ -56,8 +56,8 @@ impl Largest {
                     high = middle;
                 }
             }
-            // Memory is released at other instants and blocks are placed elsewhere, so not all smaller numbers need to
-            // fit.
+            // Memory is released at other instants and blocks are placed elsewhere, so smaller numbers do not
+            // necessarily fit.
             match (high + 1..=high + TRIED_ABOVE).rev().find(|&value| fits(value)) {
                 Some(value) => (low, high, stride) = (value, value + 1, 1),
                 None if low == 0 => return Self::None { fails: high },

@@ -1,7 +1,7 @@
 //! Predicts the memory of a program at another batch size, and the largest batch that fits a device.
 //!
-//! `align` finds which request of one run is which of another, `growth` how the size of one grows with the number that
-//! the runs differ in, `scaling` makes the program at another number of it. The result is simulated: see
+//! `align` matches the requests of two runs, `growth` determines how the size of a request grows with the number that
+//! the runs differ in, and `scaling` builds the program at another number. The result is simulated: see
 //! [`super::simulate`].
 
 mod align;
@@ -58,7 +58,7 @@ pub struct FitOptions {
     pub capacity: Option<u64>,
     /// Bytes of it that CUDA itself uses; [`play::DEFAULT_CONTEXT`] if `None`.
     pub context: Option<u64>,
-    /// How many threads the device runs at once, if it is named; the recordings may show a different number.
+    /// How many threads the device runs at once, if it is given; the recordings may show a different number.
     pub threads: Option<Threads>,
     /// Allocator settings; those of the recordings if `None`.
     pub settings: Option<AllocatorSettings>,
@@ -82,7 +82,7 @@ setters!(FitOptions {
     top: Option<usize>,
 });
 
-/// A recording, and its value of the number that differs between recordings.
+/// A recording, and its number.
 #[derive(Clone, Copy, Debug)]
 pub struct FitInput<'a> {
     /// The number, such as the batch size.
@@ -163,7 +163,7 @@ pub struct DeviceFit {
     pub alloc_conf: String,
     /// Whether these are the recorded settings.
     pub is_recorded: bool,
-    /// Changes of the program, by name, which predictions have and the recorded runs do not.
+    /// Changes to the program, by name: predictions include them, the recorded runs do not.
     pub changes: Vec<String>,
     /// Their assumptions, a sentence each.
     pub assumptions: Vec<String>,
@@ -186,7 +186,7 @@ pub struct DeviceFit {
 }
 
 impl DeviceFit {
-    /// Whether a number is so far beyond those recorded that no recording speaks for it.
+    /// Whether a number is so far beyond the recorded ones that no recording supports it.
     pub fn is_far(&self, value: u64) -> bool {
         self.points.iter().all(|point| value / FAR >= point.value)
     }
@@ -216,7 +216,7 @@ impl FitReport {
     /// If there are not two or three recordings with numbers that differ, or a device is named that they do not have.
     pub fn of(parameter: &str, inputs: &[FitInput<'_>], options: &FitOptions) -> Result<Self> {
         let inputs = sorted(parameter, inputs)?;
-        // The largest is likely to give the order of requests: its devices count.
+        // The largest recording probably defines the order of requests: its devices count.
         let wanted = inputs[inputs.len() - 1].devices.wanted(&options.devices)?;
         let devices = ask_each(&wanted, |device| Ok(DeviceFit::of(device, &inputs, options)))?.0;
         Ok(Self { parameter: parameter.to_owned(), devices })

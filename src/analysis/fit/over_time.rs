@@ -7,7 +7,7 @@ use crate::model::DeviceId;
 use crate::play::{self, recorded_settings};
 use crate::replay::Metric;
 
-/// A counter of a program at a number, at the instants of the recording that gives the order of its requests.
+/// A counter of a program at a number, at the instants of the recording that defines the order of its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PredictedOverTime {

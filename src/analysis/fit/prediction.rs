@@ -1,4 +1,4 @@
-//! Simulates a program at a number, and determines how far to trust the result.
+//! Simulates a program at a number, and determines how far you can trust the result.
 
 use super::scaling::{Scaled, Scaling};
 use crate::allocator::Placement;
@@ -30,7 +30,7 @@ pub struct Prediction {
     pub value: u64,
     /// Whether it was recorded.
     pub is_recorded: bool,
-    /// The result of the simulation, on the named device, else on an unlimited one.
+    /// The result of the simulation, on the given device or on an unlimited one.
     pub outcome: Outcome,
     /// The minimum and maximum of allocated bytes, if they depend on an unknown.
     pub allocated_range: Option<(u64, u64)>,
@@ -40,7 +40,7 @@ pub struct Prediction {
     pub unmatched: u64,
     /// The maximum of their bytes that are live at once.
     pub unmatched_bytes: u64,
-    /// How far to trust it.
+    /// How far you can trust it.
     pub trust: Trust,
     /// Doubts about this number.
     pub doubts: Vec<Doubt>,
@@ -71,11 +71,11 @@ pub enum Doubt {
     WeakRule(u64),
     /// The number is far from those recorded.
     Far,
-    /// The number is smaller than those recorded: kernels take other ways, and copies vanish.
+    /// The number is smaller than those recorded: kernels use other algorithms, and copies disappear.
     Below,
     /// The driver's placement of segments is unknown.
     Placement,
-    /// Sums may be staged at this number that no recording shows.
+    /// At this number, kernels may stage sums that no recording shows staged.
     PerhapsSums,
     /// There is one recording: what grows with the number is unknown; only the category of each allocation is known.
     OneRecording,
@@ -84,7 +84,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Data for all numbers.
+    /// Doubts about all numbers.
     pub(super) fn of(devices: &[&Device<'_>], scaling: &Scaling) -> Vec<Self> {
         let mut doubts = Vec::new();
         if let [one, _] = scaling.runs()
@@ -113,7 +113,7 @@ impl Doubt {
 #[derive(Clone, Copy)]
 pub(super) struct Predictor<'a, 'i> {
     pub scaling: &'a Scaling,
-    /// What changes the program of each run.
+    /// The editors of each run's program.
     pub editors: &'a [Editor<'i, 'i>],
     /// Changes of the program.
     pub changes: &'a [Change],
@@ -244,7 +244,7 @@ impl Predictor<'_, '_> {
         is_any.then(|| play(&scaled.perhaps.apply(program.clone()).0, setup))
     }
 
-    /// The reserved memory if requests come in the order of a run that makes other requests than the run that gave the order.
+    /// The reserved memory if requests come in the order of a run that makes other requests than the run that defines the order.
     fn in_other_order(&self, value: u64, known: usize, scaled: &Scaled, setup: &Setup) -> Option<u64> {
         let template = scaled.template;
         let asks_for_others = |&other: &usize| {

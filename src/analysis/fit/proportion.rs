@@ -1,8 +1,8 @@
 //! A range for another number from a single recording, by the category of each allocation.
 //!
-//! One recording does not show what grows with the number, but it shows the category of each allocation: parameters, their
-//! gradients and the optimizer states are constant, and what forward keeps for backward grows with the batch. The rest is
-//! simulated both ways.
+//! One recording does not show what grows with the number, but it shows the category of each allocation: parameters,
+//! their gradients and optimizer state are constant, and memory that forward keeps for backward grows with the batch.
+//! The rest is simulated both ways.
 
 use super::prediction::{Doubt, Prediction};
 use super::{DeviceFit, FitInput, FitOptions, FitReport, LARGEST, MULTIPLES, Measured, Refusal, program};
@@ -52,7 +52,7 @@ impl Rule {
 }
 
 impl FitReport {
-    /// The range in which the memory of a program is at other numbers than the one it was recorded with.
+    /// The range of the memory of a program at numbers other than the recorded one.
     ///
     /// # Errors
     /// If the number is 0 or too large, or a device is named that the recording does not have.

@@ -47,12 +47,12 @@ pub struct Matching {
     pub matched: u64,
     /// Requests of the first that are not in the second, and the other way round.
     pub alone: (u64, u64),
-    /// The first request, in each run by its entry, that is not in the same place of the other.
+    /// The first request, by its entry in each run, that does not match the other run.
     pub first: Option<(u32, u32)>,
 }
 
 impl Matching {
-    /// Requests of the run that has more.
+    /// Number of requests of the run that has more.
     pub fn longest(&self) -> u64 {
         self.matched + self.alone.0.max(self.alone.1)
     }
@@ -63,20 +63,20 @@ impl Matching {
 pub struct Scaled {
     /// The program.
     pub program: Program,
-    /// The run that gave the order of requests, as an index into [`Scaling::runs`].
+    /// The run that defines the order of requests, as an index into [`Scaling::runs`].
     pub template: usize,
-    /// Requests that are only in the run that gave the order, or whose sizes follow no rule: they were scaled with the
-    /// number.
+    /// Requests that are only in the run that defines the order, or whose sizes follow no rule: they were scaled with
+    /// the number.
     pub unmatched: u64,
-    /// The most bytes of the latter that are there at once, rounded.
+    /// The most bytes of the latter that are live at once, after rounding.
     pub unmatched_bytes: u64,
     /// The most bytes at once of requests whose rule has as many parameters as there are recordings.
     pub weak_bytes: u64,
-    /// Whether these requests are many.
+    /// Whether there are many of these requests.
     pub are_weak: bool,
-    /// Buffers of sums that the run that gives the order does not have, or that are no longer needed.
+    /// Buffers of sums that the run that defines the order does not have, or that are no longer needed.
     pub staged: Staged,
-    /// Buffers that may be needed in addition, for requests that look like a sum.
+    /// Further buffers that may be needed, for requests that look like a sum.
     pub perhaps: Staged,
 }
 
@@ -88,8 +88,8 @@ impl Scaled {
 }
 
 impl Scaling {
-    /// Aligns the programs of runs: each with its number, ascending. `threads` is what the device runs at once, unless the runs
-    /// show something else.
+    /// Aligns the programs of runs: each with its number, ascending. `threads` is the number of threads that the
+    /// device runs at once, unless the runs show something else.
     pub fn of(runs: Vec<(u64, Track<'_>, Program)>, threads: Option<Threads>) -> Self {
         let asked = |by_line: bool| -> Vec<Vec<Request>> {
             let mut numbers = StackNumbers::new(by_line);
@@ -148,7 +148,7 @@ impl Scaling {
         self.at_from(value, self.runs.len(), rules)
     }
 
-    /// The same, from only the first this many runs.
+    /// The same, from only the first `known` runs.
     pub(super) fn at_from(&self, value: u64, known: usize, rules: &SizeRules) -> Scaled {
         self.in_order_of(self.template(value, known), value, known, rules)
     }
@@ -220,7 +220,7 @@ impl Scaling {
         Scaled { program, template, unmatched, unmatched_bytes, weak_bytes, are_weak, staged, perhaps }
     }
 
-    /// The requests of the first runs that are the same as one of a run, that included: run and place.
+    /// The requests of the first runs that match one of a run, including itself: run and place.
     fn same(&self, template: usize, place: usize, known: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         let partners = self.partners[template].iter().enumerate().take(known).skip(self.first(known, template));
         partners.filter_map(move |(other, partners)| {
@@ -228,14 +228,14 @@ impl Scaling {
         })
     }
 
-    /// The first run that is representative for other numbers: at 1, copies and broadcasts disappear, so two others are
+    /// The first run that represents other numbers: at 1, copies and broadcasts disappear, so two other runs are
     /// better.
     fn first(&self, known: usize, template: usize) -> usize {
         usize::from(known > 2 && template > 0 && self.runs[0].value == 1)
     }
 
-    /// The sum that a request is the result of, at a number, and whether it is sure to be one; and one of elements of another
-    /// size, if that is as likely.
+    /// The sum that a request is the result of, at a number, and whether that is certain; and a sum with another
+    /// element size, if that is as likely.
     fn sum(&self, template: usize, place: usize, known: usize, value: u64) -> (Option<(Sum, bool)>, Option<Sum>) {
         self.find_sum(template, place, known, value)
             .map_or((None, None), |(sum, is_sure, other)| (Some((sum, is_sure)), other))
@@ -249,7 +249,7 @@ impl Scaling {
         let staged: Vec<(u64, &Role)> = all.iter().copied().filter(|(_, role)| role.staging.is_some()).collect();
         let is_staged = staged.iter().any(|(_, role)| !role.sums.is_empty());
         let &(recorded, role) = if is_staged { staged.first()? } else { all.first()? };
-        // Rows go by a power of the number: constant, in proportion, or as the pixels of a picture of that side.
+        // Rows depend on a power of the number: constant, proportional, or like the pixels of a picture with that side.
         let rows_at = |sum: Sum, power: u32, value: u64| {
             let [to, from] = [value, recorded].map(|it| u128::from(it).saturating_pow(power));
             u64::try_from(u128::from(sum.rows).saturating_mul(to).div_ceil(from.max(1))).unwrap_or(u64::MAX)
@@ -267,7 +267,7 @@ impl Scaling {
             let count = |of: &[(u64, &Role)]| of.iter().filter(|&&it| agrees(sum, power, it)).count();
             (count(&staged), count(&all))
         };
-        // Among those with which equally many agree, the first, which is the most likely.
+        // The candidate with which the most buffers agree; among equals the first one, which is the likeliest.
         let ways: Vec<(Sum, u32)> = ways.collect();
         let best = *ways.iter().rev().max_by_key(|way| agreeing(way))?;
         let (of_staged, of_all) = agreeing(&best);
@@ -282,7 +282,7 @@ impl Scaling {
         is_likely.then(|| (Sum { rows: rows_at(sum, power, value), ..sum }, is_sure, other))
     }
 
-    /// The run whose number is nearest by ratio; of two the larger.
+    /// The run whose number is nearest by ratio; if two are equally near, the larger one.
     fn template(&self, value: u64, known: usize) -> usize {
         let ratio = |run: &Run| {
             let (low, high) = (run.value.min(value), run.value.max(value));
@@ -304,8 +304,8 @@ pub(super) fn have_same_lines(asked: &[Vec<Request>]) -> bool {
     })
 }
 
-/// The threads that the device runs at once: the number that explains the most buffers; and the resulting kind of each
-/// request.
+/// The number of threads that the device runs at once: the one that explains the most buffers; and the resulting kind
+/// of each request.
 fn device(
     runs: &[(u64, Track<'_>, Program)],
     asked: &[Vec<Request>],

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 /// The missing and superfluous buffers of a program. Requests are identified by their recorded entry.
 #[derive(Clone, Debug, Default)]
 pub struct Staged {
-    /// Behind the result of a sum.
+    /// Buffers to add after the result of a sum, by entry.
     pub added: HashMap<u32, Staging>,
     /// Requests to leave out.
     pub gone: HashSet<u32>,

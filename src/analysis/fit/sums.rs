@@ -15,11 +15,11 @@ use std::collections::{HashMap, HashSet};
 const SUMMED: u64 = 4;
 /// Sizes of elements that outputs may have, the likeliest first.
 const ELEMENTS: [u64; 2] = [4, 2];
-/// Threads of a block at most, of a warp, and elements that a thread reads at once.
+/// The most threads of a block; of a warp; and the elements that a thread reads at once.
 const THREADS: u64 = 512;
 const WARP: u64 = 32;
 const VECTOR: u64 = 4;
-/// Rows that a thread of a divided sum has at least, and those from which on a sum is divided.
+/// The least number of rows for each thread of a divided sum; and the number of rows from which a sum is divided.
 const LEAST_ROWS: u64 = 16;
 const MOST_ROWS: u64 = 256;
 /// Number of requests that may be between gradients and their copies.
@@ -189,7 +189,7 @@ fn sums(requests: &[Request], place: usize, is_staged: bool, live: &Live) -> Vec
         }
         return sums;
     }
-    // Follows the requests after the input. Two equal ones belong to the weight and the bias of a normalization.
+    // Checks the requests after the input. Two equal ones belong to the weight and the bias of a normalization.
     let is_twice = requests.get(place + 1).is_some_and(|next| next.bytes == output);
     let summed = [before(1), before(2)].into_iter().flatten().filter_map(|it| rows_of(it.bytes)).max();
     if let Some(rows) = summed.filter(|_| !is_twice) {
@@ -225,7 +225,7 @@ impl Live {
         self.sizes.get(&bytes).is_some_and(|&count| count > 0)
     }
 
-    /// Sizes of the last ones, from the last back.
+    /// Sizes of the most recent ones, the last one first.
     fn recent(&self) -> impl Iterator<Item = u64> + '_ {
         self.blocks.iter().rev().take(LOOKED_AT).map(|&(_, bytes)| bytes)
     }
@@ -241,7 +241,7 @@ mod tests {
         Sum { output: 4 * outputs, element: 4, rows, weight: 0, has_product: false }.staging(A100)
     }
 
-    /// What a vision transformer with 768 features requested.
+    /// Requests that a vision transformer with 768 features made.
     #[test]
     fn buffers_are_what_pytorch_asks_for() {
         for rows in [3200, 6272, 12544_u64] {

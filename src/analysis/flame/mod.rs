@@ -48,7 +48,7 @@ pub struct FlameReport {
 pub struct DeviceFlame {
     /// The instant, and its memory by stack.
     pub peak: DevicePeak,
-    /// Frames, each before its callees, siblings by falling bytes. The first one is the root and holds everything.
+    /// Frames, each before its callees, siblings in descending order of bytes. The first one is the root and holds everything.
     pub nodes: Vec<FlameNode>,
 }
 
@@ -56,7 +56,7 @@ pub struct DeviceFlame {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FlameNode {
-    /// `file.py:line function`; the group for blocks without frames. Shared: one frame is a node below each of its callers.
+    /// `file.py:line function`; for blocks without frames, the group. Shared, since one frame is a node below each of its callers.
     pub label: Arc<str>,
     /// The owner of the code.
     pub owner: Owner,
@@ -98,7 +98,7 @@ impl FlameReport {
         Self::around(recording, PeakReport::of_told_or_not(recording, &peak)?, options)
     }
 
-    /// Like [`FlameReport::of`], at instants that are known.
+    /// Like [`FlameReport::of`], but at known instants.
     pub(crate) fn around(recording: &Devices<'_>, report: PeakReport, options: &FlameOptions) -> Result<Self> {
         if let Some(by) = options.split {
             by.require(options.peak.metric)?;
@@ -141,7 +141,7 @@ impl RangePart {
     }
 }
 
-/// The tree of a part of a range: the metric says what counts as allocated and freed.
+/// The tree of a part of a range: the metric determines what counts as allocated and freed.
 pub fn of_range(
     device: &Device<'_>,
     metric: Metric,
@@ -159,7 +159,7 @@ pub fn of_range(
     tree(device, metric, &FlameOptions::default(), part.name(), counts)
 }
 
-/// The tree of everything whose lifetime counts, below a root of this name.
+/// The tree of all blocks whose lifetime counts, below a root with this name.
 fn tree(
     device: &Device<'_>,
     metric: Metric,
@@ -187,7 +187,7 @@ fn tree(
         known: HashMap::new(),
     };
     for ((group, key), held) in sums {
-        // What a filter excludes, or is from before the recording, needs no group of the same name around it.
+        // Blocks that a filter excludes, or that are from before the recording, need no group of the same name around them.
         let group = group.filter(|group| *group != key).zip(split.as_ref());
         let mut frames: Vec<_> =
             group.map(|(group, split)| (split.label(&group, false).into(), Owner::Group)).into_iter().collect();
@@ -210,7 +210,7 @@ struct Paths<'a> {
 }
 
 impl Paths<'_> {
-    /// Frames of an allocation, root first: its own frames are inside those of the forward stack that belongs to it.
+    /// Frames of an allocation, root first: its own frames are inside those of the forward stack that it belongs to.
     fn of_origin(&mut self, origin: CodeOrigin) -> Vec<(Arc<str>, Owner)> {
         let own = self.of_stack(origin.stack);
         let Some(forward) = origin.forward else { return own };

@@ -40,8 +40,8 @@ pub struct FragmentationOptions {
     pub inference: Inference,
     /// Into how many equal parts the history is divided for rows over time; `None` for no such rows.
     pub points: Option<u32>,
-    /// Whether to simulate other allocator settings if much memory is non-releasable, to find how much would be reserved at
-    /// the instant with them.
+    /// Whether to simulate other allocator settings if much memory is non-releasable, to determine how much memory
+    /// would be reserved at the instant with them.
     pub plays: bool,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
@@ -58,7 +58,7 @@ setters!(FragmentationOptions {
     devices: Vec<DeviceId>,
 });
 
-/// Segments whose free blocks can serve the same requests: the allocator never mixes these.
+/// Segments whose free blocks can serve the same requests: the allocator keeps these groups separate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolFragmentation {
@@ -78,7 +78,7 @@ pub struct PoolFragmentation {
     pub free_blocks: Vec<SizeClass>,
 }
 
-/// A segment and its use.
+/// A segment and how it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentFragmentation {
@@ -86,7 +86,7 @@ pub struct SegmentFragmentation {
     pub segment: SegmentLayout,
     /// Sums over its blocks.
     pub figures: Figures,
-    /// The site of the request that made it.
+    /// The site of the request that created it.
     pub made_by: String,
 }
 
@@ -98,13 +98,13 @@ pub struct DeviceFragmentation {
     pub device: DeviceId,
     /// The instant.
     pub moment: Moment,
-    /// Whether that is the peak of allocated bytes.
+    /// Whether this is the peak of allocated bytes.
     pub is_peak: bool,
     /// Number of entries of the device.
     pub entries: u32,
     /// Sums over all segments.
     pub figures: Figures,
-    /// The same by pool and stream, the largest first. They sum to the whole.
+    /// The same by pool and stream, the largest first. They sum to the total.
     pub pools: Vec<PoolFragmentation>,
     /// Free memory that only one side stream or pool can use, if there is much.
     pub stranded: Option<Stranded>,
@@ -118,9 +118,9 @@ pub struct DeviceFragmentation {
     pub pinning: Pinning,
     /// Every segment, in address order.
     pub segments: Vec<SegmentFragmentation>,
-    /// Where in the whole history the most memory is inactive.
+    /// The instant of the whole history at which the most memory is inactive.
     pub most_inactive: MostInactive,
-    /// Rows over time, when requested.
+    /// Rows over time, if requested.
     pub over_time: Option<Vec<OverTimeRow>>,
     /// What other settings would have reserved at the instant, simulated; `None` if not requested, if little is
     /// non-releasable, or if it is unknown.
@@ -217,8 +217,8 @@ impl DeviceFragmentation {
     }
 }
 
-/// How much memory is idle on a device at its first failed request, or at its peak, and how much of that only one side stream
-/// or pool can use: only these figures of a [`FragmentationReport`].
+/// How much memory is inactive on a device at its first failed request, or at its peak, and how much of it only one
+/// side stream or pool can use: only these figures of a [`FragmentationReport`].
 ///
 /// # Errors
 /// Like [`FragmentationReport::of`].
@@ -236,7 +236,7 @@ fn instant(device: &Device<'_>, at: Option<&When>) -> Result<Instant> {
     at.map_or(Ok(peak), |when| device.instant(when, metric, Purpose::At))
 }
 
-/// Segments, by the properties by which the allocator separates them.
+/// The segments, grouped by the properties by which the allocator separates them.
 fn pools(device: &Device<'_>, layout: &Layout) -> Vec<PoolFragmentation> {
     type Key = (bool, Option<u64>, Option<PoolId>, bool);
     let (history, private) = (device.history(), PrivatePools::of(device.track, device.sites()));

@@ -16,11 +16,11 @@ pub struct OverTimeRow {
     pub figures: Figures,
 }
 
-/// An instant and how much was inactive there.
+/// An instant, and the inactive bytes there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MostInactive {
-    /// First instant at which it is that much.
+    /// The first instant with this many inactive bytes.
     pub instant: Instant,
     /// `reserved - active` there.
     pub inactive: i64,
@@ -28,8 +28,8 @@ pub struct MostInactive {
     pub reserved: i64,
 }
 
-/// Where in each of `windows` equal parts of a history most is inactive, in order of time. Instants before the first
-/// entry belong to the first part.
+/// The instant with the most inactive memory in each of `windows` equal parts of a history, in order of time. Instants
+/// before the first entry belong to the first part.
 pub(super) fn most_inactive(track: Track<'_>, windows: u32) -> Vec<MostInactive> {
     let history = track.history;
     let length = history.entries().div_ceil(windows.max(1)).max(1);
@@ -53,9 +53,9 @@ pub(super) fn most_inactive(track: Track<'_>, windows: u32) -> Vec<MostInactive>
     rows
 }
 
-/// Segments and blocks that all rows of a series may look at: a few seconds' work.
+/// Segments and blocks that all rows of a series may examine: a few seconds of work.
 const MOST_LOOKS: usize = 50_000_000;
-/// Rows that there are even if they look at more.
+/// Least number of rows, even if they examine more.
 const FEWEST_POINTS: usize = 20;
 
 /// The maximum number of segments and blocks at one time.
@@ -78,14 +78,14 @@ fn most_at_once(history: &History) -> usize {
     now.max().map_or(0, |most| usize::try_from(most).unwrap_or(0))
 }
 
-/// How many of this many points are affordable: each looks at every segment and block that is there.
+/// How many of this many points are affordable: each examines every live segment and block.
 pub(super) fn affordable(history: &History, points: u32) -> u32 {
     let most = (MOST_LOOKS / most_at_once(history).max(1)).clamp(FEWEST_POINTS, u32::MAX as usize);
     points.min(most as u32)
 }
 
-/// Rows for plotting: the highest point of inactive bytes in each of `points` equal parts of the history, so that no
-/// peak is lost, and the start, the end, and the maxima of the four counters.
+/// Rows for plotting: the instant with the most inactive bytes in each of `points` equal parts of the history, so that
+/// no peak is lost; also the start, the end, and the maxima of the four counters.
 pub(super) fn over_time(track: Track<'_>, annotations: &Annotations, points: u32) -> Vec<OverTimeRow> {
     let history = track.history;
     let mut instants: Vec<Instant> = vec![0, history.entries()];

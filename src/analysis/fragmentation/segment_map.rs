@@ -1,4 +1,4 @@
-//! Every segment at an instant, and whose blocks are in it.
+//! Every segment at an instant, and who allocated the blocks in it.
 
 use super::over_time::most_inactive;
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
@@ -37,19 +37,19 @@ pub struct DeviceSegmentMap {
     pub figures: Vec<Figures>,
     /// Bytes of the request that failed at this instant, if one did.
     pub failed: Option<u64>,
-    /// Whether the instant was chosen because more is inactive there than at any other.
+    /// Whether the instant was chosen because the most memory is inactive there.
     pub is_most_inactive: bool,
-    /// The row of [`DeviceSegmentMap::peak`] for each block, by the allocation's index. Blocks that do not count for the
-    /// metric have no row.
+    /// The row of [`DeviceSegmentMap::peak`] for each block, by the index of the allocation. Blocks that do not count
+    /// for the metric have no row.
     pub rows: HashMap<usize, usize>,
 }
 
 impl SegmentMapReport {
-    /// Lays out every device at the instant that `options` ask for.
+    /// Lays out every device at the instant that `options` request.
     ///
     /// # Errors
-    /// Like [`PeakReport::of`]; also if groups overlap, so that a block has no one color; and when the recording has no
-    /// segments.
+    /// Like [`PeakReport::of`]; also if groups overlap, so that a block has no unique color; and if the recording has
+    /// no segments.
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         require_segments(recording.snapshot())?;
         let all_rows = PeakOptions { top: None, each: None, categories: true, ..options.clone() };
@@ -89,7 +89,7 @@ impl SegmentMapReport {
         Ok(report)
     }
 
-    /// Like [`SegmentMapReport::of`], at instants that are known.
+    /// Like [`SegmentMapReport::of`], but at known instants.
     pub(crate) fn around(recording: &Devices<'_>, peaks: PeakReport, options: &PeakOptions) -> Result<Self> {
         if options.by.is_inclusive() {
             let by = options.by.name();

@@ -1,4 +1,4 @@
-//! What is in the file.
+//! The contents of a file.
 
 use crate::error::Result;
 use crate::facts::device::{Device, Devices};
@@ -48,7 +48,7 @@ impl DeviceInfo {
         let (track, history) = (device.track, device.history());
         let (segments, times) = (track.segments(), track.times());
         let span = times.first().copied().zip(times.last().copied());
-        // What a loop without a model does may be no step of anything.
+        // The iterations of a loop without a model may not be steps.
         let steps =
             device.steps().and_then(|steps| if steps.are_steps() { Ok(steps.clone()) } else { Err(NoSteps::Unknown) });
         Self {
@@ -71,7 +71,7 @@ impl DeviceInfo {
         }
     }
 
-    /// Whether anything but [`Phase::Other`] was found.
+    /// Whether any phase other than [`Phase::Other`] was found.
     pub fn has_phases(&self) -> bool {
         self.phases.iter().any(|phase| phase.phase != Phase::Other)
     }
@@ -83,15 +83,15 @@ impl DeviceInfo {
 pub struct AnnotationSummary {
     /// Name of the ranges.
     pub name: String,
-    /// How many there are.
+    /// Number of ranges.
     pub count: u64,
     /// Total time of the ranges with both ends, in microseconds.
     pub total_us: i64,
-    /// How many lack an end.
+    /// Number of ranges without an end.
     pub open: u64,
 }
 
-/// What is in the file.
+/// The contents of a file.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct InfoReport {
@@ -106,7 +106,7 @@ pub struct InfoReport {
 }
 
 impl InfoReport {
-    /// Summarizes a recording. `devices` are those wanted, all when empty.
+    /// Summarizes a recording. `devices` are the wanted devices; all if empty.
     ///
     /// # Errors
     /// If a device is named that the recording does not have.

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use std::ops::Range;
 
-/// Steps after the warm-up without which no verdict is given: three values are the fewest that can show a trend twice.
+/// The least number of steps after the warm-up for a verdict: three values are the fewest that can show a trend twice.
 pub const MIN_JUDGED: usize = 3;
 
 /// The least number of steps after the warm-up for [`Verdict::Growth`]: values differ from step to step for other reasons as
@@ -19,7 +19,7 @@ const KEPT: (i128, i128) = (3, 4);
 /// The number of periods of steps; for a leak, blocks of each period must be live at the end.
 const WINDOWS: usize = 4;
 
-/// The part of a series, one in this many, in which a cache has stopped growing.
+/// The last 1/N of a series, in which a cache has stopped growing.
 const TAIL: usize = 3;
 
 /// At most 1/N of the values may be lower than the previous one for a series to be increasing. Without a trend, half of them
@@ -34,8 +34,8 @@ const MAY_FALL: usize = 5;
 pub enum Verdict {
     /// Each step leaves blocks behind that are not freed until the end of the recording.
     Leak,
-    /// More is held step after step, but the blocks do not stay: a buffer replaced by a larger one, such as a KV cache,
-    /// or blocks that pile up and are freed later.
+    /// More memory is held step after step, but the blocks do not stay: a buffer that is replaced by a larger one,
+    /// such as a KV cache, or blocks that accumulate and are freed later.
     Growth,
     /// Filled in some step, and unchanged since: parameters, optimizer state, workspaces.
     Cache,
@@ -69,7 +69,7 @@ pub struct Rate {
     pub blocks: f64,
 }
 
-/// Totals of a group of blocks, a value per step; wide enough for sums of any sizes a file can hold.
+/// Totals of a group of blocks, one value per step; wide enough for sums of any sizes that a file can contain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals {
     /// Requested bytes.
@@ -80,12 +80,12 @@ pub(super) struct Totals {
     pub blocks: Vec<i128>,
 }
 
-/// One group of blocks over the steps. A step reaches from the end of the one before it to its own.
+/// One group of blocks over the steps. A step extends from the end of the previous one to its own end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Series {
     /// Live at the end of each step.
     pub live: Totals,
-    /// The bytes of these from before the step: what a step needs for itself is not included.
+    /// The bytes of these that are from before the step: memory that a step needs for itself is not included.
     pub old: Totals,
     /// Requested bytes in each step and still live at the end of the recording.
     pub kept: Vec<i128>,
@@ -97,7 +97,7 @@ pub(super) struct Judgement {
     pub verdict: Verdict,
     /// 0 for [`Verdict::Cache`].
     pub rate: Rate,
-    /// The step, counted from 0, that a [`Verdict::Cache`] last got larger in than ever before.
+    /// The step, counted from 0, in which a [`Verdict::Cache`] last became larger than ever before.
     pub filled_in: Option<usize>,
 }
 
@@ -116,7 +116,7 @@ impl Totals {
         }
     }
 
-    /// Adds a block that is live at the ends of these steps: as a change, to be summed up by [`Totals::sum_up`].
+    /// Adds a block that is live at the ends of these steps: as a change, which [`Totals::sum_up`] sums up.
     fn add(&mut self, steps: Range<usize>, requested: u64, allocated: u64) {
         if steps.is_empty() {
             return;
@@ -151,7 +151,7 @@ pub(super) struct Survivor {
     pub allocated: u64,
     /// Steps at whose ends it is live.
     pub steps: Range<usize>,
-    /// Whether it is from before the recording, and so live when the first step began.
+    /// Whether it is from before the recording, so that it was live when the first step started.
     pub baseline: bool,
     /// Whether it is live at the end of the recording.
     pub kept: bool,
@@ -217,19 +217,19 @@ impl Series {
     }
 }
 
-/// Growth per step, robust against a quarter of the values being outliers: the median of the slopes between each value and
-/// the one half the series later (Theil's abbreviated method). Exact if every step adds the same, even if a few add something
-/// else once.
+/// Growth per step, even if up to a quarter of the values are outliers: the median of the slopes between each value
+/// and the one half the series later (Theil's abbreviated method). Exact if every step adds the same number, even if a
+/// few steps add something else.
 fn slope(values: &[i128]) -> f64 {
     let lag = (values.len() / 2).max(1);
     median(differences(&without_jumps(values), lag)) / lag as f64
 }
 
-/// Changes this many times the usual one are something that happens once, such as a buffer for evaluation.
+/// Changes this many times as large as usual happen once, such as the allocation of a buffer for evaluation.
 const JUMP: u128 = 8;
 
-/// The series, from zero, with jumps replaced by the usual change. One level shift in the middle of a series is between half
-/// of all pairs of values, which no median of slopes can handle.
+/// The series, from zero, with jumps replaced by the usual change. A level shift in the middle of a series lies
+/// between half of all pairs of values, which a median of slopes cannot handle.
 fn without_jumps(values: &[i128]) -> Vec<i128> {
     let changes = differences(values, 1);
     let mut sorted: Vec<i128> = changes.iter().copied().filter(|&change| change != 0).collect();
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(series.live.requested, [100, 200, 100, 200]);
         assert_eq!(series.live.allocated, [512, 1024, 512, 1024]);
         assert_eq!(series.live.blocks, [1, 2, 1, 2]);
-        // A block counts as old from the end of the step after its own on; one from before the recording at once.
+        // A block counts as old from the end of the step after its own on; a block from before the recording counts at once.
         assert_eq!(series.old.requested, [100, 100, 100, 100]);
         assert_eq!(series.kept, [0, 100, 0, 100]);
     }

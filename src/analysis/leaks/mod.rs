@@ -1,8 +1,8 @@
 //! Allocations that survive step after step.
 //!
-//! For every group of blocks (a line of code, unless requested otherwise), this measures what is live at the end of each
-//! step, and lets [`growth`] judge the series. Memory that a step needs for itself is free again when the next one ends, so
-//! it never appears, however much it is; the rest is what the program keeps.
+//! For every group of blocks (a line of code, unless requested otherwise), this measures the bytes that are live at
+//! the end of each step, and lets [`growth`] judge the series. Memory that a step needs for itself is free again at
+//! the end of the next one, so it never appears, however large it is; the rest is what the program keeps.
 
 pub mod growth;
 
@@ -28,13 +28,13 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LeakOptions {
-    /// What rows represent: site, stack, file or module. Others do not give each block one group.
+    /// What rows represent: site, stack, file or module. With other groups, a block may not have exactly one group.
     pub by: GroupBy,
     /// Annotations that represent steps; `None` to find steps in the recording.
     pub steps: Option<Regex>,
-    /// Bytes of the device; `None` to take them from an oom entry.
+    /// Bytes of the device; `None` to take them from an OOM entry.
     pub capacity: Option<u64>,
-    /// Stacks that count.
+    /// The filter on stacks.
     pub filter: Filter,
     /// Whether labels may be inferred.
     pub inference: Inference,
@@ -42,16 +42,16 @@ pub struct LeakOptions {
     pub top: Option<usize>,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
-    /// Whether to look for mistakes in the program, and which cures to play.
+    /// Whether to look for mistakes in the program, and which cures to simulate.
     pub cures: Option<Plays>,
     /// Whether to look only for mistakes that let memory grow, as [`DeviceLeaks::of_growth`] lists them.
     pub cures_of_growth: bool,
-    /// Whether rows are all that is wanted: then memory at the ends of steps and the projection are left out.
+    /// Whether only rows are needed: then memory at the ends of steps and the projection are omitted.
     pub(crate) rows_alone: bool,
 }
 
 impl LeakOptions {
-    /// The same for who needs the rows alone.
+    /// The same with only the rows.
     pub(crate) fn rows_alone(self) -> Self {
         Self { rows_alone: true, ..self }
     }
@@ -86,7 +86,7 @@ pub struct LeakRow {
     pub live_bytes: u64,
     /// Number of these blocks.
     pub live_blocks: u64,
-    /// The last step, counted from 1, that a [`Verdict::Cache`] got larger in than ever before.
+    /// The last step, counted from 1, in which a [`Verdict::Cache`] became larger than ever before.
     pub filled_in: Option<usize>,
     /// The oldest block of [`LeakRow::stack`] live at the end of the last step.
     pub oldest: Option<Oldest>,
@@ -122,11 +122,11 @@ pub struct StepEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Projection {
-    /// Bytes that the program can have.
+    /// Bytes that the program can use.
     pub capacity_bytes: u64,
     /// The maximum of allocated bytes within the last step.
     pub peak_bytes: i64,
-    /// Bytes of blocks added a step by all that leaks or grows.
+    /// Bytes of blocks that everything that leaks or grows adds per step.
     pub allocated_bytes_per_step: i64,
     /// The number of further steps that fit the device.
     pub steps: u64,
@@ -142,12 +142,12 @@ pub struct DeviceLeaks {
     pub by: GroupBy,
     /// Its steps, or why there are none.
     pub steps: std::result::Result<Steps, NoSteps>,
-    /// Leading steps that no rate is taken from.
+    /// Leading steps that are not used for rates.
     pub warm_up: usize,
     /// The distance between the steps at which memory is measured: 1, and more only if there are more than [`MAX_ENDS`]
     /// steps.
     pub stride: usize,
-    /// What was allocated at those ends of steps.
+    /// The allocated memory at these ends of steps.
     pub ends: Vec<StepEnd>,
     /// Groups that leak, then groups that grow, then caches; each the largest first.
     pub rows: Vec<LeakRow>,
@@ -157,7 +157,7 @@ pub struct DeviceLeaks {
     pub leaking: Rate,
     /// Total rates of all rows with [`Verdict::Growth`].
     pub growing: Rate,
-    /// When the device is full; `None` when nothing leaks or grows, or the capacity is not known.
+    /// When the device is full; `None` if nothing leaks or grows, or if the capacity is unknown.
     pub projection: Option<Projection>,
     /// Changes to the program, if requested.
     pub cures: Vec<Advice>,
@@ -177,7 +177,7 @@ pub struct LeakReport {
     pub devices: Vec<DeviceLeaks>,
 }
 
-/// The most steps at whose ends memory is measured; with more steps, only every second or third one and so on counts.
+/// The most steps at whose ends memory is measured; with more steps, only every second or third one and so on is measured.
 pub const MAX_ENDS: usize = 256;
 
 /// One step in this many is part of the warm-up, in addition to the first: that covers autotuning and compilation.
@@ -192,7 +192,7 @@ impl DeviceLeaks {
         self.steps.as_ref().map_or(0, Steps::len)
     }
 
-    /// Number of steps that entries of the device lie in.
+    /// Number of steps that contain entries of the device.
     pub fn steps_with_entries(&self) -> usize {
         self.steps.as_ref().map_or(0, |steps| steps.len() - steps.idle)
     }
@@ -202,20 +202,20 @@ impl DeviceLeaks {
         self.cures.iter().filter(|cure| cure.story.piles_up()).cloned().collect()
     }
 
-    /// Whether there were enough steps for a verdict. Without, no row means nothing.
+    /// Whether there were enough steps for a verdict. If not, the absence of rows means nothing.
     pub fn is_judged(&self) -> bool {
         self.step_count() >= MIN_STEPS
     }
 
-    /// Whether there were enough steps to detect a leak, and they are steps: a loop without a model may accumulate memory on
-    /// purpose, so for it only [`Verdict::Growth`] is reported.
+    /// Whether there were enough steps to detect a leak, and they are steps: a loop without a model may accumulate
+    /// memory on purpose, so for it only [`Verdict::Growth`] is reported.
     pub fn tells_leaks(&self) -> bool {
         self.is_judged() && self.steps.as_ref().is_ok_and(Steps::are_steps)
     }
 }
 
 impl LeakReport {
-    /// Finds the steps of each device and what survives them.
+    /// Finds the steps of each device and the memory that survives them.
     ///
     /// # Errors
     /// If a device does not exist, no annotation matches [`LeakOptions::steps`], or blocks cannot be grouped by
@@ -304,11 +304,11 @@ fn sum(rows: &[LeakRow], verdict: Verdict) -> Rate {
 /// The ends of steps at which memory is measured.
 struct Sample {
     ends: Vec<Instant>,
-    /// Every how many steps one is.
+    /// The distance between two of them, in steps.
     stride: usize,
-    /// Number of steps before the first of them that are less than a full stride.
+    /// Number of steps before the first of them, if less than a full stride.
     lead: usize,
-    /// Leading ends that no rate is taken from.
+    /// Leading ends that are not used for rates.
     warm_up: usize,
 }
 
@@ -338,8 +338,8 @@ struct Crossing {
     ends: Range<usize>,
 }
 
-/// Judges every group. Linear in allocations and in groups: only blocks that are there when a step ends are grouped at
-/// all, and a group's series exists while it is judged.
+/// Judges every group. Linear in allocations and in groups: only blocks that are live when a step ends are grouped at
+/// all, and the series of a group exists only while it is judged.
 fn grown(
     track: Track<'_>,
     all_ends: &[Instant],
@@ -367,7 +367,7 @@ fn grown(
         let freed_in = born_in + ends[born_in..].partition_point(|&end| end < allocation.freed);
         crossings.push(Crossing { group, allocation: index, ends: born_in..freed_in });
     }
-    // Within a group the oldest first.
+    // Within a group, the oldest block comes first.
     crossings.sort_unstable_by_key(|crossing| (crossing.group, crossing.allocation));
     let heads: Vec<RowHead> = groups.heads(|_| iter::empty()).into_iter().map(|(_, head)| head).collect();
     let row = |blocks: &[Crossing]| {
@@ -404,8 +404,8 @@ fn survivor(history: &History, block: &Crossing) -> Survivor {
     }
 }
 
-/// The code of most of the blocks that a verdict is about: the remaining blocks of a leak, those of growth that were
-/// allocated after the warm-up, those that a cache holds.
+/// The code of most of the blocks that a verdict is about: for a leak the remaining blocks, for growth those allocated
+/// after the warm-up, for a cache those that it holds.
 fn example(
     groups: &Groups<'_>,
     history: &History,
@@ -470,7 +470,7 @@ fn step_ends(track: Track<'_>, sample: &Sample) -> Vec<StepEnd> {
         .collect()
 }
 
-/// When the device is full, given the maximum that the last step needed.
+/// When the device will be full, given the maximum that the last step needed.
 fn project(
     track: Track<'_>,
     ends: &[Instant],
@@ -486,8 +486,8 @@ fn project(
     Some(Projection { capacity_bytes, peak_bytes, allocated_bytes_per_step, steps })
 }
 
-/// What the program could use when a request first failed: the memory that it had reserved, plus the driver's free memory,
-/// which profiler traces do not record.
+/// The memory that the program could use when a request first failed: what it had reserved, plus the driver's free
+/// memory, which profiler traces do not record.
 fn capacity_at_oom(track: Track<'_>) -> Option<u64> {
     let snapshot = track.snapshot;
     if !snapshot.notes.format.has_segments() {

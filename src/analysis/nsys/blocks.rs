@@ -4,7 +4,7 @@ use super::{COLUMNS, NoPeak, NsysDoubt, NsysPeak};
 use crate::model::nsys::{MemoryKind, NsysProfile, Process};
 use std::collections::HashMap;
 
-/// A block, and the events between which it is there: counted in the events of its place.
+/// A block, and the events between which it is live: counted in the events of its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     /// Its event in the whole profile.
@@ -45,7 +45,7 @@ impl Blocks {
         for (place, &at) in events.iter().enumerate() {
             let event = &profile.events[at];
             let key = (event.context, event.address);
-            // Memory that is allocated again was freed before, which the profile does not show.
+            // Memory that is allocated again must have been freed before, although the profile does not show that.
             if let Some(known) = live.remove(&key) {
                 let block = &mut blocks.all[known];
                 block.gone = place;
@@ -81,9 +81,9 @@ impl Blocks {
         blocks
     }
 
-    /// The event after which memory is highest for the first time.
+    /// The first event after which memory is highest.
     pub(super) fn highest(&self) -> Option<usize> {
-        // `max_by_key` takes the last of several.
+        // `max_by_key` returns the last of several.
         (0..self.after.len()).rev().max_by_key(|&place| self.after[place])
     }
 

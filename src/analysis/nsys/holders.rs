@@ -61,7 +61,7 @@ pub struct NsysRow {
     pub kind: MemoryKind,
     /// Blocks.
     pub allocations: u64,
-    /// Of them, those that were freed in the profile.
+    /// Number of these that were freed in the profile.
     pub freed: u64,
     /// Bytes of all blocks.
     pub allocated_bytes: u64,
@@ -71,7 +71,7 @@ pub struct NsysRow {
     pub end_bytes: u64,
 }
 
-/// The blocks by holder: the most bytes at the peak first, then the most bytes at all.
+/// The blocks by holder: the most bytes at the peak first, then the most bytes overall.
 pub(super) fn rows(profile: &NsysProfile, blocks: &Blocks, matches: Option<&Matches>) -> Vec<NsysRow> {
     let of_caller: Vec<NsysHolder> = profile.callers.iter().map(NsysHolder::of).collect();
     let highest = blocks.highest().unwrap_or(0);

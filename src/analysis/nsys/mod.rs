@@ -1,4 +1,4 @@
-//! `nsys`: device memory of every process and library, as Nsight Systems recorded it, and what PyTorch has of it.
+//! `nsys`: device memory of every process and library, as Nsight Systems recorded it, and PyTorch's part of it.
 
 mod blocks;
 mod holders;
@@ -20,7 +20,7 @@ use pytorch::Matches;
 /// Parts of time in a curve.
 const COLUMNS: i64 = 60;
 
-/// What to look at.
+/// Which memory to show.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NsysOptions {
@@ -42,7 +42,7 @@ pub struct NsysReport {
     pub session_start_ns: Option<i64>,
     /// Memory by process and place: devices first, by the number of the process.
     pub memories: Vec<NsysMemory>,
-    /// What a recording of the same run has of it.
+    /// The part of it that a recording of the same run shows.
     pub pytorch: Option<PytorchShare>,
     /// What limits all figures.
     pub doubts: Vec<NsysDoubt>,
@@ -65,7 +65,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Where memory of a kind is. Devices of host memory and of managed memory mean nothing.
+    /// The place of memory of a kind. The device of host memory and of managed memory has no meaning.
     fn of(kind: MemoryKind, device: i64) -> Self {
         match kind {
             MemoryKind::Device | MemoryKind::Array | MemoryKind::DeviceStatic => Self::Device(device),
@@ -122,7 +122,7 @@ pub struct NsysMemory {
     pub allocated_bytes: u64,
     /// The peak, or why there is none.
     pub peak: std::result::Result<NsysPeak, NoPeak>,
-    /// Who allocated: by bytes at the peak, or of all allocations if there is no peak.
+    /// Who allocated the memory: by bytes at the peak, or of all allocations if there is no peak.
     pub rows: Vec<NsysRow>,
     /// NVTX ranges of the process by name, those with the most memory first; empty without a peak.
     pub ranges: Vec<RangeRow>,
@@ -130,13 +130,13 @@ pub struct NsysMemory {
     pub doubts: Vec<NsysDoubt>,
 }
 
-/// Where memory is highest.
+/// The highest memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NsysPeak {
     /// Bytes.
     pub bytes: u64,
-    /// When: nanoseconds since the start of the session.
+    /// The time in nanoseconds since the start of the session.
     pub time_ns: i64,
     /// Bytes that were not freed in the profile.
     pub end_bytes: u64,
@@ -150,7 +150,7 @@ pub struct NsysPeak {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoPeak {
-    /// All events of the profile have this same time, so that their order is unknown.
+    /// All events of the profile have this same time, so their order is unknown.
     NoTimes(i64),
 }
 
@@ -158,9 +158,9 @@ pub enum NoPeak {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NsysDoubt {
-    /// The profile contains no frees, although a program ran this long: figures are upper bounds.
+    /// The profile contains no frees, although a program ran for this long: figures are upper bounds.
     NoFrees,
-    /// This many frees have no allocation: they are from before the profile, whose memory is not counted.
+    /// This many frees have no allocation: their blocks are from before the profile, and their memory is not counted.
     FreedUnseen(u64),
     /// This many allocations are at addresses that were still allocated: the free is missing.
     AllocatedTwice(u64),
@@ -173,7 +173,7 @@ pub enum NsysDoubt {
         /// The most bytes that one of the pools held.
         pool_bytes: u64,
     },
-    /// No call chains were recorded, so that libraries are unknown.
+    /// No call chains were recorded, so libraries are unknown.
     NoChains,
     /// Memory events that are neither allocations nor frees.
     OtherEvents(u64),

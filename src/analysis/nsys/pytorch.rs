@@ -1,4 +1,4 @@
-//! Which allocations of a profile are segments of PyTorch's allocator, as a recording of the same run has them.
+//! Which allocations of a profile are segments of PyTorch's allocator, according to a recording of the same run.
 //!
 //! A segment is one call of `cudaMalloc` (or `cudaHostAlloc`): an allocation with the same address and size. Expandable
 //! segments are mapped in parts, which profiles do not show with addresses to compare.
@@ -8,7 +8,7 @@ use crate::model::nsys::{NsysProfile, Process};
 use crate::replay::SegmentSpan;
 use std::collections::{HashMap, HashSet};
 
-/// What a recording has of a profile.
+/// The part of a profile that a recording shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PytorchShare {
@@ -18,12 +18,12 @@ pub struct PytorchShare {
     pub segments: u64,
     /// Their bytes.
     pub segment_bytes: u64,
-    /// Of them, those that are in the profile.
+    /// Number of these that are in the profile.
     pub found: u64,
     /// Their bytes.
     pub found_bytes: u64,
-    /// Allocations of the profile with the address and size of a segment beyond the number of such segments: the recording
-    /// may have started later. They count as PyTorch's.
+    /// Allocations of the profile with the address and size of a segment, beyond the number of such segments: the
+    /// recording may have started later. They count as PyTorch's.
     pub repeated: u64,
     /// Mapped ranges of expandable segments, which cannot be compared.
     pub expandable: u64,
@@ -55,7 +55,7 @@ impl Matches {
                 of_process.entry(event.process).or_default().push(at);
             }
         }
-        // Of processes with equally many, the one with the lowest number.
+        // Among processes with equally many, the one with the lowest number.
         let most = of_process.into_iter().max_by_key(|(process, events)| (events.len(), std::cmp::Reverse(*process)));
         let Some((process, events)) = most else { return Self { share, ..Self::default() } };
         share.pid = Some(process.pid());

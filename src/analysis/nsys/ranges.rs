@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 pub struct RangeRow {
     /// The name.
     pub name: String,
-    /// How many there are.
+    /// Number of ranges.
     pub count: u64,
     /// The highest number of bytes while one of them was open, those from before included.
     pub highest_bytes: u64,
@@ -46,8 +46,8 @@ pub(super) fn rows(profile: &NsysProfile, process: Process, blocks: &Blocks) -> 
     rows
 }
 
-/// The highest of any values that follow one another: a tree, whose second half are the values, and in which the node `n` has the
-/// highest of the nodes `2n` and `2n + 1`.
+/// The highest of any consecutive values: a tree whose second half contains the values, and in which node `n` has the
+/// maximum of nodes `2n` and `2n + 1`.
 struct Maxima(Vec<u64>);
 
 impl Maxima {

@@ -31,7 +31,7 @@ pub enum Fit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Advice {
-    /// Avoiding blocks that are temporary: those of sites most of whose earlier blocks were freed.
+    /// Avoiding blocks that are temporary: those of sites whose earlier blocks were mostly freed.
     FreeSites {
         /// The sites, the one with the most bytes first, each with its bytes and blocks.
         sites: Vec<(String, u64, u64)>,
@@ -49,9 +49,9 @@ pub enum Advice {
         /// How the same requests fare with them.
         replayed: Replayed,
     },
-    /// `expandable_segments` is on, although PyTorch's message recommends to set it.
+    /// `expandable_segments` is on, although PyTorch's message recommends setting it.
     AlreadyExpandable,
-    /// No other settings that are usually tried would have served it.
+    /// None of the other usual settings would have served it.
     NoSettings {
         /// Number of simulated settings.
         tried: usize,
@@ -68,7 +68,7 @@ pub enum Advice {
         /// Whole pages that the request takes.
         needed: u64,
     },
-    /// Another stream or a private pool has enough that the request could not use.
+    /// Another stream or a private pool has enough memory, which the request could not use.
     OtherPool {
         /// Small or large pool.
         segment_type: SegmentType,
@@ -103,7 +103,7 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// Whether it would have helped, or shows more: the rest was tried, or is often recommended, and changes nothing.
+    /// Whether it would have helped, or explains more: the rest was tried, or is often recommended, and changes nothing.
     pub fn helps(&self) -> bool {
         match self {
             Self::ExpandableSegments(replayed) => replayed.fails_at.is_none(),
@@ -129,7 +129,7 @@ pub(super) struct Adviser<'a> {
 }
 
 impl Adviser<'_> {
-    /// Advice, the most telling first.
+    /// Advice, the most relevant first.
     pub fn advise(&self, turnover: &Turnover<'_>, sites: &Sites<'_>) -> Vec<Advice> {
         let Self { facts, serving, layout, cause, .. } = *self;
         let mut advice = Vec::new();
@@ -216,8 +216,8 @@ fn fit(facts: &Facts<'_>, layout: &Layout) -> Option<Fit> {
     (supply >= request.driver_bytes).then_some(Fit::Driver(supply))
 }
 
-/// The largest temporary site without which the request would have been served; if none is enough, the smallest number of the
-/// largest sites together.
+/// The largest temporary site without which the request would have been served; if no single one is enough, the
+/// smallest number of the largest sites together.
 fn free_sites(facts: &Facts<'_>, layout: &Layout, turnover: &Turnover<'_>, sites: &Sites<'_>) -> Option<Advice> {
     let track = facts.track;
     let mut transient: IndexMap<String, (u64, Vec<usize>)> = IndexMap::new();
@@ -262,7 +262,7 @@ fn whole_pages(facts: &Facts<'_>, layout: &Layout) -> Advice {
     Advice::WholePages { whole_pages, page, together, needed }
 }
 
-/// The other stream or private pool that has most, if it has what the driver lacked.
+/// The other stream or private pool with the most memory, if it has as much as the driver lacked.
 fn other_pool(facts: &Facts<'_>, serving: &Serving, layout: &Layout) -> Option<Advice> {
     let Request { stream, pool, driver_bytes, .. } = *facts.request;
     let pool = pool.unwrap_or_default();
@@ -306,7 +306,7 @@ fn smaller_causes(facts: &Facts<'_>) -> Vec<Advice> {
     advice
 }
 
-/// 1/N of the bytes in use: less would not have changed the answer.
+/// Blocks from before the recording are reported from 1/N of the bytes in use on: fewer would not have changed the answer.
 const NAMELESS_PART: u64 = 10;
 
 /// Blocks from before the recording without a stack, if they are at least a tenth of the allocated memory.
@@ -322,7 +322,7 @@ fn record_earlier(facts: &Facts<'_>, layout: &Layout) -> Option<Advice> {
     (bytes > 0 && bytes >= figures.active() / NAMELESS_PART).then_some(Advice::RecordEarlier { bytes })
 }
 
-/// What happened up to an entry: how many blocks each stack made and freed.
+/// The history up to an entry: how many blocks each stack allocated and freed.
 pub(super) struct Turnover<'a> {
     track: Track<'a>,
     sites: &'a Sites<'a>,
@@ -366,7 +366,7 @@ impl<'a> Turnover<'a> {
                         self.last_with_python = Some(now);
                     }
                 }
-                // Without a free_requested entry both happen at free_completed.
+                // Without a free_requested entry, both happen at free_completed.
                 Action::FreeRequested | Action::FreeCompleted if allocation.freed == now + 1 => {
                     self.freed[stack.index()] += 1;
                 }
@@ -376,7 +376,7 @@ impl<'a> Turnover<'a> {
         self.next = self.next.max(entry);
     }
 
-    /// Whether at least half of the blocks that a stack made were freed again.
+    /// Whether at least half of the blocks that a stack allocated were freed again.
     fn is_transient(&self, stack: StackId) -> bool {
         let (made, freed) = (self.made[stack.index()], self.freed[stack.index()]);
         freed > 0 && freed >= made.div_ceil(2)

@@ -17,11 +17,11 @@ use serde::Serialize;
 pub enum Cause {
     /// The free memory of the device and every inactive byte together would not have been enough.
     Capacity,
-    /// Together they would have been, but no block did, and no segment could be released to make room.
+    /// Together they would have been, but no single block was, and no segment could be released to make room.
     Fragmentation,
     /// Memory that accumulates from step to step fills the device: with that fixed, the request would have been served.
     Leak,
-    /// The device had much less to give than at another time: something outside the allocator holds memory.
+    /// The device had much less free memory than at another time: something outside the allocator holds memory.
     OtherProcess,
     /// The device had enough free, but the settings limit the process to a part of it.
     Limit,
@@ -47,13 +47,13 @@ impl Cause {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Symptom {
-    /// Without what accumulates from step to step, the program would have reserved less than the process could have.
+    /// Without the memory that accumulates from step to step, the program would have reserved less than the process could use.
     Accumulates {
         /// The line to change, if a stack contains it.
         label: Option<String>,
         /// Bytes that the program would have reserved, the request included.
         reserved: u64,
-        /// Bytes that the process could have had.
+        /// Bytes that the process could use.
         capacity: u64,
     },
     /// Device free and inactive bytes together are less than what was needed.
@@ -68,14 +68,14 @@ pub enum Symptom {
         /// Both together.
         together: u64,
     },
-    /// The largest free block that the request could have had is too small.
+    /// The largest free block that the request could use is too small.
     LargestBlock {
         /// Its bytes.
         bytes: u64,
     },
     /// The device had less than the segment that it would have had to supply.
     DeviceShort {
-        /// Bytes it had free.
+        /// Bytes that it had free.
         free: u64,
         /// Bytes of the segment.
         needed: u64,
@@ -94,8 +94,8 @@ pub enum Symptom {
         /// Its bytes.
         bytes: u64,
     },
-    /// A free block was large enough, but came about only when pending frees completed during the retry: the allocator
-    /// does not look for a free block again after it.
+    /// A free block was large enough, but appeared only when pending frees completed during the retry: the allocator
+    /// does not look for a free block again after that.
     FreedTooLate {
         /// Its bytes.
         bytes: u64,
@@ -105,21 +105,21 @@ pub enum Symptom {
         /// Its bytes.
         bytes: u64,
     },
-    /// The device had as much free as it would have had to supply, so something else forbade it: a limit such as
+    /// The device had as much free as it would have had to supply, so something else prevented it: a limit such as
     /// `torch.cuda.set_per_process_memory_fraction`, which snapshots do not record.
     DeviceHadEnough {
-        /// Bytes it had free.
+        /// Bytes that it had free.
         free: u64,
         /// Bytes of the segment.
         needed: u64,
-        /// What the process holds: the limit, if there is one, is between that and `reserved + needed`.
+        /// Bytes that the process holds: the limit, if there is one, is between this and `reserved + needed`.
         reserved: u64,
     },
     /// The settings limit the process to a fraction of the device's memory (`per_process_memory_fraction`). The limit in
     /// bytes is not recorded, since the device's memory is not; reserved memory with the request would have exceeded that
     /// fraction of all known memory of the device.
     LimitSet {
-        /// The part.
+        /// The fraction.
         fraction: f64,
         /// The memory that the process holds.
         reserved: u64,
@@ -128,14 +128,14 @@ pub enum Symptom {
         /// A lower bound of the device's memory: reserved plus free.
         device: u64,
     },
-    /// Reserved and device free bytes are less than what the device had for the process at another time.
+    /// Reserved memory and the free memory of the device are less than the device had for the process at another time.
     Shrunk {
         /// The memory then.
         known: KnownCapacity,
         /// The memory here.
         here: u64,
     },
-    /// What is reserved is known in part only, since the file was cut off and its beginning is missing.
+    /// Reserved memory is only partly known, since the file was cut off and its beginning is missing.
     KnownInPart,
 }
 
@@ -156,13 +156,13 @@ pub(crate) fn leak(cures: &[Cure], capacity: u64) -> Option<Symptom> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownCapacity {
-    /// Bytes: at an `oom` entry reserved and device free together, elsewhere reserved alone.
+    /// Bytes: at an `oom` entry, reserved and device free together; elsewhere, reserved alone.
     pub bytes: u64,
     /// The instant.
     pub instant: Instant,
 }
 
-/// The capacity that a recording gives away; `ooms` are its `oom` entries in order.
+/// The capacity that a recording implies; `ooms` are its `oom` entries in order.
 pub(super) fn known_capacity(track: Track<'_>, ooms: &[u32]) -> KnownCapacity {
     let history = track.history;
     let highest = history.maxima[Metric::Reserved as usize];

@@ -34,13 +34,13 @@ use advice::Turnover;
 use rayon::prelude::*;
 use settings::Plays;
 
-/// Number of failed requests of a device whose history is replayed with other settings: that costs as much as reading it.
+/// Number of failed requests of a device whose history is replayed with other settings: a replay takes as long as reading.
 const REPLAYED: usize = 3;
 
 /// Number of failed requests of a device for which all rows are kept, each with an example of its stacks. A program that
 /// retries has thousands of failures, and the same code holds the memory.
 pub const IN_FULL: usize = 10;
-/// Rows of the others.
+/// Maximum number of rows of the other failed requests.
 pub const ROWS_LATER: usize = 20;
 /// Total number of blocks that are attributed for all failed requests of a device; later requests have only totals.
 const MOST_BLOCKS: usize = 200_000;
@@ -56,17 +56,17 @@ pub struct OomOptions {
     pub by: GroupBy,
     /// Maximum number of rows; the rest is one row.
     pub top: Option<usize>,
-    /// Stacks that count on their own.
+    /// The filter on stacks.
     pub filter: Filter,
     /// Whether labels may be inferred.
     pub inference: Inference,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
-    /// Whether to look for changes of the program that would have made room: see [`DevicePlans::of_failure`].
+    /// Whether to look for changes to the program that would have made room: see [`DevicePlans::of_failure`].
     pub plans: bool,
-    /// Whether to look for mistakes in the program, and which cures to play.
+    /// Whether to look for mistakes in the program, and which cures to simulate.
     pub cures: Option<CurePlays>,
-    /// Failed requests explained of each device, the first ones; all when absent.
+    /// Number of failed requests to explain for each device, the first ones; all if `None`.
     pub explained: Option<usize>,
     /// Whether to look for mistakes only if a request failed, and not for the peak that is shown otherwise.
     pub cures_of_failures: bool,
@@ -90,7 +90,7 @@ setters!(OomOptions {
 pub struct Oom {
     /// Where it happened.
     pub moment: Moment,
-    /// The request, and who made it.
+    /// The request, and the code that made it.
     pub request: Request,
     /// Free bytes of the device, as the driver reported after the retry.
     pub device_free: u64,
@@ -155,12 +155,12 @@ pub struct DeviceOoms {
     pub entries: u32,
     /// Number of its failed requests.
     pub failed: usize,
-    /// Those that are explained, the first ones, in order. After the first [`IN_FULL`] they have [`ROWS_LATER`] rows at most,
-    /// without stacks.
+    /// The explained ones, which are the first, in order. After the first [`IN_FULL`], they have at most
+    /// [`ROWS_LATER`] rows, without stacks.
     pub ooms: Vec<Oom>,
     /// How many of them are not attributed, because there are too many: the last ones.
     pub unattributed: usize,
-    /// Its peak of allocated bytes instead, when no device of the recording has a failed request.
+    /// Its peak of allocated bytes instead, if no device of the recording has a failed request.
     pub peak: Option<DevicePeak>,
     /// Changes to the program that would have made room for the failed request, if requested and known.
     pub plans: Option<DevicePlans>,
@@ -168,7 +168,7 @@ pub struct DeviceOoms {
     pub cures: Vec<Cure>,
     /// Whether a search for such changes has a result, even if only that none is enough.
     pub can_plan: bool,
-    /// Who used the device when a request failed, if it was sampled then.
+    /// What used the device when a request failed, if it was sampled then.
     pub ledger: Option<Ledger>,
     /// Counters before the first kept entry.
     pub baseline: Counters,
@@ -236,11 +236,11 @@ impl OomReport {
 enum Detail {
     /// The full answer, with simulations of its history.
     Replayed,
-    /// All but that.
+    /// All except the simulations.
     Full,
     /// [`ROWS_LATER`] rows.
     Largest,
-    /// Figures, without saying who holds what.
+    /// Figures, without attribution.
     Totals,
     /// The data for the signature.
     Signed,
@@ -263,7 +263,7 @@ fn failed_entries(track: Track<'_>) -> Vec<u32> {
     failed.map(|(entry, _)| entry).collect()
 }
 
-/// The signatures of a device's first failed requests, as [`Oom::signature`] has them.
+/// The signatures of a device's first failed requests, as in [`Oom::signature`].
 pub(crate) fn signatures(device: &Device<'_>, most: usize) -> Vec<Signature> {
     let failed = failed_entries(device.track);
     if failed.is_empty() {
@@ -330,8 +330,8 @@ impl DeviceOoms {
         }
     }
 
-    /// Adds what to change in the program. The line that allocated the memory is not an answer if it is known which one keeps
-    /// it, and neither is fragmentation if a leak fills the memory.
+    /// Adds what to change in the program. The line that allocated the memory is not an answer if the line that keeps
+    /// it is known, and neither is fragmentation if a leak fills the memory.
     pub(crate) fn with_cures(mut self, cures: Vec<Cure>) -> Self {
         for oom in self.ooms.iter_mut().filter(|oom| matches!(oom.cause, Cause::Fragmentation)) {
             if let Some(symptom) = leak(&cures, oom.figures.reserved.saturating_add(oom.device_free)) {

@@ -140,8 +140,8 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Sums up the entries right before the `oom` entry that give segments back, and the frees that completed among
-    /// them: the retry waits for pending ones first.
+    /// Sums up the entries right before the `oom` entry that return segments to the driver, and the frees that
+    /// completed among them: the retry first waits for pending frees.
     pub(super) fn before(track: Track<'_>, entry: u32) -> Self {
         let mut retry = Self::default();
         for before in (0..entry).rev() {
@@ -165,8 +165,8 @@ impl Retry {
 pub struct Serving {
     /// Sums over them.
     pub figures: Figures,
-    /// Largest free block in them that is too small, or that the allocator would have used: not one that `max_split_size`
-    /// keeps back.
+    /// The largest free block in them that is too small, or that the allocator would have used: blocks that
+    /// `max_split_size` keeps back do not count.
     pub largest_usable: u64,
     /// Whether the request's pool is not recorded although there are private ones.
     pub assumed: bool,

@@ -14,7 +14,7 @@ const STEPS: usize = 2_000_000;
 /// How a recording ends when its requests are simulated with other settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replayed {
-    /// The entry whose request fails; `None` when all are served, the one that failed included.
+    /// The entry whose request fails; `None` if all are served, including the one that failed.
     pub fails_at: Option<u32>,
     /// Bytes reserved at the end, or at the failure.
     pub reserved: u64,
@@ -44,8 +44,8 @@ impl<'a> Plays<'a> {
         *self.is_reproduced.get_or_init(|| self.program().is_some_and(|program| difference(program).is_none()))
     }
 
-    /// Plays the requests before an `oom` entry, and the one that failed there, on a device with `capacity` bytes for the
-    /// process.
+    /// Simulates the requests before an `oom` entry, and the one that failed there, on a device with `capacity` bytes
+    /// for the process.
     pub fn replay(&self, settings: &AllocatorSettings, oom: u32, capacity: u64) -> Option<Replayed> {
         self.replay_at(Placement::LowestFree, settings, oom, capacity)
     }

@@ -9,8 +9,8 @@ use crate::sorting::SortRows;
 use indexmap::{IndexMap, IndexSet};
 use std::cmp::Reverse;
 
-/// Devices differ if the fullest one exceeds the mean of all by at least this fraction of its own memory: an even split would
-/// save that much. Buffers, workspaces and the order of allocations cause smaller differences.
+/// Devices differ if the fullest one exceeds the mean of all by at least this fraction of its own memory: an even
+/// split would save that much. Buffers, workspaces and the order of allocations cause smaller differences.
 pub const MATERIAL: f64 = 0.1;
 /// Maximum number of listed groups.
 pub const ROWS: usize = 3;
@@ -51,7 +51,7 @@ pub struct Comparison {
     pub by: GroupBy,
     /// The devices that hold something, in order.
     pub devices: Vec<DeviceShare>,
-    /// The device that holds the most, as an index: the first of several.
+    /// The device that holds the most, as an index; the first one if there are several.
     pub fullest: usize,
     /// The device that holds the least.
     pub emptiest: usize,

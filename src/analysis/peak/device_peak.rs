@@ -17,11 +17,11 @@ use indexmap::IndexMap;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PeakOptions {
-    /// The counter whose peak is wanted and whose bytes are attributed.
+    /// The counter whose peak is requested and whose bytes are attributed.
     pub metric: Metric,
     /// What rows represent.
     pub by: GroupBy,
-    /// Another instant than the peak.
+    /// An instant other than the peak.
     pub at: Option<When>,
     /// Start of the window in which the peak is searched.
     pub from: Option<When>,
@@ -29,13 +29,13 @@ pub struct PeakOptions {
     pub to: Option<When>,
     /// Maximum number of rows; the rest is one row.
     pub top: Option<usize>,
-    /// Stacks that count.
+    /// The filter on stacks.
     pub filter: Filter,
     /// Whether labels may be inferred.
     pub inference: Inference,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
-    /// Ranges whose own peaks are wanted, too.
+    /// Ranges whose own peaks are also requested.
     pub each: Option<EachOptions>,
     /// Whether rows show the category of most of their memory, if they are sites.
     pub categories: bool,
@@ -63,7 +63,7 @@ pub struct DevicePeak {
     pub device: DeviceId,
     /// Counters before the first kept entry.
     pub baseline: Counters,
-    /// First and last instant of the selected part of the history, if it is not the whole.
+    /// First and last instant of the selected part of the history, if it is not the whole history.
     pub window: Option<(Instant, Instant)>,
     /// The selected counter.
     pub metric: Metric,
@@ -85,9 +85,9 @@ pub struct DevicePeak {
     pub end: Counters,
     /// Number of entries of the device.
     pub entries: u32,
-    /// Who holds the memory.
+    /// The groups that hold the memory.
     pub attribution: Attribution,
-    /// The peaks of the ranges requested.
+    /// The peaks of the requested ranges.
     pub ranges: Option<RangePeaks>,
     /// The memory that each operator allocated and freed over the whole recording, under [`GroupBy::Operator`] if
     /// recorded.

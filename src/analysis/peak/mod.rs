@@ -34,8 +34,8 @@ impl PeakReport {
         Self::of_told_or_not(recording, options)
     }
 
-    /// The same for a recording that may not show the groups, since the user did not request them: the one that it is compared
-    /// with may show them.
+    /// The same for a recording that may not show the groups, since the user did not request them: the recording that
+    /// it is compared with may show them.
     pub(crate) fn of_told_or_not(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         options.by.require(options.metric)?;
         let wanted = recording.wanted(&options.devices)?;

@@ -1,4 +1,4 @@
-//! Which code a recording is of: a sample of the lines that allocate, small enough for a summary.
+//! Which code a recording is from: a sample of the lines that allocate, small enough for a summary.
 
 use crate::facts::code::frames::FrameKind;
 use crate::facts::code::sites::Sites;
@@ -31,7 +31,7 @@ impl CodeSample {
         Self { lines: hashes.len() as u64, sample: sample.concat() }
     }
 
-    /// The hashes, with all that there are up to a limit.
+    /// The hashes, with the number of all lines up to a limit.
     pub(super) fn lines(&self) -> Lines {
         let digits = self.sample.as_bytes().chunks(DIGITS);
         let hash = |digits: &[u8]| u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
@@ -42,7 +42,7 @@ impl CodeSample {
     }
 }
 
-/// Hashes of lines: all that a program has up to a limit, which makes them a fair sample.
+/// Hashes of lines: all lines of a program up to a limit, which makes them a fair sample.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lines {
     hashes: BTreeSet<u32>,
@@ -58,8 +58,8 @@ impl Lines {
         self.hashes.retain(|&hash| hash <= limit);
     }
 
-    /// The fraction of the lines of one that the other has, too: for the one with fewer lines, so that a recording of a part
-    /// of a program matches the whole. `None` if there are too few.
+    /// The fraction of the lines of one that the other also has: of the one with fewer lines, so that a recording of a
+    /// part of a program matches the whole. `None` if there are too few.
     pub(super) fn overlap(&self, other: &Self) -> Option<f64> {
         let limit = self.limit.min(other.limit);
         let count = |lines: &Self| lines.hashes.range(..=limit).count();

@@ -7,7 +7,7 @@ use crate::wire::ranks::RankSummary;
 use indexmap::IndexMap;
 use std::collections::HashSet;
 
-/// One row of a difference. A rank that does not list the site may hold some of it among its other ones.
+/// One row of a difference. If a rank does not list the site, its other sites may include some of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DifferenceRow {
@@ -17,7 +17,7 @@ pub struct DifferenceRow {
     pub bytes: Option<u64>,
     /// Bytes on the reference; `None` if it does not list the site.
     pub reference_bytes: Option<u64>,
-    /// How many more the rank holds. What is not listed counts as nothing here, and with the others below.
+    /// How many more bytes the rank holds. A site that is not listed counts as 0 here, and is included in the rest below.
     pub delta_bytes: i128,
     /// Which bound the delta is as a result, if it is not exact.
     pub bound: Option<Bound>,
@@ -25,7 +25,7 @@ pub struct DifferenceRow {
     pub inferred: bool,
 }
 
-/// What a rank holds at its peak, against another one. The rows sum to the whole.
+/// The memory that a rank holds at its peak, compared with another rank. The rows sum to the total.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
@@ -70,7 +70,7 @@ impl Difference {
 fn rest(rows: &[DifferenceRow], left: &Listed<'_>, right: &Listed<'_>, whole: i128) -> Option<DifferenceRow> {
     let delta_bytes = whole - rows.iter().map(|row| row.delta_bytes).sum::<i128>();
     let any = |bound| rows.iter().any(|row| row.bound == Some(bound));
-    // What a row may count too much is missing here.
+    // Bytes that a row may count too much are missing here.
     let bound = match (any(Bound::Upper), any(Bound::Lower)) {
         (false, false) => None,
         (true, false) => Some(Bound::Lower),
@@ -91,7 +91,7 @@ fn rest(rows: &[DifferenceRow], left: &Listed<'_>, right: &Listed<'_>, whole: i1
 /// A summary's rows by label.
 struct Listed<'r> {
     rows: IndexMap<&'r str, u64>,
-    /// Bytes of the sites that are not listed; `None` when all are.
+    /// Bytes of the sites that are not listed; `None` if all are listed.
     other: Option<u64>,
     /// Labels that are inferred.
     inferred: HashSet<&'r str>,

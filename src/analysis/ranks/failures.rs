@@ -9,9 +9,9 @@ use indexmap::IndexMap;
 pub struct SameFailure {
     /// Their common signature.
     pub signature: FailureSignature,
-    /// The rows that have some, as indexes into [`super::RanksReport::lines`], and how many.
+    /// The rows that have such failures, as indexes into [`super::RanksReport::lines`], and how many they have.
     pub rows: Vec<(usize, u64)>,
-    /// The rows of earlier runs that have some, in their order.
+    /// The rows of earlier runs that have such failures, in their order.
     pub earlier: Vec<EarlierFailure>,
 }
 
@@ -19,11 +19,11 @@ pub struct SameFailure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EarlierFailure {
-    /// The recording, as it was named where it was summarized.
+    /// The recording, as named where it was summarized.
     pub path: String,
     /// Number of the rank.
     pub rank: u64,
-    /// How many failed requests it has.
+    /// Number of its failed requests.
     pub requests: u64,
 }
 

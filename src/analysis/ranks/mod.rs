@@ -57,7 +57,7 @@ impl MemoryKind {
     }
 }
 
-/// A figure of a rank that is compared with the other ranks'.
+/// A figure of a rank that is compared with those of the other ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Figure {
@@ -116,11 +116,11 @@ pub struct Group {
     pub members: Vec<usize>,
     /// How each figure is distributed; those that no rank has are left out.
     pub spreads: Vec<(Figure, Spread)>,
-    /// The row whose maximum of the selected metric is closest to the median: the lower one, then the first of several.
+    /// The row whose maximum of the selected metric is closest to the median: among several, the lower maximum, then the first row.
     pub median_rank: usize,
 }
 
-/// A maximum of one rank that is far from what the other ranks have.
+/// A maximum of one rank that is far from those of the other ranks.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outlier {
@@ -158,7 +158,7 @@ pub struct Duplicate {
 pub struct RanksReport {
     /// The metric that is attributed.
     pub metric: Metric,
-    /// Whether something speaks against it that the recordings are ranks of one run, and nothing for it.
+    /// Whether something suggests that the recordings are not ranks of one run, and nothing suggests that they are.
     pub unrelated: bool,
     /// A line for each rank and device, and for each input without one, in the order of the inputs.
     pub lines: Vec<RankLine>,
@@ -205,8 +205,8 @@ impl RanksReport {
         self
     }
 
-    /// Number of failed requests without a signature: those after the first few of a row, and those of recordings that do not
-    /// show the cause.
+    /// Number of failed requests without a signature: those after the first few of a row, and those of recordings that
+    /// do not show the cause.
     pub fn unsigned(&self) -> u64 {
         let signed = |rank: &RankSummary| rank.failures.iter().fold(0, |sum: u64, of| sum.saturating_add(of.requests));
         self.ranks().fold(0, |sum: u64, (_, rank)| sum.saturating_add(rank.ooms.saturating_sub(signed(rank))))
@@ -292,7 +292,7 @@ fn duplicates(lines: &[RankLine]) -> Vec<Duplicate> {
     duplicates
 }
 
-/// Gaps in the numbers of ranks. Numbers that represent the order of the inputs have no meaningful gaps.
+/// Gaps in the numbers of ranks. Numbers that only represent the order of the inputs have no meaningful gaps.
 fn missing(lines: &[RankLine]) -> Vec<(u64, u64)> {
     let numbered = |rank: &&RankSummary| rank.rank_source != RankSource::Order;
     let mut present: Vec<u64> = ranks(lines).map(|(_, rank)| rank).filter(numbered).map(|rank| rank.rank).collect();

@@ -8,11 +8,11 @@ use crate::wire::ranks::RankSource;
 pub struct RankNumber {
     /// The number.
     pub rank: u64,
-    /// Where it is from.
+    /// Its source.
     pub source: RankSource,
 }
 
-/// Longest number in a name that counts as a rank if the name does not say so: a longer one is a time.
+/// The most digits of a number in a name that may be a rank if the name does not say so: a longer one is a time.
 const DIGITS: usize = 6;
 
 /// Words before numbers that are not ranks.
@@ -22,10 +22,10 @@ const OTHER_WORDS: [&str; 12] =
 /// Months as `strftime("%b")` writes them, which start a time: `host_Nov_21_10_30_00.pickle`.
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// Numbers up to this may be ranks of only some devices of a run; higher numbers count only if nearly all ranks below exist,
-/// since process IDs are usually not lower.
+/// Numbers up to this may be ranks even if other ranks are missing; higher numbers count only if there are enough
+/// files, see [`SPARSE`], since they are usually process IDs.
 const SMALL: u64 = 999;
-/// So many times the number of files is as large as ranks among them may be beyond [`SMALL`].
+/// Ranks above [`SMALL`] may be at most this many times the number of files.
 const SPARSE: u64 = 4;
 
 /// The ranks of files from their paths, the only information before they are read.
@@ -69,7 +69,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// Whether a path says that it is of a rank.
+/// Whether a path names a rank.
 pub(super) fn says_rank(path: &str) -> bool {
     number_behind_rank(path).is_some() || number_before_step(path).is_some()
 }
@@ -92,7 +92,7 @@ fn number_behind_rank(path: &str) -> Option<u64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     value: u64,
-    /// Whether it was written with zeros in front, as no process id is.
+    /// Whether it was written with leading zeros, unlike process IDs.
     is_padded: bool,
 }
 
@@ -192,7 +192,7 @@ mod tests {
     }
     #[test]
     fn names_that_frameworks_write() {
-        /// A framework, its file names, and their ranks: none if only the order is left.
+        /// A framework, its file names, and their ranks: `None` if only the order remains.
         type Row = (&'static str, &'static [&'static str], Option<&'static [u64]>);
         let table: &[Row] = &[
             (

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// Fewer values than this are not judged.
 pub const MIN_RANKS: usize = 4;
-/// Values that differ from the median by less than this fraction of it are not outliers, however little the others differ.
+/// Values that differ from the median by less than this fraction of it are not outliers, even if the others differ less.
 pub const MIN_SHARE: f64 = 0.01;
 
 /// The median absolute deviation of a normal distribution, in standard deviations: its third quartile.
@@ -22,9 +22,9 @@ const DEVIATION_BY_MEAN: f64 = 1.2533;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// The median absolute deviation, divided by 0.6745: so much it is for a normal distribution of deviation 1.
+    /// The median absolute deviation divided by 0.6745, which is the standard deviation of a normal distribution.
     MedianDeviation,
-    /// The mean absolute deviation, times 1.2533, for the same reason: more than half of the values are equal.
+    /// The mean absolute deviation times 1.2533, for the same reason: used if more than half of the values are equal.
     MeanDeviation,
     /// All values are equal.
     AllEqual,
@@ -38,7 +38,7 @@ pub struct Spread {
     pub count: usize,
     /// The lowest value, and the first row that has it.
     pub min: (i64, usize),
-    /// The median; between two values in the middle, their mean rounded down.
+    /// The median; if two values are in the middle, their mean rounded down.
     pub median: i64,
     /// The highest value, and the first row that has it.
     pub max: (i64, usize),

@@ -1,6 +1,6 @@
 //! Whether recordings are ranks of one run: whether they run the same code, at the same time.
 //!
-//! Nothing proves it, so it is believed unless something speaks against it.
+//! This cannot be proven, so it is assumed unless something contradicts it.
 
 use super::code::Lines;
 use super::number::says_rank;
@@ -10,8 +10,8 @@ use crate::wire::ranks::{RankLine, RankSource, RankSummary};
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, HashMap};
 
-/// Programs that share less of their lines run different code. Ranks of one run share nearly all, stages of a pipeline
-/// the code of their layers; what different programs share by chance is next to nothing.
+/// Programs that share a smaller fraction of their lines run different code. Ranks of one run share nearly all lines,
+/// stages of a pipeline the code of their layers; different programs share next to nothing by chance.
 const SAME_CODE: f64 = 0.2;
 /// Clocks of machines differ by less than this, in microseconds.
 const CLOCKS_DIFFER: i64 = 1_000_000;
@@ -68,8 +68,8 @@ impl Relation {
 }
 
 impl Relation {
-    /// The rows in `members` that are ranks of one run: all, or those of the program that most of them run, if these are
-    /// enough to detect an outlier. Other recordings included by mistake do not hide outliers.
+    /// The rows in `members` that are ranks of one run: all, or those of the program that most of them run, if these
+    /// are enough to detect an outlier. Other recordings that are included by mistake do not hide outliers.
     pub fn comparable<'r>(&'r self, members: &'r [usize]) -> &'r [usize] {
         match self {
             Self::Ranks => members,
@@ -84,7 +84,7 @@ impl Relation {
     }
 }
 
-/// Whether rows say themselves that they are ranks.
+/// Whether rows themselves state that they are ranks.
 pub(super) fn claim_ranks<'r>(mut ranks: impl Iterator<Item = &'r RankSummary>) -> bool {
     ranks.any(claims_rank)
 }
@@ -166,7 +166,7 @@ fn apart(recordings: &[RecordingRanks]) -> Option<Relation> {
     let length = |(first, last): (i64, i64)| last.saturating_sub(first);
     let gap = |pair: &[(i64, i64)]| {
         let gap = pair[1].0.saturating_sub(pair[0].1);
-        // Recordings of one run on machines with other clocks may seem to miss each other, but not by more than they take.
+        // If machines have different clocks, recordings of one run may seem not to overlap, but by no more than their length.
         (gap >= CLOCKS_DIFFER && gap >= length(pair[0]).max(length(pair[1]))).then_some(gap)
     };
     let gaps = spans.windows(2).map(gap).collect::<Option<Vec<i64>>>()?;

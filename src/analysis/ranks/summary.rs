@@ -15,11 +15,11 @@ use crate::wire::ranks::{
     TopRow,
 };
 
-/// Rows of a summary when nothing else is requested.
+/// Number of rows of a summary if nothing else is requested.
 pub const TOP: usize = 20;
-/// Bytes that the labels of a summary may have together. Sites that do not fit are among the other ones.
+/// The most bytes for all labels of a summary. Sites that do not fit are counted with the other ones.
 const LABELS: usize = 2048;
-/// Bytes that one label may have. A longer one loses its beginning.
+/// The most bytes for one label. A longer label loses its beginning.
 const LABEL: usize = 200;
 
 /// Options of a summary.
@@ -111,7 +111,7 @@ fn device_memory(recording: &Devices<'_>, device: DeviceId) -> Option<DeviceMemo
     Some(DeviceMemory::new(most.at, most.total_bytes, most.used_bytes, most.outside_bytes()))
 }
 
-/// The first failed requests by signature, in the order in which signatures come up.
+/// The first failed requests by signature, in order of the first request with each signature.
 fn failures(device: &Device<'_>) -> Vec<RankFailure> {
     let mut failures: Vec<RankFailure> = Vec::new();
     for signature in signatures(device, SIGNED) {

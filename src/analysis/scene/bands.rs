@@ -1,4 +1,4 @@
-//! What holds the memory in each column.
+//! The memory in each column, by group.
 
 use super::columns::Columns;
 use super::grouped::{Grouped, SceneGroup};
@@ -8,19 +8,19 @@ use crate::replay::Instant;
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
 
-/// Columns, and what holds the memory in them.
+/// Columns, and the memory in them by group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BandedColumns {
     /// The instant of each column.
     pub instants: Vec<Instant>,
-    /// What all bands hold together in each column: the counter, unless the recording contradicts itself.
+    /// Bytes of all bands in each column: the counter, unless the recording contradicts itself.
     pub totals: Vec<u64>,
-    /// From the bottom of the stack up: the group with the most memory over all columns first; the last may be all the
-    /// others, as [`OTHER`].
+    /// From the bottom of the stack up: the group with the most memory over all columns first; the last one may
+    /// contain all other groups, as [`OTHER`].
     pub bands: Vec<SceneBand>,
 }
 
-/// What a group holds.
+/// The memory of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SceneBand {
     /// The group.
@@ -61,7 +61,7 @@ impl BandedColumns {
     }
 }
 
-/// Adds bytes that are live from one column up to another. There is one more column than shown, for blocks that stay.
+/// Adds bytes that are live from one column up to another. There is one more column than shown, for blocks that stay live.
 pub(super) fn enter(changes: &mut [u64], from: u32, to: u32, bytes: u64) {
     if let Some(enters) = changes.get_mut(from as usize) {
         *enters = enters.wrapping_add(bytes);
@@ -71,7 +71,7 @@ pub(super) fn enter(changes: &mut [u64], from: u32, to: u32, bytes: u64) {
     }
 }
 
-/// What is there in each column, given the changes.
+/// The bytes in each column, given the changes.
 pub(super) fn sums(mut changes: Vec<u64>) -> Vec<u64> {
     changes.pop();
     let mut sum = 0u64;

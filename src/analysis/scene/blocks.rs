@@ -1,4 +1,4 @@
-//! Every block, or segment, a shape over time, stacked, as `memory_viz` draws them.
+//! Every block, or segment, as a shape over time, stacked, as `memory_viz` draws them.
 
 use super::bands::{enter, sums};
 use super::columns::Columns;

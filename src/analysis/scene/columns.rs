@@ -6,10 +6,10 @@ use crate::facts::device::Device;
 use crate::replay::{Instant, Metric};
 use std::borrow::Cow;
 
-/// The most columns of a part: more than any screen has.
+/// The most columns of a part: more than the width of any screen.
 pub const MOST_COLUMNS: usize = 1 << 14;
 
-/// What an axis counts.
+/// The unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SceneAxis {
@@ -17,8 +17,8 @@ pub enum SceneAxis {
     Entry,
     /// Microseconds since the first entry of the recording.
     Time,
-    /// Millionths of the device's steps. Each step is as long as any other, its entries at equal distances, and so is what comes
-    /// behind the last one: on this axis, steps of several recordings begin at the same place.
+    /// Millionths of the device's steps. All steps have the same length, with their entries at equal distances, and so
+    /// has the part after the last one: on this axis, steps of several recordings start at the same position.
     Step,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Clock<'a> {
 }
 
 impl Part {
-    /// Refuses what has no columns.
+    /// Returns an error for a part that cannot be divided into columns.
     pub(super) fn check(&self, clock: &Clock<'_>) -> Result<()> {
         if self.axis == SceneAxis::Time && !clock.device.track.has_times() {
             return Err(Error::Request("this recording has no times (PyTorch 2.0); use the axis entry".to_owned()));

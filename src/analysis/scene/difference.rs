@@ -17,8 +17,8 @@ use std::cmp::Reverse;
 pub struct Difference {
     /// All groups together.
     pub total: Flow,
-    /// The largest change first, and of equal ones the one that allocated most; the last one may be all the others, as
-    /// [`OTHER`]. Rows sum to the total, unless groups overlap.
+    /// The largest change first, and among equal changes the group that allocated the most; the last one may contain
+    /// all other groups, as [`OTHER`]. Rows sum to the total, unless groups overlap.
     pub rows: Vec<DifferenceRow>,
 }
 
@@ -31,9 +31,9 @@ pub struct DifferenceRow {
     pub inferred: bool,
     /// Its memory.
     pub flow: Flow,
-    /// The stack with most bytes in the group, innermost frame first.
+    /// The stack with the most bytes in the group, innermost frame first.
     pub stack: Vec<String>,
-    /// Its place among groups like it.
+    /// Its rank among similar groups.
     pub place: Place,
 }
 
@@ -46,19 +46,19 @@ pub struct Amount {
     pub blocks: u64,
 }
 
-/// Memory over a range of instants: what is live at its start plus what is allocated in it equals what is freed in it plus
-/// what is live at its end.
+/// Memory over a range of instants: live at the start plus allocated in the range equals freed in the range plus live
+/// at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// What is there at the first instant.
+    /// Live at the first instant.
     pub start: Amount,
-    /// What was allocated after it, until the last instant.
+    /// Allocated after it, until the last instant.
     pub allocated: Amount,
-    /// What was freed after it, until the last instant, whenever it was allocated.
+    /// Freed after it, until the last instant, including blocks from before.
     pub freed: Amount,
-    /// What was allocated after it and is there at the last instant.
+    /// Allocated after it, and live at the last instant.
     pub survived: Amount,
-    /// What is there at the last instant.
+    /// Live at the last instant.
     pub end: Amount,
 }
 
@@ -70,7 +70,7 @@ impl Amount {
 }
 
 impl Flow {
-    /// By how many bytes it became more.
+    /// By how many bytes memory grew.
     pub fn change(&self) -> i128 {
         i128::from(self.end.bytes) - i128::from(self.start.bytes)
     }
@@ -82,7 +82,7 @@ impl Flow {
         total
     }
 
-    /// What one block does.
+    /// The contribution of one block.
     fn of_block(holder: &Holder, (from, to): (Instant, Instant)) -> Self {
         let one = Amount { bytes: holder.bytes, blocks: 1 };
         let when = |is_so: bool| if is_so { one } else { Amount::default() };
@@ -114,13 +114,13 @@ struct Group {
     origins: IndexMap<CodeOrigin, u64, RandomState>,
 }
 
-/// Whether what has this lifetime is there at some instant of a range.
+/// Whether a block with this lifetime is live at some instant of a range.
 fn counts((from, to): (Instant, Instant)) -> impl Fn(Instant, Instant) -> bool {
     move |born, gone| born <= to && from < gone
 }
 
 impl Difference {
-    /// Sums everything that is there at some instant of a range, in one pass.
+    /// Sums all blocks that are live at some instant of a range, in one pass.
     pub(super) fn of(
         device: &Device<'_>,
         metric: Metric,

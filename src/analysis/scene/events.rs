@@ -1,16 +1,16 @@
-//! The entries of a device as a list to look through.
+//! The entries of a device as a list to browse.
 
 use crate::facts::device::Device;
 use crate::facts::grouping::filter::{Filter, matching_stacks};
 use crate::model::{Action, StackId};
 
-/// Which entries a list has: those that pass everything here.
+/// Which entries a list contains: those that meet all conditions.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct EventFilter {
     /// Their actions; empty for all.
     pub actions: Vec<Action>,
-    /// Their bytes, at least.
+    /// Their least number of bytes.
     pub at_least: u64,
     /// What one of their frames must match, or a frame of the allocation that they allocate or free, as in [`Scene::search`];
     /// `None` for entries with and without a stack.

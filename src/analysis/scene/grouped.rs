@@ -12,33 +12,33 @@ use std::collections::HashMap;
 /// A group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SceneGroup {
-    /// As in the rows of an attribution.
+    /// The label, as in the rows of an attribution.
     pub label: String,
     /// Its category, if groups are categories.
     pub category: Option<Category>,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
-    /// Its place among groups like it.
+    /// Its rank among similar groups.
     pub place: Place,
 }
 
-/// The rank of a group among those of its category, over the whole history: the same in all drawings.
+/// The rank of a group among those of its category, over the whole history: the same in all pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The category of most of its memory, if it is known for any group.
     pub category: Option<Category>,
-    /// Groups of this category that are larger: hold more bytes for longer.
+    /// Number of larger groups in this category: those that hold more bytes for longer.
     pub index: usize,
-    /// Groups of this category.
+    /// Number of groups in this category.
     pub members: usize,
 }
 
 /// The group of each holder.
 #[derive(Debug)]
 pub(super) struct Grouped {
-    /// The groups met, in that order.
+    /// The groups found, in that order.
     pub groups: Vec<SceneGroup>,
-    /// Which of them a holder is in, by its index.
+    /// The group of each holder, by the index of the holder.
     pub of: Vec<u32>,
 }
 
@@ -81,7 +81,7 @@ impl Grouped {
         Self { groups: groups.collect(), of }
     }
 
-    /// The places of groups by their labels.
+    /// The ranks of groups by their labels.
     pub fn places(&self) -> HashMap<&str, Place> {
         self.groups.iter().map(|group| (group.label.as_str(), group.place)).collect()
     }

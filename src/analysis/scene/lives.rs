@@ -1,4 +1,4 @@
-//! What is there at some time within a part of a history, without a look at the rest of it.
+//! The memory that is live at some time within a part of a history, without examining the rest of it.
 
 use crate::analysis::timeline::ColumnOf;
 use crate::facts::grouping::Holder;
@@ -8,7 +8,7 @@ use std::ops::Range;
 /// At least this many lives start between two lists of live blocks.
 const BETWEEN: usize = 512;
 
-/// What counts for a metric at some time: bytes, and from when to when.
+/// An allocation or span that counts for a metric at some time: its bytes, its start and its end.
 #[derive(Clone, Copy, Debug)]
 struct Life {
     bytes: u64,
@@ -28,17 +28,17 @@ pub(super) struct Lives {
     there: Vec<u32>,
 }
 
-/// What is there at an instant.
+/// The memory that is live at an instant.
 #[derive(Debug)]
 struct List {
     instant: Instant,
-    /// How many lives have begun by then.
+    /// Number of lives that have started by then.
     begun: usize,
-    /// Those of them that are still there, within [`Lives::there`].
+    /// Those of them that are still live, within [`Lives::there`].
     there: Range<usize>,
 }
 
-/// What is to be seen of a life: its columns.
+/// The visible part of a life: its columns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub bytes: u64,
@@ -61,7 +61,7 @@ impl Lives {
                 all.push(Life { bytes, born, gone, index: holder.index as u32 });
             },
         );
-        // Histories list them in this order anyway, which a sort notices at once.
+        // Histories list them in this order anyway, which the sort detects at once.
         all.sort_by_key(|life| life.born);
         let mut lists: Vec<List> = Vec::new();
         let mut there = Vec::new();

@@ -1,8 +1,8 @@
 //! A device at any zoom: curves, bands and blocks of any part of its history, with as many columns as there are pixels.
 //!
-//! A program draws again with every scroll event, so the cost depends only on the requested part, and on the whole history
-//! only if all of it is requested. The result stays exact: each column represents the instant at which memory is highest
-//! within it, so no peak is lost.
+//! A program redraws with every scroll event, so the cost depends only on the requested part; it depends on the whole
+//! history only if all of it is requested. The result is still exact: each column represents the instant at which
+//! memory is highest within it, so no peak is lost.
 
 mod bands;
 mod blocks;
@@ -32,13 +32,13 @@ use lives::Lives;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A device that is drawn repeatedly. Data about the whole history is computed when it is first needed, and stored.
+/// A device that is drawn repeatedly. Data about the whole history is computed when first needed, and stored.
 #[derive(Clone, Debug)]
 pub struct Scene<'a> {
     device: Device<'a>,
     clock: Clock<'a>,
     pyramid: Pyramid,
-    /// By what there is of a metric: blocks until their free is requested, or completes, or segments.
+    /// By what a metric counts: blocks until their free is requested, blocks until it completes, or segments.
     lives: HashMap<Metric, Arc<Lives>>,
     grouped: HashMap<(GroupBy, bool), Arc<Grouped>>,
 }
@@ -60,8 +60,8 @@ impl<'a> Scene<'a> {
         &self.device
     }
 
-    /// Where each instant is on an axis, from 0 to the last one, never falling. Where the clock of a recording steps back,
-    /// it stands still here. In time and in steps, the state before the first entry is where that entry is.
+    /// The position of each instant on an axis, from 0 to the last one, never decreasing. If the clock of a recording steps
+    /// back, the position stays. In time and in steps, the state before the first entry is at the position of that entry.
     pub fn positions(&self, axis: SceneAxis) -> Vec<f64> {
         let last = self.device.track.entries();
         (0..=last).map(|instant| self.clock.position(axis, instant)).collect()
@@ -97,7 +97,7 @@ impl<'a> Scene<'a> {
         instants.iter().map(value).collect()
     }
 
-    /// What holds the memory in each column: the `top` groups that hold most over the part, and the others as one.
+    /// The memory in each column: the `top` groups that hold the most over the part, and the others as one.
     ///
     /// # Errors
     /// Like [`Scene::columns`]; also if groups overlap, or the counter or the recording cannot be grouped like this.
@@ -108,8 +108,8 @@ impl<'a> Scene<'a> {
         Ok(BandedColumns::of(&lives, &grouped, columns, top))
     }
 
-    /// Blocks, or for [`Metric::Reserved`] segments, as shapes over time, stacked in the order of their births: the `most` that
-    /// take most room, and the others as one band on top.
+    /// Blocks, or segments for [`Metric::Reserved`], as shapes over time, stacked in order of their starts: the `most`
+    /// shapes with the largest areas, and the others as one band on top.
     ///
     /// # Errors
     /// Like [`Scene::bands`].
@@ -120,8 +120,8 @@ impl<'a> Scene<'a> {
         Ok(Shapes::of(&lives, &grouped, columns, most))
     }
 
-    /// What some allocations hold in each column, at the instant at which the counter is highest. Their indexes must be in
-    /// ascending order, like those of [`Scene::search`].
+    /// The bytes of some allocations in each column, at the instant at which the counter is highest. Their indexes
+    /// must be in ascending order, like those of [`Scene::search`].
     ///
     /// # Errors
     /// Like [`Scene::columns`]; also for [`Metric::Reserved`], which has no blocks.
@@ -137,7 +137,7 @@ impl<'a> Scene<'a> {
         Ok(bands::sums(held))
     }
 
-    /// What was there, was allocated and was freed from one instant to another, and so what became more and what less.
+    /// The memory that was live, was allocated and was freed from one instant to another, by group: what grew and what shrank.
     ///
     /// # Errors
     /// If the recording has no such instant, the second one is before the first, or the counter cannot be grouped like this.
@@ -162,7 +162,7 @@ impl<'a> Scene<'a> {
         Ok(difference)
     }
 
-    /// What was there, was allocated and was freed from one instant to another, as one sum.
+    /// The memory that was live, was allocated and was freed from one instant to another, as one sum.
     ///
     /// # Errors
     /// If the recording has no such instant, or the second one is before the first.
@@ -194,10 +194,10 @@ impl<'a> Scene<'a> {
         events::events(&self.device, filter, &found)
     }
 
-    /// That the device has an instant.
+    /// Requires that the device has an instant.
     ///
     /// # Errors
-    /// If it has not.
+    /// If it does not.
     pub fn require_instant(&self, instant: Instant) -> Result<()> {
         let last = self.device.track.entries();
         if instant <= last {
@@ -207,10 +207,10 @@ impl<'a> Scene<'a> {
         Err(Error::Request(format!("device {device} has instants 0 to {last}; there is no instant {instant}")))
     }
 
-    /// That the device has both instants of a range, in their order.
+    /// Requires that the device has both instants of a range, in this order.
     ///
     /// # Errors
-    /// If it has not.
+    /// If it does not.
     pub fn require_range(&self, from: Instant, to: Instant) -> Result<()> {
         self.require_instant(from)?;
         self.require_instant(to)?;
@@ -237,7 +237,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// That a counter is of blocks.
+/// Requires that a counter counts blocks.
 fn require_blocks(metric: Metric) -> Result<()> {
     if metric != Metric::Reserved {
         return Ok(());

@@ -1,27 +1,27 @@
-//! The highest value of a counter within any range of instants, exactly and at once.
+//! The highest value of a counter within any range of instants: exact and fast.
 
 use crate::replay::{Counters, Instant, Maximum, Metric, Track};
 
-/// Entries of a leaf. Within one the counters are walked along from its start.
+/// Entries of a leaf. Within a leaf, the counters are computed entry by entry from its start.
 const LEAF: usize = 64;
 /// Nodes below a node.
 const FAN: usize = 16;
 
 type Maxima = [Maximum; Metric::ALL.len()];
 
-/// Maxima of all counters over runs of entries, over runs of such runs, and so on.
+/// Maxima of all counters over runs of entries, over runs of these runs, and so on.
 ///
 /// Leaf `n` contains the instants after the entries from `n * LEAF` on. A million entries take 2 MB.
 #[derive(Clone, Debug)]
 pub struct Pyramid {
     /// Counters before each leaf.
     starts: Vec<Counters>,
-    /// The leaves' maxima, those of [`FAN`] leaves each, and so on up to a single node.
+    /// The maxima of the leaves, of every [`FAN`] leaves, and so on up to a single node.
     levels: Vec<Vec<Maxima>>,
 }
 
 impl Pyramid {
-    /// Walks over a history once.
+    /// Goes through a history once.
     pub fn of(track: Track<'_>) -> Self {
         let leaves = (track.entries() as usize).div_ceil(LEAF);
         let mut starts = Vec::with_capacity(leaves);
@@ -50,8 +50,8 @@ impl Pyramid {
         Self { starts, levels }
     }
 
-    /// Where a counter is highest within the instants `from..=to` of the track for which this was built; the first of
-    /// several.
+    /// The instant at which a counter is highest within `from..=to`, in the track for which this was built; the first
+    /// one if there are several.
     pub fn highest(&self, track: Track<'_>, metric: Metric, from: Instant, to: Instant) -> Maximum {
         let to = to.min(track.entries()).max(from);
         let mut best = None;
@@ -75,7 +75,7 @@ impl Pyramid {
         best.unwrap_or_default()
     }
 
-    /// Looks at the instants after some entries one by one.
+    /// Examines the instants after some entries one by one.
     fn walk(&self, track: Track<'_>, metric: Metric, entries: std::ops::Range<usize>, take: &mut impl FnMut(Maximum)) {
         let Some(&start) = self.starts.get(entries.start / LEAF).filter(|_| !entries.is_empty()) else { return };
         let leaf = (entries.start / LEAF * LEAF) as Instant;
@@ -86,7 +86,7 @@ impl Pyramid {
         });
     }
 
-    /// Looks at some leaves, by as few nodes as cover them, in order.
+    /// Examines some leaves in order, through as few nodes as cover them.
     fn climb(&self, metric: Metric, leaves: std::ops::Range<usize>, take: &mut impl FnMut(Maximum)) {
         let mut next = leaves.start;
         while next < leaves.end {

@@ -16,7 +16,7 @@ use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
 use rayon::prelude::*;
 
-/// Number of steps simulated for the capacities of named settings, and of those of a sweep.
+/// Number of simulated steps to find the capacities of named settings, and of those of a sweep.
 const NAMED_BUDGET: u64 = 20_000_000;
 const SWEEP_BUDGET: u64 = 12_000_000;
 /// Maximum number of simulations of a whole program for the capacities of one run.
@@ -31,9 +31,9 @@ pub struct SimulateOptions {
     pub changes: Vec<Change>,
     /// Settings, each with its string as its name. The recorded ones are always simulated.
     pub settings: Vec<AllocatorSettings>,
-    /// Whether to try the settings that are worth it, too, and sort.
+    /// Whether to also try the settings that are worth trying, and sort.
     pub sweep: bool,
-    /// Bytes of the device, as PyTorch's messages name its total capacity.
+    /// Bytes of the device: the total capacity in PyTorch's messages.
     pub capacity: Option<u64>,
     /// Bytes of it that CUDA uses; if not given, the value that a failed request shows, or else
     /// [`crate::play::DEFAULT_CONTEXT`].
@@ -61,7 +61,7 @@ pub struct DeviceSimulation {
     pub entries: u32,
     /// The recorded maxima, in the order of [`crate::replay::Metric::ALL`].
     pub recorded_maxima: [i64; 4],
-    /// The simulation of the recorded settings, compared with the recording; `None` if there is none.
+    /// The simulation of the recorded settings compared with the recording; `None` if nothing was simulated.
     pub difference: Option<Difference>,
     /// The memory that the allocator released in the recording.
     pub releases: Releases,
@@ -76,10 +76,10 @@ pub struct DeviceSimulation {
     pub refused_otherwise: bool,
     /// The recorded settings first, then the requested ones; in a sweep, those that need the least first.
     pub runs: Vec<Run>,
-    /// The maximum of allocated bytes: every allocator needs at least these. `None` if there is no simulation.
+    /// The maximum of allocated bytes: every allocator needs at least this much. `None` if nothing was simulated.
     pub live_bytes: Option<u64>,
-    /// Why expandable segments, which some of the runs have and the recording does not, may fail in this program: each as part of
-    /// a sentence.
+    /// Why expandable segments, which some of the runs use and the recording does not, may fail in this program: each
+    /// reason is a part of a sentence.
     pub expandable_conflicts: Vec<&'static str>,
     /// Why nothing is simulated.
     pub refused: Option<&'static str>,
@@ -95,25 +95,56 @@ impl DeviceSimulation {
         self.runs.iter().find(|run| run.is_recorded && !run.changes.is_empty())
     }
 
-    /// The settings to recommend, by the rule of all commands: they work where the recorded ones fail on the device, or reserve
-    /// notably less. Settings with a warning are left out: a release that does not know a setting refuses to start.
+    /// The settings to recommend, by the rule of all commands: they work where the recorded ones fail on the device, or
+    /// reserve notably less. Settings with a warning are left out: a release that does not know a setting refuses to start.
     pub fn best(&self) -> Option<&Run> {
-        let recorded = self.runs.first()?;
-        let works = |run: &Run| run.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
-        let is_safe = |run: &&Run| !run.is_recorded && run.changes.is_empty() && run.warnings.is_empty();
-        // Where the driver decides how much is reserved, the most counts.
-        let reserved = |run: &Run| match (run.reserved_range, &run.outcome) {
-            (Some((_, most)), _) => most,
-            (None, Some(outcome)) => outcome.max_reserved,
-            (None, None) => u64::MAX,
-        };
-        let before = if works(recorded) { reserved(recorded) } else { u64::MAX };
-        let others = self.runs.iter().filter(|run| is_safe(run) && works(run) && run.needs().is_some());
-        let worth_it = others.filter(|run| is_notable_part(before, reserved(run)));
-        recommended(worth_it, |run| {
-            (&run.alloc_conf, run.outcome.as_ref().map_or(u64::MAX, |outcome| outcome.retries), reserved(run))
-        })
+        let before = self.runs.first().map(|recorded| if works(recorded) { reserved(recorded) } else { u64::MAX })?;
+        let worth_it = self.others().filter(|run| run.warnings.is_empty() && is_notable_part(before, reserved(run)));
+        recommended(worth_it, |run| (&run.alloc_conf, retries(run), reserved(run)))
     }
+
+    /// If no settings reserve notably less: those that work on a notably smaller device than the recorded ones, and its size in
+    /// bytes that the allocator can use.
+    pub fn least(&self) -> Option<(&Run, u64)> {
+        let before = self.runs.first()?.needs()?;
+        let needs = |run: &Run| run.needs().unwrap_or(u64::MAX);
+        let worth_it = self.others().filter(|run| run.warnings.is_empty() && is_notable_part(before, needs(run)));
+        let least = recommended(worth_it, |run| (&run.alloc_conf, retries(run), needs(run)))?;
+        self.best().is_none().then_some((least, needs(least)))
+    }
+
+    /// Whether settings with a warning reserve or need notably less than the recorded ones.
+    pub fn has_notable_warned(&self) -> bool {
+        let Some(recorded) = self.runs.first() else { return false };
+        let is_less = |run: &Run| {
+            let needs = recorded.needs().zip(run.needs());
+            is_notable_part(reserved(recorded), reserved(run))
+                || needs.is_some_and(|(before, after)| is_notable_part(before, after))
+        };
+        self.others().any(|run| !run.warnings.is_empty() && is_less(run))
+    }
+
+    /// Other settings with which the unchanged program works.
+    fn others(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(|run| !run.is_recorded && run.changes.is_empty() && works(run) && run.needs().is_some())
+    }
+}
+
+fn works(run: &Run) -> bool {
+    run.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none())
+}
+
+/// `max_memory_reserved()`: the most where the driver decides how much is reserved.
+fn reserved(run: &Run) -> u64 {
+    match (run.reserved_range, &run.outcome) {
+        (Some((_, most)), _) => most,
+        (None, Some(outcome)) => outcome.max_reserved,
+        (None, None) => u64::MAX,
+    }
+}
+
+fn retries(run: &Run) -> u64 {
+    run.outcome.as_ref().map_or(u64::MAX, |outcome| outcome.retries)
 }
 
 /// All devices.
@@ -127,7 +158,7 @@ pub struct SimulateReport {
 }
 
 impl SimulateReport {
-    /// Plays the programs of the devices.
+    /// Simulates the programs of the devices.
     ///
     /// # Errors
     /// If a device is named that the recording does not have.

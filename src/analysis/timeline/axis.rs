@@ -108,8 +108,8 @@ impl Axis {
         })
     }
 
-    /// The first x that is in a column or in a later one; `i64::MAX` if there is none. Ordered values are placed by comparing
-    /// with it, which needs no division.
+    /// The first x that is in this column or in a later one; `i64::MAX` if there is none. Ordered values are assigned
+    /// to columns by comparing with it, which needs no division.
     pub(super) fn start_of(&self, column: usize) -> i64 {
         let next = self.periods.partition_point(|period| period.end <= column);
         let Some(period) = self.periods.get(next) else { return i64::MAX };
@@ -121,7 +121,7 @@ impl Axis {
         if is_behind_all { i64::MAX } else { x }
     }
 
-    /// Where an x is, in columns from the left edge.
+    /// The position of an x, in columns from the left edge.
     pub fn position(&self, x: i64) -> f64 {
         self.period(x).map_or(0.0, |period| {
             let share = period.offset(x) as f64 / period.length() as f64;
@@ -154,7 +154,7 @@ struct Zone {
     from: i64,
     to: i64,
     shows: Shows,
-    /// Folded, in order.
+    /// The folded gaps, in order.
     gaps: Vec<Gap>,
 }
 
@@ -163,7 +163,7 @@ impl Zone {
         Self { from, to, shows, gaps: folded(gaps, (from, to), entries) }
     }
 
-    /// What is drawn to scale of it.
+    /// The length of the part that is drawn to scale.
     fn extent(&self) -> i128 {
         let idle: i128 = self.gaps.iter().map(Gap::length).sum();
         i128::from(self.to) - i128::from(self.from) - idle
@@ -196,7 +196,7 @@ impl Zone {
                 (from, column) = (gap.to, end + fold);
             }
         }
-        // If it ends with a gap, the gap takes the column after it.
+        // If the zone ends with a gap, the gap includes the column after it.
         if let Some(last) = out.last_mut() {
             last.end = start + width;
         }
@@ -214,7 +214,7 @@ fn widths(zones: &[Zone], columns: usize) -> Vec<usize> {
     };
     let mut widths: Vec<usize> = zones.iter().map(width).collect();
     let rest = columns - widths.iter().sum::<usize>();
-    // Where nothing is known of steps, all of it is one zone.
+    // If steps are unknown, everything is one zone.
     let main = zones.iter().position(|zone| zone.shows == Shows::Steps).unwrap_or(0);
     widths[main] += rest;
     widths

@@ -30,7 +30,7 @@ const FROM_THE_BOTTOM: [Category; Category::ALL.len()] = [
     Category::Unknown,
 ];
 
-/// Bytes of a band's kind, from one column up to another.
+/// Bytes of a pile, from one column up to another.
 struct Stay {
     pile: usize,
     bytes: u64,
@@ -40,7 +40,7 @@ struct Stay {
 
 /// The memory of a group in a category.
 struct Pile {
-    /// Of the groups met.
+    /// An index into the groups found.
     group: usize,
     /// `None` if bands have no category.
     category: Option<Category>,
@@ -136,8 +136,8 @@ enum Slot {
     Rest(Option<Category>),
 }
 
-/// The `top` piles with the largest areas have their own bands, and more of them if the rest of a category would be the
-/// largest band.
+/// The `top` piles with the largest areas have their own bands, and more piles do if the rest of a category would be
+/// the largest band.
 fn chosen(piles: &[Pile], top: usize, stands_apart: impl Fn(&Pile) -> bool) -> Vec<Slot> {
     let mut by_area: Vec<usize> = (0..piles.len()).collect();
     by_area.sort_rows_by_key(|&index| (Reverse(piles[index].area), Reverse(piles[index].bytes), index));
@@ -200,7 +200,7 @@ fn rank(band: &Band) -> (usize, bool, u64, String) {
     let place = |category| FROM_THE_BOTTOM.iter().position(|&other| other == category);
     let highest = band.bytes.iter().copied().max().unwrap_or(0).max(1);
     let area: u128 = band.bytes.iter().map(|&bytes| u128::from(bytes)).sum();
-    // Parts of a thousand of the time that its highest point would last.
+    // Thousandths of the time that its highest point would last.
     let stays = area * 1000 / (u128::from(highest) * band.bytes.len().max(1) as u128);
     (band.category.and_then(place).unwrap_or(0), band.label == OTHER, 1000 - stays.min(1000) as u64, band.label.clone())
 }
@@ -221,7 +221,7 @@ pub(super) fn inactive(columns: &[Column], there: &Counters) -> Band {
 }
 
 impl DeviceTimeline {
-    /// The bands of each category as one, and what leaks as another on top: [`LEAKS`].
+    /// The bands of each category as one band, and memory that leaks as another one on top: [`LEAKS`].
     pub fn categories(&self) -> Vec<Band> {
         let (leaking, others): (Vec<&Band>, Vec<&Band>) = self.bands.iter().partition(|band| band.leak.is_some());
         let mut merged: Vec<Band> = Vec::new();

@@ -10,7 +10,7 @@ pub(crate) struct ColumnOf {
 }
 
 impl ColumnOf {
-    /// Given the instant of each column; they never fall.
+    /// From the instant of each column; these never decrease.
     pub(crate) fn new(columns: impl Iterator<Item = Instant> + Clone) -> Self {
         let first = columns.clone().next().unwrap_or(0);
         let mut table = Vec::new();
@@ -23,7 +23,7 @@ impl ColumnOf {
         Self { first, table }
     }
 
-    /// The column of an instant, out of `columns`.
+    /// The column of an instant, among `columns` columns.
     pub(crate) fn column(&self, instant: Instant, columns: usize) -> usize {
         match instant.checked_sub(self.first) {
             None => 0,

@@ -13,12 +13,12 @@ use crate::replay::{History, Instant};
 pub(super) struct StepSpan {
     /// Where the first step starts: at the first forward pass.
     pub start: Instant,
-    /// Where each ends. The last one may be cut off by the end of the recording.
+    /// The end of each step. The last one may be cut off by the end of the recording.
     pub ends: Vec<Instant>,
 }
 
 impl StepSpan {
-    /// The steps; one, if only the activity of the program is known. `None` if that is unknown, too.
+    /// The steps; a single one if only the activity of the program is known. `None` if that is unknown, too.
     pub fn of(device: &Device<'_>) -> Option<Self> {
         let spans = &device.phases().spans;
         let works = |phase| matches!(phase, Phase::Forward | Phase::Backward | Phase::Optimizer);
@@ -30,7 +30,7 @@ impl StepSpan {
         let last_oom =
             actions.iter().rposition(|&action| action == Action::Oom).map_or(0, |entry| entry as Instant + 1);
         let mut ends: Vec<Instant> = known.into_iter().filter(|&end| end > start).collect();
-        // The part after the last known end is a step, too, if it does what steps do.
+        // The part after the last known end is a step, too, if it does the work of a step.
         let end = last_work.max(last_oom);
         if ends.last().is_none_or(|&last| last < end) {
             ends.push(end);
@@ -38,7 +38,7 @@ impl StepSpan {
         Some(Self { start, ends })
     }
 
-    /// Where the last one ends.
+    /// The end of the last step.
     pub fn end(&self) -> Instant {
         self.ends.last().copied().unwrap_or(self.start)
     }

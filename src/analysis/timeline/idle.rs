@@ -1,4 +1,4 @@
-//! Where nothing happens for long.
+//! Periods in which nothing happens for a long time.
 
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 pub(super) struct Gap {
     /// First x.
     pub from: i64,
-    /// The x after the last one, which is that of the next entry.
+    /// The x after the last one: the x of the next entry.
     pub to: i64,
 }
 
@@ -20,14 +20,14 @@ impl Gap {
 
 /// The least length of a gap, as a fraction of the shown range: shorter ones are ignored.
 const LEAST_PART: i128 = 400;
-/// A gap is folded if it takes at least this fraction of what is drawn to scale, and is this many times as long as the usual
-/// distance between two entries.
+/// A gap is folded if it takes at least this fraction of the part that is drawn to scale, and is this many times as
+/// long as the usual distance between two entries.
 const FOLDED_PART: i128 = 12;
 const UNUSUAL: i128 = 8;
-/// Folds of a part of the axis, at most.
+/// The most folds of a part of the axis.
 const FOLDS: usize = 8;
 
-/// The gaps of a range, given all x in order; where an x decreases, as in damaged files, there is none.
+/// The gaps of a range, given all x in order; where x decreases, as in damaged files, there is no gap.
 pub(super) fn gaps(all: impl IntoIterator<Item = i64>, range: (i64, i64)) -> Vec<Gap> {
     let least = ((i128::from(range.1) - i128::from(range.0)) / LEAST_PART).max(1);
     let end = range.1.saturating_add(1);
@@ -43,7 +43,7 @@ pub(super) fn gaps(all: impl IntoIterator<Item = i64>, range: (i64, i64)) -> Vec
     gaps
 }
 
-/// What is in both.
+/// The parts that are in both.
 pub(super) fn common(a: &[Gap], b: &[Gap]) -> Vec<Gap> {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     let mut both = Vec::new();

@@ -1,8 +1,8 @@
 //! Live memory over time, as many samples as a picture has columns.
 //!
-//! A device is shown around the instant that matters: its first failed request, or its peak. If the program runs in steps,
-//! that is the step around it, with the whole run above it; if memory grows from step to step, or if a part of the history is
-//! requested, it is the whole of that.
+//! A device is shown around the instant that matters: its first failed request, or its peak. If the program runs in
+//! steps, the step around that instant is shown, with the whole run above it; if memory grows from step to step, or if
+//! a part of the history is requested, all of it is shown.
 
 mod axis;
 mod bands;
@@ -28,7 +28,7 @@ use focus::StepSpan;
 use rayon::prelude::*;
 use sample::{Sampled, Scale};
 
-/// Default number of samples: about as many as a wide picture has columns.
+/// Default number of samples: about the number of columns of a wide picture.
 pub(crate) const COLUMNS: usize = 1000;
 
 /// Growth over the steps is more important than a single step if it is at least this fraction (1/N) of all memory.
@@ -38,9 +38,9 @@ const GROWN_PART: u64 = 20;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TimelineOptions {
-    /// The counter, its groups, the window, filters and devices, as for a peak; `top` is the number of groups with their own
-    /// band, those that hold the most over the picture. `at` is an instant to show instead of the first failed request or the
-    /// peak.
+    /// The counter, its groups, the window, filters and devices, as for a peak; `top` is the number of groups with
+    /// their own band, those that hold the most over the picture. `at` is an instant to show instead of the first
+    /// failed request or the peak.
     pub peak: PeakOptions,
     /// What the x axis shows.
     pub axis: XAxis,
@@ -72,10 +72,10 @@ pub struct TimelineReport {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceTimeline {
-    /// The selected instant, and what holds the memory there; all rows. It is the first failed request within the window, or
-    /// else the peak.
+    /// The selected instant, and its memory by group; all rows. It is the first failed request within the window, or
+    /// otherwise the peak.
     pub peak: DevicePeak,
-    /// From x to columns.
+    /// Maps x to columns.
     pub axis: Axis,
     /// A sample for each column of the axis.
     pub columns: Vec<Column>,
@@ -87,7 +87,7 @@ pub struct DeviceTimeline {
     pub bands: Vec<Band>,
     /// Failed requests.
     pub ooms: Vec<OomMark>,
-    /// Where each of the ranges of [`DeviceTimeline::peak`] has its peak, on the x axis, in their order.
+    /// The position of the peak of each of the ranges of [`DeviceTimeline::peak`] on the x axis, in their order.
     pub range_peaks: Vec<i64>,
     /// Annotations that overlap the shown range, in order of their starts.
     pub ribbons: Vec<Ribbon>,
@@ -99,7 +99,7 @@ pub struct DeviceTimeline {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Run {
-    /// From x to columns; the same for all devices.
+    /// Maps x to columns; the same for all devices.
     pub axis: Axis,
     /// A sample for each column.
     pub columns: Vec<Column>,
@@ -107,11 +107,11 @@ pub struct Run {
     pub shown: (i64, i64),
     /// The step that is shown large, counted from 1.
     pub step: usize,
-    /// Where steps end on the x axis. The last one may be cut off.
+    /// The ends of steps on the x axis. The last one may be cut off.
     pub steps: Vec<i64>,
     /// Failed requests.
     pub ooms: Vec<OomMark>,
-    /// Where the peak is on the x axis.
+    /// The position of the peak on the x axis.
     pub peak: i64,
 }
 
@@ -123,7 +123,7 @@ impl TimelineReport {
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
         let all_rows = PeakOptions { top: None, ..options.peak.clone() };
         let wanted = recording.wanted(&options.peak.devices)?;
-        // Bands take the longest to compute, compared with everything else.
+        // Bands take longer to compute than everything else.
         let categories =
             || wanted.par_iter().filter(|_| options.has_categories()).for_each(|device| _ = device.categories());
         let (leaks, ()) = rayon::join(|| LeakReport::of(recording, &options.leaks()), categories);
@@ -148,7 +148,7 @@ impl TimelineReport {
         let whole = Scale::together(&asked.iter().map(|asked| &asked.whole).collect::<Vec<_>>());
         let steps: Vec<&Scale> =
             asked.iter().filter_map(|asked| asked.focus.as_ref()).map(|focus| &focus.scale).collect();
-        // Panels share their time axis, so that what happens at once is drawn at once.
+        // Panels share their time axis, so that simultaneous events are at the same position.
         let step =
             Scale::together(&steps).filter(|_| steps.len() > 1 && steps.len() == asked.len() && Scale::overlap(&steps));
         let devices = asked.into_par_iter().map(|asked| asked.timeline(whole.as_ref(), step.as_ref(), options));
@@ -174,11 +174,11 @@ struct Asked<'d, 'a> {
     peak: DevicePeak,
     /// First and last requested instant.
     window: (Instant, Instant),
-    /// All of that.
+    /// The scale of the whole window.
     whole: Scale,
     /// The step to show large.
     focus: Option<Focus>,
-    /// Places that leak, and how much in each step.
+    /// Places that leak, with the bytes leaked in each step.
     leaks: Vec<(String, i64)>,
 }
 
@@ -212,7 +212,7 @@ impl<'d, 'a> Asked<'d, 'a> {
                 leaking.push((row.label.clone(), row.rate.allocated_bytes));
             }
         }
-        // What grows shows over many steps only, and peaks of ranges are wanted side by side.
+        // Growth is visible only over many steps, and the peaks of ranges are meant to be compared.
         let is_whole_asked = peak.window.is_some() || peak.ranges.is_some() || grows;
         let focus = span.filter(|_| !is_whole_asked).and_then(|span| {
             let (step, window) = span.around(peak.instant)?;
@@ -232,7 +232,7 @@ impl<'d, 'a> Asked<'d, 'a> {
         };
         let axis = shown.axis(options.columns.max(1));
         let window = match (&focus, step) {
-            // Where devices share the axis, it is longer than this one's step.
+            // If devices share the axis, it is longer than the step of this one.
             (Some(_), Some(step)) => instants(track, step, window),
             (Some(focus), None) => focus.window,
             (None, _) => window,

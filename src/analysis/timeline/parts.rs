@@ -1,4 +1,4 @@
-//! What a timeline consists of.
+//! The parts of a timeline.
 
 use crate::facts::training::Category;
 use crate::model::Action;
@@ -55,7 +55,7 @@ pub struct Band {
     pub bytes_there: u64,
     /// Blocks at that instant.
     pub blocks_there: u64,
-    /// Bytes that each step leaves behind here permanently.
+    /// Bytes that each step leaks here.
     pub leak: Option<i64>,
 }
 
@@ -63,7 +63,7 @@ pub struct Band {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OomMark {
-    /// Where it is on the x axis.
+    /// The position on the x axis.
     pub x: i64,
     /// The entry, counted within the device's trace.
     pub entry: u32,
@@ -71,12 +71,12 @@ pub struct OomMark {
     pub requested: u64,
     /// Bytes that the device had free; profiler traces do not record them.
     pub device_free: Option<u64>,
-    /// Counters then.
+    /// The counters at that instant.
     pub counters: Counters,
 }
 
 impl OomMark {
-    /// All of a device, with their instants for x.
+    /// All failed requests of a device, with the instants mapped to x.
     pub fn all(track: Track<'_>) -> Vec<Self> {
         let mut ooms = Vec::new();
         if track.actions().contains(&Action::Oom) {
@@ -85,7 +85,7 @@ impl OomMark {
         ooms
     }
 
-    /// The one that leads to an instant, if there is one.
+    /// The failed request that leads to an instant, if there is one.
     pub(super) fn at(track: Track<'_>, instant: Instant, x: i64, counters: &Counters) -> Option<Self> {
         let entry = instant.checked_sub(1).filter(|&entry| track.action(entry) == Some(Action::Oom))?;
         let found = track.entry(entry)?;
@@ -93,7 +93,7 @@ impl OomMark {
         Some(Self { x, entry, requested: found.size, device_free, counters: *counters })
     }
 
-    /// The most that this process could reserve then: what it had, and what was free.
+    /// The most that this process could reserve then: what it had reserved, plus what was free.
     pub fn capacity(&self) -> Option<u64> {
         Some(u64::try_from(self.counters.reserved).unwrap_or(0).saturating_add(self.device_free?))
     }
@@ -105,9 +105,9 @@ impl OomMark {
 pub struct Ribbon {
     /// Its name.
     pub label: String,
-    /// Where it starts.
+    /// Its start.
     pub start: i64,
-    /// Where it ends.
+    /// Its end.
     pub end: i64,
     /// Number of ranges around it.
     pub depth: usize,

@@ -1,4 +1,4 @@
-//! From instants to columns.
+//! Maps instants to columns.
 
 use super::axis::Axis;
 use super::focus::StepSpan;
@@ -7,7 +7,7 @@ use super::parts::{Column, OomMark, Ribbon, XAxis};
 use crate::facts::time::annotations::Annotations;
 use crate::replay::{Instant, Metric, Track};
 
-/// What there is on the x axis.
+/// The contents of the x axis.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     counts: XAxis,
@@ -15,7 +15,7 @@ pub(super) struct Scale {
     origin: i64,
     /// First and last x.
     pub range: (i64, i64),
-    /// Where the first step starts, and where the last one ends.
+    /// The start of the first step, and the end of the last one.
     steps: Option<(i64, i64)>,
     /// Where nothing happens.
     gaps: Vec<Gap>,
@@ -24,7 +24,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// That of a part of a history.
+    /// The scale of a part of a history.
     pub fn of(
         track: Track<'_>,
         counts: XAxis,
@@ -49,7 +49,7 @@ impl Scale {
         scale
     }
 
-    /// Where an instant is on the axis.
+    /// The position of an instant on the axis.
     pub fn x(&self, times: &[i64], instant: Instant) -> i64 {
         match self.counts {
             XAxis::Entry => i64::from(instant),
@@ -60,7 +60,7 @@ impl Scale {
         }
     }
 
-    /// One for all, if they measure time.
+    /// One scale for all devices, if they measure time.
     pub fn together(all: &[&Self]) -> Option<Self> {
         let (first, others) = all.split_first()?;
         if all.iter().any(|scale| scale.counts != XAxis::Time) {
@@ -74,14 +74,14 @@ impl Scale {
         Some(Self { range, steps, gaps, entries, ..(*first).clone() })
     }
 
-    /// Whether there is an x that all of them have.
+    /// Whether there is an x that all of them contain.
     pub fn overlap(all: &[&Self]) -> bool {
         let last_start = all.iter().map(|scale| scale.range.0).max();
         let first_end = all.iter().map(|scale| scale.range.1).min();
         last_start <= first_end
     }
 
-    /// Where nothing happens within a longer range: around it, too.
+    /// The gaps within a longer range, including the parts around this one.
     fn gaps_within(&self, (first, last): (i64, i64)) -> Vec<Gap> {
         let before = Gap { from: first, to: self.range.0 };
         let after = Gap { from: self.range.1.saturating_add(1), to: last.saturating_add(1) };
@@ -94,14 +94,14 @@ impl Scale {
     }
 }
 
-/// Samples and what else there is to see of a part of a history.
+/// Samples and other contents of a part of a history.
 pub(super) struct Sampled {
     pub columns: Vec<Column>,
     pub ooms: Vec<OomMark>,
 }
 
 impl Sampled {
-    /// Picks each column's highest instant, in one pass.
+    /// Picks the highest instant of each column, in one pass.
     pub fn of(track: Track<'_>, metric: Metric, scale: &Scale, axis: &Axis, (from, to): (Instant, Instant)) -> Self {
         let times = track.times();
         let counters = track.counters_at(from);

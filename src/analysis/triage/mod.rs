@@ -1,8 +1,8 @@
-//! A first look at a recording: how it ended or where it peaked, what holds the memory there, and what deserves a closer
-//! look.
+//! A first look at a recording: how it ended or where it peaked, what holds the memory there, and what deserves a
+//! closer look.
 //!
-//! Every figure is also in the answer of another command; here they are only selected. Bytes decide what is worth a line:
-//! what cannot matter to a user who is out of memory is left out.
+//! Every figure is also in the answer of another command; here they are only selected. Bytes decide what is worth a
+//! line: details that cannot matter to a user who is out of memory are left out.
 
 use super::advice::{Advice, Plays, Story, advice};
 use super::checkpoint::DeviceCheckpoint;
@@ -29,7 +29,7 @@ use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// What to look at.
+/// Which devices to examine, and how.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TriageOptions {
@@ -49,7 +49,7 @@ setters!(TriageOptions { inference: Inference, devices: Vec<DeviceId>, plays: Pl
 pub struct TriageReport {
     /// The selected devices, in order, each at its first failed request or at its peak of allocated bytes.
     pub devices: Vec<DeviceTriage>,
-    /// The most important one, as an index into them: one that ran out of memory, or else the one that holds the most.
+    /// The most important device, as an index into them: one that ran out of memory, or otherwise the one that holds the most.
     pub first: usize,
     /// How CUDA devices compare, each at its own peak; `None` if they hardly differ.
     pub comparison: Option<Comparison>,
@@ -65,7 +65,7 @@ pub struct DeviceTriage {
     pub categories: Attribution,
     /// The first failed request, which is then the selected instant.
     pub failure: Option<Failure>,
-    /// Who used the device when a request failed, if it was sampled then.
+    /// What used the device when a request failed, if it was sampled then.
     pub ledger: Option<Ledger>,
     /// Bytes of the device, if its samples or the device properties of a trace contain them.
     pub device_bytes: Option<u64>,
@@ -73,13 +73,13 @@ pub struct DeviceTriage {
     pub during: During,
     /// What deserves a closer look, the most important first.
     pub findings: Vec<Finding>,
-    /// What to change in the program, what saves most first.
+    /// What to change in the program, the largest saving first.
     pub advice: Vec<Advice>,
-    /// The best function to checkpoint, where activations are among the findings and it takes an instant to know.
+    /// The best function to checkpoint, if activations are among the findings and computing it takes an instant.
     pub checkpoint: Option<DeviceCheckpoint>,
-    /// Allocator settings that reserve notably less, where it takes an instant to know and no change of the list sets them.
+    /// Allocator settings that reserve notably less, if computing them takes an instant and no change of the list sets them.
     pub settings: Option<SettingsAdvice>,
-    /// Why there is nothing to change, where that shows.
+    /// Why there is nothing to change, if that is known.
     pub nothing: Option<Nothing>,
 }
 
@@ -103,13 +103,13 @@ pub enum Nothing {
         /// Total bytes.
         total: u64,
     },
-    /// No mistake is known that the recording shows.
+    /// The recording shows no known mistake.
     Unknown {
         /// The site that allocated most of the memory.
         label: String,
         /// Whether that is inferred.
         inferred: bool,
-        /// Whether most of that is weights, or what training keeps for each of them: smaller inputs do not reduce it.
+        /// Whether most of this is weights, or what training keeps for each of them: smaller inputs do not reduce it.
         is_of_weights: bool,
         /// Bytes from there.
         bytes: u64,
@@ -122,17 +122,17 @@ pub enum Nothing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
-    /// Bytes of the block that was wanted.
+    /// Bytes of the requested block.
     pub requested: u64,
-    /// What the device had free.
+    /// Free bytes of the device.
     pub device_free: u64,
-    /// The most that the process could use then: what it had reserved, and what was free.
+    /// The most that the process could use then: what it had reserved, plus what was free.
     pub capacity: u64,
     /// Why it failed.
     pub cause: Cause,
     /// Number of failed requests of the device.
     pub count: usize,
-    /// Whether `fit` can find what would have made room, determined in an instant.
+    /// Whether `fit` can find changes that would have made room, which takes an instant to determine.
     pub can_plan: bool,
 }
 
@@ -174,12 +174,12 @@ pub enum Finding {
         label: String,
         /// Whether that is inferred.
         inferred: bool,
-        /// Bytes that all such places ask for per step and keep, as `leaks` gives them.
+        /// Bytes that all such places request per step and keep, as `leaks` shows them.
         bytes_per_step: i64,
         /// Number of such places.
         places: usize,
     },
-    /// Much of the memory is what activation checkpointing can do without.
+    /// Much of the memory is activations, which checkpointing can free.
     Activations {
         /// Bytes of activations.
         bytes: u64,
@@ -192,12 +192,12 @@ pub enum Finding {
 
 /// Sites shown of each device.
 pub const SITES: usize = 5;
-/// Activations are worth a line from this fraction (1/N) on. Running a forward again costs time, so a small part is seldom
-/// worth it.
+/// Activations are worth a line from this fraction (1/N) on. Recomputing a forward pass costs time, so a small part is
+/// rarely worth it.
 const ACTIVATION_PART: u64 = 4;
-/// And so is free memory of a recording without history.
+/// The same for free memory of a recording without history.
 const FREE_PART: u64 = 4;
-/// Growth is worth a line where so many further steps add 1/N of the peak; a leak, of which nothing goes again, where many more do.
+/// Growth is worth a line if this many further steps add 1/N of the peak; a leak, whose memory is never freed, if many more do.
 const LONG_RUN: u64 = 1000;
 const LONGEST_RUN: u64 = 10_000;
 const GROWTH_PART: u64 = 100;
@@ -210,13 +210,13 @@ const OF_WEIGHTS: [Category; 5] =
 const WEIGHTS_PART: (u64, u64) = (4, 5);
 
 impl Finding {
-    /// Whether these are activations most of which were allocated before the kept history, for which checkpointing is not
+    /// Whether most of these activations were allocated before the kept history, in which case checkpointing is not
     /// the question.
     pub(crate) fn is_older(&self) -> bool {
         matches!(self, Self::Activations { bytes, older, .. } if *older > bytes / 2)
     }
 
-    /// That activations hold much of the memory, given who holds it by category.
+    /// The finding that activations hold much of the memory, given the memory by category.
     pub(crate) fn activations(categories: &Attribution) -> Option<Self> {
         let row = categories.rows.iter().find(|row| row.label == Category::Activation.name())?;
         let (bytes, total) = (row.bytes, categories.total_bytes);
@@ -227,7 +227,7 @@ impl Finding {
 }
 
 impl TriageReport {
-    /// Looks at each device.
+    /// Examines each device.
     ///
     /// # Errors
     /// If a device does not exist.
@@ -266,7 +266,7 @@ impl TriageReport {
         self
     }
 
-    /// All but what to change, given what survives the steps of each device.
+    /// Everything except what to change, given the memory that survives the steps of each device.
     pub(crate) fn without_advice(recording: &Devices<'_>, options: &TriageOptions, leaks: &LeakReport) -> Result<Self> {
         let wanted = recording.wanted(&options.devices)?;
         let (devices, _) = ask_each(&wanted, |device| DeviceTriage::without_advice(recording, device, options, leaks))?;
@@ -293,13 +293,13 @@ impl TriageReport {
                 failure.cause = Cause::Leak;
                 device.findings.retain(|finding| !matches!(finding, Finding::Fragmentation { .. }));
             }
-            // A change of the list may be one of the settings.
+            // A change of the list may set one of these.
             if device.advice.iter().any(|advice| advice.story == Story::FragmentationVarlen) {
                 device.settings = None;
             }
             let nothing = Nothing::of(&device.categories, &device.peak.attribution);
             let is_all = device.advice.is_empty() && device.findings.is_empty();
-            // Another command tells what would have helped, unless the program just needs too much.
+            // Another command shows what would have helped, unless the program simply needs too much.
             let leads_on = device.failure.is_some_and(|failure| failure.can_plan || failure.cause != Cause::Capacity);
             device.nothing = nothing.filter(|nothing| is_all && !(leads_on && nothing.is_unknown()));
         }
@@ -361,7 +361,7 @@ impl DeviceTriage {
 }
 
 impl Nothing {
-    /// Whether no reason is known, but that no mistake is.
+    /// Whether the only known reason is that no mistake was found.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown { .. })
     }
@@ -414,7 +414,7 @@ impl Failure {
 impl During {
     fn of(device: &Device<'_>, instant: Instant) -> Self {
         let span = History::entry_before(instant).and_then(|entry| device.phases().span(entry));
-        // That inputs are brought onto the device is inferred from little.
+        // A data phase counts only if it was recorded: memviz infers it from little evidence.
         let is_told = |span: &&PhaseSpan| match span.phase {
             Phase::Other => false,
             Phase::Data => span.recorded,
@@ -438,7 +438,7 @@ pub(crate) fn can_checkpoint(recording: &Devices<'_>, device: &Device<'_>) -> bo
     }
 }
 
-/// Whether a recording holds what checkpointing is told by.
+/// Whether a recording contains what checkpointing needs.
 fn may_checkpoint(device: &Device<'_>) -> bool {
     let stacks = &device.snapshot().stacks;
     let has_lines = device.snapshot().notes.format == Format::CudaSnapshot && stacks.len() > 1;
@@ -475,7 +475,7 @@ fn growth(device: &DeviceLeaks, peak: u64) -> Option<Finding> {
             places,
         })
     };
-    // Growth that does not matter in a long run either is not worth a line.
+    // Growth that does not matter even in a long run is not worth a line.
     let is_worth_it = |rate: Rate, steps: u64| {
         let bytes = rate.allocated_bytes.max(0).unsigned_abs().max(rate.bytes);
         bytes.saturating_mul(steps) >= peak / GROWTH_PART

@@ -17,7 +17,7 @@ use clap::Args;
     ("memviz blocks snapshot.pickle --address 0x7f0a2c000000", "every block that was ever there"),
 ]))]
 pub struct Blocks {
-    /// ID of a block, as this command lists them; may be repeated
+    /// ID of a block, as this command shows it; may be repeated
     #[arg(long, value_name = "N")]
     id: Vec<usize>,
     /// An address inside a block, in hexadecimal with 0x or in decimal; may be repeated

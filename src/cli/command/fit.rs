@@ -345,7 +345,7 @@ impl Fit {
         if vary.values.len() != self.inputs.len() {
             let (values, inputs) = (vary.values.len(), self.inputs.len());
             return Err(Failure::Message(format!(
-                "--vary: expected a value for each of {inputs} recordings, found {values}"
+                "--vary: expected a value for each recording, {inputs} in total; found {values}"
             )));
         }
         let named = self.at.iter().find_map(|at| at.name.clone()).filter(|_| self.vary.is_none());

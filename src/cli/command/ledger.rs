@@ -16,7 +16,7 @@ use clap::Args;
 /// --capacity shows how much of the device was in use outside PyTorch at a failed request.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
-    ("memviz ledger run.pickle", "with run.device.json beside it"),
+    ("memviz ledger run.pickle", "with run.device.json next to it"),
     ("memviz ledger oom.pickle --capacity 80GiB", "at the failed request"),
 ]))]
 // Its samples contain the size of the device; an oom entry does not.

@@ -23,7 +23,7 @@ use clap::Args;
 /// and reserves with each setting.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
-    ("memviz simulate snapshot.pickle --sweep", "compare allocator settings"),
+    ("memviz simulate snapshot.pickle --sweep", "compare settings"),
     ("memviz simulate snapshot.pickle --capacity 24GiB --optimizer adam8bit", "on another GPU"),
 ]))]
 pub struct Simulate {

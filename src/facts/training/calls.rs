@@ -11,7 +11,7 @@ use super::role::{Role, Roles};
 use crate::facts::code::sites::Sites;
 use crate::model::{Action, FrameId, Snapshot, StackId, StrId};
 use crate::replay::Track;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 /// A function that `nn.Module` calls as `forward`. Functions with the same name in a file are distinguished by their lines.
@@ -30,6 +30,8 @@ pub struct ForwardFunction {
     pub frame: FrameId,
     /// A frame that calls it: an example, if there are several.
     pub caller: Option<FrameId>,
+    /// Number of other frames that call it.
+    pub other_callers: usize,
 }
 
 /// The index of a function in [`Calls::functions`].
@@ -471,6 +473,7 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
         *ranges = joined(std::mem::take(ranges));
     }
     let mut known: HashMap<(u32, u64), FunctionId> = HashMap::new();
+    let mut callers: HashSet<(FunctionId, FrameId)> = HashSet::new();
     let (mut functions, mut calls) = (Vec::new(), Vec::new());
     for call in &raw {
         let Some(frame) = snapshot.stacks.frame(call.frame) else { continue };
@@ -478,14 +481,16 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
         let ranges = &lines[&call.function];
         let Some(&(first_line, last_line)) = ranges.iter().rfind(|range| range.0 <= call.first_line) else { continue };
         let function = *known.entry((call.function, first_line)).or_insert_with(|| {
-            let function =
-                ForwardFunction { file, name, first_line, last_line, frame: call.frame, caller: call.caller };
-            functions.push(function);
+            let (frame, caller) = (call.frame, call.caller);
+            functions.push(ForwardFunction { file, name, first_line, last_line, frame, caller, other_callers: 0 });
             FunctionId(functions.len() as u32 - 1)
         });
+        let named = &mut functions[function.index()];
         if call.first_line == first_line {
-            functions[function.index()].frame = call.frame;
+            named.frame = call.frame;
         }
+        let is_other = |&caller: &FrameId| named.caller != Some(caller) && callers.insert((function, caller));
+        named.other_callers += usize::from(call.caller.as_ref().is_some_and(is_other));
         let Around { checkpointed, is_checkpoint } = around.get(call.node as usize).copied().unwrap_or_default();
         calls.push(Call { function, start: call.start, end: call.end, checkpointed, is_checkpoint });
     }

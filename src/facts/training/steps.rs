@@ -363,7 +363,7 @@ fn requested(snapshot: &Snapshot, annotations: &Annotations, pattern: &Regex) ->
     let ranges: Vec<usize> = (0..annotations.ranges.len()).filter(matching).collect();
     if ranges.is_empty() {
         let known = annotations.known_names(snapshot);
-        return Err(Error::Request(format!("expected annotations that match {:?}, {known}", pattern.as_str())));
+        return Err(Error::Request(format!("expected an annotation that matches {:?}, {known}", pattern.as_str())));
     }
     Ok(ranges)
 }

@@ -56,11 +56,10 @@ fn not_a_database(path: &Path) -> Error {
     let unpacked = super::open(path).and_then(|file| Unpacked::new(file, &ReadOptions::default()));
     match unpacked {
         Ok(unpacked) if unpacked.begins_with(super::sqlite::MAGIC) => {
-            Error::NotASnapshot("expected an SQLite database, found a compressed one; unpack it first".to_owned())
+            Error::Foreign("expected an SQLite database, found a compressed one; unpack it first".to_owned())
         }
-        Ok(unpacked) => unpacked.described().map_or_else(
-            || Error::NotASnapshot("expected an SQLite database, found something else".to_owned()),
-            Error::Foreign,
+        Ok(unpacked) => Error::Foreign(
+            unpacked.described().unwrap_or_else(|| "expected an SQLite database, found something else".to_owned()),
         ),
         Err(error) => error,
     }

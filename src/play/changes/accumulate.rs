@@ -11,8 +11,8 @@ use crate::sorting::SortRows;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Repeats the passes before each update: later passes add their gradients to those of the first. Returns the assumption. An
-/// error says what is unknown.
+/// Repeats the passes before each update: later passes add their gradients to those of the first one. Returns the
+/// assumption. An error says what is unknown.
 pub(super) fn apply(
     rewrite: &mut Rewrite,
     device: &Device<'_>,
@@ -33,7 +33,7 @@ pub(super) fn apply(
         let is_gradient = |allocation: u32| {
             rewrite.origin(allocation).is_some_and(|origin| trained.all_gradients.binary_search(&origin).is_ok())
         };
-        // Gradients are added when the node that makes them is done.
+        // Gradients are added when the node that computes them is done.
         let mut added: Vec<(usize, u32)> = Vec::new();
         let mut stays: Vec<u32> = Vec::new();
         for step in steps[range.clone()].iter().filter(|step| step.kind == StepKind::Alloc) {

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Autocast {
     /// Entries at which a region ends, in order.
     ends: Vec<u32>,
-    /// Sizes of what could be a parameter, sorted: blocks that are older than any forward and outlive it. Empty without
-    /// a sign of autocast.
+    /// Sizes of possible parameters, sorted: blocks that are older than any forward and outlive it. Empty without
+    /// evidence of autocast.
     parameter_sizes: Vec<u64>,
     /// The innermost Python frames below which copies are made; empty if unknown.
     frames: Vec<Option<FrameId>>,
@@ -62,7 +62,7 @@ impl Autocast {
             && (self.frames.is_empty() || self.frames.contains(&innermost(sites, stack)))
     }
 
-    /// The end of the region that is open at an instant, if it is recognized, else the end of the forward pass.
+    /// The end of the region that is open at an instant, if it is recognized; otherwise the end of the forward pass.
     pub(crate) fn end(&self, instant: Instant, before: Instant) -> Instant {
         let next = |ends: &[u32]| ends.get(ends.partition_point(|&entry| entry < instant)).copied();
         let pass_end = next(&self.pass_ends);
@@ -71,7 +71,7 @@ impl Autocast {
     }
 }
 
-/// Whether C++ frames show autocast; `None` where there are none.
+/// Whether C++ frames show autocast; `None` if there are no C++ frames.
 fn native_sign(snapshot: &Snapshot) -> Option<bool> {
     let frames = (0..snapshot.stacks.frame_count() as u32).filter_map(|id| snapshot.stacks.frame(FrameId(id)));
     let mut has_native = false;

@@ -59,8 +59,8 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.choice.passes.is_open
     }
 
-    /// Of the memory allocated at an instant, what forward allocated and backward will free; without a following backward
-    /// pass, what outlives its forward pass.
+    /// Of the memory allocated at an instant, the bytes that forward allocated and backward will free; without a
+    /// following backward pass, the bytes that outlive their forward pass.
     pub(crate) fn activation_bytes(&self, instant: Instant) -> u64 {
         let is_kept = |allocation: &&Allocation| {
             if self.choice.passes.is_open {
@@ -72,7 +72,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
                 && self.device.phases().at(allocation.born) == Phase::Forward
                 && self.device.phases().at(allocation.freed) == Phase::Backward
         };
-        // Without a backward pass, blocks may also stay live for other reasons, as workspaces of libraries do.
+        // Without a backward pass, blocks may also stay live for other reasons, like workspaces of libraries.
         let is_for_backward = |index: usize| match self.device.categories().get(index).category {
             Category::Activation => true,
             Category::Workspace => false,
@@ -162,8 +162,8 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.held_most(self.end_of_forward(before)?)
     }
 
-    /// The most that the calls of a function hold at an instant and would not hold if they were checkpointed. What is there then
-    /// was born at these instants, in order; calls that made nothing of it hold nothing.
+    /// The most that the calls of a function hold at an instant and would not hold if they were checkpointed. The blocks
+    /// that are live then were allocated at the instants `born`, in order; calls without such blocks hold nothing.
     pub(crate) fn most_held(&self, function: FunctionId, instant: Instant, born: &[Instant]) -> u64 {
         let makes_some = |call: &&Call| {
             let first = born.partition_point(|&born| born <= call.start);
@@ -174,8 +174,8 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         recomputes.map(|recompute| held_at(&recompute.gaps, instant)).fold(0, u64::saturating_add)
     }
 
-    /// What the calls of each function that can be wrapped hold when the last forward pass before an instant ends, the most
-    /// first.
+    /// The bytes that the calls of each function that can be wrapped hold when the last forward pass before an instant
+    /// ends, the most first.
     pub(crate) fn holders(&self, before: Instant) -> Vec<HeldByCalls> {
         let can_be_wrapped =
             |id: &FunctionId| self.choice.calls.function(*id).is_some_and(|it| self.can_be_wrapped(it));
@@ -184,7 +184,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
     }
 
     /// Whether calls of a function can be checkpointed without changing other people's code, and whether that is plausible:
-    /// in installed packages only modules, and none of PyTorch's own that are a single operator, such as dropout.
+    /// in installed packages only modules, and no modules of PyTorch that are a single operator, such as dropout.
     fn can_be_wrapped(&self, function: &ForwardFunction) -> bool {
         let is_module = self.device.snapshot().strings.get(function.name) == "forward";
         let is_single = function.first_line == function.last_line;
@@ -198,13 +198,13 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.choice.passes.entries.get(behind.checked_sub(1)?).map(|pass| pass.end)
     }
 
-    /// The function whose calls hold most at an instant that they would not hold if they were checkpointed.
+    /// The function with the calls that hold the most at an instant and would not if they were checkpointed.
     fn held_most(&self, instant: Instant) -> Option<HeldByCalls> {
         self.held_by_each(self.repeated_functions(), instant).into_iter().next()
     }
 
-    /// What the calls of some functions hold at an instant that they would not hold if they were checkpointed, the most
-    /// first; of functions that hold the same the outermost, which has the fewest calls.
+    /// The bytes that the calls of some functions hold at an instant and would not if they were checkpointed, the most
+    /// first; among functions with equal bytes, the outermost, which has the fewest calls.
     fn held_by_each(&self, mut functions: Vec<FunctionId>, instant: Instant) -> Vec<HeldByCalls> {
         self.keep_promising(&mut functions, instant);
         let held = |&id: &FunctionId| {
@@ -224,7 +224,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         all.into_iter().map(|(_, held)| held).collect()
     }
 
-    /// Functions that a forward pass calls more than once; of several that do nothing but call each other, one.
+    /// Functions that a forward pass calls more than once; one for each chain of functions that only call each other.
     fn repeated_functions(&self) -> Vec<FunctionId> {
         let mut by_calls: HashMap<Vec<u32>, FunctionId> = HashMap::new();
         for (id, function) in self.choice.calls.functions() {
@@ -232,7 +232,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
             if passes.iter().all(|calls| calls.len() < 2) {
                 continue;
             }
-            // Of functions that do nothing but call each other the user's own represents all, else the outermost.
+            // A chain of functions that only call each other is represented by the user's own function, or else the outermost.
             let key = passes.iter().flatten().flat_map(|call| [call.start, call.end]).collect();
             let best = by_calls.entry(key).or_insert(id);
             if self.is_users(function) && !self.choice.calls.function(*best).is_some_and(|best| self.is_users(best)) {
@@ -280,7 +280,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.device.sites().kind(function.frame) == FrameKind::User
     }
 
-    /// The change of code for a function.
+    /// The change to the code for a function.
     pub(crate) fn change(&self, function: &ForwardFunction) -> CodeChange {
         if self.device.sites().package_of(function.frame) == "transformers" {
             return CodeChange::Transformers;
@@ -289,7 +289,10 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
             Some(caller) if self.device.sites().kind(caller) != FrameKind::User => {
                 CodeChange::WrapForward(self.device.sites().label(caller))
             }
-            caller => CodeChange::Wrap(caller.map(|caller| self.device.sites().label(caller))),
+            caller => CodeChange::Wrap {
+                caller: caller.map(|caller| self.device.sites().label(caller)),
+                others: function.other_callers,
+            },
         }
     }
 }

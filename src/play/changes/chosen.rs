@@ -58,7 +58,7 @@ impl Chosen {
 pub(crate) struct Workspace {
     /// The corresponding workspace of forward, as an index into [`crate::replay::History::allocations`].
     pub like: u32,
-    /// What the operator makes first when its call runs again.
+    /// The first block that the operator allocates when its call is recomputed.
     pub behind: Option<u32>,
 }
 
@@ -134,7 +134,7 @@ impl Choice {
     }
 
     /// The effect of checkpointing the first call of each function and every N-th call after it in a forward pass. A
-    /// call within one that is checkpointed runs again with it, and is not checkpointed by itself.
+    /// call within a checkpointed call is recomputed with it, and is not checkpointed itself.
     pub fn recompute(&self, device: &Device<'_>, functions: &[(FunctionId, usize)]) -> Chosen {
         let mut chosen: Vec<&Call> = Vec::new();
         for &(function, every) in functions {
@@ -169,8 +169,8 @@ impl Choice {
         Chosen { is_nested, workspaces: likes.into_iter().map(workspace).collect(), calls }
     }
 
-    /// When the program would release each of some blocks if nothing were kept for backward; for blocks that a call of
-    /// a function allocated and the outermost call does not return. The blocks in the order of their indexes.
+    /// When the program would release each of some blocks if nothing were kept for backward. This covers blocks that a
+    /// call of a function allocated and that the outermost call does not return, in the order of their indexes.
     pub fn releases(&self, device: &Device<'_>, blocks: &[u32]) -> Vec<Release> {
         let recomputing = self.recomputing(device);
         let mut around: Vec<&Call> = Vec::new();

@@ -51,7 +51,7 @@ impl LossFigures {
 
 /// A loss and its inputs, in one pass.
 struct Loss {
-    /// Steps of forward from the logits on, and of backward up to the end of the node of the layer that makes them.
+    /// Steps of forward from the logits on, and of backward up to the end of the node of the layer that computes them.
     forward: Range<usize>,
     backward: Range<usize>,
     /// The step that allocates the block that the loss keeps for backward.
@@ -77,12 +77,12 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, pieces: u64) -> 
     losses?;
     rewrite.apply(patch);
     Ok(format!(
-        "logits and loss are computed in {pieces} chunks of the sequence, each under torch.utils.checkpoint, and the gradients \
+        "logits and loss are computed in {pieces} chunks along the sequence, each under torch.utils.checkpoint, and the gradients \
          of the last layer are accumulated"
     ))
 }
 
-/// The loss of each pass that a backward pass follows.
+/// The loss of each pass that is followed by a backward pass.
 fn losses(rewrite: &Rewrite, device: &Device<'_>, steps: &[Step]) -> Result<Vec<Loss>, String> {
     let (phases, history) = (device.phases(), device.history());
     let places = places_of(rewrite, history.entries(), steps);
@@ -113,7 +113,7 @@ fn places_of(rewrite: &Rewrite, entries: u32, steps: &[Step]) -> Vec<usize> {
     whole.places(entries)
 }
 
-/// The loss of one pass, whose backward ends at a step at the latest.
+/// The loss of one pass, whose backward ends no later than a given step.
 fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> Result<Loss, String> {
     let (history, phases) = (device.history(), device.phases());
     let made = |step: &Step| history.allocations.get(step.allocation as usize).copied();
@@ -137,13 +137,13 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
         before.iter().rev().take_while(|(_, step)| is_large(step) || step.bytes.saturating_mul(MINOR) <= kept.bytes);
     let (logits, first) =
         *near.filter(|(_, step)| is_large(step)).last().ok_or("the logits of the loss were not found")?;
-    // Plain code that makes several blocks of one size may be anything, unless a layer makes the first.
+    // Plain code that allocates several blocks of one size may do anything, unless a layer allocates the first one.
     let role = |step: &Step| device.roles().role(device.track.stack_of(step.allocation as usize));
     if named.is_none() && role(first) != Role::Module {
         return Err("no loss was found after the last layer of a model".to_owned());
     }
     let backward = pass.end;
-    // The layer's node is the last that has anything as large.
+    // The node of the layer is the last one with a block of this size.
     let is_as_large = |step: &Step| step.bytes == kept.bytes || step.bytes == first.bytes;
     let all_large: HashSet<u32> =
         allocs(logits..end).filter(|(_, step)| is_as_large(step)).map(|(_, step)| step.allocation).collect();
@@ -179,7 +179,7 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     })
 }
 
-/// Whether a block is a workspace, which is made at the first use and stays.
+/// Whether a block is a workspace, which is allocated at the first use and stays.
 fn stays(device: &Device<'_>, step: &Step) -> bool {
     device.categories().get(step.allocation as usize).category == Category::Workspace
 }
@@ -188,7 +188,7 @@ fn is_named_loss(device: &Device<'_>, allocation: u32) -> bool {
     is_log_softmax(device, device.track.stack_of(allocation as usize))
 }
 
-/// Whether a stack leads through the cross entropy or the `log_softmax` of `torch.nn.functional`.
+/// Whether a stack contains the cross entropy or the `log_softmax` of `torch.nn.functional`.
 pub(crate) fn is_log_softmax(device: &Device<'_>, stack: StackId) -> bool {
     let snapshot = device.snapshot();
     snapshot.stacks.frames(stack).any(|frame| {
@@ -197,8 +197,8 @@ pub(crate) fn is_log_softmax(device: &Device<'_>, stack: StackId) -> bool {
     })
 }
 
-/// Whether code outside of modules makes a block that backward needs: the result of a tensor's own `log_softmax` has no frame of
-/// PyTorch.
+/// Whether code outside of modules allocates a block that backward needs: the result of a tensor's own `log_softmax`
+/// has no PyTorch frame.
 pub(crate) fn is_plain_loss(device: &Device<'_>, allocation: u32) -> bool {
     let made = device.history().allocations[allocation as usize];
     device.roles().role(device.track.stack_of(allocation as usize)) == Role::Plain
@@ -303,7 +303,7 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
     }
 }
 
-/// Writes steps of pieces.
+/// Emits the steps of pieces.
 struct Emit<'e> {
     rewrite: &'e mut Rewrite,
     patch: &'e mut Patch,

@@ -12,7 +12,7 @@ pub struct Checkpointed {
     pub other_calls: usize,
 }
 
-/// The memory that the calls of a function hold at an instant and checkpointing would free.
+/// The memory that the calls of a function hold at an instant and that checkpointing would free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldByCalls {
@@ -28,19 +28,24 @@ pub struct HeldByCalls {
     pub change: CodeChange,
 }
 
-/// A change of code.
+/// A change to the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodeChange {
-    /// Wrap the call in `torch.utils.checkpoint.checkpoint`, at this line, if recorded.
-    Wrap(Option<String>),
+    /// Wrap the call in `torch.utils.checkpoint.checkpoint`.
+    Wrap {
+        /// A line with the call, if recorded.
+        caller: Option<String>,
+        /// Number of other lines with calls.
+        others: usize,
+    },
     /// The calling line is in an installed package: wrap `forward` of the modules instead.
     WrapForward(String),
     /// The model is a transformers model: `gradient_checkpointing_enable`.
     Transformers,
 }
 
-/// The lines of Python that compute logits and loss in so many chunks of the sequence.
+/// The lines of Python that compute logits and loss in so many chunks along the sequence.
 pub fn chunked_loss(pieces: u32) -> Vec<String> {
     vec![
         "def chunk_loss(h, t):".to_owned(),

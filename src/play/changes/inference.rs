@@ -41,7 +41,7 @@ const OTHERWISE: [(&str, &str); 2] = [
     ("nn/modules/rnn.py", "the recording does not show what a recurrent layer keeps of each time step"),
 ];
 
-/// Why figures may be far off: a module for which the recording does not show what it would do.
+/// Why figures may be far off: a module whose behavior in `eval` mode the recording does not show.
 fn doubt(device: &Device<'_>) -> Option<String> {
     let snapshot = device.snapshot();
     let frames = (0..snapshot.stacks.frame_count() as u32).filter_map(|id| snapshot.stacks.frame(FrameId(id)));
@@ -50,7 +50,7 @@ fn doubt(device: &Device<'_>) -> Option<String> {
     reason.map(|(_, reason)| (*reason).to_owned())
 }
 
-/// Where each allocation is freed: its place, and the entry.
+/// Where each allocation is freed: the place, and the entry.
 struct Frees {
     /// As recorded.
     recorded: HashMap<u32, (usize, u32)>,
@@ -70,7 +70,7 @@ impl Frees {
     }
 }
 
-/// Removes the allocations of dropout: in `eval` it returns its input, which then lives as long as the result would.
+/// Removes the allocations of dropout: in `eval` mode, dropout returns its input, which then lives as long as the result would.
 fn leave_out_dropout(steps: &[Step], device: &Device<'_>, frees: &mut Frees, patch: &mut Patch) {
     let mut known: HashMap<StackId, bool> = HashMap::new();
     let mut is_dropout = |step: &Step| {
@@ -110,7 +110,7 @@ fn leave_out_dropout(steps: &[Step], device: &Device<'_>, frees: &mut Frees, pat
     }
 }
 
-/// Whether `torch.nn.functional.dropout`, or one like it, runs on a stack.
+/// Whether `torch.nn.functional.dropout`, or a similar function, runs on a stack.
 fn is_dropout(device: &Device<'_>, stack: StackId) -> bool {
     let strings = &device.snapshot().strings;
     device.snapshot().stacks.frames(stack).any(|frame| {

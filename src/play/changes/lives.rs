@@ -1,5 +1,5 @@
-//! Changes to the lives of single blocks: freed earlier, placed elsewhere, smaller or removed. Cures without a flag of
-//! their own use these.
+//! Changes to the lifetimes of single blocks: freed earlier, placed elsewhere, smaller or removed. Cures without their
+//! own flag use these.
 
 use super::rewrite::{AllocationSet, Patch, Rewrite, free};
 use crate::facts::device::Device;
@@ -8,7 +8,7 @@ use crate::replay::Instant;
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Changes of single allocations. Numbers are those of [`crate::replay::History::allocations`].
+/// Changes to single allocations. Numbers are those of [`crate::replay::History::allocations`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lives {
     /// Allocations to free at another time, each right after an instant.
@@ -25,7 +25,7 @@ pub(crate) struct Lives {
     pub emptied: Vec<Instant>,
     /// Why figures may be far off, if they may.
     pub doubt: Option<&'static str>,
-    /// Whether the changes leave out some that save more.
+    /// Whether further changes, which are not included, would save more.
     pub at_least: bool,
 }
 
@@ -155,7 +155,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, lives: &Lives) {
     rewrite.apply(patch);
 }
 
-/// Makes blocks on the streams and in the pools of others.
+/// Allocates blocks on the streams and in the pools of other blocks.
 fn put_beside(rewrite: &mut Rewrite, beside: &[(u32, u32)]) {
     if beside.is_empty() {
         return;

@@ -80,7 +80,7 @@ pub struct Edited {
     /// Why figures may be far off: a change depends on something that the recording does not show. Empty if nothing is known
     /// to be missing.
     pub doubts: Vec<String>,
-    /// Allocations of the program that changes free elsewhere than they were recorded to be.
+    /// Allocations of the program that changes free elsewhere than recorded.
     pub(in crate::play) moved: AllocationSet,
 }
 
@@ -112,7 +112,7 @@ impl Edited {
     }
 }
 
-/// What a change assumes, and why its figures may be far off.
+/// The assumption of a change, and why its figures may be far off.
 #[derive(Clone, Debug, Default)]
 struct Assumed {
     assumption: String,
@@ -180,7 +180,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         self.apply_with_lives(program, changes, &Lives::default())
     }
 
-    /// A program with changes, and then with changes of single blocks: those that a change makes once more stay as they are.
+    /// A program with changes, and then with changes to single blocks: blocks that a change duplicates stay as they are.
     pub(crate) fn apply_with_lives(
         &self,
         program: &Program,
@@ -290,7 +290,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         }
     }
 
-    /// What is assumed, and why figures may be far off.
+    /// The assumptions, and why figures may be far off.
     fn checkpoint(&self, rewrite: &mut Rewrite, changes: &[Change]) -> Result<(Vec<String>, Vec<String>), Refusal> {
         let (mut functions, mut assumptions, mut doubts) = (Vec::new(), Vec::new(), Vec::new());
         for change in changes {
@@ -362,7 +362,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         Some(Edited { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved })
     }
 
-    /// A program in which the lives of single allocations are changed.
+    /// A program in which the lifetimes of single allocations are changed.
     pub(crate) fn with_lives(&self, program: &Program, lives: &Lives) -> Edited {
         let mut rewrite = Rewrite::of(program);
         lives::apply(&mut rewrite, self.device, lives);
@@ -407,7 +407,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         self.releases.get_or_init(releases).as_deref().map_err(|because| *because)
     }
 
-    /// The functions of forward passes that a backward pass follows.
+    /// The functions of forward passes that are followed by a backward pass.
     fn trained_choice(&self) -> Result<&Choice, String> {
         let choice = self.choice();
         if choice.passes.is_open || choice.passes.entries.is_empty() {
@@ -430,7 +430,7 @@ impl<'d, 'a> Editor<'d, 'a> {
     }
 }
 
-/// Whether two changes exclude each other, such as two optimizers.
+/// Whether two changes are mutually exclusive, such as two optimizers.
 fn is_other_of(one: &Change, other: &Change) -> bool {
     use Change::{
         Accumulate, ChunkLoss, Inference, OffloadActivations, OffloadOptimizer, Optimizer, ShardGradients,

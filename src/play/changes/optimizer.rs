@@ -17,11 +17,11 @@ const BLOCK_8BIT: u64 = 256;
 /// Parameters with fewer elements count as vectors, whose second moment `Adafactor` keeps whole.
 const LEAST_MATRIX: u64 = 1 << 14;
 
-/// An optimizer that a program could have.
+/// An optimizer that a program could use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Optimizer {
-    /// `torch.optim.AdamW`, and `Adam`, as they are by default for parameters on a device (`foreach`).
+    /// `torch.optim.AdamW`, and `Adam`, with their defaults for parameters on a device (`foreach`).
     AdamW,
     /// `bitsandbytes.optim.AdamW8bit`.
     Adam8bit,
@@ -92,7 +92,7 @@ impl Optimizer {
         }
     }
 
-    /// Why figures of it may be far off.
+    /// Why its figures may be far off.
     fn doubt(self) -> Option<String> {
         (self == Self::Adafactor).then(|| {
             "rows and columns of parameters are not recorded: the states of Adafactor are those of square matrices"
@@ -101,7 +101,7 @@ impl Optimizer {
     }
 }
 
-/// The smallest number whose square is as large.
+/// The smallest number whose square is at least this number.
 fn square_root_up(number: u64) -> u64 {
     let root = number.isqrt();
     if root * root == number { root } else { root + 1 }
@@ -178,7 +178,7 @@ fn replace_states(rewrite: &mut Rewrite, trained: &Trained, patch: &mut Patch, o
     }
     let groups = trained.groups(&rewrite.program);
     let grouped: std::collections::HashSet<u32> = groups.iter().flatten().map(|step| step.allocation).collect();
-    // Counters of steps and the like.
+    // Step counters and similar states.
     trained.states.iter().filter(|state| !grouped.contains(state)).for_each(|&state| patch.remove(state));
     let mut last = 0;
     for group in &groups {

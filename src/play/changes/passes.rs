@@ -12,7 +12,7 @@ pub(crate) struct Passes {
     pub(crate) entries: Vec<Range<u32>>,
     /// Entries of its forward, without other entries in between, such as `zero_grad`.
     pub(crate) forward: Vec<Range<u32>>,
-    /// Whether these are passes that no backward follows, but that keep what one would need.
+    /// Whether these are passes that no backward pass follows, but that keep what one would need.
     pub(crate) is_open: bool,
 }
 
@@ -87,7 +87,7 @@ impl Passes {
     }
 }
 
-/// Whether much of what repeated calls of a pass allocate is still live when it ends.
+/// Whether much of what repeated calls of a pass allocate is still live when the pass ends.
 ///
 /// Without gradients, only the result of a call stays, and possibly a cache of keys and values, which is a small part of what
 /// it allocates. With gradients, most of it stays. Blocks that are allocated only once, such as workspaces, do not count.

@@ -17,13 +17,13 @@ use std::ops::Range;
 /// Number of operators and calls after a block that are searched for its last use.
 const MOST_EVENTS: usize = 256;
 
-/// What happens within the function of a call: its own operators, or other calls.
+/// An event within the function of a call: one of its own operators, or another call.
 struct Event<'a> {
-    /// The first entry that makes a block.
+    /// The first entry that allocates a block.
     entry: u32,
     /// The instant after it.
     until: Instant,
-    /// What it makes or returns, as indexes into [`crate::replay::History::allocations`].
+    /// The blocks that it allocates or returns, as indexes into [`crate::replay::History::allocations`].
     made: Cow<'a, [u32]>,
 }
 
@@ -69,8 +69,8 @@ impl<'a> Recomputing<'a> {
         self.outputs(call).contains(&index)
     }
 
-    /// When a block is released by the function of a call: one that it makes itself, or that a call which ends at an instant
-    /// returns to it.
+    /// When the function of a call releases a block: one that it allocates itself, or that a call which ends at an
+    /// instant returns to it.
     fn release_within(&self, call: &Call, index: u32, behind: Instant) -> Instant {
         let events: Vec<Event<'_>> = self.events(call, behind).take(MOST_EVENTS).collect();
         let is_later = |event: &Event<'_>| event.made.iter().any(|&made| self.is_used_before(made, index));
@@ -98,7 +98,7 @@ impl<'a> Recomputing<'a> {
         new.map_or(call.end, |at| events[at].until)
     }
 
-    /// What happens within the function of a call from an instant on.
+    /// The events within the function of a call from an instant on.
     fn events<'c>(&'c self, call: &'c Call, behind: Instant) -> impl Iterator<Item = Event<'a>> + 'c {
         let mut at = behind;
         let calls = &self.calls.calls;
@@ -131,8 +131,8 @@ impl<'a> Recomputing<'a> {
             && (block.freed > freed || self.is_same_node(one, freed))
     }
 
-    /// The end of the operator that allocated a block in addition to its result, such as a mask or statistics, only for
-    /// backward: of the blocks that one operator leaves, the result is freed first.
+    /// The end of the operator that allocated a block in addition to its result, such as a mask or statistics, only
+    /// for backward: among the blocks that one operator leaves, the result is freed first.
     fn end_if_hidden(&self, call: &Call, index: u32) -> Option<Instant> {
         let run = self.run_around(call, index);
         let next = (run.end..call.end).find(|&entry| self.is_alloc(entry)).unwrap_or(call.end);
@@ -190,8 +190,8 @@ impl<'a> Recomputing<'a> {
         child.map(|child| first + child)
     }
 
-    /// Whether the function of a call is at another line on one stack than on another: itself, or a function that it is in
-    /// on both.
+    /// Whether the function of a call is at different lines on two stacks: itself, or a function that it is in on
+    /// both.
     fn is_other_line(&self, call: &Call, one: StackId, other: StackId) -> bool {
         let Some(function) = self.calls.function(call.function).filter(|_| one != other) else { return false };
         let stacks = &self.track.snapshot.stacks;

@@ -121,7 +121,7 @@ impl Rewrite {
     pub fn places(&self, entries: u32) -> Vec<usize> {
         let mut places = Vec::with_capacity(entries as usize + 1);
         for (index, step) in self.program.steps.iter().enumerate() {
-            // Frees that are noticed late are recorded after later entries.
+            // Frees that are detected late are recorded after later entries.
             while places.len() <= step.entry.min(entries) as usize {
                 places.push(index);
             }
@@ -160,7 +160,7 @@ impl Rewrite {
     }
 
     /// Turns the blocks that are live before the first step into requests, in the order of their addresses, so that
-    /// changes can edit them. This drops the free memory that the recording began with.
+    /// changes can edit them. This drops the free memory that the recording starts with.
     pub fn request_start(&mut self) {
         let start = std::mem::take(&mut self.program.start);
         let requested: HashMap<usize, u64> = self.program.start_requested.drain(..).collect();

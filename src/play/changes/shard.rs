@@ -17,15 +17,15 @@ pub(super) enum OtherGradients {
     Gone,
 }
 
-/// Which parameters are a rank's: by size, for each parameter of that size in the order of parameters.
+/// Which parameters belong to a rank: by size, for each parameter of that size in the order of parameters.
 struct Share {
     is_own: BTreeMap<u64, Vec<bool>>,
     bytes: u64,
 }
 
 impl Share {
-    /// Parameters assigned as `ZeroRedundancyOptimizer` does: the largest first, each to the rank that has least. Of the
-    /// ranks the one with most.
+    /// Parameters assigned as by `ZeroRedundancyOptimizer`: the largest first, each to the rank with the fewest bytes.
+    /// The result is the share of the rank with the most bytes.
     fn of(sizes: &[u64], ranks: u32) -> Self {
         let mut loads = vec![0u64; ranks as usize];
         let rank_of = |loads: &[u64]| (0..loads.len()).min_by_key(|&rank| loads[rank]).unwrap_or(0);
@@ -43,8 +43,8 @@ impl Share {
         Self { is_own, bytes: loads[most] }
     }
 
-    /// Whether the parameter is a rank's that the `index`-th of `all` things of a size belongs to: these come in rounds over
-    /// all parameters of that size.
+    /// Whether the parameter of the `index`-th of `all` blocks of a size belongs to the rank: these blocks come in
+    /// rounds over all parameters of that size.
     fn has(&self, size: u64, index: usize, all: usize) -> bool {
         let Some(is_own) = self.is_own.get(&size) else { return true };
         let place =
@@ -135,7 +135,7 @@ fn drop_gradients(rewrite: &Rewrite, trained: &Trained, share: &Share, others: O
     }
 }
 
-/// Gradients by the update that they are made for.
+/// Gradients, by the update that they are computed for.
 fn passes<'s>(trained: &Trained, gradients: impl Iterator<Item = &'s Step>) -> Vec<Vec<Step>> {
     let mut passes: Vec<Vec<Step>> = vec![Vec::new(); trained.updates.len() + 1];
     for step in gradients {
@@ -145,7 +145,7 @@ fn passes<'s>(trained: &Trained, gradients: impl Iterator<Item = &'s Step>) -> V
     passes
 }
 
-/// Where nodes of backward end.
+/// The ends of backward nodes.
 pub(super) struct Nodes<'s> {
     steps: &'s [Step],
     /// The step of each allocation.

@@ -71,7 +71,7 @@ pub(super) fn apply(
         let root = communication.gather(place(pass.entries.start), pass.bytes);
         let units = &pass.units;
         for (index, unit) in units.iter().enumerate() {
-            // The one before gathers for it, in forward and, from the other end, in backward.
+            // The previous unit gathers for this one, in forward and, from the other end, in backward.
             let ahead = index.checked_sub(1).map_or(unit, |before| &units[before]);
             let gathered = communication.gather(place(ahead.forward.start), unit.bytes);
             communication.give_back(place(unit.forward.end), gathered);
@@ -106,7 +106,7 @@ struct Communication<'a> {
 }
 
 impl Communication<'_> {
-    /// Requests all of some parameters; returns the number of the allocation.
+    /// Requests the whole of some parameters; returns the number of the allocation.
     fn gather(&mut self, place: usize, bytes: u64) -> u32 {
         let allocation = self.rewrite.add_nameless();
         self.patch.insert(place, Step { allocation, bytes, ..self.like });

@@ -10,9 +10,9 @@ use std::ops::Range;
 
 /// Share of the states, in percent, that may have no gradient of their size: counters of steps, scales.
 const MOST_OTHER: u64 = 1;
-/// The most states that an optimizer has of each parameter: `amsgrad` has the two of Adam and the largest of the second.
+/// The most states that an optimizer keeps for each parameter: `amsgrad` keeps the two of Adam and the largest second moment.
 pub(super) const MOST_STATES: u32 = 3;
-/// Share of the recorded peak, in percent, that may be of unknown purpose and yet stay.
+/// The share of the recorded peak, in percent, that may have an unknown use and yet stay.
 const MOST_UNCLEAR: u64 = 2;
 
 /// The allocations that belong to the optimizer of a recording. Allocations are indexes into
@@ -21,7 +21,7 @@ const MOST_UNCLEAR: u64 = 2;
 pub(super) struct Trained {
     /// Number of gradients by size: of the parameters that are trained.
     pub gradients: BTreeMap<u64, u32>,
-    /// States, in the order in which they were made.
+    /// States, in the order in which they were allocated.
     pub states: Vec<u32>,
     /// How many states each parameter has; a state that is allocated in every step counts each time.
     pub per_parameter: u32,
@@ -117,8 +117,8 @@ impl Trained {
             .fold(0, |sum, (&bytes, &count)| sum.saturating_add(bytes.saturating_mul(u64::from(count))))
     }
 
-    /// The states of each parameter, as far as they have the size of a gradient, by the requests that a program has for
-    /// them: the steps of one parameter's states, in order.
+    /// The states of each parameter that have the size of a gradient, by the requests that a program makes for them:
+    /// the steps of one parameter's states, in order.
     pub fn groups(&self, program: &Program) -> Vec<Vec<Step>> {
         let mut of_size: BTreeMap<u64, Vec<Step>> = BTreeMap::new();
         let is_state = |step: &&Step| {

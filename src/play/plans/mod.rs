@@ -42,9 +42,6 @@ const STEPS_OF_NEEDS: u64 = 4_000_000;
 const LATE: &str = "the recording starts with more live memory than the device has, and its category is unknown; start \
                     recording before the model is built";
 
-/// Why there is no prediction for a recording that kept a single entry.
-const SINGLE: &str = "only one entry was kept, so the peak of the program is unknown";
-
 /// Why there is no prediction if the simulation does not fail like the recording.
 const FITS_REPEATED: &str = "the last complete step, repeated, fits the device on which the recording runs out of memory: how the \
                              failed step differs is not known";
@@ -70,12 +67,14 @@ setters!(PlanOptions { capacity: Option<u64>, context: Option<u64>, devices: Vec
 pub struct Plan {
     /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
     pub alloc_conf: Option<String>,
-    /// Changes of the program.
+    /// Changes to the program.
     pub changes: Vec<PlannedChange>,
-    /// The result: on the given device if it fits, else on an unlimited one.
+    /// The result: on the given device if the plan fits, otherwise on an unlimited one.
     pub outcome: Outcome,
     /// Whether it fits the device, but would not fit with one more segment than simulated.
     pub is_tight: bool,
+    /// Whether it is known where the driver places segments with these settings, or makes no difference.
+    pub is_placed: bool,
     /// The size of a device on which it always works, in bytes that the allocator can use: the smallest, as far as
     /// known. `None` without a device.
     pub needs: Option<u64>,
@@ -201,13 +200,12 @@ impl DevicePlans {
     /// Like [`DevicePlans::of`], within this many steps.
     fn within(device: &Device<'_>, options: &PlanOptions, steps: u64) -> Result<Self> {
         let program = match program(device) {
-            Ok(_) if keeps_nothing(device) => return Ok(Self::refused(device, SINGLE)),
             Ok(program) => program,
             Err(reason) => return Ok(Self::refused(device, reason)),
         };
         let mut testbed = Testbed::new(device.track, program, options.capacity, options.context);
         let Some(capacity) = testbed.capacity else {
-            let missing = "expected the memory of the device, such as --capacity 24GiB: the recording has no failed request that shows it";
+            let missing = "expected --capacity or --gpu, such as --capacity 24GiB: the recording has no failed request that shows the memory of its device";
             return Err(Error::Request(missing.to_owned()));
         };
         let goal = Goal::Device(capacity);
@@ -349,27 +347,22 @@ impl DevicePlans {
         }
     }
 
-    /// How far to trust a plan.
+    /// How far you can trust a plan.
     pub fn trust(&self, plan: &Plan) -> Trust {
         let is_sure = self.lacks.is_empty()
             && self.difference.as_ref().is_some_and(Difference::keeps_order)
             && self.unfinished.is_none();
         match () {
             () if !plan.doubts.is_empty() || plan.is_tight => Trust::Uncertain,
-            () if plan.changes.is_empty() && is_sure => Trust::Exact,
+            () if plan.changes.is_empty() && plan.is_placed && is_sure => Trust::Exact,
             () => Trust::Predicted,
         }
     }
 
-    /// The best plan, else the closest one.
+    /// The best plan, or otherwise the closest one.
     pub fn best(&self) -> Option<&Plan> {
         self.plans.first()
     }
-}
-
-/// Whether the recording contains only the final state and the last entry.
-fn keeps_nothing(device: &Device<'_>) -> bool {
-    device.history().entries() <= 1 && device.history().completeness.has_baseline
 }
 
 /// The cheapest calls whose checkpointing keeps allocated memory at or below this many bytes.
@@ -401,6 +394,7 @@ fn plan(testbed: &Testbed, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tr
         recompute_us: moves.time(&tried.changes),
         needs: needs.flatten(),
         is_tight: tried.is_tight,
+        is_placed: testbed.is_placed(settings),
         outcome: tried.outcome,
         assumptions,
         doubts,

@@ -6,7 +6,7 @@ use crate::sorting::SortRows;
 
 /// Maximum number of functions to checkpoint.
 const FUNCTIONS: usize = 8;
-/// Beyond every N-th call hardly anything changes.
+/// Larger intervals between checkpointed calls change hardly anything.
 const MOST_EVERY: usize = 16;
 /// Ranks that share the optimizer state: those of one machine.
 const RANKS: u32 = 8;
@@ -103,14 +103,14 @@ fn worthwhile(mut functions: Vec<HeldByCalls>) -> Vec<HeldByCalls> {
     functions
 }
 
-/// Each second, third... call of a function, as far as that makes a difference.
+/// Every second, third... call of a function, as far as that makes a difference.
 pub(super) fn sparser(function: &HeldByCalls) -> impl Iterator<Item = usize> + use<> {
     let calls = function.calls;
     let differs = move |every: &usize| calls.div_ceil(*every) < calls.div_ceil(every - 1);
     (2..=calls.min(MOST_EVERY)).filter(differs)
 }
 
-/// Some of the calls of a function checkpointed.
+/// The change that checkpoints some of the calls of a function.
 pub(super) fn checkpoint(function: &HeldByCalls, every: usize) -> Change {
     Change::Checkpoint { site: function.label.clone(), every }
 }
@@ -141,7 +141,13 @@ mod tests {
     use crate::play::changes::CodeChange;
 
     fn function(label: &str, bytes: u64, calls: usize, recompute_us: Option<i64>) -> HeldByCalls {
-        HeldByCalls { label: label.to_owned(), calls, bytes, recompute_us, change: CodeChange::Wrap(None) }
+        HeldByCalls {
+            label: label.to_owned(),
+            calls,
+            bytes,
+            recompute_us,
+            change: CodeChange::Wrap { caller: None, others: 0 },
+        }
     }
 
     #[test]

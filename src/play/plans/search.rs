@@ -54,7 +54,7 @@ pub(super) struct Sought {
 /// A program with changes, if there are any.
 pub(super) struct Changed<'s> {
     pub program: Cow<'s, Program>,
-    /// What is assumed, a sentence for each change.
+    /// The assumptions, one sentence for each change.
     pub assumptions: Vec<String>,
     /// Why its figures may be far off.
     pub doubts: Vec<String>,
@@ -66,7 +66,7 @@ pub(super) struct Tried {
     pub changes: Vec<Change>,
     /// Which of [`Search::settings`].
     pub settings: usize,
-    /// The result on the device if it fits, else on an unlimited one.
+    /// The result on the device if it fits, otherwise on an unlimited one.
     pub outcome: Outcome,
     pub fits: bool,
     /// Whether it fits, but would not with one more segment than simulated: the placement of segments is the least
@@ -219,7 +219,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
 
     fn on(&self, program: &Program, setup: &Setup) -> Outcome {
         let spent = program.len() as u64 + 1;
-        // Where the budget is spent it stays so.
+        // A spent budget stays spent.
         let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(spent)));
         play(program, setup)
     }
@@ -259,7 +259,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         found
     }
 
-    /// Tries a set of changes with checkpointed functions: each alone with as few calls as possible, else two together.
+    /// Tries a set of changes with checkpointed functions: each alone with as few calls as possible, otherwise two together.
     fn checkpointing(&self, set: &[Change], moves: &Moves, settings: Range<usize>, found: &mut Found) {
         let every_call = |function: &HeldByCalls| with(set, &[checkpoint(function, 1)]);
         let is_open = |function: &&HeldByCalls| !found.has_checkpointed(&function.label, set);
@@ -272,7 +272,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             match tried {
                 Ok(Some(tried)) if tried.fits => fitting.push(self.sparsest(function, set, settings.clone(), tried)),
                 Ok(tried) => found.add(tried, self.goal),
-                // With others it may be these that are refused.
+                // With other changes, it may be these that are refused.
                 Err(refusal) => found.refused.extend(set.is_empty().then_some(refusal)),
             }
         }
@@ -329,12 +329,12 @@ impl Found {
         self.plans.iter().filter(|plan| !plan.is_tight && !plan.is_doubtful)
     }
 
-    /// Whether a plan that leaves room has no changes but some of these.
+    /// Whether a plan that leaves room consists of only some of these changes.
     fn has_part_of(&self, set: &[Change]) -> bool {
         self.roomy().any(|plan| plan.changes.iter().all(|change| set.contains(change)))
     }
 
-    /// Whether a plan that leaves room has no changes but checkpointed calls of a function and some of these.
+    /// Whether a plan that leaves room consists of only checkpointed calls of a function and some of these changes.
     fn has_checkpointed(&self, label: &str, set: &[Change]) -> bool {
         let is_it = |change: &Change| matches!(change, Change::Checkpoint { site, .. } if site == label);
         self.roomy().any(|plan| plan.changes.iter().all(|change| is_it(change) || set.contains(change)))
@@ -367,7 +367,7 @@ fn pairs<'m>(functions: &[&'m HeldByCalls]) -> Vec<[&'m HeldByCalls; 2]> {
     most.iter().enumerate().flat_map(|(index, one)| behind(index).map(move |other| [*one, *other])).collect()
 }
 
-/// A set of changes and more.
+/// A set of changes, extended with more changes.
 fn with(set: &[Change], more: &[Change]) -> Vec<Change> {
     set.iter().chain(more).cloned().collect()
 }

@@ -74,14 +74,14 @@ fn table(device: &DeviceBlocks) -> Table {
     table
 }
 
-/// All that is known of a block.
+/// All known facts about a block.
 fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
     let position = |moment: &Moment| notes::position(moment, device.entries, &device.completeness);
     document.section(format!("Block {} at {:#x}", block.id, block.address));
     document.fact(format!("{}, {} requested", Bytes(block.bytes), Bytes(block.requested)));
     document.fact(format!("{} ({})", block.category, block.evidence));
     let phase = block.phase.map(|phase| format!(", {phase}")).unwrap_or_default();
-    // Annotated steps have names; people begin to count them at 0 or 1.
+    // Annotated steps have names; programs start to count them at 0 or 1.
     let is_named = block.allocated.as_ref().is_some_and(|moment| !moment.annotations.is_empty());
     let step = block.step.filter(|_| !is_named).map(|step| format!(" of step {step}")).unwrap_or_default();
     let allocated = block.allocated.as_ref().map_or_else(|| "before the recording".to_owned(), position);

@@ -14,7 +14,7 @@ pub(crate) fn document(inputs: &[CheckedInput]) -> Document {
     document
 }
 
-/// What to type next: what explains the first budget that is exceeded.
+/// The command to run next: the one that explains the first budget that is exceeded.
 fn next(inputs: &[CheckedInput]) -> Option<Next> {
     let failed = |input: &&CheckedInput| input.checks().iter().any(|check| check.verdict == CheckVerdict::Failed);
     let input = inputs.iter().find(failed)?;
@@ -49,7 +49,7 @@ fn checked(document: &mut Document, input: &CheckedInput) {
     }
     let mut table = Table::new([
         Column::left(7, ""),
-        // Where it matters the device is named below.
+        // If devices matter, they are named below.
         Column::right(6, "device").gap(2).from(60),
         Column::right(13, "measured").gap(2),
         Column::right(11, "limit").gap(2),

@@ -66,7 +66,7 @@ fn annotation(
     }
 }
 
-/// The message of a command. Line breaks of ours become line breaks of the annotation; those in names do not get here.
+/// The message of a command. memviz's line breaks become line breaks of the annotation; names contain none at this point.
 fn message(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(|line| safe(line).replace('%', "%25")).collect();
     lines.join("%0A")

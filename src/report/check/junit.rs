@@ -61,7 +61,7 @@ fn line(site: &Culprit) -> String {
     format!("{}  {}\n", Bytes(site.bytes), escape(&starred(&site.label, site.inferred)))
 }
 
-/// What is said below the sites.
+/// The text below the sites.
 fn more(check: &Check) -> String {
     let lines = words::left_out(check).into_iter().chain(words::star(check).map(str::to_owned));
     lines.map(|line| line + "\n").collect()
@@ -101,7 +101,7 @@ impl Counts {
     }
 }
 
-/// Text that XML leaves alone.
+/// Text with XML's special characters escaped.
 fn escape(text: &str) -> String {
     safe(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -15,7 +15,7 @@ use crate::report::common::words::count;
 pub struct CheckedInput {
     /// The input, as the user named it.
     pub path: String,
-    /// What every answer says of its input, and the checks; or why it could not be read.
+    /// The data that every answer has about its input, and the checks; or why the input could not be read.
     pub answer: Result<(InputHead<'static>, CheckReport), String>,
 }
 
@@ -25,12 +25,12 @@ impl CheckedInput {
         self.answer.as_ref().map(|(_, report)| report.checks.as_slice()).unwrap_or_default()
     }
 
-    /// What came of it.
+    /// Its verdict.
     pub fn verdict(&self) -> CheckVerdict {
         self.answer.as_ref().map_or(CheckVerdict::Unknown, |(_, report)| report.verdict())
     }
 
-    /// Lines that must be said about the file and its devices.
+    /// Notes about the file and its devices.
     pub fn notes(&self) -> Vec<String> {
         let Ok((head, report)) = &self.answer else { return Vec::new() };
         let mut lines = head.notes.clone();
@@ -45,7 +45,7 @@ impl CheckedInput {
     }
 }
 
-/// What came of several inputs together: unknown if any is, then failed.
+/// The verdict about several inputs together: unknown if any is unknown, otherwise failed if any failed.
 pub fn verdict(inputs: &[CheckedInput]) -> CheckVerdict {
     let has = |verdict| inputs.iter().any(|input| input.verdict() == verdict);
     match (has(CheckVerdict::Unknown), has(CheckVerdict::Failed)) {
@@ -55,13 +55,14 @@ pub fn verdict(inputs: &[CheckedInput]) -> CheckVerdict {
     }
 }
 
-/// What came of one input: `2 of 3 budgets exceeded, 1 not known`.
+/// The result for one input: `2 of 3 budgets exceeded, 1 not known`.
 pub fn summary(checks: &[Check]) -> String {
     let number = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
     let all = count(checks.len() as u64, "budget");
     match (number(CheckVerdict::Failed), number(CheckVerdict::Unknown)) {
         (0, 0) if checks.is_empty() => "measured, no budget set".to_owned(),
         (0, 0) if checks.len() == 1 => "1 budget met".to_owned(),
+        (0, 0) if checks.len() == 2 => "both budgets met".to_owned(),
         (0, 0) => format!("all {all} met"),
         (failed, 0) => format!("{failed} of {all} exceeded"),
         (0, unknown) => format!("{unknown} of {all} cannot be judged"),
@@ -81,7 +82,7 @@ pub fn name(check: &Check) -> String {
     }
 }
 
-/// The device of a budget in a table: its number, or which memory of the host it is.
+/// The device of a budget in a table: its number, or the kind of host memory.
 pub fn device(check: &Check) -> String {
     match check.device {
         Some(CPU_DEVICE) => "cpu".to_owned(),
@@ -99,7 +100,7 @@ pub fn title(check: &Check) -> String {
     }
 }
 
-/// The same below the path of the input. An entry of `memviz.toml` without a name is called like its input.
+/// The same below the path of the input. An entry of `memviz.toml` without a name has the name of its input.
 pub fn title_below(path: &str, check: &Check) -> String {
     let title = title(check);
     let named = title.strip_prefix(path).and_then(|rest| rest.strip_prefix(": ")).map(str::to_owned);
@@ -123,7 +124,7 @@ pub fn amount(amount: Option<Amount>) -> String {
     }
 }
 
-/// What was measured; a bound has its sign in front.
+/// The measured value; a bound has its sign in front.
 pub fn measured(check: &Check) -> String {
     let (measured, bound) = check.measured();
     let sign = match bound {
@@ -134,11 +135,11 @@ pub fn measured(check: &Check) -> String {
     format!("{sign}{}", amount(measured))
 }
 
-/// The rest of the budget, with its sign; `-` if the check was not judged.
+/// The remaining budget, with its sign; `-` if the check was not judged.
 pub fn headroom(check: &Check) -> String {
     if let Some(bytes) = check.headroom_bytes() {
         let size = Bytes(u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX));
-        // The more was in use, the less is left.
+        // The more memory was in use, the less is left.
         let bound = match check.measured().1 {
             Some("lower") => "\u{2264} ",
             Some(_) => "\u{2265} ",
@@ -159,7 +160,7 @@ fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
 }
 
-/// What an exceeded limit was exceeded by, to the byte: `4.15 GiB (4453794816 bytes), 1 byte over 4.15 GiB`.
+/// By how much a limit was exceeded, to the byte: `4.15 GiB (4453794816 bytes), 1 byte over 4.15 GiB`.
 pub fn excess(check: &Check) -> String {
     let (measured, limit) = (measured(check), amount(check.limit));
     match (check.measured().0, check.headroom_bytes()) {
@@ -200,7 +201,7 @@ pub fn no_match(check: &Check) -> Option<&'static str> {
     (check.matching_sites == Some(0)).then_some("matches no recorded site that holds memory at the peak")
 }
 
-/// A line on the sites that are not named.
+/// A line about the sites that are not named.
 pub fn left_out(check: &Check) -> Option<String> {
     match check.culprits.left_out {
         0 => None,

@@ -11,7 +11,7 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::{self, signed};
 use crate::report::fit::single::words as plan;
 
-/// On narrower screens, the columns for what a candidate holds and costs are left out.
+/// On narrower screens, the columns for the memory and the cost of a candidate are left out.
 const COSTS_FROM: usize = 80;
 
 pub(crate) fn document(source: Source<'_>, report: &CheckpointReport) -> Document {
@@ -44,7 +44,11 @@ fn checkpoint(document: &mut Document, device: &DeviceCheckpoint, format: Format
 
 /// One candidate in full.
 fn best(document: &mut Document, device: &DeviceCheckpoint, best: &Candidate) {
-    document.title(format!("Checkpoint {}: {}", best.label, words::effect(device, best)));
+    document.title(format!(
+        "Checkpoint {}: {}",
+        code_change::function(&best.label, &best.change),
+        words::effect(device, best)
+    ));
     document.fact(words::held(best));
     document.facts(words::cost(device, best));
     let (place, code) = code_change::change(&best.change);
@@ -72,7 +76,7 @@ fn best(document: &mut Document, device: &DeviceCheckpoint, best: &Candidate) {
     document.table(table);
 }
 
-/// The other candidates, a line each.
+/// The other candidates, one line each.
 fn alternatives(document: &mut Document, device: &DeviceCheckpoint, others: &[Candidate]) {
     if others.is_empty() && device.left_out == 0 {
         return;
@@ -95,7 +99,7 @@ fn alternatives(document: &mut Document, device: &DeviceCheckpoint, others: &[Ca
             candidate.recompute_us.map_or("-".to_owned(), notes::duration),
             format!("{}x", candidate.calls),
         ];
-        table.row(cells, Cell::code(&candidate.label));
+        table.row(cells, Cell::code(code_change::function(&candidate.label, &candidate.change)));
     }
     if device.left_out > 0 {
         table.short("", words::more(device.left_out));

@@ -27,7 +27,7 @@ pub struct CheckpointDevice {
     pub notes: Vec<String>,
     /// The recorded peak.
     pub peak_allocated_bytes: i64,
-    /// Where it is.
+    /// Its instant.
     pub peak: PhasedInstant,
     /// Bytes at the peak that forward allocated and backward will free; null if the recording ends before backward
     /// does. Without a backward pass, bytes that outlive their forward pass.
@@ -56,7 +56,7 @@ pub struct CheckpointDevice {
     pub reason_text: Option<String>,
 }
 
-/// A peak in the optimizer's step, by when its blocks were made.
+/// A peak in the optimizer step, by when its blocks were allocated.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -87,9 +87,9 @@ pub struct FunctionToCheckpoint {
     pub label: String,
     /// The maximum number of calls in a forward pass.
     pub calls: usize,
-    /// Bytes that the calls hold and checkpointing would free.
+    /// Bytes that the calls hold and that checkpointing would free.
     pub activation_bytes: u64,
-    /// The change of code.
+    /// The change to the code.
     pub change: Change,
 }
 
@@ -114,7 +114,7 @@ pub struct CheckpointedFunction {
     pub label: String,
     /// How often a forward pass calls it under `torch.utils.checkpoint`.
     pub calls: usize,
-    /// How often it calls it without.
+    /// How often a forward pass calls it without checkpointing.
     pub other_calls: usize,
 }
 
@@ -127,7 +127,7 @@ pub struct CheckpointCandidate {
     pub label: String,
     /// How often a forward pass calls it.
     pub calls: usize,
-    /// Bytes that these calls hold at the recorded peak and checkpointing would free.
+    /// Bytes that these calls hold at the recorded peak and that checkpointing would free.
     pub activation_bytes: u64,
     /// Mean CPU time of its calls in a forward pass, which recomputation adds; null if the file has no times.
     pub recompute_us: Option<i64>,
@@ -135,7 +135,7 @@ pub struct CheckpointCandidate {
     pub recompute_share: Option<f64>,
     /// The peak with every call checkpointed.
     pub predicted_peak_allocated_bytes: i64,
-    /// The recorded peak less that.
+    /// The recorded peak minus that.
     pub saved_bytes: i64,
     /// Every call checkpointed, every second, every third and so on.
     pub plan: Vec<CheckpointPlan>,
@@ -164,22 +164,22 @@ pub struct CheckpointLimit {
     /// Where it is in the kept history.
     #[serde(flatten)]
     pub at: PhasedInstant,
-    /// Whether a call runs again there.
+    /// Whether a call is recomputed there.
     pub rerun: bool,
     /// Bytes that the recomputed call has allocated by then.
     pub rerun_bytes: u64,
-    /// Workspaces of the engine's thread, which it needs to run calls again.
+    /// Workspaces of the autograd engine's thread, which it needs to recompute calls.
     pub workspace_bytes: u64,
     /// Other memory at the peak, by site, the largest first and the rest as `(other)`.
     pub rows: Vec<AttributionRow>,
 }
 
-/// A change of code.
+/// A change to the code.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Change {
-    /// How.
+    /// The kind of change.
     pub kind: ChangeKind,
     /// The line that calls the function; null if not recorded, and for transformers models.
     pub caller: Option<String>,
@@ -196,7 +196,7 @@ pub enum ChangeKind {
     Wrap,
     /// Wrap `forward` of its modules: the calling line is in an installed package.
     WrapForward,
-    /// Call `gradient_checkpointing_enable` of a model of transformers.
+    /// Call `gradient_checkpointing_enable` of a transformers model.
     Transformers,
 }
 
@@ -252,7 +252,7 @@ impl From<&RemainingPeak> for CheckpointLimit {
 impl From<&CodeChange> for Change {
     fn from(change: &CodeChange) -> Self {
         let (kind, caller) = match change {
-            CodeChange::Wrap(caller) => (ChangeKind::Wrap, caller.clone()),
+            CodeChange::Wrap { caller, .. } => (ChangeKind::Wrap, caller.clone()),
             CodeChange::WrapForward(caller) => (ChangeKind::WrapForward, Some(caller.clone())),
             CodeChange::Transformers => (ChangeKind::Transformers, None),
         };

@@ -18,7 +18,7 @@ pub const RERUN: &str = "(the recomputed call)";
 pub const WORKSPACES: &str = "(workspaces of the autograd thread)";
 /// The note for rows of several candidates.
 pub const ALTERNATIVES: &str = "alternatives: their savings cannot be added together";
-/// From this share of the peak on, a remedy is worth a sentence.
+/// A remedy that saves at least this share of the peak is worth a sentence.
 const MUCH_PERCENT: f64 = 5.0;
 
 /// The answer in a few words.
@@ -50,7 +50,7 @@ fn in_phase(phase: Phase) -> String {
     }
 }
 
-/// Everything that must be said about one device, a line each.
+/// Notes about the figures of one device, one line each.
 pub fn limits(device: &DeviceCheckpoint) -> Vec<String> {
     let mut lines = notes::limits(&device.completeness, &device.baseline);
     lines.extend(notes::anomalies(&device.anomalies));
@@ -80,7 +80,7 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
             "is freed in backward"
         };
         let (bytes, share, kept) = (Bytes(held), of_peak(held), Bytes(device.kept_bytes));
-        // Where it is not what the category of activations has, both are said: other answers have that.
+        // If this differs from the activations category, both are stated, since other answers show the category.
         facts.push(if device.kept_bytes == 0 || kept.to_string() == bytes.to_string() {
             format!("{bytes} of it ({share:.1}%) was allocated in forward and {what}")
         } else {
@@ -206,7 +206,9 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
     if let Some(held) = &peak.forward_function {
         let (calls, bytes) = (count(held.calls as u64, "call"), Bytes(held.bytes));
         let caller = match &held.change {
-            CodeChange::Wrap(Some(caller)) | CodeChange::WrapForward(caller) => format!(", called at {caller}"),
+            CodeChange::Wrap { caller: Some(caller), .. } | CodeChange::WrapForward(caller) => {
+                format!(", called at {caller}")
+            }
             _ => String::new(),
         };
         reason.push_str(&format!(

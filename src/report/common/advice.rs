@@ -70,7 +70,7 @@ pub fn advice(recording: &Recording) -> Option<Advice> {
 fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
     let code = if snapshot.is_of_2_0() { SNAPSHOT_2_0 } else { SNAPSHOT };
     let devices: Vec<&History> = histories.iter().filter(|history| is_cuda(history)).collect();
-    // What a cut took away was recorded.
+    // The part that a cut removed was recorded.
     if devices.is_empty() || snapshot.notes.truncated_at.is_some() {
         return None;
     }
@@ -118,7 +118,7 @@ fn is_cuda(history: &History) -> bool {
     history.device != HOST_DEVICE && history.device != CPU_DEVICE
 }
 
-/// Bytes at the peak from before the recording whose stacks the file does not hold.
+/// Bytes at the peak that are from before the recording and whose stacks the file does not contain.
 fn unknown_bytes(snapshot: &Snapshot, history: &History) -> u64 {
     let track = Track::new(snapshot, history);
     let peak = history.maxima[Metric::Allocated as usize].instant;

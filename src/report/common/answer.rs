@@ -14,13 +14,13 @@ pub trait Answer {
     /// The command that gives it.
     const COMMAND: &'static str;
 
-    /// What it is about, as far as the answer itself does not say so: a [`Source`](crate::report::Source), [`Sources`](crate::report::Sources), or nothing.
+    /// The subject, unless the answer contains it: a [`Source`](crate::report::Source), [`Sources`](crate::report::Sources), or nothing.
     type About<'a>;
 
     /// The object that [`Answer::json`] writes, for its schema: see [`crate::report::schema`].
     type Json;
 
-    /// What it says to people.
+    /// The answer for people.
     fn document(&self, about: Self::About<'_>) -> Document;
 
     /// Writes text for people.
@@ -31,7 +31,7 @@ pub trait Answer {
         self.document(about).text(style, out)
     }
 
-    /// Writes GitHub-flavoured Markdown.
+    /// Writes GitHub Flavored Markdown.
     ///
     /// # Errors
     /// If writing fails.
@@ -46,7 +46,7 @@ pub trait Answer {
     fn json(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()>;
 }
 
-/// An answer that is a table of figures, too.
+/// An answer that is also a table of figures.
 pub trait Rows: Answer {
     /// Writes RFC 4180 with a header line, bytes as integers.
     ///
@@ -75,7 +75,7 @@ pub enum AnswerFormat {
     Csv,
     /// For an issue or a pull request.
     Markdown,
-    /// What JSON says, then the table of CSV as an object with the key `csv`, for programs: both of one reading.
+    /// The output of JSON, then the table of CSV as an object with the key `csv`, for programs: both from one reading.
     #[cfg_attr(feature = "cli", value(name = "json+csv", hide = true))]
     JsonAndCsv,
 }
@@ -110,7 +110,7 @@ impl AnswerFormat {
         }
     }
 
-    /// Whether it is for people, who want the largest rows, rather than for machines, which want all.
+    /// Whether the format is for people, who want the largest rows, rather than for machines, which want all rows.
     pub fn is_for_people(self) -> bool {
         matches!(self, Self::Text | Self::Markdown)
     }

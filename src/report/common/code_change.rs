@@ -1,16 +1,26 @@
 //! How to checkpoint a function, and what its time means: shared by the answers that propose it.
 
+use super::words::count;
 use crate::play::changes::CodeChange;
 
-/// Where times come from.
+/// The source of times.
 pub const TIMES: &str = "recorded CPU time: kernel launches on the host, not time on the GPU";
 
-/// A change of code: where, and the new code.
+/// A change to the code: where, and the new code.
 pub fn change(change: &CodeChange) -> (String, &'static str) {
     const WRAP: &str = "torch.utils.checkpoint.checkpoint(block, ..., use_reentrant=False)";
     match change {
-        CodeChange::Wrap(Some(caller)) => {
-            (format!("at {caller}, replace block(...) with this call; arguments and results stay the same"), WRAP)
+        CodeChange::Wrap { caller, others } => {
+            let caller = caller.as_deref().map_or("where it is called".to_owned(), |caller| match others {
+                0 => format!("at {caller}"),
+                others => format!("at {caller} and {}", count(*others as u64, "other line")),
+            });
+            (
+                format!(
+                    "{caller}, replace the call, here block(...), with this one; arguments and results stay the same"
+                ),
+                WRAP,
+            )
         }
         CodeChange::WrapForward(caller) => (
             format!(
@@ -18,13 +28,20 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
             ),
             "block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)",
         ),
-        CodeChange::Wrap(None) => (
-            "where it is called, replace block(...) with this call; arguments and results stay the same".to_owned(),
-            WRAP,
-        ),
         CodeChange::Transformers => (
             "once, after the model is built".to_owned(),
             "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})",
         ),
+    }
+}
+
+/// The name of a function to checkpoint, and a line that calls it if the function is PyTorch's own.
+pub fn function(label: &str, change: &CodeChange) -> String {
+    let name = if label.starts_with("torch/nn/modules/container.py:") { "nn.Sequential" } else { label };
+    match change {
+        CodeChange::Wrap { caller: Some(caller), .. } if label.starts_with("torch/") => {
+            format!("{name} (called at {caller})")
+        }
+        _ => name.to_owned(),
     }
 }

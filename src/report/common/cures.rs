@@ -1,12 +1,12 @@
 //! Changes to a program, in the same words in every answer.
 
 use super::document::{Document, Tone};
-use crate::analysis::advice::{Advice, Alternative, CodeLine, Lowered, Saving};
+use crate::analysis::advice::{Advice, Alternative, CodeLine, Lowered, Saving, Story};
 use crate::model::bytes::Bytes;
 use crate::play::Trust;
 use serde::Serialize;
 
-/// Shown on a first screen.
+/// Number of changes on a first screen.
 pub(crate) const MOST: usize = 3;
 
 /// What the bytes mean if a request failed: the memory needed if it had been served.
@@ -26,21 +26,21 @@ pub struct AdviceRow {
     pub place: Vec<AdviceLine>,
     /// The evidence for the mistake, in a sentence.
     pub evidence: String,
-    /// What the change takes off the peak of allocated bytes, in a simulation: negative if it raises the peak; null if
-    /// nothing was simulated.
+    /// Bytes that the change saves at the peak of allocated bytes, in a simulation: negative if it raises the peak;
+    /// null if nothing was simulated.
     pub saves_allocated_bytes: Option<i64>,
-    /// The same of reserved bytes.
+    /// The same for reserved bytes.
     pub saves_reserved_bytes: Option<i64>,
-    /// What it costs.
+    /// The cost of the change.
     pub cost: AdviceCost,
-    /// How far to trust the allocated bytes.
+    /// How far you can trust the allocated bytes.
     pub trust: Trust,
-    /// How far to trust the reserved bytes: less if the recording starts with free segments, which no change to the
-    /// recorded program removes.
+    /// How far you can trust the reserved bytes: less if the recording starts with free segments, which no change to
+    /// the recorded program removes.
     pub reserved_trust: Trust,
     /// Why the allocated bytes are less certain; empty if they are exact.
     pub because: String,
-    /// Whether it saves these allocated bytes at least, and may save more.
+    /// Whether the allocated bytes are a lower bound: the change may save more.
     pub at_least: bool,
     /// The lines of Python that make the change; empty if they depend on the program.
     pub code: String,
@@ -55,18 +55,18 @@ pub struct AdviceRow {
 pub struct AlternativeRow {
     /// What to change, as a request.
     pub change: String,
-    /// What the change takes off the peak of allocated bytes, in a simulation: negative if it raises the peak; null if
-    /// nothing was simulated.
+    /// Bytes that the change saves at the peak of allocated bytes, in a simulation: negative if it raises the peak;
+    /// null if nothing was simulated.
     pub saves_allocated_bytes: Option<i64>,
-    /// The same of reserved bytes.
+    /// The same for reserved bytes.
     pub saves_reserved_bytes: Option<i64>,
-    /// How far to trust the allocated bytes.
+    /// How far you can trust the allocated bytes.
     pub trust: Trust,
-    /// How far to trust the reserved bytes.
+    /// How far you can trust the reserved bytes.
     pub reserved_trust: Trust,
     /// Why the allocated bytes are less certain; empty if they are exact.
     pub because: String,
-    /// Whether it saves these allocated bytes at least, and may save more.
+    /// Whether the allocated bytes are a lower bound: the change may save more.
     pub at_least: bool,
     /// The lines of Python that make the change.
     pub code: String,
@@ -77,7 +77,7 @@ pub struct AlternativeRow {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AdviceLine {
-    /// The file, as the recording has it.
+    /// The file, as recorded.
     pub file: String,
     /// The line.
     pub line: u64,
@@ -85,7 +85,7 @@ pub struct AdviceLine {
     pub function: String,
 }
 
-/// What a change costs.
+/// The cost of a change.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -168,7 +168,7 @@ impl Figures {
     }
 }
 
-/// Bytes that a change takes off a peak; negative if it raises the peak.
+/// Bytes by which a change lowers a peak; negative if it raises the peak.
 fn saved(Lowered { before, after }: Lowered) -> i64 {
     i64::try_from(before).unwrap_or(i64::MAX).saturating_sub(i64::try_from(after).unwrap_or(i64::MAX))
 }
@@ -176,12 +176,16 @@ fn saved(Lowered { before, after }: Lowered) -> i64 {
 /// The change, and its line.
 pub(crate) fn change(advice: &Advice) -> String {
     match &advice.line {
+        // A setting is not set where the memory is requested.
+        Some(line) if advice.story == Story::FragmentationVarlen => {
+            format!("{}; sizes vary at {}", advice.cure, line.label)
+        }
         Some(line) => format!("{}, at {}", advice.cure, line.label),
         None => advice.cure.clone(),
     }
 }
 
-/// The saving, how far to trust it, and the cost.
+/// The saving, how far you can trust it, and the cost.
 pub(crate) fn effect(advice: &Advice) -> String {
     let saves = saves(&advice.saving);
     match &advice.cost {
@@ -190,7 +194,7 @@ pub(crate) fn effect(advice: &Advice) -> String {
     }
 }
 
-/// The saving of a change, and how far to trust it.
+/// The saving of a change, and how far you can trust it.
 pub(crate) fn saves(saving: &Saving) -> String {
     match saving {
         Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } => {
@@ -215,12 +219,12 @@ pub(crate) fn saves(saving: &Saving) -> String {
     }
 }
 
-/// What cures the same mistake, and what it saves.
+/// An alternative to a change, and its saving.
 pub(crate) fn instead(other: &Alternative) -> String {
     format!("or {}: {}", other.cure, saves(&other.saving))
 }
 
-/// All of it in a sentence.
+/// The whole change in a sentence.
 pub(crate) fn sentence(advice: &Advice) -> String {
     format!("{}: {}; {}", change(advice), effect(advice), advice.evidence)
 }

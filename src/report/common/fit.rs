@@ -32,7 +32,7 @@ pub fn shorten_end(text: &str, width: usize) -> String {
     text.chars().take_while(fits).chain(std::iter::once('…')).collect()
 }
 
-/// What stays in a line with the number before it.
+/// Words that stay in a line with the number before them.
 const UNITS: [&str; 8] = ["bytes", "KiB", "MiB", "GiB", "TiB", "us", "ms", "s"];
 
 /// Wraps text between words into lines of at most `width` columns.

@@ -53,7 +53,7 @@ impl<'a, D> Head<'a, D> {
     }
 }
 
-/// The file an answer is about.
+/// The file that an answer is about.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -82,7 +82,7 @@ pub struct InputHead<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AnomalyCounts {
-    /// Of all kinds.
+    /// The number of all contradictions.
     pub total: u64,
     /// By kind; kinds that did not occur are left out.
     pub kinds: IndexMap<&'static str, u64>,

@@ -5,16 +5,16 @@ use crate::model::bytes::Bytes;
 use crate::model::rehearsal::{Rehearsal, ValueReads, ValueUse};
 use serde::Serialize;
 
-/// Maximum number of named lines; of more, the number is shown.
+/// Maximum number of named lines; of more lines, only the number is shown.
 const SHOWN: usize = 3;
 
-/// A line on what it is, and whether it is a warning; then lines on what is unknown.
+/// A line about the recording, and whether it is a warning; then lines about unknown facts.
 pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
     let memory = if rehearsal.memory > 0 { format!(" with {}", Bytes(rehearsal.memory)) } else { String::new() };
     let alone = if rehearsal.ranks > 1 { format!(", one of {} ranks, alone", rehearsal.ranks) } else { String::new() };
     let mut lines = vec![(
         format!(
-            "rehearsed without a GPU, as {}{memory}{alone}: PyTorch's own allocator served every request, no kernel ran, and times \
+            "rehearsed for {}{memory}, without a GPU{alone}: PyTorch's own allocator served every request, no kernel ran, and times \
              are not those of a GPU",
             rehearsal.gpu
         ),
@@ -28,15 +28,15 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
         };
         lines.push((format!("not exact: some sizes depend on values read from the device: {values} ({named})"), true));
     }
-    for (kind, what, read) in
-        [(ValueUse::Value, "value", "read from the device"), (ValueUse::Copy, "tensor", "copied to the host")]
+    for (kind, done, what, end) in
+        [(ValueUse::Value, "read", "value", "from the device"), (ValueUse::Copy, "copied", "tensor", "to the host")]
     {
         let reads = || rehearsal.reads.iter().filter(|reads| reads.kind == kind);
         let number = reads().fold(0, |number: u64, reads| number.saturating_add(reads.count));
         if number > 0 {
             let what = count(number, what);
-            let condition = "exact as long as no allocation depends on them";
-            lines.push((format!("{what} {read}, all 0: {condition} ({})", named(reads())), true));
+            let (named, condition) = (named(reads()), "exact if no allocation depends on them");
+            lines.push((format!("the program {done} {what} {end}, 0 in a rehearsal: {condition} ({named})"), true));
         }
     }
     if rehearsal.cudnn_operations > 0 {
@@ -74,7 +74,7 @@ fn named<'a>(reads: impl Iterator<Item = &'a ValueReads>) -> String {
 pub struct RehearsalFacts {
     /// The kind of GPU, as `memviz rehearse --list` names it.
     pub gpu: String,
-    /// Memory of each device, as PyTorch's messages name its total.
+    /// Memory of each device: the total capacity in PyTorch's messages.
     pub memory_bytes: u64,
     /// Memory that CUDA itself was assumed to use.
     pub context_bytes: u64,
@@ -107,9 +107,9 @@ pub struct ValueReadsRow {
     pub line: u64,
     /// Its text.
     pub code: String,
-    /// What for: `copy` to the host, one `value`, or the `size` of something.
+    /// The purpose: `copy` to the host, one `value`, or the `size` of something.
     pub kind: &'static str,
-    /// How often.
+    /// Number of reads.
     pub count: u64,
 }
 

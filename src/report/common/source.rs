@@ -1,26 +1,26 @@
-//! What a report is about.
+//! The subject of a report.
 
 use crate::Recording;
 
-/// The recording a report is about.
+/// The recording that a report is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// Where it came from, as the user named it.
+    /// Its source, as the user named it.
     pub path: &'a str,
-    /// The recording itself, for what every report says about it.
+    /// The recording itself, for facts that every report states.
     pub recording: &'a Recording,
 }
 
 /// The two recordings of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources<'a> {
-    /// What is compared with.
+    /// The recording to compare with.
     pub base: Source<'a>,
-    /// What is compared.
+    /// The compared recording.
     pub new: Source<'a>,
 }
 
-/// A share of a whole in percent; 0 of nothing.
+/// A share of a total in percent; 0 if the total is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
@@ -41,7 +41,7 @@ pub(crate) fn file_names<'p>(paths: &[&'p str]) -> Vec<&'p str> {
         names.sort_unstable();
         names.windows(2).all(|pair| pair[0] != pair[1])
     };
-    // Nothing distinguishes a path from itself.
+    // A path cannot be distinguished from itself.
     let parts = (1..=longest).find(differ).unwrap_or(1);
     paths.iter().map(|path| end(path, parts)).collect()
 }

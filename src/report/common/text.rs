@@ -1,4 +1,4 @@
-//! Text for a terminal: how wide it is, its colors, and bars.
+//! Text for a terminal: its width, its colors, and bars.
 
 use super::document::Tone;
 use super::fit::broken;
@@ -13,7 +13,7 @@ pub struct TextStyle {
     pub width: Option<usize>,
     /// Whether to use ANSI colors.
     pub color: bool,
-    /// Whether to end with what to do next: how to record what is missing, and which commands to run.
+    /// Whether to end with next steps: how to record what is missing, and which commands to run.
     pub advice: bool,
 }
 

@@ -13,7 +13,7 @@ pub fn steps(steps: &Steps) -> String {
     let number = count(steps.len(), "step");
     let what = match &steps.source {
         StepSource::Annotations(name) => {
-            // Programs count steps from 0 or from anywhere else.
+            // Programs count steps from 0 or from another number.
             let is_numbered = name.strip_suffix('N').is_some_and(|front| !front.ends_with(char::is_alphanumeric));
             let from = if is_numbered { " and counted from 1 here" } else { "" };
             format!("{number}, annotated as {name}{from}")
@@ -35,7 +35,7 @@ pub fn steps(steps: &Steps) -> String {
     }
 }
 
-/// What a step is counted by.
+/// The event that counts as a step.
 fn turn(kind: IterationKind) -> &'static str {
     match kind {
         IterationKind::Optimizer => "backward pass with its optimizer step",

@@ -12,7 +12,7 @@ pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) ->
     format!("{number} {noun}{plural}")
 }
 
-/// A share in whole percent for sentences: `100%` only if it is all, and `0%` only if it is nothing.
+/// A share in whole percent for sentences: `100%` only for the whole, and `0%` only for nothing.
 pub fn share(part: u64, total: u64) -> String {
     let rounded = percent(part, total).round();
     match () {
@@ -22,7 +22,7 @@ pub fn share(part: u64, total: u64) -> String {
     }
 }
 
-/// What a sentence calls the memory of a category, given the category's name in JSON: `optimizer state`, `activations`.
+/// The word for a category's memory in a sentence, given the category's name in JSON: `optimizer state`, `activations`.
 pub fn category(name: &str) -> &str {
     match name {
         "parameter" => "parameters",

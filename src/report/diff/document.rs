@@ -11,7 +11,7 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::{self, signed};
 use crate::report::common::words::{count, starred};
 
-/// Screens narrower than this show of rows growth only, of figures only the two sides.
+/// On narrower screens, rows show only growth, and figures only the two sides.
 const SIDES_FROM: usize = 64;
 
 pub(crate) fn document(sources: Sources<'_>, report: &DiffReport) -> Document {
@@ -56,7 +56,7 @@ fn diff(document: &mut Document, device: &DeviceDiff) {
     }
 }
 
-/// What grew, or, within one recording, what was allocated, freed and survived.
+/// What grew; or, within one recording, what was allocated, freed and survived.
 fn rows(device: &DeviceDiff) -> Table {
     let by = device.by();
     let mut table = match device.lives {
@@ -86,7 +86,7 @@ fn rows(device: &DeviceDiff) -> Table {
             (_, Some(lives)) => ([lives.born, lives.freed, lives.survived].map(share), String::new()),
             (_, None) => (["-".to_owned(), "-".to_owned(), signed(row.new_bytes)], String::new()),
         };
-        // Of categories nearly all are inferred, which the last line says.
+        // Nearly all categories are inferred, which the last line states.
         let label = starred(&row.label, row.inferred && by != GroupBy::Category);
         let shown = table.row(cells, Cell::code(label).suffix(fate, Tone::Dim, 0));
         if device.lives.is_none() && row.delta_bytes() > 0 {

@@ -41,9 +41,9 @@ pub struct Diff<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DiffInput<'a> {
-    /// What is compared with.
+    /// The file to compare with.
     pub base: InputHead<'a>,
-    /// What is compared.
+    /// The compared file.
     pub new: InputHead<'a>,
 }
 
@@ -64,7 +64,7 @@ pub struct DiffDevice {
     pub inclusive: bool,
     /// The base.
     pub base: DiffSide,
-    /// What it is compared with.
+    /// The new file.
     pub new: DiffSide,
     /// Growth of the counter between the two selected instants.
     pub delta_bytes: i64,
@@ -85,15 +85,15 @@ pub struct DiffDevice {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct BlockLives {
-    /// Bytes that are there at the later instant only.
+    /// Bytes that are live only at the later instant.
     pub born_bytes: u64,
     /// Blocks of them.
     pub born_blocks: u64,
-    /// Bytes that are there at the earlier instant only.
+    /// Bytes that are live only at the earlier instant.
     pub freed_bytes: u64,
     /// Blocks of them.
     pub freed_blocks: u64,
-    /// Bytes that are there at both.
+    /// Bytes that are live at both.
     pub survived_bytes: u64,
     /// Blocks of them.
     pub survived_blocks: u64,
@@ -163,9 +163,9 @@ pub struct DiffFigures {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DiffRow {
-    /// The group, as the new file names it, or as the base does if it has vanished.
+    /// The group, as the new file names it; as the base names it if it has vanished.
     pub label: String,
-    /// Its label in the base, if different because the line has moved; else null.
+    /// Its label in the base, if it differs because the line has moved; otherwise null.
     pub base_label: Option<String>,
     /// Whether it is on both sides.
     pub status: RowStatus,
@@ -188,16 +188,16 @@ pub struct DiffRow {
     pub lives: Option<BlockLives>,
 }
 
-/// Where a row is.
+/// The files that contain a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RowStatus {
     /// On both sides.
     Changed,
-    /// In the new file only.
+    /// Only in the new file.
     New,
-    /// In the base only.
+    /// Only in the base.
     Vanished,
 }
 

@@ -11,7 +11,7 @@ use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::plot::{LEGEND, LEGEND_LINE, LEGEND_TOP, Labels, PLOT_HEIGHT, vertical};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
 use crate::report::common::picture::titles::{shown, title};
-use crate::report::common::picture::{LINE_WIDTH, Picture, Room, WIDTH, panels, stacked, warnings};
+use crate::report::common::picture::{LINE_WIDTH, Picture, Room, WIDTH, panels, remarks, stacked, warnings};
 use crate::report::common::words::starred;
 use svg::node::element::Group;
 
@@ -25,12 +25,12 @@ pub fn draw(sources: Sources<'_>, report: &DiffReport, overlay: &Overlay) -> Pic
     let mut parts = vec![heading(sources, report)];
     let devices: Vec<(&DeviceDiff, &DeviceOverlay)> = report.devices.iter().zip(&overlay.devices).collect();
     parts.extend(panels(&devices, true, |&(device, curves), room| panel(device, curves, room)));
-    parts.extend(remarks(report));
+    parts.extend(further(report));
     stacked(parts)
 }
 
 /// Devices of one file only, and settings that differ.
-fn remarks(report: &DiffReport) -> Option<Picture> {
+fn further(report: &DiffReport) -> Option<Picture> {
     let mut lines = words::unpaired(report);
     lines.extend(report.settings.iter().map(words::setting));
     let hidden = lines.len().saturating_sub(REMARKS);
@@ -70,16 +70,18 @@ fn heading(sources: Sources<'_>, report: &DiffReport) -> Picture {
 
 fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     let (body, y) = title(Group::new(), 0.0, &words::headline(device));
-    let mut lines = if room.notes { words::limits(device) } else { Vec::new() };
-    lines.extend(device.lives.as_ref().map(words::lives));
-    lines.extend(curves.parting.as_ref().map(|(_, parting)| words::parting(parting)));
-    let (body, y) = warnings(body, y, &lines);
+    let limits = if room.notes { words::limits(device) } else { Vec::new() };
+    let (body, y) = warnings(body, y, &limits);
+    let lives = device.lives.as_ref().map(words::lives);
+    let parting = curves.parting.as_ref().map(|(_, parting)| words::parting(parting));
+    let facts: Vec<String> = lives.into_iter().chain(parting).collect();
+    let (body, y) = remarks(body, y, &facts);
     if [&device.base, &device.new].iter().all(|side| side.peak.completeness.no_entries) {
         // Two instants or recordings without a history have no curves.
         let top = y + 14.0 - LEGEND_TOP + LEGEND_LINE;
-        let rows = legend(Group::new(), device).set("transform", format!("translate(0 {})", px(top)));
-        let height = y + LEGEND_LINE * (device.rows.len().min(ROWS) + 5) as f64;
-        return Picture { height, body: body.add(rows) };
+        let (rows, end) = legend(Group::new(), device);
+        let rows = rows.set("transform", format!("translate(0 {})", px(top)));
+        return Picture { height: top + end + LEGEND_LINE, body: body.add(rows) };
     }
     let scale = Scale::of(curves);
     let top = y + 14.0 + 32.0;
@@ -94,10 +96,8 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     // If two labels collide, the lower one is that of the new recording.
     plot = mark(plot, &mut labels, &device.new, &curves.new, &scale, ("new", NEW));
     plot = mark(plot, &mut labels, &device.base, &curves.base, &scale, ("base", BASE));
-    plot = legend(plot, device);
-    let legend_height = LEGEND_LINE * (device.rows.len().min(ROWS) + 5) as f64;
-    let height = top + LEGEND_TOP + legend_height;
-    Picture { height, body: body.add(plot) }
+    let (plot, end) = legend(plot, device);
+    Picture { height: top + end + LEGEND_LINE, body: body.add(plot) }
 }
 
 /// The selected instant on one side: its peak, unless another one was requested.
@@ -116,8 +116,8 @@ fn mark(
     point(plot, labels, scale, (curve.mark, bytes), (&label, &notes::place(&side.peak), color))
 }
 
-/// The rows that grew and shrank most, and the sum.
-fn legend(mut plot: Group, device: &DeviceDiff) -> Group {
+/// The rows that grew and shrank most, and the sum; returns where that ends.
+fn legend(mut plot: Group, device: &DeviceDiff) -> (Group, f64) {
     let right = f64::from(WIDTH) - 16.0;
     let (head, width) = if device.lives.is_some() { ("allocated, freed", 26.0) } else { ("change", 13.0) };
     let room = right - width * MONO_WIDTH - LEGEND;
@@ -133,7 +133,7 @@ fn legend(mut plot: Group, device: &DeviceDiff) -> Group {
     let amount = |y: f64, bytes: i64, lives: Option<Lives>| match lives {
         None => Group::new().add(number(right, y, &words::delta(bytes))),
         Some(Lives { born, freed, .. }) => {
-            // Nothing is neither more nor less.
+            // A difference of zero has no sign.
             let signed = |sign, bytes| if bytes == 0 { "-".to_owned() } else { format!("{sign}{}", Bytes(bytes)) };
             let born = number(right - 13.0 * MONO_WIDTH, y, &signed("+", born.bytes));
             Group::new().add(born).add(number(right, y, &signed("-", freed.bytes)))
@@ -162,5 +162,6 @@ fn legend(mut plot: Group, device: &DeviceDiff) -> Group {
     }
     y += LEGEND_LINE;
     let name = code(LEGEND, y, room, device.metric().name()).set("font-weight", 600);
-    plot.add(name).add(amount(y, device.delta_bytes, device.lives).set("font-weight", 600))
+    let total = amount(y, device.delta_bytes, device.lives).set("font-weight", 600);
+    (plot.add(name).add(total), y)
 }

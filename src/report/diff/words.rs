@@ -13,11 +13,11 @@ use crate::report::common::words::count;
 
 /// A figure of both sides.
 pub struct Figure {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
-    /// In the base; `None` if it is unknown.
+    /// The value in the base; `None` if it is unknown.
     pub base: Option<String>,
-    /// In the second recording.
+    /// The value in the second recording.
     pub new: Option<String>,
     /// The difference, if there is one.
     pub delta: Option<String>,
@@ -109,7 +109,7 @@ fn of_both(base: &[String], new: &[String], is_one: bool) -> Vec<String> {
     base.iter().map(shared).chain(in_new).collect()
 }
 
-/// What must be said of the files, a line each.
+/// Notes about the files, one line each.
 pub fn files(sources: Sources<'_>, report: &DiffReport) -> Vec<String> {
     let [base, new] = [sources.base, sources.new].map(|source| notes::source(&source.recording.snapshot));
     let mut lines = of_both(&base, &new, report.is_of_instants());
@@ -118,7 +118,7 @@ pub fn files(sources: Sources<'_>, report: &DiffReport) -> Vec<String> {
     lines
 }
 
-/// What is to be known when a trace is compared with a snapshot.
+/// A note about comparing a trace with a snapshot.
 fn unlike((base, new): (Format, Format), by: GroupBy) -> Option<String> {
     let has = |format| base == format || new == format;
     let words = match by {
@@ -135,7 +135,7 @@ fn unlike((base, new): (Format, Format), by: GroupBy) -> Option<String> {
     Some(words.to_owned())
 }
 
-/// Devices that cannot be compared, a line each.
+/// Devices that cannot be compared, one line each.
 pub fn unpaired(report: &DiffReport) -> Vec<String> {
     let line = |device: &i32, which| format!("{}: only in {which}, not compared", device_name(*device));
     let base = report.only_base.iter().map(|device| line(device, "the base"));

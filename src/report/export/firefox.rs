@@ -1,5 +1,5 @@
-//! A profile for the Firefox Profiler: every allocation and free with its address, so that it can show the retained memory of
-//! any range, and a memory track for each device.
+//! A profile for the Firefox Profiler: every allocation and free with its address, so that the profiler can show the
+//! retained memory of any range, and a memory track for each device.
 //!
 //! The format is documented in `docs-developer` in the profiler's repository; this version is upgraded by each later
 //! profiler. A device is a thread in a separate process.
@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Versions of the format: of what Firefox records, and of what the profiler processes.
+/// Versions of the format: the version that Firefox records, and the version that the profiler processes.
 const RECORDED: u32 = 24;
 const PROCESSED: u32 = 49;
 /// The one category.
@@ -99,7 +99,7 @@ fn milliseconds(time_us: i64, first: i64) -> f64 {
     (i128::from(time_us) - i128::from(first)) as f64 / 1000.0
 }
 
-/// What names the process of a device.
+/// The name of a device's process.
 fn process(device: &DeviceLives) -> String {
     (i64::from(device.device) + 100).to_string()
 }
@@ -136,7 +136,7 @@ fn thread(device: &DeviceLives, first: i64) -> Value {
         allocations.thread_id.push(device.device);
     }
     allocations.length = allocations.time.len();
-    // The profiler draws a thread by its samples: one for each event.
+    // The profiler draws a thread from its samples: one for each event.
     samples.insert("stack", json!(allocations.stack));
     samples.insert("time", json!(allocations.time));
     samples.insert("weight", Value::Null);

@@ -36,7 +36,7 @@ mod field {
     pub const SAMPLE_COUNT: u32 = 5;
 }
 
-/// The one file that all frames belong to: Perfetto wants each frame to be in some.
+/// The single file that all frames belong to: Perfetto requires one for each frame.
 const MAPPING: u64 = 1;
 
 /// Names, frames and stacks of all devices, so that each has a unique number.
@@ -63,7 +63,7 @@ impl<'a> Code<'a> {
         device.stacks.iter().map(stack).collect()
     }
 
-    /// Writes all of it into the data of a packet.
+    /// Writes everything into the data of a packet.
     pub(super) fn describe(mut self, data: &mut Message) {
         let frames: Vec<(u64, u64, u64)> = std::mem::take(&mut self.frames)
             .iter()
@@ -89,7 +89,7 @@ impl<'a> Code<'a> {
         for ((function, source, line), id) in frames.into_iter().zip(1..) {
             data.message(field::FRAMES, |frame| {
                 frame.number(field::ID, id).number(field::FRAME_FUNCTION, function);
-                // Frames with one address would be one frame.
+                // Frames with the same address would be merged.
                 frame.number(field::FRAME_MAPPING, MAPPING).number(field::FRAME_ADDRESS, id);
                 frame.number(field::FRAME_SOURCE, source).number(field::FRAME_LINE, line);
             });

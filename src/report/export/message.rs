@@ -10,7 +10,7 @@ const NUMBER: u64 = 0;
 /// A length, followed by that many bytes.
 const BYTES: u64 = 2;
 
-/// A message that is being put together.
+/// A message under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Message(Vec<u8>);
 
@@ -23,7 +23,7 @@ impl Message {
         self
     }
 
-    /// Adds a number, even if it is 0: as one of several in a field, or if 0 differs from unknown.
+    /// Adds a number, even if it is 0: as one of several in a field, or if 0 is not the same as unknown.
     pub(super) fn number_or_zero(&mut self, field: u32, number: u64) -> &mut Self {
         self.varint(u64::from(field) << 3 | NUMBER);
         self.varint(number);
@@ -44,7 +44,7 @@ impl Message {
         self.bytes(field, text.as_bytes())
     }
 
-    /// Adds a message that `fill` puts together.
+    /// Adds a message that `fill` builds.
     pub(super) fn message(&mut self, field: u32, fill: impl FnOnce(&mut Self)) -> &mut Self {
         let mut message = Self::default();
         fill(&mut message);

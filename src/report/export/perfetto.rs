@@ -51,8 +51,8 @@ const BEGIN: u64 = 1;
 const END: u64 = 2;
 const INSTANT: u64 = 3;
 const COUNTER: u64 = 4;
-/// The one sequence of packets that a trace of memviz has, that nothing precedes it, and that names are known from earlier
-/// packets.
+/// The single sequence of packets in a trace of memviz, the flag that nothing precedes it, and the flag that names are
+/// known from earlier packets.
 const SEQUENCE: u64 = 1;
 const NOTHING_BEFORE: u64 = 1;
 const NAMES_BEFORE: u64 = 2;
@@ -120,7 +120,7 @@ fn write_heaps(report: &TracksReport, samples: &SamplesReport, trace: &mut Trace
     trace.packet.write(trace.out)
 }
 
-/// What the heap of an instant is called: `Device 0: held at the peak`, or `Device 0: active at entry 12 of 60`.
+/// The name of the heap of an instant: `Device 0: held at the peak`, or `Device 0: active at entry 12 of 60`.
 fn held_name(peak: &DevicePeak) -> String {
     let what = if peak.metric == Metric::Allocated { "held" } else { peak.metric.name() };
     let is_peak = peak.instant == peak.maxima[peak.metric as usize].instant;
@@ -196,14 +196,14 @@ struct Trace<'o> {
     packet: Message,
     /// Number of tracks so far.
     tracks: u64,
-    /// Names of events so far. A name that returns is written once.
+    /// Names of events so far. A repeated name is written once.
     names: IndexSet<String, RandomState>,
     /// The start of slices that are open before the recording.
     start_us: i64,
 }
 
 impl Trace<'_> {
-    /// Writes what has to come first. Times since the epoch are the time of day as well.
+    /// Writes the packets that must come first. Times since the epoch are also the time of day.
     fn begin(&mut self, has_times: bool) -> io::Result<()> {
         let now = nanoseconds(self.start_us);
         self.packet.message(field::PACKET, |packet| {
@@ -248,7 +248,7 @@ impl Trace<'_> {
         self.packet.write(self.out)
     }
 
-    /// Like [`Trace::event`], of an event with a name.
+    /// Like [`Trace::event`], for an event with a name.
     fn named(
         &mut self,
         (time_us, track, kind): (i64, u64, u64),
@@ -312,7 +312,7 @@ impl Trace<'_> {
             open.push(end);
         }
         for (track, open) in lanes {
-            // What outlasts the recording stays open.
+            // Slices that outlast the recording stay open.
             for over in open.into_iter().rev().filter(|&over| over != i64::MAX) {
                 self.event(over, track, END, |_| {})?;
             }
@@ -324,7 +324,7 @@ impl Trace<'_> {
 impl Trace<'_> {
     /// Writes blocks on as many tracks as there are simultaneous blocks.
     fn blocks(&mut self, parent: u64, blocks: &[BlockSlice]) -> io::Result<()> {
-        // Free tracks by the time from which on they are, the earliest first.
+        // Free tracks by the time from which they are free, the earliest first.
         let mut tracks: BinaryHeap<Reverse<(i64, u64)>> = BinaryHeap::new();
         for block in blocks {
             let (start, end) = (block.slice.start_us.unwrap_or(self.start_us), block.slice.end_us.unwrap_or(i64::MAX));

@@ -30,7 +30,7 @@ mod field {
     pub const DEFAULT_TYPE: u32 = 14;
 }
 
-/// What samples count, with their units: memory allocated, then memory held.
+/// The units of samples: allocated memory, then held memory.
 const ALLOCATED: [(&str, &str); 2] = [("alloc_objects", "count"), ("alloc_space", "bytes")];
 const HELD: [(&str, &str); 2] = [("inuse_objects", "count"), ("inuse_space", "bytes")];
 
@@ -50,7 +50,7 @@ pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) ->
             value.number(1, name).number(2, unit);
         });
     }
-    // Functions are named already: nothing is to be looked for in the file.
+    // Functions have names already, so pprof need not search the file.
     let file = strings.of(file_names(&[source.path]).first().copied().unwrap_or_default());
     message.message(field::MAPPING, |mapping| {
         mapping.number(1, 1).number(5, file).number(7, 1).number(8, 1).number(9, 1);
@@ -140,7 +140,7 @@ fn write_samples<'a>(
     Ok(())
 }
 
-/// The texts of a profile, each once. The first one is empty.
+/// The texts of a profile, each stored once. The first one is empty.
 struct Strings(IndexSet<String, RandomState>);
 
 impl Default for Strings {

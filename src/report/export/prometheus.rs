@@ -53,7 +53,7 @@ fn categories(device: &DeviceSamples) -> Vec<(&str, u64)> {
     names.iter().map(String::as_str).zip(bytes).filter(|&(_, bytes)| bytes > 0).collect()
 }
 
-/// Where lines are written.
+/// The destination of lines.
 struct Text<'a> {
     file: &'a str,
     out: Gauges<'a>,

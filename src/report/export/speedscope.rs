@@ -84,7 +84,7 @@ pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) ->
     writeln!(out)
 }
 
-/// The stacks of a device that have bytes. Labels do not matter: samples that differ in them alone are one.
+/// The stacks of a device that have bytes. Labels do not matter: samples that differ only in labels are one sample.
 fn profile(device: &DeviceSamples, name: String, numbers: &[usize], sums: impl Fn(&Sample) -> Sums) -> Profile {
     let mut of_stack = vec![0u64; device.stacks.len()];
     for sample in &device.samples {

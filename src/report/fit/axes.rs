@@ -9,7 +9,7 @@ use svg::node::element::{Group, Line};
 
 /// Axes are logarithmic if the largest number is at least this many times the smallest.
 const FAR: u64 = 20;
-/// Lines of the grid at most.
+/// The most lines of the grid.
 const LINES: u32 = 9;
 
 pub(super) struct Axes {
@@ -44,7 +44,7 @@ impl Axes {
         Self { values, across, up, is_logarithmic }
     }
 
-    /// How far a value is from one end to the other.
+    /// The position of a value between both ends.
     fn part(&self, value: f64, (first, last): (f64, f64)) -> f64 {
         let part = if self.is_logarithmic {
             (value.max(f64::MIN_POSITIVE) / first).ln() / (last / first).ln()

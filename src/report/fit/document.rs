@@ -11,9 +11,9 @@ use crate::report::common::notes::device_name;
 use crate::report::common::text::{BAR, bar};
 use crate::report::common::words::starred;
 
-/// Screens narrower than this do without retries and bars.
+/// Screens narrower than this show no retries and bars.
 const WIDE: usize = 72;
-/// Columns of how far a number is to be trusted.
+/// Width of the column for trust.
 const TRUST: usize = 9;
 
 pub(crate) fn document(sources: &[Source<'_>], report: &FitReport) -> Document {

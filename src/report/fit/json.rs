@@ -35,14 +35,14 @@ pub struct FitDevice {
     pub device: i32,
     /// Why there is no prediction; null if there is one.
     pub refused: Option<String>,
-    /// What must be said, in words.
+    /// Notes, in words.
     pub notes: Vec<String>,
     /// The simulated settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
     pub alloc_conf: String,
     /// Changes to the program, such as `accumulate:4` or `optimizer:sgd`: they apply to predictions, not to recorded
     /// runs.
     pub changes: Vec<String>,
-    /// Their assumptions, a sentence each.
+    /// Their assumptions, one sentence each.
     pub assumptions: Vec<String>,
     /// Bytes that the allocator can use; null if no device was named.
     pub capacity_bytes: Option<u64>,
@@ -88,11 +88,11 @@ pub struct FitTogetherRow {
     pub changes: Vec<String>,
     /// Their saving at the peak of allocated bytes.
     pub saves_allocated_bytes: Option<u64>,
-    /// As of a cure alone.
+    /// As for a single cure.
     pub needs_bytes: Option<u64>,
     /// Whether the program fits with them; null if unknown.
     pub fits: Option<bool>,
-    /// How far to trust the bytes.
+    /// How far you can trust the bytes.
     pub trust: Trust,
 }
 
@@ -103,9 +103,9 @@ pub struct FitTogetherRow {
 pub struct FitScaling {
     /// The name of the number; empty if there is one recording, like everything below.
     pub parameter: String,
-    /// The numbers recorded.
+    /// The recorded numbers.
     pub points: Vec<u64>,
-    /// What was recorded at them.
+    /// The recorded figures at these numbers.
     pub recorded: Vec<FitPoint>,
     /// How well each recording matches the next.
     pub matching: Vec<FitMatching>,
@@ -175,11 +175,11 @@ pub struct FitPrediction {
     pub fails_at_entry: Option<u32>,
     /// `max_memory_allocated()`; if the program does not finish, up to that entry, like the figures below.
     pub max_allocated_bytes: u64,
-    /// Its minimum and maximum, if it depends on an unknown; else null.
+    /// Its minimum and maximum, if it depends on an unknown; otherwise null.
     pub max_allocated_bytes_range: Option<[u64; 2]>,
     /// `max_memory_reserved()`.
     pub max_reserved_bytes: u64,
-    /// Its minimum and maximum, if it depends on the driver's placement of segments; else null.
+    /// Its minimum and maximum, if it depends on the driver's placement of segments; otherwise null.
     pub max_reserved_bytes_range: Option<[u64; 2]>,
     /// `num_alloc_retries`.
     pub alloc_retries: u64,
@@ -187,7 +187,7 @@ pub struct FitPrediction {
     pub unmatched_requests: u64,
     /// The maximum of their bytes that are live at once.
     pub unmatched_bytes: u64,
-    /// How far to trust it.
+    /// How far you can trust it.
     pub trust: Trust,
     /// Whether it is doubtful for other reasons than its distance from the recorded numbers.
     pub uncertain: bool,
@@ -200,9 +200,9 @@ pub struct FitPrediction {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitPeak {
-    /// At this number.
+    /// The number.
     pub value: u64,
-    /// By site.
+    /// The sites.
     pub attribution: AttributionRows,
 }
 
@@ -247,7 +247,7 @@ impl FitPrediction {
 }
 
 impl FitScaling {
-    /// Of a recording alone.
+    /// The value for a single recording.
     pub(crate) fn none() -> Self {
         Self {
             parameter: String::new(),

@@ -20,7 +20,7 @@ use svg::node::element::{Circle, Group, Line};
 /// Colors of reserved and allocated memory.
 const RESERVED: Color = palette::OTHER;
 const ALLOCATED: Color = palette::FIGURE;
-/// Characters of the name of the number.
+/// The most characters of the name of the number.
 const NAME: usize = 30;
 /// Radius of the mark of a recorded run, and of a prediction.
 const RECORDED: f64 = 5.5;

@@ -80,7 +80,7 @@ fn asked(device: &DeviceFit) -> Option<&Prediction> {
     device.predictions.iter().rfind(|prediction| !prediction.is_recorded)
 }
 
-/// Why nothing is predicted.
+/// Why there is no prediction.
 pub fn refused(parameter: &str, refusal: &Refusal) -> String {
     match refusal {
         Refusal::NotPlayed(value, because) => format!("{parameter} {value}: {because}"),
@@ -110,7 +110,7 @@ fn differ(parameter: &str, mismatch: &Mismatch) -> String {
     text
 }
 
-/// What was recorded, and how well it matches.
+/// The recorded figures, and how well they match.
 pub fn basis(parameter: &str, device: &DeviceFit) -> Vec<String> {
     let mut lines = Vec::new();
     for (pair, matching) in device.points.windows(2).zip(&device.matching) {
@@ -177,7 +177,7 @@ fn difference(bytes: i64, of: i64) -> String {
     format!("{} ({percent:+.2} %)", notes::signed(bytes))
 }
 
-/// Everything that must be said about one device, a line each.
+/// Notes about one device, one line each.
 pub fn limits(parameter: &str, device: &DeviceFit) -> Vec<String> {
     let mut lines: Vec<String> = device.doubts.iter().map(|&it| doubt(parameter, it)).collect();
     for prediction in &device.predictions {
@@ -228,7 +228,7 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
     }
 }
 
-/// How far a row is to be trusted.
+/// How far you can trust a row.
 pub fn trust(device: &DeviceFit, prediction: &Prediction) -> &'static str {
     if prediction.is_recorded && device.is_recorded { "recorded" } else { prediction.trust.name() }
 }
@@ -273,19 +273,19 @@ pub fn fits(device: &DeviceFit, prediction: &Prediction) -> &'static str {
     }
 }
 
-/// Where most is allocated.
+/// Where the most memory is allocated.
 pub fn peak(parameter: &str, value: u64, bytes: u64) -> String {
     format!("at {parameter} {value}, {} is allocated at the peak", Bytes(bytes))
 }
 
-/// What a prediction does not foresee.
+/// What a prediction does not include.
 pub const PREDICTED: &str = "predicted: sizes are extrapolated from the recorded ones; buffers that kernels allocate only at \
                              other sizes are not included";
 
 /// The meaning of the star after lines.
 pub const INFERRED: &str = "* inferred: backward has no Python frames";
 
-/// What must be said of the files.
+/// Notes about the files.
 pub fn files(sources: &[Source<'_>]) -> Vec<String> {
     let about = |source: &Source<'_>| {
         let lines = notes::source(&source.recording.snapshot).into_iter();

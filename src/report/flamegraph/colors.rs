@@ -1,4 +1,4 @@
-//! The colors of frames: what most of their memory is for, or else whose code they are.
+//! The colors of frames: by the use of most of their memory, or otherwise by the owner of their code.
 
 use crate::analysis::flame::{FlameNode, Owner};
 use crate::facts::training::Category;
@@ -8,12 +8,12 @@ use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-/// Frames whose memory is for several things.
+/// Frames whose memory has several uses.
 const SEVERAL: Color = palette::FIGURE;
 
 /// The colors of a tree's frames.
 pub(crate) enum Colors<'a> {
-    /// By category; those that frames have, the largest first.
+    /// By category; the categories of frames, the largest first.
     Categories(Vec<Category>),
     /// By package, the largest first, if no category is known.
     Packages(Vec<(&'a str, Color)>, HashMap<&'a str, Color>),
@@ -48,7 +48,7 @@ impl<'a> Colors<'a> {
         }
     }
 
-    /// What the colors represent, the largest first.
+    /// The meaning of the colors, the largest first.
     pub(crate) fn legend(&self, nodes: &[FlameNode]) -> Vec<(String, Color)> {
         match self {
             Self::Categories(categories) => {

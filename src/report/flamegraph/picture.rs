@@ -27,14 +27,15 @@ const MIN_ROW: f64 = 40.0;
 const MAX_FRAMES: usize = 560;
 /// Longest label in a tooltip, in characters.
 const TOOLTIP: usize = 400;
-/// Rows drawn.
+/// The most rows drawn.
 const MAX_ROWS: usize = 120;
 /// Room at the end of the legend for the note about frames that are not drawn.
 const NOTE: f64 = 280.0;
 /// C++ functions that many classes have: without their class, the name says nothing.
 const METHODS: [&str; 4] = ["apply", "call", "operator()", "redispatch"];
-/// Colors named in the legend.
-const LEGEND: usize = 8;
+/// Colors named in the legend, and the height of a line of it.
+const LEGEND: usize = 12;
+const LEGEND_ROW: f64 = 17.0;
 /// Opacity of frames, so that text on them is legible.
 const OPACITY: f64 = 0.42;
 
@@ -71,9 +72,8 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     }
     body = body.add(graph);
     let mut height = top + 10.0 + ROW * rows as f64;
-    body = legend(body, &colors.legend(&device.nodes), height + 18.0, hidden);
-    height += 34.0;
-    Picture { height, body }
+    (body, height) = legend(body, &colors.legend(&device.nodes), height + 18.0, hidden);
+    Picture { height: height + 16.0, body }
 }
 
 fn share(part: u64, total: u64) -> f64 {
@@ -83,7 +83,7 @@ fn share(part: u64, total: u64) -> f64 {
 fn frame(node: &FlameNode, color: Color, x: f64, width: f64, y: f64, total: u64) -> Group {
     let plural = if node.blocks == 1 { "" } else { "s" };
     let share = percent(node.bytes, total);
-    // Where the label is cut off, this is all that is left of it in the picture.
+    // If the label is cut off, the picture shows it only here.
     let name = shorten_end(&node.label, TOOLTIP);
     let title = format!("{name}\n{} ({share:.1}%) in {} block{plural}", Bytes(node.bytes), node.blocks);
     let shape = rectangle(x, y, (width - 0.5).max(0.5), ROW - 1.0, color).set("fill-opacity", OPACITY);
@@ -94,7 +94,7 @@ fn frame(node: &FlameNode, color: Color, x: f64, width: f64, y: f64, total: u64)
     frame
 }
 
-/// What fits: the whole label with its bytes, the label, path and line, file and line, or nothing.
+/// The longest text that fits: the whole label with its bytes, the label, path and line, file and line; otherwise nothing.
 fn label(node: &FlameNode, width: usize) -> Option<String> {
     let label = safe(&node.label);
     let with_bytes = format!("{label}  {}", Bytes(node.bytes));
@@ -119,14 +119,15 @@ fn native(label: &str, fits: impl Fn(&str) -> bool) -> Option<String> {
     shorter.find(|&rest| !rest.is_empty() && fits(rest) && !METHODS.contains(&rest)).map(str::to_owned)
 }
 
-/// What the colors represent, and how much was too narrow.
-fn legend(mut body: Group, colors: &[(String, Color)], y: f64, hidden: usize) -> Group {
+/// The meaning of the colors on as many lines as needed, and how much was too narrow; returns the baseline of the last line.
+fn legend(mut body: Group, colors: &[(String, Color)], top: f64, hidden: usize) -> (Group, f64) {
     let entries = colors.iter().take(LEGEND).map(|(name, color)| (shorten_end(&safe(name), 24), *color));
-    let mut x = MARGIN;
+    let (mut x, mut y) = (MARGIN, top);
     for (name, color) in entries {
         let width = 16.0 + 7.0 * name.chars().count() as f64 + 18.0;
-        if x + width > f64::from(WIDTH) - NOTE {
-            break;
+        let room = if y > top || hidden == 0 { MARGIN } else { NOTE };
+        if x + width > f64::from(WIDTH) - room {
+            (x, y) = (MARGIN, y + LEGEND_ROW);
         }
         let swatch = rectangle(x, y - 9.5, 11.0, 11.0, color).set("fill-opacity", OPACITY);
         body = body.add(swatch).add(text(x + 16.0, y, Anchor::Start, palette::MUTED, &name));
@@ -135,14 +136,23 @@ fn legend(mut body: Group, colors: &[(String, Color)], y: f64, hidden: usize) ->
     if hidden > 0 {
         let plural = if hidden == 1 { "" } else { "s" };
         let note = format!("{hidden} frame{plural} too narrow or too deep to draw");
-        body = body.add(text(f64::from(WIDTH) - MARGIN, y, Anchor::End, palette::MUTED, &note));
+        body = body.add(text(f64::from(WIDTH) - MARGIN, top, Anchor::End, palette::MUTED, &note));
     }
-    body
+    (body, y)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_legend_names_every_color() {
+        let names: Vec<String> = (0..LEGEND).map(|number| format!("temporary tensors {number}")).collect();
+        let colors: Vec<(String, Color)> = names.iter().map(|name| (name.clone(), palette::FIGURE)).collect();
+        let (drawn, bottom) = legend(Group::new(), &colors, 18.0, 1);
+        let drawn = drawn.to_string();
+        assert!(bottom > 18.0 && names.iter().all(|name| drawn.contains(name.as_str())));
+    }
 
     #[test]
     fn labels_show_what_fits() {

@@ -18,7 +18,7 @@ pub(crate) fn write(report: &FragmentationReport, out: &mut dyn Write) -> io::Re
     }
 }
 
-/// What every line ends with: whose numbers they are.
+/// The end of every line: the device and the instant.
 fn tail(device: &DeviceFragmentation) -> [String; 2] {
     [device.completeness.is_complete().to_string(), device.anomalies.total().to_string()]
 }

@@ -44,12 +44,12 @@ fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
     };
     let map =
         Next::new("fragmentation", &[source.path], &format!("{at}-o segments.svg"), "every segment and its blocks");
-    // Only where others were played, and one is better.
+    // Only if others were simulated, and one is better.
     let helps = device.settings.as_ref().is_some_and(|settings| settings.better.is_some());
     helps.then_some(settings).into_iter().chain([map]).collect()
 }
 
-/// What segments are called that serve the same requests. Where the file has the pools of others, theirs is not recorded.
+/// The name of segments that serve the same requests. If the file has the pools of others, theirs is not recorded.
 fn pool_name(pool: &PoolFragmentation, all: &[PoolFragmentation]) -> String {
     let name = words::pool(pool.segment_type, pool.stream, pool.pool, pool.expandable);
     let is_unlike = pool.pool.is_none() && all.iter().any(|other| other.pool.is_some());

@@ -45,7 +45,7 @@ pub struct FragmentationDevice {
     pub stray_bytes: u64,
     /// The counters of `memory_stats()` at the instant. They equal the figures unless the recording contradicts itself.
     pub counters: CounterBytes,
-    /// Where in the whole history the most memory is inactive.
+    /// The instant of the whole history at which the most memory is inactive.
     pub most_inactive: MostInactiveInstant,
     /// The segments by pool and stream, the largest first; they sum to the figures above.
     pub pools: Vec<Pool>,
@@ -56,7 +56,7 @@ pub struct FragmentationDevice {
     pub by: GroupBy,
     /// Whether those rows overlap.
     pub inclusive: bool,
-    /// Which code keeps free bytes from being released. Rows sum to `pinned_free_bytes`, unless they are inclusive.
+    /// The code that keeps free bytes from being released. Rows sum to `pinned_free_bytes`, unless they are inclusive.
     pub pinning: Vec<PinningGroup>,
     /// Free blocks by size.
     pub free_blocks: Vec<FreeBlocks>,
@@ -64,7 +64,7 @@ pub struct FragmentationDevice {
     pub rounding: Vec<RoundingLoss>,
     /// Every segment, in address order.
     pub segments: Vec<Segment>,
-    /// Rows over time; only when requested.
+    /// Rows over time; only if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_time: Option<Vec<OverTime>>,
     /// What other allocator settings would have reserved at the instant, simulated; left out if little is
@@ -85,7 +85,7 @@ pub struct OtherSettings {
     pub alloc_conf: Option<String>,
     /// Bytes reserved with them; the maximum if it depends on the driver's placement of segments.
     pub reserved_bytes: Option<u64>,
-    /// How far to trust that.
+    /// How far you can trust that.
     pub trust: Option<Trust>,
 }
 
@@ -137,7 +137,7 @@ pub struct FigureBytes {
     pub free_block_count: u64,
 }
 
-/// Where the most memory is inactive.
+/// The instant at which the most memory is inactive.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -177,7 +177,7 @@ impl From<&Stranded> for StrandedMemory {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Pool {
-    /// `small` for blocks of up to 1 MiB, else `large`.
+    /// `small` for blocks of up to 1 MiB, otherwise `large`.
     pub segment_type: &'static str,
     /// CUDA stream; null if the file does not record it.
     pub stream: Option<u64>,
@@ -270,7 +270,7 @@ pub struct Segment {
     pub pool_id: Option<PoolId>,
     /// Whether it is a mapped part of an expandable segment.
     pub expandable: bool,
-    /// Site of the request that made it.
+    /// Site of the request that created it.
     pub made_by: String,
     /// Sums over its blocks.
     #[serde(flatten)]
@@ -290,7 +290,7 @@ pub struct OverTime {
     pub figures: FigureBytes,
 }
 
-/// `small` or `large`, as snapshots say it.
+/// `small` or `large`, as in snapshots.
 pub fn segment_type(segment_type: SegmentType) -> &'static str {
     match segment_type {
         SegmentType::Small => "small",

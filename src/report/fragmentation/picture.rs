@@ -34,9 +34,9 @@ const BAR: f64 = 508.0;
 /// Height of a bar, and of a row.
 const HEIGHT: f64 = 12.0;
 const ROW: f64 = 16.0;
-/// Lines of segments drawn per picture; the rest is summed up in one.
+/// Lines of segments drawn per picture; the rest is combined into one.
 const MAX_LINES: usize = 120;
-/// Lines at least, however many devices share the picture.
+/// Least number of lines, however many devices share the picture.
 const MIN_LINES: usize = 6;
 /// Gap between blocks.
 const BETWEEN: f64 = 0.7;
@@ -47,9 +47,9 @@ const TITLED_FROM: f64 = 10.0;
 const MAX_TITLED: usize = 500;
 /// Free ranges at least this wide show their size.
 const HOLE_FROM: f64 = 84.0;
-/// Lines of the request that failed, at most.
+/// The most lines of the request that failed.
 const REQUEST_LINES: u64 = 8;
-/// The least that a full line may represent.
+/// The least number of bytes that a full line may represent.
 const FINEST: u64 = 16 << 20;
 
 /// All devices below each other.
@@ -107,10 +107,10 @@ pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_lines: usize, roo
     }
     y += 6.0;
     let sums = [
-        ("more with holes", rest),
+        ("more with free blocks", rest),
         ("full", of_kind(Kind::Full).collect()),
         ("not in use", of_kind(Kind::Empty).collect()),
-        ("small pool", small),
+        ("in the small pool", small),
     ];
     for (name, segments) in sums.iter().filter(|(_, segments)| !segments.is_empty()) {
         y += ROW;
@@ -119,10 +119,10 @@ pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_lines: usize, roo
     Picture { height: y + 26.0, body: drawing.body }
 }
 
-/// A segment and its use.
+/// A segment and its figures.
 type Segment<'a> = (&'a SegmentLayout, &'a Figures);
 
-/// What there is to see of a segment.
+/// The visible features of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Holed,
@@ -183,12 +183,12 @@ struct Paint {
     rows: Vec<Color>,
     /// What the colors represent, for the legend.
     legend: Vec<(String, Color)>,
-    /// Whether some of that is inferred.
+    /// Whether some of the colors are inferred.
     inferred: bool,
 }
 
 const ALLOCATED: Color = palette::FIGURE;
-/// No group has it.
+/// A color that no group has.
 const PENDING: Color = palette::TEXT;
 
 impl Paint {
@@ -231,7 +231,7 @@ struct Drawing<'a> {
     body: Group,
     device: &'a DeviceSegmentMap,
     paint: Paint,
-    /// Blocks with tooltips so far, and at most.
+    /// Blocks with tooltips so far, and the most of them.
     titled: usize,
     max_titled: usize,
 }
@@ -343,7 +343,7 @@ impl Drawing<'_> {
         y
     }
 
-    /// Number of lines from an offset on that are free, or that have no hole, and which of both.
+    /// Number of consecutive lines from an offset on that are entirely free, or have no hole; and which of the two.
     fn lines_alike(&self, segment: &SegmentLayout, from: u64, scale: u64) -> (u64, bool) {
         let pieces = self.device.layout.pieces_of(segment);
         let start = segment.addr + from;

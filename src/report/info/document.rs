@@ -39,7 +39,7 @@ pub(crate) fn document(source: Source<'_>, report: &InfoReport) -> Document {
     document
 }
 
-/// What the file is.
+/// The kind of file.
 fn file(source: Source<'_>) -> String {
     let (recording, file) = (source.recording, &source.recording.snapshot.notes);
     let size = match recording.compression {
@@ -62,7 +62,7 @@ fn device(document: &mut Document, device: &DeviceInfo, format: Format) {
     document.title(device_name(device.device));
     document.notes(notes::limits(&device.completeness, &device.baseline));
     document.notes(notes::anomalies(&device.anomalies));
-    // One entry takes no time.
+    // A single entry takes no time.
     let span = device.time_us.filter(|_| device.entries > 1);
     let span = span.map(|(first, last)| format!(" over {}", notes::duration(last.saturating_sub(first))));
     // Times count from the first entry of all devices.
@@ -130,7 +130,7 @@ fn annotations(document: &mut Document, report: &InfoReport) {
     document.table(table);
 }
 
-/// The commands to run next: why requests failed, or else what holds the most memory.
+/// The commands to run next: why requests failed, or otherwise what holds the most memory.
 fn next(source: Source<'_>, report: &InfoReport) -> Option<Next> {
     let bytes = |device: &DeviceInfo| device.maxima[Metric::Allocated as usize].bytes;
     let highest = report.devices.iter().max_by_key(|device| bytes(device)).filter(|device| bytes(device) > 0);

@@ -101,13 +101,13 @@ pub struct InfoDevice {
 pub struct PhaseRow {
     /// The phase.
     pub phase: Phase,
-    /// How often it occurs; an optimizer step counts after a backward pass only.
+    /// How often it occurs; an optimizer step counts only after a backward pass.
     pub times: usize,
     /// Entries in it.
     pub entries: u32,
     /// Those of them whose phase an annotation names; the phase of the others is inferred.
     pub recorded_entries: u32,
-    /// Time from each of its entries to the next one; null if the file has no times. Phases add up to the whole.
+    /// Time from each of its entries to the next one; null if the file has no times. Phases sum to the total.
     pub time_us: Option<i64>,
 }
 
@@ -129,7 +129,7 @@ pub struct Settings {
     pub max_split_size_bytes: Option<u64>,
     /// Whether segments grow in place.
     pub expandable_segments: bool,
-    /// 0 when off.
+    /// 0 if it is off.
     pub garbage_collection_threshold: f64,
     /// Divisions for sizes of 1, 2, 4, ... 32768 MiB.
     pub roundup_power2_divisions: [u64; 16],
@@ -144,7 +144,7 @@ pub struct Settings {
     pub per_process_memory_fraction: Option<f64>,
     /// Every other setting as text.
     pub other: IndexMap<String, String>,
-    /// Settings that do not have the effect that they seem to have, in words.
+    /// Settings without the effect that they seem to have, in words.
     pub warnings: Vec<String>,
 }
 
@@ -155,11 +155,11 @@ pub struct Settings {
 pub struct AnnotationCount {
     /// The name.
     pub name: String,
-    /// Ranges.
+    /// Number of ranges.
     pub count: u64,
     /// Total time of the ranges with both ends.
     pub total_us: i64,
-    /// Those without.
+    /// Number of ranges without an end.
     pub open: u64,
 }
 

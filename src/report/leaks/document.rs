@@ -80,7 +80,7 @@ fn table(device: &DeviceLeaks) -> Table {
     table
 }
 
-/// One row in full: since when, how, and from which stack.
+/// One row in full: its start, its behavior, and its stack.
 fn stack(document: &mut Document, row: &LeakRow) {
     document.fold(starred(&row.label, row.inferred), |document| {
         document.fact(words::behavior(row));

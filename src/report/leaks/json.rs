@@ -28,9 +28,9 @@ pub struct LeaksDevice {
     pub step_source: Option<StepSourceName>,
     /// Name of the annotations, expression, or line by which steps are counted; null if unknown.
     pub step_name: Option<String>,
-    /// Leading steps that no rate is taken from.
+    /// Leading steps that are not used for rates.
     pub warm_up_steps: usize,
-    /// Whether there were enough steps for verdicts. Where not, `leaks` is empty and means nothing.
+    /// Whether there were enough steps for verdicts. If not, `leaks` is empty and means nothing.
     pub judged: bool,
     /// Whether a leak would be found: there are enough steps, and they are steps of training or inference. If not, an
     /// empty `leaks` means nothing.
@@ -41,7 +41,7 @@ pub struct LeaksDevice {
     pub leaking: Rate,
     /// Total rates of all growth.
     pub growing: Rate,
-    /// When the device is full; null when nothing leaks or grows, or the capacity is not known.
+    /// When the device is full; null if nothing leaks or grows, or if the capacity is unknown.
     pub projection: Option<ProjectionSteps>,
     /// Groups that leak, then groups that grow, then caches. Groups that do not grow are left out.
     pub leaks: Vec<Leak>,
@@ -60,7 +60,7 @@ pub enum StepSourceName {
     Annotations,
     /// From the annotations that `--steps` selects.
     Requested,
-    /// From the turns of the program's loop.
+    /// From the iterations of the program's loop.
     Inferred,
 }
 
@@ -69,13 +69,13 @@ pub enum StepSourceName {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ProjectionSteps {
-    /// Bytes that the program can have.
+    /// Bytes that the program can use.
     pub capacity_bytes: u64,
     /// The maximum of allocated bytes within the last step.
     pub peak_bytes: i64,
-    /// Bytes of blocks added a step by all that leaks or grows.
+    /// Bytes of blocks that everything that leaks or grows adds per step.
     pub allocated_bytes_per_step: i64,
-    /// Further steps that fit.
+    /// Number of further steps that fit.
     pub steps: u64,
 }
 
@@ -105,7 +105,7 @@ pub struct Leak {
     pub stack: Vec<String>,
 }
 
-/// The oldest survivor; all null for one from before the recording.
+/// The oldest live block; all null for a block from before the recording.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]

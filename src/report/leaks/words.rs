@@ -15,7 +15,7 @@ pub fn headline(device: &DeviceLeaks) -> String {
     let steps = count(device.step_count(), "step");
     let (leak, growth) = (rate(&device.leaking), rate(&device.growing));
     let leaks = has(device, Verdict::Leak);
-    // What a known mistake piles up is a leak, whether or not steps are there to measure it by.
+    // Memory that accumulates because of a known mistake is a leak, whether or not there are steps to measure it.
     let piles_up = device.cures.iter().find(|cure| cure.story.piles_up());
     let no_rate = |why: &str| match piles_up.map(|cure| cure.line.as_ref()) {
         None => format!("cannot detect leaks: {why}"),
@@ -49,7 +49,7 @@ pub fn rate(rate: &Rate) -> String {
     }
 }
 
-/// Whether a device has a row with this verdict; those that were left out count by their rates.
+/// Whether a device has a row with this verdict; for rows that were left out, their rates count.
 fn has(device: &DeviceLeaks, verdict: Verdict) -> bool {
     let rate = match verdict {
         Verdict::Leak => device.leaking,
@@ -59,7 +59,7 @@ fn has(device: &DeviceLeaks, verdict: Verdict) -> bool {
     rate.bytes > 0 || device.rows.iter().any(|row| row.verdict == verdict)
 }
 
-/// What the steps are, and which of them count; or why there are none, if [`limits`] does not say it.
+/// What the steps are, and which of them count; or why there are none, if [`limits`] does not state it.
 pub fn steps(device: &DeviceLeaks) -> Option<String> {
     let steps = match &device.steps {
         Ok(steps) => steps,
@@ -91,14 +91,14 @@ fn levels(device: &DeviceLeaks) -> String {
     }
 }
 
-/// Everything that must be said about one device, a line each.
+/// Notes about one device, one line each.
 pub fn limits(device: &DeviceLeaks) -> Vec<String> {
     let mut lines = notes::limits(&device.completeness, &device.baseline);
     lines.extend(notes::anomalies(&device.anomalies));
     lines
 }
 
-/// The allocated memory at the ends of the first and the last step, if something grows.
+/// The allocated memory at the ends of the first and the last step, if any of it grows.
 pub fn course(device: &DeviceLeaks) -> Option<String> {
     let grows = has(device, Verdict::Leak) || has(device, Verdict::Growth);
     let (first, last) = (device.ends.first().filter(|_| grows)?, device.ends.last()?);
@@ -122,14 +122,14 @@ pub fn projection(projection: &Projection) -> String {
 /// The meaning of verdicts other than leaks, and of stars.
 pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
-    let growth = "growth: replaced by larger blocks (KV cache, torch.cat), or partly freed later";
+    let growth = "growth: replaced by larger blocks (KV cache, torch.cat, longer inputs), or partly freed later";
     let cache = "cache: allocated once and kept (parameters, optimizer state, workspaces)";
     let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, cache)];
     let verdicts = verdicts.into_iter().filter_map(|(verdict, meaning)| has(verdict).then_some(meaning));
     verdicts.chain(rows.iter().any(|row| row.inferred).then_some(notes::inferred(GroupBy::Site))).collect()
 }
 
-/// Where the oldest block is from.
+/// The origin of the oldest block.
 pub fn oldest(oldest: &Oldest) -> String {
     let (Some(entry), Some(step)) = (oldest.entry, oldest.step) else {
         return "from before the recording".to_owned();

@@ -7,7 +7,7 @@ use crate::report::Source;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::next::Next;
 
-/// Columns that a sample takes, and those that names need.
+/// The width of a sample, and the width that names need.
 const SAMPLE: usize = 13;
 const NAMES: usize = 24;
 
@@ -37,7 +37,7 @@ fn ledger(document: &mut Document, device: &DeviceLedger) {
 
 /// A table with a column for each sample.
 fn table(samples: &[Occasion], rows: impl IntoIterator<Item = TableRow>) -> Table {
-    // A narrow screen has room for the latest samples only.
+    // A narrow screen has room for only the latest samples.
     let later = |place: usize| samples.len() - place;
     let sample = |(place, name): (usize, &'static str)| {
         let column = Column::right(11, name).gap(2);

@@ -38,7 +38,7 @@ pub struct LedgerPinned {
     pub time_us: Option<i64>,
     /// Bytes that PyTorch's allocator had pinned.
     pub reserved_bytes: u64,
-    /// Bytes of these in use by tensors and copies.
+    /// The number of these bytes that tensors and copies use.
     pub active_bytes: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct LedgerSample {
     pub rows: Vec<LedgerHolder>,
     /// Memory reserved by PyTorch's allocator, by kind of pool; empty if unknown.
     pub pools: Vec<LedgerPool>,
-    /// Allocated bytes of the reserved ones.
+    /// The number of reserved bytes that are allocated.
     pub allocated_bytes: u64,
     /// All counters of `torch.cuda.memory_stats` by name; absent if the sample does not have them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -89,7 +89,7 @@ pub struct LedgerHolder {
 pub struct LedgerPool {
     /// The use of the pools; null for the default pool.
     pub kind: Option<PoolKind>,
-    /// How many pools there are.
+    /// Number of pools.
     pub pools: usize,
     /// Bytes of their segments.
     pub bytes: u64,

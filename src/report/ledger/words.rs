@@ -50,7 +50,7 @@ pub(crate) fn pool(share: &PoolShare) -> String {
     }
 }
 
-/// What limits the figures, one line each.
+/// The limits of the figures, one line each.
 pub(crate) fn doubts(device: &DeviceLedger) -> Vec<String> {
     device.doubts.iter().map(doubt).collect()
 }
@@ -176,7 +176,7 @@ pub(crate) fn pinned_rows(samples: &[HostSample]) -> [TableRow; 2] {
     ]
 }
 
-/// The order of the rows: from the program outwards.
+/// The order of the rows: from the program outward.
 fn rank(holder: &Holder) -> u8 {
     match holder {
         Holder::Pytorch => 0,
@@ -188,7 +188,7 @@ fn rank(holder: &Holder) -> u8 {
     }
 }
 
-/// What is allocated of the bytes that PyTorch's allocator has reserved, and its pools if there are several.
+/// The allocated part of the bytes that PyTorch's allocator has reserved, and its pools if there are several.
 fn pools(device: &DeviceLedger) -> Vec<TableRow> {
     let part = |label: String, bytes: Vec<Option<i64>>| TableRow { label: format!("  {label}"), bytes, is_part: true };
     let allocated = device.samples.iter().map(|ledger| i64::try_from(ledger.allocated_bytes).ok());

@@ -11,7 +11,7 @@ pub(super) fn write(report: &NsysReport, out: &mut dyn Write) -> io::Result<()> 
     let mut csv = Lines::new(HEAD, out)?;
     for memory in &report.memories {
         for row in &memory.rows {
-            // Where the order of events is unknown, so are the peak and the end.
+            // If the order of events is unknown, so are the peak and the end.
             let known = |bytes: u64| if memory.peak.is_ok() { bytes.to_string() } else { String::new() };
             csv.line([
                 &memory.pid.to_string(),

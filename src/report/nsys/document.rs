@@ -5,10 +5,10 @@ use crate::analysis::nsys::{NsysMemory, NsysPeak, NsysReport};
 use crate::model::bytes::Bytes;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table};
 
-/// Rows and ranges that people see: the largest.
+/// Number of rows and ranges for people: the largest.
 const MOST_ROWS: usize = 15;
 const MOST_RANGES: usize = 8;
-/// What no profile has.
+/// Memory that no profile contains.
 const NOT_RECORDED: &str =
     "Nsight Systems does not record the memory of CUDA contexts and of the driver: the device has more in use.";
 
@@ -53,7 +53,7 @@ fn one(document: &mut Document, memory: &NsysMemory) {
     }
 }
 
-/// Who has the memory at the peak and at the end.
+/// The memory of each holder at the peak and at the end.
 fn held(memory: &NsysMemory, peak: &NsysPeak) -> Table {
     let mut table = Table::new([
         Column::right(11, "at peak"),

@@ -74,7 +74,7 @@ pub struct NsysMemoryAnswer {
     pub ranges: Vec<NsysRange>,
 }
 
-/// Where memory is highest.
+/// The highest memory.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -106,7 +106,7 @@ pub struct NsysRowAnswer {
     pub kind: MemoryKind,
     /// Number of allocations.
     pub allocations: u64,
-    /// Of them, those that were freed in the profile.
+    /// Number of these that were freed in the profile.
     pub freed: u64,
     /// Bytes at the peak; null if the order of the events is unknown.
     pub peak_bytes: Option<u64>,
@@ -123,7 +123,7 @@ pub struct NsysRowAnswer {
 pub struct NsysRange {
     /// Their name.
     pub name: String,
-    /// How many there are.
+    /// Number of ranges.
     pub count: u64,
     /// Highest number of bytes while one of them was open.
     pub highest_bytes: u64,
@@ -144,7 +144,7 @@ pub struct NsysPytorch {
     pub segments: u64,
     /// Their bytes.
     pub segment_bytes: u64,
-    /// Of them, those that are in the profile.
+    /// Number of these that are in the profile.
     pub found: u64,
     /// Their bytes.
     pub found_bytes: u64,

@@ -8,7 +8,7 @@ use crate::model::nsys::MemoryKind;
 use crate::report::common::fit::shorten_end;
 use crate::report::common::words::count;
 
-/// Columns of a screen that the name of a range takes at most.
+/// The most columns of the name of a range.
 const LONGEST_NAME: usize = 40;
 
 /// `Device 0 (NVIDIA H100, 79.10 GiB), process 4711 (python): peak 12.34 GiB after 3.210 s, in step 2`.
@@ -100,7 +100,7 @@ pub(super) fn row(row: &NsysRow) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// What limits the figures of a memory, one line each.
+/// The limits of the figures of a memory, one line each.
 pub(super) fn notes(memory: &NsysMemory) -> Vec<String> {
     let no_peak = memory.peak.as_ref().err().map(|why| match why {
         NoPeak::NoTimes(time) => format!(
@@ -112,7 +112,7 @@ pub(super) fn notes(memory: &NsysMemory) -> Vec<String> {
     no_peak.into_iter().chain(memory.doubts.iter().map(doubt)).collect()
 }
 
-/// What limits all figures, one line each.
+/// The limits of all figures, one line each.
 pub(super) fn file_notes(report: &NsysReport) -> Vec<String> {
     report.doubts.iter().map(doubt).collect()
 }
@@ -149,7 +149,7 @@ fn doubt(doubt: &NsysDoubt) -> String {
     }
 }
 
-/// What a recording of PyTorch has of the profile.
+/// The part of the profile that a recording of PyTorch shows.
 pub(super) fn pytorch(share: &PytorchShare) -> Vec<String> {
     let segments = count(share.segments as usize, "segment");
     let mut lines = vec![match share.pid {

@@ -39,10 +39,10 @@ pub(crate) fn document(source: Source<'_>, report: &OomReport) -> Document {
     document
 }
 
-/// What to type next, by why the first request failed.
+/// The command to run next, by the reason why the first request failed.
 fn next(source: Source<'_>, report: &OomReport) -> Vec<Next> {
     let Some(first) = report.devices.iter().flat_map(|device| &device.ooms).next() else { return Vec::new() };
-    // Settings are shown where some serve the request: a sweep in which none does leads nowhere.
+    // A sweep is suggested only if some settings serve the request.
     let served = first.advice.iter().any(Advice::is_of_settings);
     let settings = Next::new("simulate", &[source.path], "--sweep", "memory needed under other allocator settings");
     let settings = served.then_some(settings);
@@ -67,7 +67,7 @@ fn ooms(document: &mut Document, device: &DeviceOoms) {
     if device.ooms.is_empty() {
         document.title(format!("{name}: {}", notes::failures(0)));
     }
-    // A leak is shown before what the allocator lacked because of it.
+    // A leak is shown before the memory that the allocator lacked because of it.
     let mut first = device.cures.as_slice();
     document.each(device.ooms.iter().take(IN_FULL), |document, oom| {
         let title = format!("{name}: out of memory, {} requested", Bytes(oom.request.bytes));
@@ -108,7 +108,11 @@ fn failed(document: &mut Document, oom: &Oom, cures: &[Cure]) {
     document.frames(6, &oom.request.stack);
     document.facts(oom_words::request(oom));
     if !oom.advice.is_empty() {
-        document.section("What would and would not have helped");
+        document.section(match (oom.advice.iter().any(Advice::helps), oom.advice.iter().all(Advice::helps)) {
+            (_, true) => "What would have helped",
+            (false, _) => "What would not have helped",
+            _ => "What would and would not have helped",
+        });
         document.items(oom.advice.iter().map(|advice| oom_words::advice(oom, advice).text));
     }
     document.section(format!("What holds the memory, by {}", oom.attribution.by.name()));

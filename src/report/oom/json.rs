@@ -36,7 +36,7 @@ pub struct OomDevice {
     pub failed_requests: usize,
     /// Failed requests, in order: all of them, unless there are too many; the last ones are then only counted.
     pub ooms: Vec<FailedRequest>,
-    /// The peak, when no device of the recording has a failed request.
+    /// The peak, if no device of the recording has a failed request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak: Option<PeakDevice>,
     /// Changes to the program that would have made room for the failed request; null if unknown, or if other allocator
@@ -44,7 +44,7 @@ pub struct OomDevice {
     pub plans: Option<FitSearch>,
     /// Changes to the program, the largest saving first.
     pub advice: Vec<AdviceRow>,
-    /// Who used the device when a request failed. Left out unless `torch_memviz.record` sampled it.
+    /// What used the device when a request failed. Left out unless `torch_memviz.record` sampled it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerSample>,
 }
@@ -79,13 +79,13 @@ pub struct FailedRequest {
     pub pinned_free_bytes: u64,
     /// Rounding loss of blocks in use.
     pub rounding_bytes: i64,
-    /// Bytes that the allocator gave back to the driver right before.
+    /// Bytes that the allocator returned to the driver right before.
     pub retry_freed_bytes: u64,
-    /// In how many segments or mapped ranges.
+    /// The number of segments or mapped ranges of these bytes.
     pub retry_freed_segments: u64,
     /// The pool that could have served the request.
     pub serving: ServingPool,
-    /// Who made the request.
+    /// The code that made the request.
     pub request: Requester,
     /// Why it failed.
     pub cause: Cause,
@@ -93,9 +93,9 @@ pub struct FailedRequest {
     pub evidence: Vec<Said>,
     /// What would have helped, as far as the recording shows.
     pub advice: Vec<Said>,
-    /// Which code keeps free bytes from being released.
+    /// The code that keeps free bytes from being released.
     pub pinning: Vec<PinningGroup>,
-    /// Who holds the allocated bytes.
+    /// The groups that hold the allocated bytes.
     pub attribution: AttributionRows,
     /// The signature, which the same failure shares with other runs. Left out unless rows are sites, of all stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +107,7 @@ pub struct FailedRequest {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ServingPool {
-    /// `small` for requests of up to 1 MiB, else `large`.
+    /// `small` for requests of up to 1 MiB, otherwise `large`.
     pub segment_type: &'static str,
     /// CUDA stream.
     pub stream: u64,
@@ -124,7 +124,7 @@ pub struct ServingPool {
     pub figures: FigureBytes,
 }
 
-/// Who made a request.
+/// The code that made a request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -152,7 +152,7 @@ pub struct Requester {
 pub struct SameSize {
     /// Their site.
     pub label: String,
-    /// How many.
+    /// Number of these blocks.
     pub blocks: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is said of a failed request, the same in every format.
+//! The text about a failed request, the same in every format.
 
 use crate::analysis::oom::{Advice, Fit, KnownCapacity, Oom, OomReport, Replayed, Symptom};
 use crate::facts::code::sites::NO_STACK;
@@ -23,13 +23,13 @@ fn statement<const N: usize>(kind: &'static str, figures: [(&'static str, u64); 
     Statement { kind, text, figures: figures.into_iter().collect() }
 }
 
-/// What is shown if no request failed: without a history there is no peak.
+/// The text for what is shown if no request failed: without a history there is no peak.
 pub fn instead(report: &OomReport) -> &'static str {
     let mut peaks = report.devices.iter().filter_map(|device| device.peak.as_ref());
     if peaks.all(|peak| peak.completeness.no_entries) { "the state at dump time" } else { "the peak" }
 }
 
-/// Which free blocks may serve the request: `large pool, stream 0`.
+/// The free blocks that may serve the request: `large pool, stream 0`.
 pub fn serving(oom: &Oom) -> String {
     let request = &oom.request;
     let mut name = pool(request.segment_type(), Some(request.stream), request.pool, request.expandable);
@@ -39,7 +39,7 @@ pub fn serving(oom: &Oom) -> String {
     name
 }
 
-/// Who made the request.
+/// The code that made the request.
 pub fn requester(oom: &Oom) -> String {
     match oom.request.site.as_str() {
         NO_STACK => "requested without a recorded stack".to_owned(),
@@ -47,8 +47,8 @@ pub fn requester(oom: &Oom) -> String {
     }
 }
 
-/// What else is known about the origin of the request, one line each: for requests without Python frames, what they may
-/// belong to.
+/// What else is known about the origin of the request, one line each: for requests without Python frames, the tensors
+/// that they may belong to.
 pub fn request(oom: &Oom) -> Vec<String> {
     let request = &oom.request;
     let mut lines = Vec::new();
@@ -75,7 +75,7 @@ pub fn request(oom: &Oom) -> Vec<String> {
     lines
 }
 
-/// What shows the cause.
+/// The evidence for the cause.
 pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
     let free_and_inactive = |together: u64| {
         let (free, inactive) = (Bytes(oom.device_free), Bytes(oom.figures.inactive));
@@ -178,7 +178,7 @@ fn accumulates(label: Option<&str>, reserved: u64, capacity: u64) -> Statement {
         "accumulates",
         [("reserved_bytes", reserved), ("capacity_bytes", capacity)],
         format!(
-            "memory accumulates from step to step; with that fixed{place}, {} of {} would be reserved",
+            "memory accumulates{place}; with that fixed, {} of {} would be reserved",
             Bytes(reserved),
             Bytes(capacity)
         ),

@@ -1,4 +1,4 @@
-//! The figures of every device, a row each.
+//! The figures of every device, one row each.
 
 use super::Page;
 use crate::analysis::peak::DevicePeak;
@@ -14,21 +14,21 @@ pub const COLUMNS: [&str; 7] = [
     "max reserved",
     "allocated at the start",
     "allocated at the end",
-    "inactive *",
+    "inactive †",
     "history",
 ];
 
 /// What the star means.
-pub const INACTIVE: &str = "* at the first failed request, else at the peak, or at dump time without a history; as a percentage of reserved memory at that instant";
+pub const INACTIVE: &str = "† at the first failed request, else at the peak, or at dump time without a history; as a percentage of reserved memory at that instant";
 
 /// The figures of every device.
 pub fn rows(page: &Page<'_>) -> Vec<[String; COLUMNS.len()]> {
     page.overview.peak.devices.iter().map(row).collect()
 }
 
-/// Stands for a figure that the recording does not hold.
+/// Marks a figure that the recording does not contain.
 const UNKNOWN: &str = "not recorded";
-/// Stands for one that the recording holds in two ways.
+/// Marks a figure that the recording contains with two values.
 const CONTRADICTORY: &str = "contradictory";
 
 fn row(peak: &DevicePeak) -> [String; COLUMNS.len()] {
@@ -41,8 +41,8 @@ fn row(peak: &DevicePeak) -> [String; COLUMNS.len()] {
             () => bytes,
         }
     };
-    // CPU memory and memory timelines have no reserved bytes, and profiler traces do not show what is active. In a recording
-    // that contradicts itself, more may be active than is reserved.
+    // CPU memory and memory timelines have no reserved bytes, and profiler traces do not show active memory. In a
+    // recording that contradicts itself, more memory may be active than is reserved.
     let inactive = match peak.at.reserved {
         reserved if reserved > 0 && reserved >= peak.at.active => {
             let inactive = reserved.saturating_sub(peak.at.active);

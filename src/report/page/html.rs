@@ -118,7 +118,7 @@ fn what_to_do(remedies: &[Remedy], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "</ul>")
 }
 
-/// Lines of code that are no markup.
+/// Lines of code without markup.
 fn escape_lines(lines: &[String]) -> String {
     lines.iter().map(|line| escape(line)).collect::<Vec<_>>().join("\n")
 }
@@ -141,7 +141,7 @@ fn list(lines: &[String], out: &mut dyn Write) -> io::Result<()> {
 
 /// The figures of every device; those of many devices are collapsed.
 fn all_figures(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
-    // Numbers are between the device's name and what its history lacks.
+    // Numbers are between the name of the device and the column about its history.
     let cells = |tag: &str, row: [String; figures::COLUMNS.len()]| -> String {
         let last = row.len() - 1;
         let class = |index| if index == 0 || index == last { "" } else { " class=\"number\"" };

@@ -54,7 +54,7 @@ fn document(page: &Page<'_>) -> Document {
     document
 }
 
-/// What is folded away.
+/// The folded part.
 fn more<'p>(document: &mut Document, page: &Page<'p>, timeline_of: impl Fn(&DevicePeak) -> Option<&'p DeviceTimeline>) {
     for finding in findings(page) {
         document.title(finding.title);
@@ -93,7 +93,7 @@ fn device(document: &mut Document, peak: &DevicePeak, timeline: Option<&DeviceTi
     }
     document.heading(notes::headline(peak), notes::place(peak));
     document.notes(notes::device(peak));
-    // One instant makes no curve.
+    // One instant is not a curve.
     if let Some(timeline) = timeline.filter(|_| peak.entries > 1) {
         document.fact(caption(timeline));
         document.curve(timeline.columns.iter().map(|column| column.counters.get(peak.metric)).collect());
@@ -136,7 +136,7 @@ fn stacks(document: &mut Document, peak: &DevicePeak, shown: usize) {
 
 /// What the curve of a timeline shows.
 fn caption(timeline: &DeviceTimeline) -> String {
-    // Steps that have names are not numbered.
+    // Steps with names are not numbered.
     let step = match &timeline.run {
         Some(run) if timeline.peak.annotations.is_empty() => format!(" in step {},", run.step),
         Some(_) => " in the step of the peak,".to_owned(),

@@ -1,4 +1,4 @@
-//! `memviz report`: one file that says it all, for an issue. SVG, Markdown and static HTML.
+//! `memviz report`: one file with everything, for an issue. SVG, Markdown and static HTML.
 
 mod figures;
 pub(super) mod findings;
@@ -35,7 +35,7 @@ struct Section {
     pictures: Vec<Picture>,
 }
 
-/// What a report can be.
+/// The formats of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[non_exhaustive]
@@ -55,17 +55,17 @@ pub enum PageFormat {
 pub struct Page<'a> {
     /// The recording.
     pub source: Source<'a>,
-    /// What is known of it.
+    /// The results.
     pub overview: &'a Overview,
 }
 
 impl Page<'_> {
-    /// The file's name, without the folders it is in.
+    /// The name of the file, without its folders.
     fn name(&self) -> &str {
         file_names(&[self.source.path]).first().copied().unwrap_or_default()
     }
 
-    /// What it is: memory of a GPU, or of the CPU if nothing else was recorded.
+    /// The kind of memory: of a GPU, or of the CPU if nothing else was recorded.
     fn title(&self) -> &'static str {
         let devices = &self.overview.peak.devices;
         let is_of_cpu = !devices.is_empty() && devices.iter().all(|peak| peak.device == CPU_DEVICE);
@@ -93,7 +93,7 @@ impl Page<'_> {
         svg::page(self).write(out)
     }
 
-    /// Writes GitHub-flavoured Markdown that can be pasted into an issue: tables, and full stacks to unfold.
+    /// Writes GitHub Flavored Markdown that can be pasted into an issue: tables, and full stacks to unfold.
     ///
     /// # Errors
     /// If writing fails.
@@ -133,7 +133,7 @@ impl Page<'_> {
         Some((&first.peak, timeline::keys(first, colors.as_ref())))
     }
 
-    /// Devices with the one to look at first in front.
+    /// Devices, with the one to look at first in front.
     fn first_first<'d, D>(&self, devices: &'d [D], id: impl Fn(&D) -> DeviceId) -> Vec<&'d D> {
         let first = self.first_device();
         let mut devices: Vec<&D> = devices.iter().collect();
@@ -147,12 +147,12 @@ impl Page<'_> {
         triage.devices.get(triage.first).map(|first| first.peak.device)
     }
 
-    /// Whether there are sites and stacks: memory timelines have nothing but categories.
+    /// Whether there are sites and stacks: memory timelines have only categories.
     fn has_sites(&self) -> bool {
         self.source.recording.snapshot.notes.format != Format::MemoryTimeline
     }
 
-    /// Whether categories say something: what most of the memory is for is known, not only that it was there before.
+    /// Whether categories are informative: the use of most of the memory is known, and not only that it is from before.
     fn is_by_category(&self) -> bool {
         let attributions = self.overview.triage.devices.iter().map(|device| &device.categories);
         let of = |label: &str| {
@@ -190,7 +190,7 @@ impl Page<'_> {
         peaks.iter().find(|peak| Some(peak.device) == self.first_device()).or(peaks.first())
     }
 
-    /// The peaks whose rows are written out, and how many of their rows.
+    /// The peaks whose rows are listed, and how many of their rows.
     fn tables(&self) -> (&[DevicePeak], usize) {
         let devices = &self.overview.peak.devices;
         let rows = self.overview.top.unwrap_or(SITES);

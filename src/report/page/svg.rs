@@ -66,7 +66,7 @@ fn sites(peak: &DevicePeak) -> Vec<Vec<Cell>> {
     top.rows.iter().map(cells).collect()
 }
 
-/// Numbers, between the device's name and what its history lacks.
+/// Numbers, between the name of the device and the column about its history.
 fn figure_cells(row: [String; figures::COLUMNS.len()]) -> Vec<Cell> {
     let last = row.len() - 1;
     let cell = |(index, cell)| if index == 0 || index == last { Cell::Text(cell) } else { Cell::Number(cell) };

@@ -42,7 +42,7 @@ fn first<'p>(page: &Page<'p>) -> Option<&'p DeviceTriage> {
     page.overview.triage.devices.get(page.overview.triage.first)
 }
 
-/// What the other devices hold.
+/// The memory of the other devices.
 pub fn others(page: &Page<'_>) -> Vec<String> {
     let triage = &page.overview.triage;
     let others = || triage.devices.iter().enumerate().filter(|(index, _)| *index != triage.first);
@@ -57,11 +57,11 @@ pub fn others(page: &Page<'_>) -> Vec<String> {
 /// Something that would help.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remedy {
-    /// What to do, and what it saves.
+    /// What to do, and its saving.
     pub text: String,
-    /// The lines of Python that do it; empty where the program decides them, or another command shows them.
+    /// The lines of Python that do it; empty if the program decides them, or if another command shows them.
     pub code: Vec<String>,
-    /// What would do in its place, each with its lines of Python.
+    /// Alternatives, each with its lines of Python.
     pub others: Vec<(String, Vec<String>)>,
 }
 
@@ -78,8 +78,8 @@ impl From<&Advice> for Remedy {
     }
 }
 
-/// What would help, with what it saves; then, in one line, what was tried and would not. What helps several devices alike is
-/// there once.
+/// What would help, with its saving; then, in one line, what was tried and would not help. A remedy that helps several
+/// devices equally is listed once.
 pub fn remedies(page: &Page<'_>) -> Vec<Remedy> {
     let overview = page.overview;
     let mut remedies: IndexMap<String, (Remedy, Vec<DeviceId>)> = IndexMap::new();
@@ -151,19 +151,19 @@ fn of_devices(devices: &[DeviceId], all: usize) -> String {
     }
 }
 
-/// What other allocator settings would save. Whether they would have served a failed request is said of that.
+/// The saving of other allocator settings. The explanation of a failed request states whether they would have served it.
 fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     let text = simulate::settings_advice(advice).filter(|_| advice.refused == 0)?;
     Some(format!("{text}; memviz simulate FILE --sweep tries more settings"))
 }
 
-/// What would have served the first failed request, and what would make room for it, in simulation.
+/// Settings that would have served the first failed request, and changes that would make room for it, in simulation.
 fn served(device: &DeviceOoms) -> Vec<String> {
     let room = device.plans.as_ref().and_then(plan::room);
     of_first(device, true).chain(room.map(|room| format!("{room}; memviz fit shows the Python code"))).collect()
 }
 
-/// What would not have served it.
+/// Settings that would not have served it.
 fn not_served(device: &DeviceOoms) -> impl Iterator<Item = String> + '_ {
     of_first(device, false)
 }
@@ -180,7 +180,7 @@ pub fn savings(device: &DeviceCheckpoint) -> Option<String> {
     Some(format!("checkpoint {}: {}{cost}", best.label, checkpoint::effect(device, best)))
 }
 
-/// What is to be released.
+/// The memory to release.
 fn growth(device: &DeviceTriage) -> Option<String> {
     let finding = device.findings.iter().find(|finding| matches!(finding, Finding::Growth { .. }))?;
     Some(format!("free the memory that {}", triage::finding(finding).text))

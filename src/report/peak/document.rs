@@ -33,7 +33,7 @@ pub(crate) fn document(source: Source<'_>, report: &PeakReport) -> Document {
     document
 }
 
-/// What to type next: why requests failed, and what could be done without.
+/// The commands to run next: why requests failed, and how to use less memory.
 fn next(source: Source<'_>, report: &PeakReport) -> Option<Next> {
     let mut categories = report.devices.iter().filter(|device| device.attribution.by == GroupBy::Category);
     let activations = categories.find_map(|device| {
@@ -50,7 +50,7 @@ fn next(source: Source<'_>, report: &PeakReport) -> Option<Next> {
 }
 
 impl Document {
-    /// What a device holds at an instant.
+    /// The memory of a device at an instant.
     pub(crate) fn peak(&mut self, device: &DevicePeak, is_snapshot: bool) {
         if device.is_empty() {
             self.title(notes::headline(device));
@@ -70,10 +70,10 @@ impl Document {
         self.operators(&device.operators);
     }
 
-    /// Rows and their total. Why there are rows without a stack is explained for snapshots, where it can be changed.
+    /// Rows and their total. For snapshots, this explains why there are rows without a stack, since that can be changed.
     pub(crate) fn attribution(&mut self, attribution: &Attribution, is_snapshot: bool) {
         let by = attribution.by;
-        // Of categories nearly all are inferred, which the last line says.
+        // Nearly all categories are inferred, which the last line states.
         let told = |row: &Row| Row { inferred: row.inferred && by != GroupBy::Category, ..row.clone() };
         let rows: Vec<Row> = attribution.rows.iter().map(told).collect();
         let mut table = attributed(by.name(), rows.iter(), attribution.total_bytes, by == GroupBy::Stack);
@@ -93,7 +93,7 @@ impl Document {
         }
     }
 
-    /// What is to be known about rows, below their labels.
+    /// A note about rows, below their labels.
     pub(crate) fn below(&mut self, text: impl Into<String>) {
         self.toned(Tone::Dim, 13, text);
     }

@@ -30,7 +30,7 @@ pub struct PeakDevice {
     /// when all are exact.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub bounds: IndexMap<String, Bound>,
-    /// The part of the history that `peak`, `maxima` and `end` refer to, if it is not the whole.
+    /// The part of the history that `peak`, `maxima` and `end` refer to, if it is not the whole history.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
     /// The selected instant.
@@ -39,7 +39,7 @@ pub struct PeakDevice {
     pub maxima: CounterBytes,
     /// Counters at the end.
     pub end: CounterBytes,
-    /// Who holds the memory.
+    /// The groups that hold the memory.
     pub attribution: AttributionRows,
     /// The kind of the ranges below. Left out unless `--each` requests ranges.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,9 +99,9 @@ impl MeasuredDevice {
 pub struct OperatorRow {
     /// The operator; `(no operator)` for events outside of operators.
     pub name: String,
-    /// Calls of it.
+    /// Number of calls.
     pub calls: u64,
-    /// Bytes allocated minus bytes freed, its callees included.
+    /// Bytes allocated minus bytes freed, including its callees.
     pub size_increase_bytes: i64,
     /// The same without its callees.
     pub self_size_increase_bytes: i64,
@@ -109,7 +109,7 @@ pub struct OperatorRow {
     pub allocation_count: u64,
     /// The same without its callees.
     pub self_allocation_count: u64,
-    /// Bytes allocated, its callees included.
+    /// Bytes allocated, including its callees.
     pub allocation_size_bytes: u64,
     /// The same without its callees.
     pub self_allocation_size_bytes: u64,

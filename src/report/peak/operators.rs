@@ -1,10 +1,10 @@
-//! What passed through each operator, as TensorBoard's memory view shows it.
+//! The memory that each operator allocated and freed, as in TensorBoard's memory view.
 
 use crate::model::bytes::Bytes;
 use crate::replay::OperatorUsage;
 use crate::report::common::notes::signed;
 
-/// Rows for people; JSON has all.
+/// Number of rows for people; JSON has all.
 pub const ROWS: usize = 20;
 
 /// Names of the columns next to the operator's, the more important ones first.

@@ -13,7 +13,7 @@ const HEAD: &str = "rank,device,max_allocated_bytes,max_active_bytes,max_request
      reserved_bound,entries,complete_history,anomalies,rank_source,relation,program,signatures,device_total_bytes,\
      device_used_bytes,outside_bytes,path,error";
 
-/// How many these are.
+/// Number of columns.
 const COLUMNS: usize = 32;
 
 pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {

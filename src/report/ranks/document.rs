@@ -1,4 +1,4 @@
-//! `memviz ranks` for people: a row for each rank as soon as it is there, then what the ranks are together.
+//! `memviz ranks` for people: a row for each rank as soon as it is known, then the comparison of the ranks.
 
 use super::words;
 use crate::analysis::ranks::{Difference, Group, Outlier, RanksReport};
@@ -25,7 +25,7 @@ const SITE: usize = 44;
 const DETAILED: usize = 5;
 const ROWS: usize = 10;
 
-/// All of it, for a reader who has it all at once.
+/// The whole document, for a reader who gets it all at once.
 pub(super) fn document(report: &RanksReport) -> Document {
     let what = count(report.ranks().count() as u64, words::noun(report));
     let mut document = Document::new(format!("GPU memory of {what}"));
@@ -78,7 +78,7 @@ pub(super) fn add(table: &mut Table, line: &RankLine) {
         RankLine::Failed(failed) => {
             table.short("-", format!("{}: {}", failed.path, failed.error)).painted(Tone::Warn);
         }
-        // Counted below the table.
+        // These are counted below the table.
         RankLine::Skipped(_) => {}
     }
 }
@@ -237,6 +237,6 @@ fn two(report: &RanksReport) -> Option<Next> {
 fn compare(report: &RanksReport, rows: [usize; 2]) -> Option<Next> {
     let path = |row: usize| report.rank(row).map(|rank| rank.path.as_str());
     let paths = [path(rows[0])?, path(rows[1])?];
-    // The devices of one file are not two recordings.
+    // Several devices of one file are not two recordings.
     (paths[0] != paths[1]).then(|| Next::new("diff", &paths, "", "everything that differs between the two"))
 }

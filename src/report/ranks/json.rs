@@ -1,5 +1,5 @@
 //! The last line of JSON that `memviz ranks` writes, about all ranks. The lines before it are summaries:
-//! [`crate::wire::ranks::RankSummary`] and what else [`crate::wire::ranks::RankLine`] holds.
+//! [`crate::wire::ranks::RankSummary`] and the other kinds of [`crate::wire::ranks::RankLine`].
 
 use super::words::relation;
 use crate::analysis::ranks::RanksReport;
@@ -17,7 +17,7 @@ pub struct RanksAnswer {
     pub schema_version: u32,
     /// `ranks`.
     pub command: &'static str,
-    /// What the line is about.
+    /// The subject of the line.
     #[serde(flatten)]
     pub line: RanksLine,
 }
@@ -39,7 +39,7 @@ pub enum RanksLine {
     Across(Across),
 }
 
-/// What the ranks are together.
+/// The comparison of the ranks.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -61,7 +61,7 @@ pub struct Across {
     /// Failed requests without a signature: those after the first five of a row, and those of recordings that do not show the
     /// cause.
     pub unsigned_requests: u64,
-    /// Ranks that are there more than once.
+    /// Ranks that occur more than once.
     pub duplicates: Vec<DuplicateRank>,
     /// Ranks without a row.
     pub missing: Vec<MissingRanks>,
@@ -106,8 +106,8 @@ pub struct RankName {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FigureSpread {
-    /// A metric, whose maxima these are; or `baseline`, `inactive`, or `outside`: in use on the device, but not reserved by
-    /// PyTorch's allocator.
+    /// A metric, whose maxima these are; or `baseline`, `inactive`, or `outside`: in use on the device, but not
+    /// reserved by PyTorch's allocator.
     pub figure: &'static str,
     /// Number of rows that have it.
     pub values: usize,
@@ -115,7 +115,7 @@ pub struct FigureSpread {
     pub min_bytes: i64,
     /// The first row that has it.
     pub min: Option<RankName>,
-    /// The median; of two values in the middle their mean, rounded down.
+    /// The median; if two values are in the middle, their mean, rounded down.
     pub median_bytes: i64,
     /// The highest value.
     pub max_bytes: i64,
@@ -184,9 +184,9 @@ pub struct RanksFailure {
     pub signature: FailureSignature,
     /// Number of these requests.
     pub requests: u64,
-    /// The rows that have some.
+    /// The rows that have such requests.
     pub rows: Vec<FailedRow>,
-    /// The rows of earlier runs that have some.
+    /// The rows of earlier runs that have such requests.
     pub earlier: Vec<FailedRow>,
 }
 
@@ -199,7 +199,7 @@ pub struct FailedRow {
     pub rank: u64,
     /// Its recording.
     pub path: String,
-    /// How many of these requests it has.
+    /// Number of these requests.
     pub requests: u64,
 }
 
@@ -216,7 +216,7 @@ pub struct DuplicateRank {
     pub rows: usize,
 }
 
-/// Ranks that follow one another.
+/// Consecutive ranks.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -227,7 +227,7 @@ pub struct MissingRanks {
     pub to: u64,
 }
 
-/// What the ranks are together.
+/// The comparison of the ranks.
 pub fn across(report: &RanksReport) -> Across {
     let lines = |is: fn(&RankLine) -> bool| report.lines.iter().filter(|&line| is(line)).count();
     Across {

@@ -46,7 +46,7 @@ impl Streamed {
         }
     }
 
-    /// Writes what the ranks are together, when all lines are there.
+    /// Writes the comparison of the ranks, when all lines are written.
     ///
     /// # Errors
     /// If writing fails.

@@ -1,4 +1,4 @@
-//! `memviz ranks -o`: a bar for each rank with outliers marked, and what they hold that the median rank does not.
+//! `memviz ranks -o`: a bar for each rank with outliers marked, and the memory that they hold and the median rank does not.
 
 use super::words;
 use crate::analysis::ranks::RanksReport;
@@ -22,7 +22,7 @@ use svg::node::element::{Group, Line as SvgLine, Path};
 const LEFT: u32 = 84;
 const PLOT_WIDTH: u32 = 790;
 const PLOT_HEIGHT: u32 = 280;
-/// Columns of bars at most. More ranks share columns.
+/// The most columns of bars. More ranks share columns.
 const COLUMNS: usize = PLOT_WIDTH as usize / 2;
 /// Up to this many ranks each bar has a tooltip.
 const WITH_TOOLTIPS: usize = 128;
@@ -36,7 +36,7 @@ const WIDEST: f64 = 90.0;
 const NAMES: f64 = 18.0;
 const NAME_WIDTH: f64 = 124.0;
 const NAME_LENGTH: usize = 18;
-/// Numbers of ranks below the plot, at most.
+/// The most numbers of ranks below the plot.
 const TICKS: usize = 24;
 /// Number of outliers that are shown in full, and rows of each.
 const DETAILED: usize = 3;
@@ -130,7 +130,7 @@ impl<'r> Bars<'r> {
         self.columns.get(column).map_or(f64::from(LEFT), |column| column.left + column.width / 2.0)
     }
 
-    /// Whether a rank has several bars: then their numbers name the device, too.
+    /// Whether a rank has several bars, so that their numbers also name the device.
     fn names_devices(&self) -> bool {
         let distinct: HashSet<u64> = self.members.iter().map(|(_, rank)| rank.rank).collect();
         distinct.len() < self.members.len()
@@ -260,7 +260,7 @@ fn bars(report: &RanksReport, group: &Ranks) -> Picture {
     Picture { height: top + f64::from(PLOT_HEIGHT + chart::BELOW) + 12.0, body }
 }
 
-/// What the colors mean, in a line.
+/// The meaning of the colors, in one line.
 fn legend(bars: &Bars<'_>, median: Option<i64>) -> Group {
     const SWATCH: f64 = 11.0;
     const CHARACTER: f64 = 6.6;
@@ -336,7 +336,7 @@ fn line_of_text(line: &str) -> Picture {
     Picture { height: 17.0, body: Group::new().add(text(16.0, 10.0, Anchor::Start, palette::MUTED, line)) }
 }
 
-/// What is different from the median rank.
+/// The differences from the median rank.
 fn rows(report: &RanksReport, row: usize, difference: &Difference) -> [Picture; 2] {
     let largest = difference.rows.iter().map(|row| row.delta_bytes.unsigned_abs()).max().unwrap_or(0).max(1) as f64;
     let shown = difference.rows.len().min(ROWS);

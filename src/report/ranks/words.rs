@@ -1,4 +1,4 @@
-//! What is said about ranks, the same in every format.
+//! The text about ranks, the same in every format.
 
 use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::{
@@ -134,7 +134,7 @@ pub fn skew(skew: Option<f64>) -> String {
     skew.map_or_else(|| "-".to_owned(), |skew| format!("{skew:.2}x"))
 }
 
-/// What was not analyzed and what the numbers lack, a line each.
+/// Inputs that were not analyzed and gaps in the numbers, one line each.
 pub fn notes(report: &RanksReport) -> Vec<String> {
     let mut notes: Vec<String> = report.groups.iter().filter_map(|group| relation(report, group)).collect();
     let mut note = |number: usize, one: &str, several: &str| {
@@ -206,7 +206,7 @@ pub fn failure(failure: &SameFailure) -> String {
     format!("{}: {requester} requested at most {}{holder}", cause.replace('_', " "), Bytes(*size_class_bytes))
 }
 
-/// On which ranks requests with one signature failed, and in which earlier runs, a line for each signature.
+/// The ranks on which requests with one signature failed, and the earlier runs, a line for each signature.
 pub fn failed_where(report: &RanksReport) -> Vec<String> {
     let before = |failure: &SameFailure, rows: usize| match failure.earlier.len() {
         0 => format!("; new: in none of {}", count(rows as u64, "earlier row")),
@@ -227,7 +227,7 @@ fn listed(names: impl Iterator<Item = String>, number: usize) -> String {
     if more > 0 { format!("{names} and {more} more") } else { names }
 }
 
-/// How many failed requests have no signature, if there are any.
+/// Number of failed requests without a signature, if there are any.
 pub fn unsigned(report: &RanksReport) -> Option<String> {
     let number = report.unsigned();
     (number > 0).then(|| {
@@ -302,7 +302,7 @@ pub fn scores(report: &RanksReport, row: &[Outlier]) -> Option<String> {
     Some(text)
 }
 
-/// What the rows of a difference are.
+/// The meaning of the rows of a difference.
 pub fn difference(report: &RanksReport, difference: &Difference) -> String {
     let reference = name(report, difference.reference);
     format!("held at its {} peak, compared with {reference} (nearest to the median), by site", report.metric.name())

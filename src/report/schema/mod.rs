@@ -1,7 +1,7 @@
 //! The JSON of every command as JSON Schema.
 //!
-//! A test makes it from the types that write the JSON, and compares it with `answers.json`. So memviz builds without the
-//! code that describes types, of which a build would need half a megabyte for text that never changes.
+//! A test creates it from the types that write the JSON, and compares it with `answers.json`. So memviz is built
+//! without the code that describes types, which would add half a megabyte for text that never changes.
 
 use serde_json::{Map, Value};
 

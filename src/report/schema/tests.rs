@@ -52,7 +52,7 @@ fn generate(command: Option<&str>) -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let mut one = |&(name, answer): &Described| {
         let mut schema = answer(&mut generator);
-        // What a type cannot say: these values are always the same.
+        // Constant values, which a type cannot express.
         let constants = json_schema!({"command": {"const": name}, "schema_version": {"const": SCHEMA_VERSION}});
         schema.insert("properties".to_owned(), constants.into());
         schema
@@ -70,7 +70,7 @@ fn generate(command: Option<&str>) -> Value {
     root.into()
 }
 
-/// A schema as the file has it: a line for each definition, so that a change is one line of a diff.
+/// A schema as it is in the file: a line for each definition, so that a change is one line of a diff.
 fn lines(schema: &Value) -> String {
     let mut text = String::new();
     let mut separator = "{";
@@ -107,7 +107,7 @@ fn the_file_is_what_the_types_say() {
 fn the_schema_of_a_command_is_what_its_types_say() {
     assert_eq!(commands().collect::<Vec<_>>(), ANSWERS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     if std::env::var_os("MEMVIZ_BLESS").is_some() {
-        // What this test was built with is the file as it was before.
+        // This test was built with the previous file.
         return;
     }
     for name in commands() {

@@ -9,11 +9,11 @@ use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::next::Next;
 use crate::report::common::notes::device_name;
 
-/// Screens narrower than this do without calls of the driver and inactive bytes.
+/// Screens narrower than this show no calls of the driver and no inactive bytes.
 const CALLS_FROM: usize = 100;
-/// Screens narrower than this do without retries.
+/// Screens narrower than this show no retries.
 const RETRIES_FROM: usize = 64;
-/// Columns of reserved memory, and of the name of settings, at least.
+/// The least widths of the columns for reserved memory and for the name of settings.
 const RESERVED: usize = 11;
 const NAME: usize = 12;
 
@@ -36,6 +36,9 @@ fn simulation(document: &mut Document, device: &DeviceSimulation) {
     }
     document.gap();
     document.table(table(&device.runs));
+    if let Some(columns) = words::columns(device) {
+        document.legend(columns);
+    }
     if device.runs.iter().any(|run| run.needs().is_some() && run.capacities.safe.is_none()) {
         document.legend(words::AT_MOST);
     }
@@ -51,7 +54,7 @@ fn simulation(document: &mut Document, device: &DeviceSimulation) {
 }
 
 fn table(runs: &[Run]) -> Table {
-    // A range takes more room than a figure.
+    // A range is wider than a figure.
     let reserved = runs.iter().map(|run| words::reserved(run).len()).max().unwrap_or(0).max(RESERVED);
     let mut table = Table::new([
         Column::right(14, "needs"),

@@ -20,7 +20,7 @@ pub struct SimulateDevice {
     pub device: i32,
     /// Whether this device's history is complete.
     pub complete_history: bool,
-    /// What must be said, in words.
+    /// Notes, in words.
     pub notes: Vec<String>,
     /// Why there is no simulation; null if there is one.
     pub refused: Option<String>,
@@ -32,9 +32,9 @@ pub struct SimulateDevice {
     pub context_bytes: Option<u64>,
     /// The maximum of allocated bytes, which every allocator needs; null if there is no simulation.
     pub live_bytes: Option<u64>,
-    /// A run per settings, the recorded ones first; in a sweep, then those that need the least.
+    /// One run for each settings string, the recorded settings first; in a sweep, then those that need the least.
     pub runs: Vec<SimulatedRun>,
-    /// The settings that need the least, if that is less than with the recorded ones; else null.
+    /// The settings that need the least, if that is less than with the recorded ones; otherwise null.
     pub best_alloc_conf: Option<String>,
 }
 
@@ -73,7 +73,7 @@ pub struct SimulatedRun {
     /// Changes to the program, such as `checkpoint:model.py:53 forward` or `optimizer:sgd`; empty for the unchanged
     /// program.
     pub changes: Vec<String>,
-    /// Their assumptions, a sentence each.
+    /// Their assumptions, one sentence each.
     pub assumptions: Vec<String>,
     /// Bytes that the allocator can use; null for an unlimited device.
     pub capacity_bytes: Option<u64>,
@@ -85,7 +85,7 @@ pub struct SimulatedRun {
     pub max_allocated_bytes: Option<u64>,
     /// `max_memory_reserved()`.
     pub max_reserved_bytes: Option<u64>,
-    /// Its minimum and maximum, if it depends on the driver's placement of segments; else null.
+    /// Its minimum and maximum, if it depends on the driver's placement of segments; otherwise null.
     pub max_reserved_bytes_range: Option<[u64; 2]>,
     /// The maximum of reserved bytes outside of blocks in use.
     pub max_inactive_bytes: Option<u64>,
@@ -108,7 +108,7 @@ pub struct SimulatedRun {
     pub failing_capacities: Vec<FailingCapacities>,
     /// Requests that were refused in the recording.
     pub refused_requests: Vec<RefusedRequest>,
-    /// How far to trust it.
+    /// How far you can trust it.
     pub trust: Trust,
     /// Why it is not trusted further; empty if it is exact.
     pub because: String,
@@ -121,7 +121,7 @@ pub struct SimulatedRun {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FailingCapacities {
-    /// The lowest.
+    /// The lowest capacity.
     pub from_bytes: u64,
     /// The first capacity above on which it works.
     pub to_bytes: u64,

@@ -12,7 +12,7 @@ use crate::report::common::picture::{Picture, Room, heading, palette, panels, re
 use crate::report::common::words::count;
 use svg::node::element::Group;
 
-/// Settings drawn.
+/// Number of settings in the picture.
 const ROWS: usize = 12;
 
 /// All devices below each other.

@@ -8,12 +8,12 @@ use crate::report::common::notes;
 use crate::report::common::words::{count, kept};
 use indexmap::IndexMap;
 
-/// The variable that settings are given in.
+/// The environment variable for settings.
 const VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
 /// Maximum number of listed ranges of capacities on which a program fails.
 const HOLES_TOLD: usize = 4;
 
-/// What settings are called.
+/// The name of settings.
 pub fn name(run: &Run) -> String {
     if run.changes.is_empty() {
         return settings_name(run);
@@ -35,10 +35,11 @@ pub fn headline(device: &DeviceSimulation) -> String {
     if let Some(reason) = device.refused {
         return format!("cannot be simulated: {reason}");
     }
-    let needs = |run: &Run| run.needs().map_or("fail".to_owned(), |bytes| format!("need {}", Bytes(bytes)));
-    let recorded = device.runs.first().map_or(String::new(), |run| match run.outcome {
-        None if run.needs().is_none() => "the recorded settings cannot be simulated".to_owned(),
-        _ => format!("the recorded settings {}", needs(run)),
+    let recorded = device.runs.first().map_or(String::new(), |run| match (&run.outcome, run.needs()) {
+        (None, None) => "the recorded settings cannot be simulated".to_owned(),
+        (_, None) => "the recorded settings fail".to_owned(),
+        (None, Some(needs)) => format!("the recorded settings need {}", Bytes(needs)),
+        (Some(_), Some(needs)) => format!("the recorded settings need {} and reserve {}", Bytes(needs), reserved(run)),
     });
     if let Some(changed) = device.changed() {
         let changes = changed.changes.join(", ");
@@ -55,7 +56,10 @@ pub fn headline(device: &DeviceSimulation) -> String {
         };
     }
     match device.best() {
-        Some(best) => format!("{recorded}; {} {}s {}", name(best), "need", Bytes(best.needs().unwrap_or(0))),
+        Some(best) => {
+            let needs = Bytes(best.needs().unwrap_or(0));
+            format!("{recorded}; {} needs {needs} and reserves {}", name(best), reserved(best))
+        }
         None => recorded,
     }
 }
@@ -133,7 +137,7 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
     (!parts.is_empty()).then(|| format!("recorded: {}", parts.join(", ")))
 }
 
-/// Everything that must be said about one device, a line each.
+/// Notes about one device, one line each.
 pub fn limits(device: &DeviceSimulation) -> Vec<String> {
     let mut lines: Vec<String> = notes::anomalies(&device.anomalies).into_iter().collect();
     lines.extend(warnings(device.runs.iter()));
@@ -181,6 +185,15 @@ pub fn needs(run: &Run) -> String {
     }
 }
 
+/// What the column of needed bytes is.
+pub const NEEDS: &str = "needs: memory of the smallest device that is enough, without what CUDA itself uses";
+
+/// What the columns of bytes are; pinned host memory has no device.
+pub fn columns(device: &DeviceSimulation) -> Option<String> {
+    let place = if device.capacity.is_some() { "on this device" } else { "on a device without a limit" };
+    (device.device != HOST_DEVICE).then(|| format!("{NEEDS}; reserved: max_memory_reserved() {place}"))
+}
+
 /// What the sign means.
 pub const AT_MOST: &str = "<=: this much is enough; not all smaller sizes were tried";
 
@@ -197,31 +210,34 @@ pub fn reserved(run: &Run) -> String {
 /// tried.
 pub fn holes(run: &Run) -> Option<String> {
     let Capacities { first, safe, enough, ref holes } = run.capacities;
-    let (first, Some(safe)) = (first?, safe) else {
-        let (first, enough) = (mebibytes(first?), mebibytes(enough?));
+    let (name, first) = (name(run), first?);
+    if safe.is_none() {
+        let enough = enough?;
+        let size = sizes(&[first, enough]);
+        let (first, enough) = (size(first), size(enough));
         return Some(format!(
-            "{}: {first} for the allocator is enough, and so is {enough} or more; not every size in between was tried",
-            name(run)
+            "{name} works with {first}, and with {enough} or more; not all sizes in between were tried"
         ));
-    };
-    if holes.is_empty() {
-        return None;
     }
-    let mut text = format!("{}: {} for the allocator or more is enough, except", name(run), mebibytes(first));
-    for (index, &(from, to)) in holes.iter().take(HOLES_TOLD).enumerate() {
-        let comma = if index == 0 { "" } else { "," };
-        text += &format!("{comma} from {} to just below {}", mebibytes(from), mebibytes(to));
-    }
-    let more = holes.len().saturating_sub(HOLES_TOLD);
-    if more > 0 {
-        text += &format!(" and in {more} more ranges");
-    }
-    Some(format!("{text}; from {} on, every size is", mebibytes(safe)))
+    let (told, more) = holes.split_at(holes.len().min(HOLES_TOLD));
+    let all: Vec<u64> = told.iter().flat_map(|&(from, to)| [from, to]).chain([first]).collect();
+    let size = sizes(&all);
+    let ranges: Vec<String> =
+        told.iter().map(|&(from, to)| format!("from {} to just below {}", size(from), size(to))).collect();
+    let more = if more.is_empty() { String::new() } else { format!(", nor in {} further ranges", more.len()) };
+    (!ranges.is_empty())
+        .then(|| format!("{name} works with {} or more, but not {}{more}", size(first), ranges.join(", or ")))
 }
 
-/// Bytes in MiB: devices on which a program works and others on which it does not often differ by only a few of them.
-fn mebibytes(bytes: u64) -> String {
-    format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20))
+/// How to write sizes of devices: in MiB if two of them, which may differ by a few MiB only, would look the same otherwise.
+fn sizes(all: &[u64]) -> impl Fn(u64) -> String + use<> {
+    let mut usual: Vec<(u64, String)> = all.iter().map(|&bytes| (bytes, Bytes(bytes).to_string())).collect();
+    usual.sort_unstable();
+    usual.dedup_by_key(|(bytes, _)| *bytes);
+    let are_alike = usual.windows(2).any(|pair| pair[0].1 == pair[1].1);
+    move |bytes| {
+        if are_alike { format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20)) } else { Bytes(bytes).to_string() }
+    }
 }
 
 /// How simulations ended early, one line each, and why others were not possible: a reason that several share is shown once.
@@ -284,8 +300,8 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     lines
 }
 
-/// The effect of other settings on a recording, for answers that have a line for it. `None` if the effect is not worth a
-/// line.
+/// The effect of other settings on a recording, for answers with a line about it. `None` if the effect is too
+/// small.
 pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     let better = advice.better.as_ref()?;
     let (name, predicted) = (under(&better.alloc_conf), doubt(better.trust));
@@ -304,7 +320,7 @@ pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     })
 }
 
-/// What other settings would reserve at the instant of an answer, instead of the recorded bytes.
+/// The reserved memory with other settings at the instant of an answer, instead of the recorded bytes.
 pub fn settings_then(advice: &SettingsAdvice) -> String {
     match &advice.better {
         Some(better) => format!(
@@ -321,7 +337,7 @@ pub fn settings_then(advice: &SettingsAdvice) -> String {
     }
 }
 
-/// Under which settings something would be.
+/// The settings of an effect, as a phrase.
 fn under(alloc_conf: &str) -> String {
     match alloc_conf.trim() {
         "" => format!("without {VARIABLE}"),
@@ -333,10 +349,10 @@ fn doubt(trust: Trust) -> &'static str {
     if trust == Trust::Exact { "" } else { " (predicted)" }
 }
 
-/// The bound below every row; changes of the program may go below it.
+/// The bound below every row; changes to the program may go below it.
 pub fn bound(device: &DeviceSimulation) -> Option<String> {
     let live = device.live_bytes.filter(|_| device.changed().is_none())?;
-    Some(format!("no setting can go below the {} requested at the peak", Bytes(live)))
+    Some(format!("no setting can go below {}, the most that was requested at once", Bytes(live)))
 }
 
 /// Assumptions of the changes to the program, and their effect on allocated memory.
@@ -365,7 +381,7 @@ pub fn changes(device: &DeviceSimulation) -> Vec<String> {
     std::iter::once(peak).chain(assumed).collect()
 }
 
-/// What to type for settings.
+/// The command for settings.
 pub fn export(alloc_conf: &str) -> String {
     match alloc_conf.trim() {
         "" => format!("unset {VARIABLE}"),
@@ -373,7 +389,7 @@ pub fn export(alloc_conf: &str) -> String {
     }
 }
 
-/// What to do about it.
+/// The recommendation.
 pub fn advice(device: &DeviceSimulation) -> Option<String> {
     if device.runs.len() < 2 || device.changed().is_some() {
         return None;
@@ -388,8 +404,13 @@ pub fn advice(device: &DeviceSimulation) -> Option<String> {
     if let Some(best) = device.best() {
         return Some(export(&best.alloc_conf));
     }
-    let least = device.runs.iter().filter_map(Run::needs).min()?;
-    let is_less = device.runs.first()?.needs().is_some_and(|recorded| least < recorded);
-    let helps = if is_less { "helps much" } else { "helps" };
-    Some(format!("none of these settings {helps}"))
+    if let Some((least, needs)) = device.least() {
+        return Some(format!(
+            "none of these settings reserves notably less; to fit a smaller device, from {} on: {}",
+            Bytes(needs),
+            export(&least.alloc_conf)
+        ));
+    }
+    let only = if device.has_notable_warned() { " without a warning (see above)" } else { "" };
+    Some(format!("none of these settings saves more than 2%{only}"))
 }

@@ -32,7 +32,7 @@ const SHARE: f64 = RIGHT - 10.0 * MONO_WIDTH;
 const BYTES: f64 = SHARE - 8.0 * MONO_WIDTH;
 /// How far the dot of a leak is from the edge of its square.
 const DOT: f64 = 3.5;
-/// Characters of the name of a band that is held only at other times.
+/// The most characters of the name of a band that is held only at other times.
 const ABSENT: usize = 40;
 /// How far sites are indented to the right of their category.
 const INDENT: f64 = 16.0;
@@ -144,7 +144,7 @@ fn absent(stack: &Stack<'_>) -> Vec<(String, Color)> {
     absent.into_iter().map(named).filter(|(name, _)| names.insert(name.clone())).collect()
 }
 
-/// As many of them as a line holds.
+/// As many of them as fit into a line.
 fn elsewhere(absent: &[(String, Color)], y: f64) -> Group {
     let head = "at other times:";
     let mut group = Group::new().add(text(LEGEND, y, Anchor::Start, palette::MUTED, head));

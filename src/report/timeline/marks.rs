@@ -21,7 +21,7 @@ use svg::node::element::{Circle, Group, Line};
 const OOM_DISTANCE: f64 = 4.0;
 /// Width of a failed request on top of the stack.
 pub(super) const REQUEST: f64 = 16.0;
-/// Peaks of ranges that are marked, at most, and characters of their names.
+/// The most marked peaks of ranges, and the most characters of their names.
 pub(super) const RANGE_MARKS: usize = 200;
 const RANGE_NAME: usize = 24;
 
@@ -95,7 +95,7 @@ fn failure(
     labels.add(plot, x, &name, palette::ALARM)
 }
 
-/// The marked ranges: the highest in each pixel, and of those as many as the picture may have.
+/// The marked ranges: the highest in each pixel, and among those as many as the picture may contain.
 fn marked(device: &DeviceTimeline) -> Vec<(f64, &RangePeak)> {
     let metric = device.peak.metric;
     let ranges = device.peak.ranges.iter().flat_map(|found| &found.ranges);

@@ -72,7 +72,7 @@ mod tests {
         assert!(column(800, 350) <= x && x <= column(800, 450), "{x}");
         assert!((y - 150.0).abs() < 0.1, "{y}");
         assert!(place(300.0, &top, &bottom, &covered).is_none());
-        // For a site, the line is enough; any other name must be complete.
+        // For a site, the line number is enough; any other name must be complete.
         let long = "a_function_with_a_very_long_name";
         assert!(on_band(&format!("model.py:41 {long}"), palette::OTHER, &top, &bottom, &covered).is_some());
         assert!(on_band(&format!("5 {long}"), palette::OTHER, &top, &bottom, &covered).is_none());

@@ -42,7 +42,7 @@ pub fn keys(device: &DeviceTimeline, colors: Option<&Colors<'_>>) -> Vec<Key> {
 fn plot(device: &DeviceTimeline, stack: &Stack<'_>, room: Room) -> Picture {
     let (body, y) = device_heading(&device.peak, room);
     if device.peak.completeness.no_entries {
-        // There is only one instant, and so no curve.
+        // There is only one instant, so there is no curve.
         let bar = stack::bar(device, stack);
         let (legend, height) = legend::draw(device, stack, 0.0);
         let bar = bar.set("transform", format!("translate(0 {})", px(y + 12.0)));
@@ -75,7 +75,7 @@ fn plot(device: &DeviceTimeline, stack: &Stack<'_>, room: Room) -> Picture {
     Picture { height: top + legend_end + 14.0, body: body.add(plot.add(legend)) }
 }
 
-/// What the plot does not show.
+/// Facts that the plot does not show.
 fn remarks(device: &DeviceTimeline, scale: &Scale) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(capacity) = scale.capacity.filter(|_| !scale.capacity_in_sight) {

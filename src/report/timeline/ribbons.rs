@@ -13,7 +13,7 @@ use svg::node::element::{Group, Path};
 const ROW: f64 = 17.0;
 /// Boxes narrower than this are drawn together, without tooltips.
 const ALONE_FROM: f64 = 8.0;
-/// Width of a character of a label, on average.
+/// Average width of a character of a label.
 const CHARACTER: f64 = 6.4;
 
 /// The rows, and their total height.

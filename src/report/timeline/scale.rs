@@ -1,4 +1,4 @@
-//! From bytes and x to pixels.
+//! Maps bytes and x to pixels.
 
 use super::stacked::Stack;
 use crate::analysis::timeline::DeviceTimeline;
@@ -36,7 +36,7 @@ impl Scale {
     }
 }
 
-/// An x axis that says nothing: the axis of a timeline has parts, which a chart's has not.
+/// An x axis without labels: the axis of a timeline has parts, which the axis of a chart does not.
 pub(super) const NO_LABELS: Axis = Axis { first: 0.0, last: 1.0, unit: Unit::ENTRIES, labels: 0 };
 
 /// Bytes below a failed request: the memory held then.
@@ -49,7 +49,7 @@ pub(super) fn column(columns: usize, column: usize) -> f64 {
     f64::from(LEFT) + f64::from(PLOT_WIDTH) * column as f64 / columns.max(1) as f64
 }
 
-/// Where an x is.
+/// The position of an x.
 pub(super) fn at(axis: &Columns, x: i64) -> f64 {
     f64::from(LEFT) + f64::from(PLOT_WIDTH) * axis.position(x) / axis.columns().max(1) as f64
 }

@@ -20,7 +20,7 @@ use svg::node::element::{Group, Path};
 /// Height of the bar that represents a single instant.
 pub(super) const BAR: f64 = 34.0;
 
-/// What a band is called.
+/// The name of a band.
 pub(super) fn name(band: &Band) -> String {
     match band.label.as_str() {
         LEAKS => "leaks".to_owned(),
@@ -64,7 +64,7 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, scale: &Scale) ->
             let edge = path.set("stroke", palette::on(*color).light).set("stroke-width", "1.5");
             path = edge.set("stroke-dasharray", "4 2");
         } else if above == Some(band.category) {
-            // Two steps of one hue that touch.
+            // Two touching steps of one hue.
             path = path.set("stroke", palette::BACKGROUND.light).set("stroke-width", "0.6");
         }
         above = Some(band.category);
@@ -78,7 +78,7 @@ pub(super) fn leaks(band: &Band) -> bool {
     band.leak.is_some() && band.label != LEAKS
 }
 
-/// The name of a band as people read it.
+/// The name of a band in text.
 pub(super) fn written(band: &Band) -> String {
     match band.category {
         Some(category) if band.label == category.name() => legend::category_name(category),
@@ -147,7 +147,7 @@ fn decimal(tenths: i64) -> String {
     px(tenths as f64 / 10.0)
 }
 
-/// What is reserved.
+/// Reserved memory.
 pub(super) fn reserved(device: &DeviceTimeline, scale: &Scale) -> Path {
     let edge: Vec<f64> = device.columns.iter().map(|column| scale.y(column.max_reserved as f64)).collect();
     let first = edge.first().copied().unwrap_or(f64::from(PLOT_HEIGHT));

@@ -1,4 +1,4 @@
-//! What a plot stacks.
+//! The contents of a plot.
 
 use crate::analysis::timeline::{Band, DeviceTimeline};
 use crate::facts::grouping::GroupBy;
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-/// What a plot stacks.
+/// The contents of a plot: bands with their colors.
 pub(super) struct Stack<'a> {
     pub bands: Cow<'a, [Band]>,
     pub colors: Vec<Color>,

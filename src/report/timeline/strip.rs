@@ -1,4 +1,4 @@
-//! The whole run as a thin strip, above the step that is shown large.
+//! The whole run as a thin strip, above the enlarged step.
 
 use super::scale::{at, column};
 use super::stack::outline;
@@ -15,7 +15,7 @@ use svg::node::element::{Circle, Group, Path};
 /// Height of the strip, and of the line of text above it.
 const HEIGHT: f64 = 44.0;
 const TITLE: f64 = 17.0;
-/// Ends of steps are marked up to this many.
+/// The most steps whose ends are marked.
 const STEPS: usize = 120;
 
 /// The strip, and its height including the text above it.

@@ -11,7 +11,7 @@ use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled}
 use crate::report::common::picture::{Script, WIDTH};
 use svg::node::element::{Group, Path};
 
-/// Pixels between ticks, about.
+/// Approximate number of pixels between ticks.
 const BETWEEN: f64 = 90.0;
 /// Parts narrower than this have no ticks.
 const NARROW: f64 = 46.0;
@@ -52,7 +52,7 @@ pub(super) fn draw(device: &DeviceTimeline) -> Group {
     group.add(text(middle, y, Anchor::Middle, palette::MUTED, &title(device, unit)))
 }
 
-/// What times are counted from: the start of the step that is shown, or else the first entry of the recording.
+/// The time that labels count from: the start of the enlarged step, or otherwise the first entry of the recording.
 fn origin(device: &DeviceTimeline) -> i64 {
     let of_time = device.axis.counts == XAxis::Time;
     device.run.as_ref().filter(|_| of_time).map_or(0, |run| run.shown.0)
@@ -111,7 +111,7 @@ fn title(device: &DeviceTimeline, unit: Unit) -> String {
     let axis = &device.axis;
     let mut title = unit.name.to_owned();
     if let Some(run) = device.run.as_ref().filter(|_| axis.counts == XAxis::Time) {
-        // Annotated steps have names; people begin to count them at 0 or 1.
+        // Annotated steps have names; programs start to count them at 0 or 1.
         let step = if device.peak.annotations.is_empty() {
             format!("step {}", run.step)
         } else {

@@ -17,7 +17,7 @@ const NAMED: usize = 5;
 const OTHERS: usize = 2;
 /// Findings with a line each.
 const FINDINGS: usize = 4;
-/// What fills the parts of the categories that are named in the bar, the largest first.
+/// The characters that fill the parts of the categories that are named in the bar, the largest first.
 const FILLS: [&str; NAMED] = ["█", "▓", "▒", "░", "▚"];
 /// The same for unknown memory, and for categories without a name.
 const UNKNOWN: &str = "·";
@@ -87,7 +87,7 @@ fn categories(document: &mut Document, categories: &Attribution) {
     }
     let is_named =
         |index: usize, row: &Row| index == 0 || percent(row.bytes, total) >= 1.0 && (index < NAMED || is_unknown(row));
-    // Those without a name have one together.
+    // Categories without a name share a character.
     let rest = || rows.iter().enumerate().filter(|(index, row)| !is_named(*index, row));
     let bytes_of_rest = rest().map(|(_, row)| row.bytes).fold(0, u64::saturating_add);
     let first_of_rest = rest().next().map(|(index, _)| index);
@@ -112,7 +112,7 @@ fn categories(document: &mut Document, categories: &Attribution) {
     document.shares(rows.iter().enumerate().map(part).collect());
 }
 
-/// Whether it is not known what these bytes are for.
+/// Whether the use of these bytes is unknown.
 fn is_unknown(row: &Row) -> bool {
     row.category == Some(Category::Unknown)
 }

@@ -53,7 +53,7 @@ pub struct TriageDevice {
 pub struct FailedRequest {
     /// Bytes of the requested block.
     pub requested_bytes: u64,
-    /// What the device had free.
+    /// Free bytes of the device.
     pub device_free_bytes: u64,
     /// The maximum memory that the process could use then.
     pub capacity_bytes: u64,
@@ -68,7 +68,7 @@ pub struct FailedRequest {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FindingRow {
-    /// What it is.
+    /// The kind of finding.
     pub kind: FindingKind,
     /// Bytes of the finding; per step for leaks and growth.
     pub bytes: i64,
@@ -92,7 +92,7 @@ pub enum FindingKind {
     Stranded,
     /// Blocks that are never freed.
     Leak,
-    /// Blocks that pile up.
+    /// Blocks that accumulate.
     Growth,
     /// Memory that activation checkpointing could free.
     Activations,

@@ -9,6 +9,7 @@ use crate::play::SettingsAdvice;
 use crate::replay::Metric;
 use crate::report::checkpoint::words as checkpointed;
 use crate::report::common::advice::{Advice, advice};
+use crate::report::common::code_change;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe, signed};
 use crate::report::common::words::{category, count, share, starred};
@@ -17,7 +18,7 @@ use crate::report::simulate::words as simulate;
 
 /// A finding in words.
 pub(crate) struct Line {
-    /// What there is.
+    /// The text.
     pub text: String,
     /// The command that shows more.
     pub command: &'static str,
@@ -67,7 +68,7 @@ fn would_show(device: &DeviceTriage) -> Option<&'static str> {
     };
     let unknown = bytes_of(Category::Unknown);
     let most = unknown.saturating_add(bytes_of(Category::BeforeRecording));
-    // A change that saves some of it tells more of what it is.
+    // A change that saves some of it shows more about its use.
     let is_most = most > device.categories.total_bytes / 2 && device.advice.is_empty();
     (is_most && unknown > 0).then_some(
         "neither stacks nor the order of entries shows what most of the memory is for; ranges named \"forward\", \
@@ -83,7 +84,7 @@ pub(crate) fn leaked(finding: &Finding) -> Option<i64> {
     }
 }
 
-/// The part of a step, and which: ` in backward of step 3`.
+/// The phase and the step: ` in backward of step 3`.
 fn during(device: &DeviceTriage) -> String {
     let (phase, of) = match device.during.phase {
         Some(Phase::Optimizer) => ("in the optimizer", "of"),
@@ -92,7 +93,7 @@ fn during(device: &DeviceTriage) -> String {
         Some(Phase::Backward) => ("in backward", "of"),
         Some(Phase::Other) | None => return String::new(),
     };
-    // Annotated steps have names, which are in the line below; people count them from 0 or 1.
+    // Annotated steps have names, which are in the line below; programs count them from 0 or 1.
     match device.during.step.filter(|_| device.peak.annotations.is_empty()) {
         Some(step) => format!(" {phase} {of} step {step}"),
         None => format!(" {phase}"),
@@ -110,7 +111,7 @@ fn failed(failure: &Failure) -> String {
     let why = match cause {
         Cause::Capacity => ": not enough in total",
         Cause::Fragmentation => ": enough with inactive memory, but fragmented",
-        Cause::Leak => ": memory that accumulates from step to step fills the device",
+        Cause::Leak => ": memory that accumulates fills the device",
         Cause::OtherProcess => ": another process on the device holds memory",
         Cause::Limit => ": the process is limited to part of the device",
         Cause::Unknown => "",
@@ -144,16 +145,16 @@ pub(crate) fn most_reserved(device: &DeviceTriage) -> Option<String> {
 pub(crate) struct Otherwise<'d> {
     /// How to record more.
     pub better: Option<Advice>,
-    /// What would show what most of the memory is for: without it, what the lines that record more show.
+    /// What to record to see the use of most of the memory; `None` for the text of the lines that record more.
     pub would_show: Option<&'static str>,
-    /// Why there is nothing to change, if the rest says less.
+    /// Why there is nothing to change, if the rest explains less.
     pub nothing: Option<&'d Nothing>,
 }
 
 /// The text for a device if no change is recommended.
 pub(crate) fn otherwise<'d>(device: &'d DeviceTriage, recording: &Recording) -> Otherwise<'d> {
     let better = advice(recording);
-    // Other programs than PyTorch's have no ranges to mark.
+    // Programs without PyTorch have no ranges to mark.
     let is_foreign = recording.snapshot.notes.format.is_one_instant();
     let would_show = would_show(device).filter(|_| !is_foreign && better.is_none());
     let is_told = better.is_some() || would_show.is_some();
@@ -165,22 +166,22 @@ pub(crate) fn otherwise<'d>(device: &'d DeviceTriage, recording: &Recording) -> 
 pub(crate) fn nothing(nothing: &Nothing) -> String {
     match nothing {
         Nothing::Weights { bytes, total } => format!(
-            "Nothing to change: weights are {}, {} of allocated memory. A smaller dtype, or fewer weights on \
-             this device, would reduce this",
+            "No known mistake found. Weights are {}, {} of allocated memory: a smaller dtype, or fewer weights on this device, \
+             would reduce this",
             Bytes(*bytes),
             share(*bytes, *total)
         ),
         Nothing::Training { bytes, states, total } => {
             let (what, less) = if *states > 0 {
                 (
-                    "weights, gradients and optimizer state",
-                    "An optimizer with less state, or sharding over several GPUs,",
+                    "Weights, gradients and optimizer state",
+                    "an optimizer with less state, or sharding over several GPUs,",
                 )
             } else {
-                ("weights and gradients", "Sharding over several GPUs")
+                ("Weights and gradients", "sharding over several GPUs")
             };
             let (bytes, share) = (Bytes(*bytes), share(*bytes, *total));
-            format!("Nothing to change: {what} are {bytes}, {share} of allocated memory. {less} would reduce this")
+            format!("No known mistake found. {what} are {bytes}, {share} of allocated memory: {less} would reduce this")
         }
         Nothing::Unknown { label, inferred, is_of_weights, bytes, total } => {
             let (bytes, share, place) = (Bytes(*bytes), share(*bytes, *total), starred(&safe(label), *inferred));
@@ -203,23 +204,24 @@ pub(crate) fn findings(device: &DeviceTriage) -> Vec<Line> {
     failed.chain(planned).chain(found).chain(device.settings.as_ref().and_then(settings)).collect()
 }
 
-/// A finding, with what the best function to checkpoint saves.
+/// A finding, with the saving of the best function to checkpoint.
 pub(crate) fn found_on(device: &DeviceTriage, found: &Finding) -> Line {
     let mut line = finding(found);
     let checkpoint = device.checkpoint.as_ref().filter(|_| matches!(found, Finding::Activations { .. }));
     if let Some((checkpoint, best)) = checkpoint.and_then(|it| Some((it, it.candidates.first()?))) {
-        line.text += &format!("; with {} checkpointed: {}", safe(&best.label), checkpointed::effect(checkpoint, best));
+        let function = safe(&code_change::function(&best.label, &best.change));
+        line.text += &format!("; with {function} checkpointed: {}", checkpointed::effect(checkpoint, best));
     }
     line
 }
 
-/// What other allocator settings save.
+/// The saving of other allocator settings.
 pub(crate) fn settings(advice: &SettingsAdvice) -> Option<Line> {
     Some(Line { options: "--sweep", ..Line::new(simulate::settings_advice(advice)?, "simulate") })
 }
 
-/// The command that shows what steps leave behind, if they do and are numbered: after the first step, and after the last one
-/// before the selected instant.
+/// The command that shows what steps leave behind, if they do and are numbered: after the first step, and after the
+/// last one before the selected instant.
 pub(crate) fn compared(device: &DeviceTriage, path: &str) -> Option<Next> {
     let grows = device.findings.iter().any(|finding| leaked(finding).is_some());
     let last = device.during.step.filter(|&step| grows && step > 2)? - 1;

@@ -1,4 +1,4 @@
-//! One allocation with all that is known of it.
+//! One allocation with all known facts about it.
 
 use super::frames::Frame;
 use super::json;
@@ -14,7 +14,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 struct Answer {
     id: usize,
-    /// `None` where it is not known.
+    /// `None` if it is unknown.
     address: Option<String>,
     requested_bytes: u64,
     block_bytes: u64,
@@ -34,7 +34,7 @@ struct Answer {
     stack: Vec<Frame>,
     forward: Vec<Frame>,
     forward_inferred: bool,
-    /// Whether its segment is known, and with it what lies beside it; `None` is an end of the segment then.
+    /// Whether its segment is known, and so its neighbors; `None` then means an end of the segment.
     in_segment: bool,
     before: Option<Neighbor>,
     behind: Option<Neighbor>,

@@ -1,4 +1,4 @@
-//! What a range of instants did to the memory.
+//! How memory changed over a range of instants.
 
 use super::{color, json};
 use crate::analysis::scene::{Difference, DifferenceRow, Flow};
@@ -71,7 +71,7 @@ impl From<&Flow> for Sums {
     }
 }
 
-/// The groups that there were, the largest change first.
+/// The groups in the range, the largest change first.
 pub fn difference(
     device: &Device<'_>,
     metric: Metric,
@@ -92,7 +92,7 @@ pub fn difference(
     })
 }
 
-/// All of a range as one sum.
+/// The whole range as one sum.
 pub fn flow(flow: &Flow) -> String {
     json(&Sums::from(flow))
 }

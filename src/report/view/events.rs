@@ -17,20 +17,20 @@ struct Event {
     entry: u32,
     action: &'static str,
     bytes: u64,
-    /// `None` of what has no address: a snapshot, and a failed request, which has `device_free` there; and where none was recorded.
+    /// `None` for entries without an address: a snapshot, a failed request, whose address is `device_free`, and unrecorded ones.
     address: Option<String>,
     device_free: Option<u64>,
-    /// `None` where streams are not recorded.
+    /// `None` if streams are not recorded.
     stream: Option<u64>,
     pool: Option<String>,
     site: String,
     allocation: Option<u32>,
-    /// The instant after the entry that allocates what this one frees, or frees what it allocates.
+    /// The instant after the entry that allocates the block that this one frees, or frees the block that this one allocates.
     partner: Option<Instant>,
 }
 
-/// Some entries of a device; numbers that it does not have are left out. The site of an entry that frees is that of the freed
-/// block.
+/// Some entries of a device; numbers that it does not have are left out. The site of an entry that frees a block is
+/// the site of that block.
 pub fn events(device: &Device<'_>, entries: &[u32]) -> String {
     let (sites, filter) = (device.deep_sites(), Filter::default());
     let grouper = Grouper::new(device, sites, &filter, GroupBy::Site);
@@ -74,8 +74,8 @@ pub fn stack(device: &Device<'_>, entry: u32) -> String {
     json(&Frame::of_stack(device.deep_sites(), device.track.stack(entry)))
 }
 
-/// The request of an entry, or the end of the recording if there is none, in the words of `memviz diff`, with this name for
-/// the recording.
+/// The request of an entry, or the end of the recording if there is none, worded as in `memviz diff`, with this name
+/// for the recording.
 pub fn request(device: &Device<'_>, name: &str, entry: Option<u32>) -> String {
     let asked = entry.and_then(|entry| Asked::at(device, entry));
     json(&words::request(name, asked.as_ref()))

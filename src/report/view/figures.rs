@@ -1,4 +1,4 @@
-//! What there is to know of a recording before anything is drawn.
+//! What is known about a recording before anything is drawn.
 
 use super::json;
 use crate::analysis::timeline::OomMark;
@@ -60,7 +60,7 @@ struct Oom {
     instant: u32,
     requested_bytes: u64,
     capacity_bytes: Option<u64>,
-    /// What was allocated and reserved when the request failed.
+    /// Allocated and reserved memory when the request failed.
     allocated_bytes: i64,
     reserved_bytes: i64,
     text: String,
@@ -70,7 +70,7 @@ struct Oom {
 pub fn figures(source: Source<'_>, devices: &Devices<'_>) -> String {
     let snapshot = &source.recording.snapshot;
     let origin = snapshot.first_time().unwrap_or(0);
-    // Nothing is drawn of devices in an order of the file's choice: host memory is last, as in every answer.
+    // Devices are not drawn in the order of the file: host memory is last, as in every answer.
     let wanted = devices.wanted(&[]).unwrap_or_default();
     json(&Figures {
         name: source.path,
@@ -139,7 +139,7 @@ impl Oom {
     }
 }
 
-/// Which bound a metric's values at any recorded instant are: peaks may have been before those, or between them.
+/// Which bound a metric's values at all recorded instants are: peaks may be before these, or between them.
 fn bound_then(completeness: &Completeness, metric: Metric) -> Option<Bound> {
     let kept = Completeness { no_entries: false, overflowed: false, ring_full: false, sampled: false, ..*completeness };
     kept.bound(metric)

@@ -34,7 +34,7 @@ struct Found {
     instant: Option<Instant>,
     from: Option<Instant>,
     to: Option<Instant>,
-    /// Of a cure.
+    /// The cure, if the finding has one.
     cure: Option<Cure>,
     /// Other cures of the same mistake, each instead of this one.
     alternatives: Vec<Other>,
@@ -52,9 +52,9 @@ struct Other {
 /// A cure that can be tried.
 #[derive(Serialize)]
 struct Cure {
-    /// Its place in the list of its device, which alternatives follow.
+    /// Its place in the list of its device; alternatives follow the list.
     place: usize,
-    /// Whether it can be tried together with others.
+    /// Whether it can be combined with others.
     combines: bool,
     saves_allocated_bytes: u64,
     saves_reserved_bytes: u64,
@@ -112,7 +112,7 @@ pub fn findings(devices: &Devices<'_>, cures: &BTreeMap<DeviceId, WhatIf<'_, '_>
 }
 
 impl Found {
-    /// Something at the instant that the triage looks at.
+    /// A finding at the instant of the triage.
     fn new(kind: &'static str, is_alarm: bool, device: &DeviceTriage) -> Self {
         Self {
             kind,
@@ -130,7 +130,7 @@ impl Found {
         }
     }
 
-    /// The same in the words of the triage.
+    /// The same, in the words of the triage.
     fn said(self, finding: &Finding) -> Self {
         let triage::Line { text, command, .. } = triage::finding(finding);
         Self { sentence: text, command, ..self }
@@ -159,7 +159,7 @@ fn cure(device: &DeviceTriage, advice: &Advice, list: Option<(&WhatIf<'_, '_>, u
     }
 }
 
-/// What can be done instead of the cure at a place.
+/// The alternatives to the cure at a place.
 fn alternatives(list: &WhatIf<'_, '_>, place: usize) -> Vec<Other> {
     let places = (list.advice().count()..).zip(list.alternatives());
     let of_place = places.filter(|(_, (instead_of, _))| *instead_of == place);
@@ -195,7 +195,7 @@ fn fragmentation(devices: &Devices<'_>, device: &DeviceTriage, finding: &Finding
     Found { instant: instant.or(said.instant), ..said }
 }
 
-/// What grows, from the first end of a step that counts to the last one.
+/// Memory that grows, from the first counted end of a step to the last one.
 fn growth(device: &DeviceTriage, leaks: &LeakReport, finding: &Finding) -> Found {
     let is_leak = matches!(finding, Finding::Growth { is_leak: true, .. });
     let said = Found::new(if is_leak { "leak" } else { "growth" }, is_leak, device).said(finding);
@@ -206,7 +206,7 @@ fn growth(device: &DeviceTriage, leaks: &LeakReport, finding: &Finding) -> Found
     Found { lines, from, to: leaks.ends.last().map(|end| end.instant), ..said }
 }
 
-/// What activations hold, and the best that checkpointing could do about it.
+/// The memory of activations, and the best that checkpointing can do about it.
 fn activations(devices: &Devices<'_>, device: &DeviceTriage, finding: &Finding) -> Result<Found> {
     let lines = if let Some(known) = &device.checkpoint {
         verdict::savings(known).into_iter().collect()

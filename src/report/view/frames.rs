@@ -1,4 +1,4 @@
-//! Frames, with what is known about them.
+//! Frames, with known facts about them.
 
 use super::json;
 use crate::facts::code::sites::{Sites, clipped};
@@ -32,8 +32,8 @@ impl Frame {
     }
 }
 
-/// The frames for labels, as they are in stacks of rows. If several have one label, the user's own comes first; a label that
-/// is not a frame's stands for itself.
+/// The frames for labels, as in stacks of rows. If several frames have one label, the user's own comes first; a label
+/// without a frame represents itself.
 pub fn frames(device: &Device<'_>, labels: &[String]) -> String {
     let sites = device.deep_sites();
     let mut known: HashMap<&str, Option<Frame>> = labels.iter().map(|label| (label.as_str(), None)).collect();

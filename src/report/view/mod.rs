@@ -1,4 +1,4 @@
-//! What `memviz view` shows besides curves: answers to a program that draws, as JSON.
+//! The parts of `memviz view` besides curves: answers to a program that draws, as JSON.
 //!
 //! These are for the page that is part of memviz, which always has the same version: unlike the answers of commands, they
 //! have no schema, and change with the page.
@@ -37,13 +37,13 @@ use serde::Serialize;
 /// A group with its colors, which are those of the pictures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Group {
-    /// What it is called.
+    /// Its name.
     pub label: String,
     /// Its category, if groups are categories.
     pub category: Option<&'static str>,
-    /// Its color on light ground.
+    /// Its color on a light background.
     pub light: String,
-    /// Its color on dark ground.
+    /// Its color on a dark background.
     pub dark: String,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
@@ -62,7 +62,7 @@ impl From<&SceneGroup> for Group {
     }
 }
 
-/// Steps of a hue that the page's sites have: more of them could not be distinguished.
+/// Number of steps of a hue for the sites of the page: more of them could not be distinguished.
 const STEPS: usize = 16;
 
 /// The color of a group: that of its category if groups are categories, otherwise by its position.

@@ -3,28 +3,28 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// The page, without engine and recording. Built from `viewer`, as the engine is.
+/// The page, without engine and recording. Built from `viewer`, like the engine.
 const PAGE: &str = include_str!("../../../viewer/dist/view.html");
-/// The engine: this library as WebAssembly, compressed with gzip, which every browser undoes.
+/// The engine: this library as WebAssembly, compressed with gzip, which every browser decompresses.
 const ENGINE: &[u8] = include_bytes!("../../../viewer/dist/engine.wasm.gz");
-/// What stands in the page for the engine, and for a recording.
+/// The placeholders in the page for the engine, and for a recording.
 const ENGINE_PLACE: &str = r#"<script type="application/octet-stream;ascii85" id="engine"></script>"#;
 const RECORDING_PLACE: &str =
     r#"<script type="application/octet-stream;ascii85" id="recording" data-name=""></script>"#;
-/// Four bytes become five characters, so whole groups of this many are cut nowhere in between.
+/// Four bytes become five characters, so groups of this many bytes are never split.
 const PIECE: usize = 4 << 12;
-/// Large recordings take less at this level than at the four above it, at a sixth of the time.
+/// At this level, large recordings become smaller than at the four levels above it, in a sixth of the time.
 const LEVEL: i32 = 2;
 
-/// A recording that a page carries.
+/// A recording inside a page.
 pub struct Carried<'a> {
-    /// What it is called.
+    /// Its name.
     pub name: &'a str,
     /// How to read it: see [`super::Reading::to_json`].
     pub options: &'a str,
     /// The samples of the whole device next to it, unchanged; empty if there are none.
     pub samples: &'a str,
-    /// What is shown first, as the page has it in links to itself; nothing for all.
+    /// What is shown first, as in the page's links to itself; empty for everything.
     pub show: &'a str,
     /// Writes the file.
     pub content: &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
@@ -32,7 +32,7 @@ pub struct Carried<'a> {
     pub is_packed: bool,
 }
 
-/// Writes a page with a recording, or an empty one, which recordings are dropped on.
+/// Writes a page with a recording, or an empty page, onto which you can drop recordings.
 ///
 /// # Errors
 /// If reading the recording or writing fails.
@@ -80,14 +80,14 @@ fn attribute(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;"))
 }
 
-/// Writes bytes on as Ascii85 without line breaks: a quarter more than the bytes, where base64 takes a third.
+/// Writes bytes as Ascii85 without line breaks: a quarter longer than the bytes, while base64 is a third longer.
 ///
-/// Four bytes are a number of five digits of 85, the character `!` for 0 and those that follow it for others, but `v` instead of
-/// `<`: nothing in the text may look like a tag. Of a last group of fewer bytes, zeros are appended, and as many characters left
-/// out.
+/// Four bytes become a number of five digits in base 85, with the character `!` for 0 and the characters after it for
+/// other digits, but `v` instead of `<`: nothing in the text may look like a tag. If the last group has fewer bytes,
+/// zeros are appended to it, and as many characters omitted.
 struct Ascii85<'w> {
     out: &'w mut dyn Write,
-    /// Bytes that wait for a whole group.
+    /// Bytes that wait for a complete group.
     waiting: Vec<u8>,
 }
 

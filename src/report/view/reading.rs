@@ -1,4 +1,4 @@
-//! How a page is to read the recording that it carries.
+//! How a page must read the recording that it contains.
 
 use crate::error::{Error, Result};
 use crate::input::ReadOptions;
@@ -6,13 +6,13 @@ use crate::model::View;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-/// What was requested when the page was made and matters when the recording is read again: by then as JSON.
+/// Options of the command that created the page that also matter when the page reads the recording; stored as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Reading {
     /// Whether a file that was cut off is read up to the cut.
     pub allow_truncated: bool,
-    /// Expressions for code that is the user's own, as in [`View::own`]; one that is empty names nothing.
+    /// Expressions for code that is the user's own, as in [`View::own`]; an empty one matches nothing.
     pub own: Vec<String>,
 }
 
@@ -20,7 +20,7 @@ impl Reading {
     /// Parses the output of [`Reading::to_json`]; an empty text means the defaults.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it is anything else.
     pub fn from_json(json: &str) -> Result<Self> {
         if json.is_empty() {
             return Ok(Self::default());
@@ -28,12 +28,12 @@ impl Reading {
         serde_json::from_str(json).map_err(|error| Error::Request(format!("expected options as JSON: {error}")))
     }
 
-    /// As an object.
+    /// The options as a JSON object.
     pub fn to_json(&self) -> String {
         super::json(self)
     }
 
-    /// How the library reads a recording then: as commands about a single one do.
+    /// How the library then reads the recording: as commands about a single recording do.
     ///
     /// # Errors
     /// If an expression is malformed.

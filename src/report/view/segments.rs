@@ -25,7 +25,7 @@ struct SegmentMap {
 struct Failed {
     bytes: u64,
     site: String,
-    /// The largest free block that it could have been a part of, if it had been larger.
+    /// The largest free block that could have served it, had it been larger.
     largest_bytes: u64,
     free_bytes: u64,
     /// Free blocks of the segments that serve such requests.
@@ -34,7 +34,7 @@ struct Failed {
     largest_holes: Vec<u64>,
 }
 
-/// Free blocks next to a failed request.
+/// The most free blocks that are listed for a failed request.
 const HOLES: usize = 24;
 
 #[derive(Serialize)]
@@ -54,7 +54,7 @@ struct Block {
     bytes: u64,
     state: &'static str,
     allocation: Option<usize>,
-    /// Free bytes that cannot be released because of it, as `memviz fragmentation` attributes them.
+    /// Free bytes that cannot be released because of this block, as `memviz fragmentation` attributes them.
     keeps: u64,
 }
 
@@ -111,7 +111,7 @@ impl Segment {
     }
 }
 
-/// The state of a block in a word.
+/// The state of a block, in one word.
 pub(super) fn state(state: BlockState) -> &'static str {
     match state {
         BlockState::ActiveAllocated => "allocated",
@@ -120,7 +120,7 @@ pub(super) fn state(state: BlockState) -> &'static str {
     }
 }
 
-/// An address as debuggers write it: JavaScript has no integers of 64 bits.
+/// An address as debuggers show it: JavaScript has no integers of 64 bits.
 pub(super) fn address(address: u64) -> String {
     format!("{address:#x}")
 }
@@ -129,7 +129,7 @@ pub(super) fn address(address: u64) -> String {
 pub(super) struct PoolNames(PrivatePools);
 
 impl PoolNames {
-    /// Looks at what private pools are for, if any of these is one.
+    /// Determines the uses of private pools, if any of these pools is private.
     pub fn of(device: &Device<'_>, mut pools: impl Iterator<Item = PoolId>) -> Self {
         let has_private = pools.any(|pool| pool != DEFAULT_POOL);
         Self(if has_private { PrivatePools::of(device.track, device.sites()) } else { PrivatePools::default() })

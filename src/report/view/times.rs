@@ -33,7 +33,7 @@ struct Step {
     to: Instant,
 }
 
-/// The ranges that overlap the entries of a device, in the order of their starts, cut at the ends.
+/// The ranges that overlap the entries of a device, in order of their starts, cut at the ends.
 pub fn annotations(device: &Device<'_>) -> String {
     let (track, snapshot) = (device.track, device.snapshot());
     let times = track.times();
@@ -97,7 +97,7 @@ pub fn phases(device: &Device<'_>) -> String {
 #[derive(Serialize)]
 struct Sample {
     occasion: &'static str,
-    /// The last instant before it; `None` if its time is unknown.
+    /// The last instant before the sample; `None` if its time is unknown.
     instant: Option<Instant>,
     time_us: Option<i64>,
     used_bytes: u64,

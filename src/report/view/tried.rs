@@ -17,7 +17,7 @@ struct Tried {
     reserved_range: Option<(u64, u64)>,
     /// Bytes that the allocator can use.
     capacity_bytes: Option<u64>,
-    /// After the first entry whose request fails.
+    /// The instant after the first entry whose request fails.
     fails: Option<Instant>,
     retries: Option<u64>,
     trust: Trust,
@@ -96,7 +96,7 @@ struct Known {
     memory_bytes: u64,
 }
 
-/// The GPUs that are known by name, those first that recordings most likely come from.
+/// The GPUs that are known by name, starting with those that recordings most likely come from.
 pub fn gpus() -> String {
     json(&Gpu::known().iter().map(|gpu| Known { name: gpu.name, memory_bytes: gpu.memory }).collect::<Vec<_>>())
 }

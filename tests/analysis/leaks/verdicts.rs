@@ -1,4 +1,4 @@
-//! What each verdict means, on programs that do one thing.
+//! The meaning of each verdict, on programs that do one thing.
 
 use super::program::{Held, Program};
 use memviz::Recording;
@@ -220,7 +220,7 @@ fn what_piles_up_and_is_freed_in_the_end_is_growth() {
         let mut pile = Vec::new();
         let mut program = train(STEPS, |program, step| {
             pile.push(program.alloc(KEPT, MIB));
-            // What the last step still holds makes up for nothing.
+            // Memory that the last step still holds does not make up for anything.
             if step == STEPS - 1 {
                 program.alloc(KEPT, 100 * MIB);
             }
@@ -708,6 +708,6 @@ fn the_device_is_full_in_so_many_steps() {
     assert_eq!((projection.capacity_bytes, projection.steps), (held + 10 * MIB, 10));
     // An explicit capacity takes precedence.
     assert_eq!(project(&program(Some(10 * MIB)), Some(held + 5 * MIB)).unwrap().steps, 5);
-    // Nothing grows, so nothing is ever full.
+    // Nothing grows, so the device never becomes full.
     assert_eq!(project(&train(STEPS, |_, _| ()).dump(), Some(80 << 30)), None);
 }

@@ -28,7 +28,7 @@ fn a_range_without_entries_keeps_no_budget() {
     }
 }
 
-/// A device that is idle while another one works has nothing left behind, and that is known.
+/// A device that is idle while another one works leaves nothing behind, and that is known.
 #[test]
 fn a_device_that_is_idle_meanwhile_is_judged() {
     let mut idle = whole();
@@ -108,7 +108,7 @@ fn bytes_without_a_stack_may_be_of_any_site() {
         }
         run.code
     };
-    // At the peak, in the last step, six of these blocks are there, and the block of line 5.
+    // At the peak, in the last step, six of these blocks are live, and the block of line 5.
     assert_eq!(judged(&[], &json!([]), "120MiB"), Some(0));
     assert_eq!(judged(&[], &json!([]), "119MiB"), Some(1));
     for blank in [json!([]), json!([{"filename": "", "line": 0, "name": ""}])] {

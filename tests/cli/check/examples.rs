@@ -28,7 +28,7 @@ fn the_workflow_runs() {
             let expected = if args[0] == "check" { code } else { 0 };
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(expected), "{args:?}: {stderr}");
-            // What was written is said, and nothing else.
+            // The output states what was written, and nothing else.
             assert!(stderr.lines().all(|line| line.starts_with("wrote memory.")), "{args:?}: {stderr}");
         }
         for file in ["memory.svg", "memory.xml"] {

@@ -80,7 +80,7 @@ fn an_answer_of_an_earlier_run_is_not_left_for_this_one() {
     folder.check(&args).expect(2);
     let now = fs::read_to_string(folder.path("old.xml")).unwrap();
     assert!(now.contains("no/such/file") && now.contains("error"), "{now}");
-    // Without leave to overwrite it, nothing is begun.
+    // Without permission to overwrite it, nothing is started.
     folder.write("old.xml", "old");
     folder.check(&args[..args.len() - 1]).expect_error("exists");
     assert_eq!(fs::read_to_string(folder.path("old.xml")).unwrap(), "old");

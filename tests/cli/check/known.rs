@@ -237,7 +237,7 @@ fn with_entries(whole: &Recording, kept: &dyn Fn(usize) -> bool) -> Recording {
     Recording { snapshot, histories, ..whole.clone() }
 }
 
-/// Settings that are not known, or that say two things, leave every size open.
+/// Settings that are unknown, or contradictory, leave every size open.
 #[test]
 fn unknown_settings_are_not_exact() {
     let whole = whole();
@@ -276,7 +276,7 @@ fn unknown_settings_are_not_exact() {
 #[test]
 fn a_duplicate_key_is_unknown() {
     let bytes = pickle(&whole());
-    // The root's dictionary is filled last: one more item, an empty list of traces, in front of STOP.
+    // The root's dictionary is filled last: one more item, an empty list of traces, before STOP.
     let [body, b"."] = [&bytes[..bytes.len() - 1], &bytes[bytes.len() - 1..]] else { panic!("STOP is last") };
     for key in ["device_traces", "segments", "allocator_settings"] {
         let item = [&b"X"[..], &(key.len() as u32).to_le_bytes(), key.as_bytes(), b"]s."].concat();
@@ -296,7 +296,7 @@ fn a_duplicate_key_is_unknown() {
     }
 }
 
-/// A segment that contains a block from before the recording, and that is gone without an entry.
+/// A segment with a block from before the recording that disappears without an entry.
 #[test]
 fn segments_whose_end_was_not_recorded_leave_reserved_open() {
     let mut late = whole();

@@ -195,7 +195,7 @@ fn no_byte_of_a_recording_keeps_a_budget_by_being_lost() {
     losses.finish(20);
 }
 
-/// A small profiler trace: memory of a Python function, of which most is freed again.
+/// A small profiler trace: memory of a Python function, most of which is freed again.
 fn trace() -> Value {
     let mut total = 0i64;
     let mut memory = |time: u64, bytes: i64, addr: u64| {

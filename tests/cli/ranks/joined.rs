@@ -114,7 +114,7 @@ fn consecutive_runs_are_not_ranks() {
     let dumps = [recorded(5, "a_5", (10, 20), &CODE), recorded(10, "a_10", (10, 30), &CODE)];
     assert_eq!(relation(&joined(&dumps)), "dumps");
     assert_eq!(across(&joined(&dumps))["missing"], json!([]));
-    // Stages of a pipeline that say that they are ranks are called so.
+    // Stages of a pipeline that state that they are ranks are called ranks.
     let stages = [recorded(0, "rank0", (0, 9), &CODE), recorded(2, "rank2", (0, 9), &OTHER_CODE)];
     let found = joined(&stages);
     assert_eq!((relation(&found), &across(&found)["missing"]), (&json!("programs"), &json!([{"from": 1, "to": 1}])));

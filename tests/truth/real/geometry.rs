@@ -63,7 +63,7 @@ pub fn trace(snapshot: &Object, device: i32) -> Vec<Object> {
     usize::try_from(device).ok().and_then(|device| traces.get(device)).map(Object::items).unwrap_or_default()
 }
 
-/// Plays a device's trace, or says what contradicts what.
+/// Replays a device's trace, or says what contradicts what.
 pub fn play(snapshot: &Object, device: i32) -> Result<Played, String> {
     let trace = trace(snapshot, device);
     let mut memory = Memory::at_the_end(snapshot, device);
@@ -108,7 +108,7 @@ pub fn play(snapshot: &Object, device: i32) -> Result<Played, String> {
 }
 
 impl Memory {
-    /// What the segments say.
+    /// The memory of the segments.
     fn at_the_end(snapshot: &Object, device: i32) -> Self {
         let settings = snapshot.get("allocator_settings");
         let setting = |key: &str| settings.as_ref().and_then(|settings| settings.int(key));

@@ -43,7 +43,7 @@ impl Object {
         }
     }
 
-    /// An integer that is there and not negative.
+    /// An integer, if it exists and is not negative.
     pub fn unsigned(&self, key: &str) -> u64 {
         self.int(key).and_then(|value| u64::try_from(value).ok()).unwrap_or_else(|| panic!("no {key} in {self:?}"))
     }

@@ -1,25 +1,25 @@
-//! A file of the page, read piece by piece, so that it never lies in memory as a whole.
+//! A file of the page, read piece by piece, so that it is never in memory as a whole.
 
 use js_sys::{Function, Uint8Array};
 use std::cell::RefCell;
 use std::io::{self, Read};
 use wasm_bindgen::{JsCast, JsValue};
 
-/// Bytes asked for at a time.
+/// Bytes per request.
 const PIECE: usize = 1 << 20;
 
 thread_local! {
-    /// What reads the file. The library may hand a reader to another thread, which a function of JavaScript cannot go to;
-    /// here there is one thread only, and one file that is being read.
+    /// The reader of the file. The library may pass a reader to another thread, which a JavaScript function cannot do;
+    /// here, there is only one thread, and only one file is read at a time.
     static READ: RefCell<Option<Function>> = const { RefCell::new(None) };
 }
 
 /// The file that is being read.
 pub struct File {
     piece: Vec<u8>,
-    /// Bytes of the piece that were taken.
+    /// Bytes of the piece that were read.
     taken: usize,
-    /// Where the next piece begins.
+    /// Where the next piece starts.
     at: f64,
 }
 

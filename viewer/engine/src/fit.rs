@@ -1,4 +1,4 @@
-//! Several recordings of a program at other values of what they differ in: the answer of `memviz fit`.
+//! Several recordings of a program at other values of the number that they differ in: the answer of `memviz fit`.
 
 use crate::names::{axis, metric};
 use crate::{Thrown, about, columns_of, opened};
@@ -19,32 +19,32 @@ use wasm_bindgen::prelude::*;
 #[derive(Default)]
 pub struct Fit {
     all: Vec<(String, &'static Recording, &'static Devices<'static>)>,
-    /// Devices of recordings, by their places, whose curves somebody has asked for.
+    /// Devices of recordings, by their places, whose curves were requested.
     scenes: HashMap<(usize, DeviceId), Scene<'static>>,
-    /// The last predicted curve of each counter, and what it is of.
+    /// The last predicted curve of each counter, and its key.
     curves: HashMap<Metric, (Predicted, Option<PredictedOverTime>)>,
 }
 
-/// What a predicted curve is of: the device, the numbers of the recordings, the number, the settings and the device's bytes.
+/// The key of a predicted curve: the device, the numbers of the recordings, the number, the settings and the device's bytes.
 type Predicted = (DeviceId, Vec<u64>, u64, Option<String>, u64);
 
 #[wasm_bindgen]
 impl Fit {
-    /// None yet.
+    /// No recordings yet.
     #[wasm_bindgen(constructor)]
     pub fn new() -> Fit {
         Self::default()
     }
 
-    /// Reads one more.
+    /// Reads one more recording.
     pub fn add(&mut self, read: Function, name: String, options: &str) -> Thrown<()> {
         let recording = opened(read, &name, options, "")?;
-        // As of the recording: the memory is given back with the instance.
+        // As for the recording: the memory is released with the instance.
         self.all.push((name, recording, Box::leak(Box::new(recording.devices()))));
         Ok(())
     }
 
-    /// What a device needs at other numbers, given those of the recordings in their order.
+    /// The needs of a device at other numbers, given the numbers of the recordings in their order.
     #[allow(clippy::too_many_arguments, reason = "JavaScript has no options structs that are checked")]
     pub fn predicted(
         &self,
@@ -69,8 +69,8 @@ impl Fit {
         report.json(&sources, &mut out).map_err(|error| JsError::new(&error.to_string()))?;
         String::from_utf8(out).map_err(|error| JsError::new(&error.to_string()))
     }
-    /// The highest value of a counter in each column of the recording at a place, as it would be at a number; null for all
-    /// recordings but the one that gives the order of requests, and where there is no such curve.
+    /// The highest value of a counter in each column of the recording at a place, as it would be at a number. Null for
+    /// all recordings except the one that defines the order of requests, and if there is no such curve.
     #[allow(clippy::too_many_arguments, reason = "JavaScript has no options structs that are checked")]
     pub fn curve_predicted(
         &mut self,

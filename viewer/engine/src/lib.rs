@@ -1,7 +1,7 @@
-//! memviz for a page: opens a recording, and answers what is drawn and read there.
+//! memviz for a page: opens a recording, and answers the page's questions about it.
 //!
-//! Everything is worked out by the library, by the same functions that commands call; here it is only handed over:
-//! arguments to options, results to JSON and typed arrays. `engine.d.ts` says what each method takes and gives.
+//! The library computes everything, with the same functions that commands call; this crate only converts: arguments to
+//! options, results to JSON and typed arrays. `engine.d.ts` documents what each method takes and returns.
 
 mod file;
 mod fit;
@@ -32,25 +32,25 @@ use wasm_bindgen::prelude::*;
 
 type Thrown<T> = Result<T, JsError>;
 
-/// A recording that answers.
+/// An open recording.
 #[wasm_bindgen]
 pub struct Engine {
     name: String,
     recording: &'static Recording,
     devices: Devices<'static>,
     scenes: Vec<Scene<'static>>,
-    /// What could be changed on each device, once somebody has asked.
+    /// Possible changes for each device, after the first question about them.
     cures: BTreeMap<DeviceId, WhatIf<'static, 'static>>,
-    /// Those that are being worked out, of the device that comes next.
+    /// The search in progress, for the next device.
     search: Option<CureSearch<'static, 'static>>,
-    /// The last curve of each counter with something that was tried, and what that was.
+    /// The last curve of each counter with something tried, and what was tried.
     curves: HashMap<(DeviceId, Metric), (Attempt, Option<OverTime>)>,
 }
 
 #[wasm_bindgen]
 impl Engine {
-    /// Reads a recording, as `options` say: those of the command line that are about reading. `samples` are those of the whole
-    /// device that were taken beside it, if any were.
+    /// Reads a recording. `options` are the options of the command line for reading. `samples` are the samples of the
+    /// whole device that belong to it, if there are any.
     pub fn open(read: Function, name: String, options: &str, samples: &str) -> Thrown<Engine> {
         let recording = opened(read, &name, options, samples)?;
         let devices = recording.devices();
@@ -58,7 +58,7 @@ impl Engine {
         Ok(Self { name, recording, devices, scenes, cures: BTreeMap::new(), search: None, curves: HashMap::new() })
     }
 
-    /// What there is to know before anything is drawn.
+    /// What is known before anything is drawn.
     pub fn figures(&self) -> String {
         view::figures(self.source(), &self.devices)
     }
@@ -87,7 +87,7 @@ impl Engine {
         Ok(Float64Array::from(values.as_slice()))
     }
 
-    /// What holds the memory in each column.
+    /// The memory in each column, by group.
     #[allow(clippy::too_many_arguments, reason = "JavaScript has no options structs that are checked")]
     pub fn bands(
         &mut self,
@@ -163,14 +163,14 @@ impl Engine {
         ]))
     }
 
-    /// Who holds the memory at an instant: the answer of `memviz peak`.
+    /// The memory at an instant by group: the answer of `memviz peak`.
     pub fn attribution(&self, device: i32, of: &str, group: &str, instant: u32, top: usize) -> Thrown<String> {
         let options = self.at(device, of, instant)?.by(by(group)?).top(Some(top).filter(|&top| top > 0));
         let report = PeakReport::of(&self.devices, &options).map_err(|error| self.thrown(&error))?;
         self.json(&report)
     }
 
-    /// What was there, was allocated and was freed from one instant to another.
+    /// The memory that was live, was allocated and was freed from one instant to another.
     pub fn difference(&self, device: i32, of: &str, group: &str, from: u32, to: u32, top: usize) -> Thrown<String> {
         let (metric, by, top) = (metric(of)?, by(group)?, Some(top).filter(|&top| top > 0));
         let scene = self.scene(device)?;
@@ -191,7 +191,7 @@ impl Engine {
         Ok(view::flame(report.devices.first().map_or(&[], |device| device.nodes.as_slice())))
     }
 
-    /// What was allocated, freed, or allocated and kept, from one instant to another, by stack.
+    /// Memory that was allocated, freed, or allocated and kept, from one instant to another, by stack.
     pub fn flame_of_range(&self, device: i32, of: &str, from: u32, to: u32, part: &str) -> Thrown<String> {
         let scene = self.scene(device)?;
         scene.require_range(from, to).map_err(|error| self.thrown(&error))?;
@@ -205,14 +205,14 @@ impl Engine {
         Ok(view::segments(scene.device(), instant))
     }
 
-    /// All that is known of an allocation.
+    /// Everything that is known about an allocation.
     pub fn allocation(&self, device: i32, id: usize) -> Thrown<String> {
         let scene = self.scene(device)?;
         let missing = || JsError::new(&format!("{}: device {device} has no allocation {id}", self.name));
         view::allocation(scene.device(), id).ok_or_else(missing)
     }
 
-    /// The ranges of `record_function` that a device has entries in.
+    /// The `record_function` ranges with entries of a device.
     pub fn annotations(&self, device: i32) -> Thrown<String> {
         Ok(view::annotations(self.scene(device)?.device()))
     }
@@ -248,7 +248,7 @@ impl Engine {
         Ok(texts.iter().map(|text| u8::from(filter.includes(text))).collect())
     }
 
-    /// The entries that have one of some actions, so many bytes, and a frame that matches; all where nothing is asked for.
+    /// The entries that have one of these actions, at least this many bytes, and a matching frame; without conditions, all.
     pub fn listed(&self, device: i32, actions: Vec<String>, at_least: f64, pattern: String) -> Thrown<Uint32Array> {
         let actions = actions.iter().map(|name| action(name)).collect::<Thrown<_>>()?;
         let frames = if pattern.is_empty() { None } else { Some(filter(pattern)?) };
@@ -266,7 +266,7 @@ impl Engine {
         Ok(view::stack(self.scene(device)?.device(), entry))
     }
 
-    /// What a device asked for, for [`Engine::apart`] of the engine that has the other recording.
+    /// The requests of a device, for [`Engine::apart`] of the engine with the other recording.
     pub fn requests(&self, device: i32) -> Thrown<Object> {
         let Requests { is_whole, first_step, all } = Requests::of(self.scene(device)?.device());
         let entries: Vec<u32> = all.iter().map(|request| request.entry).collect();
@@ -281,7 +281,7 @@ impl Engine {
         ]))
     }
 
-    /// Where what a device asked for differs from [`Engine::requests`] of another recording, which comes first.
+    /// Where the requests of a device differ from [`Engine::requests`] of another recording, which comes first.
     #[allow(clippy::too_many_arguments, reason = "JavaScript has no options structs that are checked")]
     pub fn apart(
         &self,
@@ -306,17 +306,17 @@ impl Engine {
         Ok(object(&[("alike", alike), ("base", entry(base)), ("new", entry(new))]).into())
     }
 
-    /// The request of an entry, or the end of the recording where there is none, as `memviz diff` says it with this name.
+    /// The request of an entry, or the end of the recording if there is none, worded as in `memviz diff`, with this name.
     pub fn request(&self, device: i32, name: &str, entry: Option<u32>) -> Thrown<String> {
         Ok(view::request(self.scene(device)?.device(), name, entry))
     }
 
-    /// The frames that labels of stacks stand for.
+    /// The frames that labels of stacks represent.
     pub fn frames(&self, device: i32, labels: Vec<String>) -> Thrown<String> {
         Ok(view::frames(self.scene(device)?.device(), &labels))
     }
 
-    /// What some allocations hold in each column.
+    /// Bytes of some allocations in each column.
     #[allow(clippy::too_many_arguments, reason = "JavaScript has no options structs that are checked")]
     pub fn held(
         &mut self,
@@ -335,11 +335,11 @@ impl Engine {
         Ok(object::bytes(&held))
     }
 
-    /// Works out a part of what `findings` takes; whether there is more.
+    /// Computes a part of what `findings` needs; returns whether there is more.
     pub fn explore(&mut self) -> bool {
         let Some(scene) = self.scenes.get(self.cures.len()) else { return false };
         let search = self.search.get_or_insert_with(|| {
-            // As for the recording: the memory is given back with the instance.
+            // As for the recording: the memory is released with the instance.
             let device: &'static Device<'static> = Box::leak(Box::new(scene.device().clone()));
             CureSearch::of(device, Plays::All)
         });
@@ -349,13 +349,13 @@ impl Engine {
         true
     }
 
-    /// What deserves a look.
+    /// The findings.
     pub fn findings(&mut self) -> Thrown<String> {
         while self.explore() {}
         view::findings(&self.devices, &self.cures).map_err(|error| self.thrown(&error))
     }
 
-    /// What a device needs with some cures, under other settings, or on a device of another size.
+    /// The needs of a device with some cures, under other settings, or with another size.
     pub fn tried(
         &mut self,
         device: i32,
@@ -369,7 +369,7 @@ impl Engine {
         view::tried(self.scene(device)?.device(), list, &attempt).map_err(|error| self.thrown(&error))
     }
 
-    /// The highest value of a counter in each column, as it would be with what is tried.
+    /// The highest value of a counter in each column, with what is tried.
     #[allow(clippy::too_many_arguments, reason = "JavaScript has no options structs that are checked")]
     pub fn curve_tried(
         &mut self,
@@ -397,20 +397,20 @@ impl Engine {
     }
 }
 
-/// A simulated curve in columns: no number behind the request that ends the program.
+/// A simulated curve in columns: NaN after the request that ends the program.
 fn columns_of(curve: &OverTime, columns: &[Column]) -> JsValue {
     let bytes = |bytes: Option<u64>| bytes.map_or(f64::NAN, |bytes| bytes as f64);
     let values: Vec<f64> = curve.columns(columns).into_iter().map(bytes).collect();
     Float64Array::from(values.as_slice()).into()
 }
 
-/// What is tried; 0 bytes are no capacity.
+/// What is tried; 0 bytes mean no capacity.
 fn attempt(cures: Vec<usize>, alloc_conf: Option<String>, capacity: f64) -> Attempt {
     let capacity = (capacity >= 1.0).then_some(capacity as u64);
     Attempt::default().cures(cures).alloc_conf(alloc_conf).capacity(capacity)
 }
 
-/// Reads a recording, which stays until the instance ends: answers borrow from it as long as there is anybody to ask.
+/// Reads a recording, which stays until the instance ends: answers borrow from it.
 fn opened(read: Function, name: &str, options: &str, samples: &str) -> Thrown<&'static Recording> {
     let thrown = |error: &memviz::Error| about(name, error);
     let mut options =
@@ -435,7 +435,7 @@ impl Engine {
         self.scenes.iter().position(|scene| scene.device().id() == device).ok_or_else(missing)
     }
 
-    /// Looks for what could be changed, unless that was done.
+    /// Looks for possible changes, unless that was done before.
     fn cures(&mut self, device: i32) -> Thrown<&WhatIf<'static, 'static>> {
         while self.explore() {}
         let missing = || JsError::new("the device is missing");
@@ -466,12 +466,12 @@ impl Engine {
     }
 }
 
-/// What `--include` makes of a pattern.
+/// Parses a pattern as `--include` does.
 fn filter(pattern: String) -> Thrown<Filter> {
     Filter::new(&[pattern], &[]).map_err(|error| JsError::new(&error.to_string()))
 }
 
-/// What the command line prints of an error.
+/// The text that the command line prints for an error.
 fn about(name: &str, error: &memviz::Error) -> JsError {
     JsError::new(&memviz::report::safe(&format!("{name}: {error}")))
 }

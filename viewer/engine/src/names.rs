@@ -1,4 +1,4 @@
-//! What is called by a name in JavaScript.
+//! Names in JavaScript.
 
 use memviz::analysis::flame::RangePart;
 use memviz::analysis::scene::SceneAxis;
@@ -12,12 +12,12 @@ pub fn metric(name: &str) -> Result<Metric, JsError> {
     Metric::ALL.into_iter().find(|metric| metric.name() == name).ok_or_else(|| unknown("a metric", name))
 }
 
-/// Groups by the name that they have in `Figures.by`.
+/// Groups by their name in `Figures.by`.
 pub fn by(name: &str) -> Result<GroupBy, JsError> {
     GroupBy::ALL.into_iter().find(|by| by.name() == name).ok_or_else(|| unknown("a name of --by", name))
 }
 
-/// An action by its name, which is PyTorch's.
+/// An action by its name, as in PyTorch.
 pub fn action(name: &str) -> Result<Action, JsError> {
     Action::ALL.into_iter().find(|action| action.name() == name).ok_or_else(|| unknown("an action", name))
 }

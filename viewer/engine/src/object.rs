@@ -9,7 +9,7 @@ use wasm_bindgen::JsValue;
 pub fn object(properties: &[(&str, JsValue)]) -> Object {
     let object = Object::new();
     for (name, value) in properties {
-        // A fresh object takes any property.
+        // A fresh object accepts any property.
         let _ = Reflect::set(&object, &JsValue::from_str(name), value);
     }
     object

@@ -1,10 +1,10 @@
-//! Finds attention without a call of softmax in any stack: softmax is a method of a tensor, or is written with `exp`
+//! Finds attention without a softmax function on any stack: softmax is a method of a tensor, or is written with `exp`
 //! and `sum`.
 //!
-//! It shows in the sizes of what one function makes: several blocks that are larger than what goes in and what comes out, which have
-//! the same size. The last one is kept for backward, and one before it is not, or several are not where the matrix is no larger than
-//! what feeds forward; or there are statistics of its rows between them, one for each query of each head; or the first one is a
-//! product of two tensors, of which the product copies queries and keys.
+//! The sizes of one function's allocations show it: several blocks of the same size, which are larger than the input and
+//! the result. One of three signs is required. First: the last block is kept for backward and an earlier one is not, or
+//! several are not if the matrix is no larger than a feed-forward layer's. Second: statistics of its rows lie in between,
+//! one for each query of each head. Third: the first block is a product of two tensors, which copies queries and keys.
 
 use super::named::{dropout, layers, softmax};
 use super::{Matrix, Weights, has_input_like, is_for_backward, multiplies_activation};
@@ -24,11 +24,11 @@ const LEAST_COLUMNS: u64 = 16;
 const FEED_FORWARD: u64 = 8;
 /// The result of a normalization in double precision is at most this many times as large as its input.
 const PRECISION: u64 = 2;
-/// Scores, the scaled and the masked ones: of these backward needs none, and what feeds forward has fewer such blocks.
+/// Scores, scaled scores and masked scores: backward needs none of these, and a feed-forward block has fewer such blocks.
 const LEAST_DROPPED: usize = 3;
 /// Bytes of the seed and offset of a kernel's random numbers.
 const RANDOM_STATE: u64 = 16;
-/// Number of allocations after the result that do not belong to the matrix.
+/// Number of allocations after the result that are checked: if one is as large as the matrix, this is no attention.
 const BEHIND: usize = 2;
 
 /// The matrices of all calls.
@@ -94,7 +94,7 @@ impl Search<'_, '_> {
         self.device.history().allocations[index]
     }
 
-    /// The matrix that is multiplied to make a block; `None` where there is none.
+    /// The matrix that is multiplied to compute a block; `None` if there is none.
     fn matrix(&self, result: usize, out: Allocation, stack: StackId) -> Option<Matrix> {
         let track = self.device.track;
         if !self.is_forward(result) || !self.follows_two_alike(result, out.requested) || self.is_fused(result, stack) {
@@ -165,8 +165,8 @@ impl Search<'_, '_> {
         )
     }
 
-    /// Whether the sizes in front of a block allow that it is multiplied by a matrix, which few of all blocks are: looking at them takes
-    /// much less time than looking at their stacks.
+    /// Whether the sizes of earlier blocks allow this block to be a product with a matrix, which few blocks are: comparing
+    /// sizes takes much less time than comparing stacks.
     fn follows_two_alike(&self, result: usize, bytes: u64) -> bool {
         let mut whole = 0;
         for index in (result.saturating_sub(super::NEAR)..result).rev() {
@@ -182,8 +182,8 @@ impl Search<'_, '_> {
         false
     }
 
-    /// Whether a block is the product of two tensors of one size: the line that multiplies them copies both in front of it, where their
-    /// heads do not lie one behind the other. A layer multiplies with a weight, and copies one tensor at most.
+    /// Whether a block is the product of two tensors of one size: the line that multiplies them first copies both, if
+    /// their heads are not contiguous. A layer multiplies by a weight, and copies at most one tensor.
     fn is_product(&self, block: usize, factor: u64) -> bool {
         let stack = self.device.track.stack_of(block);
         stack != StackId::EMPTY
@@ -197,7 +197,7 @@ impl Search<'_, '_> {
     fn is_forward(&self, index: usize) -> bool {
         match self.device.roles().role(self.device.track.stack_of(index)) {
             Role::Module | Role::Recompute => true,
-            // A model of plain functions.
+            // A model that consists of plain functions.
             Role::Plain => self.device.phases().at(self.block(index).born) == Phase::Forward,
             _ => false,
         }
@@ -210,8 +210,8 @@ impl Search<'_, '_> {
         fits(matrix, LEAST_COLUMNS) && fits(result, LEAST_CHANNELS)
     }
 
-    /// Whether a block is the logarithms of sums that a fused kernel of attention returns: behind them it allocates the state of its
-    /// random numbers.
+    /// Whether a block contains the log-sum-exp values that a fused attention kernel returns: after them, it allocates
+    /// the state of its random numbers.
     fn is_fused(&self, result: usize, stack: StackId) -> bool {
         let next = self.device.history().allocations.get(result + 1);
         next.is_some_and(|next| next.requested <= RANDOM_STATE) && self.device.track.stack_of(result + 1) == stack

@@ -90,7 +90,7 @@ impl Search<'_, '_> {
             }
         }
         let scores = scores?;
-        // After it come a cast or dropout, and then the product of the matrix.
+        // After it come a cast or dropout, and then the product with the matrix.
         for index in result + 1..self.device.history().allocations.len() {
             let requested = self.block(index).requested;
             if !is_inside(index) || self.softmax.has(track.stack_of(index)) {

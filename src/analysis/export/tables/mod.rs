@@ -36,17 +36,17 @@ pub struct TableColumn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Values {
-    /// Numbers, which mostly differ little from the row before.
+    /// Numbers that mostly differ little from the previous row.
     Rising(Vec<i64>),
-    /// Numbers that return, such as sizes.
+    /// Numbers that repeat, such as sizes.
     Whole(Vec<i64>),
     /// Addresses and other numbers that use all 64 bits.
     Unsigned(Vec<u64>),
     /// Yes or no.
     Flags(Vec<bool>),
-    /// Texts, each once, and the number of each row's text.
+    /// Texts, each stored once, and the number of each row's text.
     Text(Vec<String>, Vec<u32>),
-    /// Texts that do not return.
+    /// Texts that do not repeat.
     Lines(Vec<String>),
 }
 
@@ -149,7 +149,7 @@ impl TableColumn {
         Self::new(name, Values::Text(texts, rows))
     }
 
-    /// Numbers of which some are missing.
+    /// Numbers, some of which may be missing.
     fn maybe(name: &'static str, values: impl IntoIterator<Item = Option<i64>>) -> Self {
         let (values, present) = values.into_iter().map(|value| (value.unwrap_or(0), value.is_some())).unzip();
         Self { name, values: Values::Whole(values), present: Some(present) }
@@ -164,7 +164,7 @@ impl TableColumn {
         }
     }
 
-    /// Texts of which some are missing, each with its number.
+    /// Texts, some of which may be missing, each with its number.
     fn maybe_text(name: &'static str, texts: Vec<String>, rows: impl IntoIterator<Item = Option<u32>>) -> Self {
         let (rows, present) = rows.into_iter().map(|row| (row.unwrap_or(0), row.is_some())).unzip();
         Self { name, values: Values::Text(texts, rows), present: Some(present) }

@@ -6,7 +6,7 @@ use crate::model::{StackId, StrId};
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 
-/// Texts of a recording, each once.
+/// Texts of a recording, each stored once.
 #[derive(Default)]
 struct Texts(IndexSet<StrId, RandomState>);
 

@@ -11,7 +11,7 @@ use crate::replay::{Instant, Maximum};
 use regex::Regex;
 use std::collections::HashMap;
 
-/// A range, not yet looked into.
+/// A range without its peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     name: Name,
@@ -89,14 +89,14 @@ pub fn find(device: &Device<'_>, each: &Each) -> Result<Extents> {
 /// How the name of a step is written, each with its number.
 const STEP: &str = "f\"step_{n}\"";
 
-/// The error for ranges that a recording does not have, and what would have recorded them.
+/// The error for ranges that a recording does not have, and how to record them.
 fn unknown(device: DeviceId, what: &str, name: &str) -> Error {
     let how = format!("to mark them, run each one in torch.profiler.record_function({name})");
     Error::Request(format!("{}: {what}; {how}", device_words(device)))
 }
 
 /// Steps with numbered annotations extend from the start to the end of the annotation, other steps from the end of the
-/// previous one: what marks them may be only a part of the step, such as `Optimizer.step#AdamW.step`.
+/// previous one: the annotation that marks them may cover only a part of the step, such as `Optimizer.step#AdamW.step`.
 fn steps(device: &Device<'_>) -> Result<Extents> {
     let Some(steps) = device.steps().ok().filter(|steps| steps.are_steps()) else {
         return Err(unknown(device.id(), "no steps found", STEP));
@@ -121,7 +121,7 @@ fn steps(device: &Device<'_>) -> Result<Extents> {
     Ok(Extents { steps: Some(steps.clone()), extents })
 }
 
-/// The numbered annotations of a family by the instant at which they end, each list's first one last.
+/// The numbered annotations of a family by the instant at which they end, the first one of each list last.
 fn ending(device: &Device<'_>, family: &str) -> HashMap<Instant, Vec<Extent>> {
     let family = without_numbers(family);
     let is_wanted = |name: StrId| {
@@ -169,13 +169,10 @@ fn annotations(device: &Device<'_>, pattern: Option<&Regex>) -> Result<Vec<Exten
     let name = |name: StrId| snapshot.strings.get(name);
     let extents = recorded(device, |id| pattern.is_none_or(|pattern| pattern.is_match(name(id))));
     if extents.is_empty() {
-        let matching = pattern.map_or(String::new(), |pattern| format!(" that match {:?}", pattern.as_str()));
+        let matching = pattern.map_or(String::new(), |pattern| format!(" that matches {:?}", pattern.as_str()));
         let known = annotations.known_names(snapshot);
         let device = device.id();
-        return Err(Error::Request(format!(
-            "expected annotations{matching} while {} records, {known}",
-            device_words(device)
-        )));
+        return Err(Error::Request(format!("expected an annotation{matching} on {}, {known}", device_words(device))));
     }
     Ok(extents)
 }
@@ -197,7 +194,7 @@ fn recorded(device: &Device<'_>, is_wanted: impl Fn(StrId) -> bool) -> Vec<Exten
                 name: Name::Annotation(name),
                 number,
                 from,
-                // Times of a damaged file can go back.
+                // Times in a damaged file can go backwards.
                 to: instant(end_us).max(from),
                 inferred: false,
                 cut: start_us == i64::MIN || end_us == i64::MAX,
@@ -218,7 +215,7 @@ fn numbered(annotations: &Annotations) -> impl Iterator<Item = (&AnnotationRange
     })
 }
 
-/// Cuts each range to a window, and drops those outside it.
+/// Clips each range to a window, and drops those outside it.
 pub fn clip(extents: &mut Vec<Extent>, (first, last): (Instant, Instant)) {
     extents.retain_mut(|extent| {
         let was_empty = extent.from == extent.to;

@@ -15,7 +15,7 @@ pub enum Each {
     Step,
     /// Periods of forward, backward and so on: see [`crate::facts::training::Phases`].
     Phase,
-    /// `record_function` ranges, those inside of others included; only those whose names match, given an expression.
+    /// `record_function` ranges, including nested ones; with an expression, only those whose names match.
     Annotation(Option<Regex>),
 }
 

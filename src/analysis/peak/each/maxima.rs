@@ -14,8 +14,8 @@ pub struct Highest {
 
 /// Where a metric is first highest within each of `spans`, both ends included, in their order.
 ///
-/// Kept are the instants that are higher than every later one so far: the highest of a range that ends now is the first
-/// of them within it.
+/// Instants are kept if they are higher than every later one so far: the highest instant of a range that ends now is
+/// the first of them within it.
 pub fn of(track: Track<'_>, metric: Metric, spans: &[(Instant, Instant)]) -> Vec<Highest> {
     let history = track.history;
     let start = Highest { instant: 0, counters: history.start };

@@ -26,7 +26,7 @@ use std::cmp::Reverse;
 /// The most ranges listed: those with the highest peaks. The others are counted.
 pub const MAX_RANGES: usize = 100_000;
 
-/// Which ranges are wanted, and how much of each.
+/// Which ranges are requested, and how much to list of each.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EachOptions {
@@ -37,7 +37,7 @@ pub struct EachOptions {
 }
 
 impl EachOptions {
-    /// These ranges, with the group that holds the most of each.
+    /// These ranges, each with the group that holds the most.
     pub fn new(each: Each) -> Self {
         Self { each, top: 1 }
     }
@@ -49,10 +49,10 @@ setters!(EachOptions { top: usize });
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RangePeak {
-    /// What it is called; of several ranges with one name, from the second on, with its place among them: `forward#2`,
-    /// as [`crate::facts::time::when::When`] takes it.
+    /// Its name; if several ranges have one name, from the second on, with its place among them: `forward#2`, as
+    /// [`crate::facts::time::when::When`] takes it.
     pub label: String,
-    /// Its name without that. Ranges of one name differ in nothing but their numbers: `step_N`.
+    /// Its name without the place. Ranges whose names differ only in their numbers share it: `step_N`.
     pub family: String,
     /// The instant at which it starts: its peak may be what was held then.
     pub from: Instant,
@@ -62,7 +62,7 @@ pub struct RangePeak {
     pub peak: Moment,
     /// The counters there.
     pub at: Counters,
-    /// Whether it is inferred that there is such a range here, rather than recorded.
+    /// Whether this range is inferred rather than recorded.
     pub inferred: bool,
     /// Which bound the peak is, if it is not exact: a range that started before the recording, or was still open at its end,
     /// may have had a higher one.
@@ -75,12 +75,12 @@ pub struct RangePeak {
 }
 
 impl RangePeak {
-    /// Whether memory was highest when the range began, so nothing in it caused the peak.
+    /// Whether memory was highest when the range started, so that nothing in it caused the peak.
     pub fn is_inherited(&self) -> bool {
         self.peak.instant == self.from && self.from < self.to
     }
 
-    /// Whether it represents what no range covers: see [`OUTSIDE`].
+    /// Whether it represents the history that no range covers: see [`OUTSIDE`].
     pub fn is_outside(&self) -> bool {
         self.label == OUTSIDE
     }
@@ -94,7 +94,7 @@ pub struct RangePeaks {
     pub each: Each,
     /// The steps, if ranges are steps.
     pub steps: Option<Steps>,
-    /// In the order of their beginnings, enclosing ones first.
+    /// In order of their starts, enclosing ones first.
     pub ranges: Vec<RangePeak>,
     /// Number of ranges beyond [`MAX_RANGES`], and the highest peak among them in bytes.
     pub left_out: Option<(usize, i64)>,
@@ -111,7 +111,7 @@ pub(super) struct Question<'d, 'a> {
 }
 
 impl RangePeaks {
-    /// Finds the ranges of a device and the peak of each. `grouper` says what leading groups are, for all instants.
+    /// Finds the ranges of a device and the peak of each. `grouper` defines the leading groups, for all instants.
     ///
     /// # Errors
     /// If the device has no such ranges, with a hint how to record them.
@@ -156,7 +156,7 @@ fn bound(extent: &Extent, instant: Instant, completeness: &Completeness, metric:
     completeness.bound(metric).or((extent.cut || is_early).then_some(Bound::Lower))
 }
 
-/// Keeps the [`MAX_RANGES`] ranges with the highest peaks in their order. Gives the number of the others and their
+/// Keeps the [`MAX_RANGES`] ranges with the highest peaks in their order. Returns the number of the others and their
 /// highest peak, if there are any.
 fn keep_highest(found: &mut Vec<(Extent, Highest)>, metric: Metric) -> Option<(usize, i64)> {
     let bytes = |(_, highest): &(Extent, Highest)| highest.counters.get(metric);

@@ -34,12 +34,12 @@ impl Export {
             return Ok(None);
         }
         let found = match (self.format, self.table) {
-            (Some(format), _) if format != ExportFormat::Parquet => Some("another format"),
+            (Some(format), _) if format != ExportFormat::Parquet => Some("--format"),
             (_, Some(_)) => Some("--table"),
             _ => None,
         };
         match found {
-            Some(found) => Err(Failure::Message(format!("expected all tables as Parquet for a folder, found {found}"))),
+            Some(found) => Err(Failure::Message(format!("expected no {found}: a folder takes all tables, as Parquet"))),
             None => Ok(Some(output)),
         }
     }

@@ -29,11 +29,11 @@ pub struct Recompute {
     pub kept: Vec<u32>,
     /// Times at which blocks that the call keeps for backward would be freed.
     pub gaps: Vec<Gap>,
-    /// Inputs of the call whose recorded free comes right after it. With checkpointing they stay live until it runs
-    /// again.
+    /// Inputs of the call whose recorded free comes right after it. With checkpointing, they stay live until the call
+    /// is recomputed.
     pub inputs: Vec<Gap>,
-    /// The instant right before its backward starts: here the call runs again and allocates the freed blocks again. [`NEVER`]
-    /// if no backward follows.
+    /// The instant right before its backward starts: here the call is recomputed and allocates the freed blocks again.
+    /// [`NEVER`] if no backward follows.
     pub resume: Instant,
     /// The maximum number of bytes that its recomputation allocates at once.
     pub rerun_peak_bytes: u64,
@@ -54,7 +54,7 @@ pub struct Gap {
     pub allocation: u32,
     /// The first instant at which this differs from the recording.
     pub from: Instant,
-    /// The first at which it does not, or no longer does.
+    /// The first instant at which it does not, or no longer does.
     pub to: Instant,
     /// Its bytes.
     pub bytes: u64,
@@ -74,7 +74,7 @@ pub(crate) struct RecomputeTables {
     made_until: Vec<u32>,
     /// The allocation freed at each instant; [`NEVER`] for none.
     freed_at: Vec<u32>,
-    /// For each [`CHUNK`] of instants when the youngest of the blocks freed there was born.
+    /// For each [`CHUNK`] of instants, when the youngest of the blocks freed there was allocated.
     youngest_freed: Vec<Instant>,
     /// The allocations that are never freed, in order.
     staying: Vec<u32>,
@@ -203,7 +203,7 @@ impl<'a> Recomputing<'a> {
         Some(Recompute { start: call.start, stop, born, kept: needed, gaps, inputs, resume, rerun_peak_bytes })
     }
 
-    /// The same for a call without a backward pass: it does not run again.
+    /// The same for a call without a backward pass: it is not recomputed.
     fn without_backward(&self, call: &Call, born: Range<u32>) -> Option<Recompute> {
         let outputs = self.outputs(call);
         // Blocks that are allocated once and stay are workspaces or caches.
@@ -262,7 +262,7 @@ impl<'a> Recomputing<'a> {
         once.filter(|&(size, _)| !of_engine(size)).map(|(_, index)| index).collect()
     }
 
-    /// The line of Python that runs the operator which made a block.
+    /// The line of Python that runs the operator that allocated a block.
     pub(crate) fn operator(&self, index: u32) -> Option<FrameId> {
         self.operator_of(self.track.stack_of(index as usize))
     }
@@ -344,36 +344,36 @@ impl<'a> Recomputing<'a> {
         let mut of_operator: Vec<u32> = rest.take_while(|&&index| stack(index) == stack(last)).copied().collect();
         let largest = of_operator.iter().max_by_key(|&&index| self.allocation(index).size);
         if largest.is_some_and(|largest| !outlives(largest)) {
-            // What the last operator made is a local variable: the output was made before, or in place.
+            // A block that the last operator allocated is a local variable: the output was allocated earlier, or computed in place.
             let kept = alive.into_iter().filter(|&index| self.is_kept_for_backward(index, call.end));
             return kept.min_by_key(|&index| freed(index)).into_iter().collect();
         }
         of_operator.retain(outlives);
         if self.is_recurrent(call) && born.clone().all(|index| stack(index) == stack(last)) {
-            // A recurrent cell of PyTorch's own is a single operator; its outputs are of one size and come last.
+            // A recurrent cell of PyTorch is a single operator; its outputs have one size and come last.
             let requested = |index: u32| self.allocation(index).requested;
             return of_operator.into_iter().take_while(|&index| requested(index) == requested(last)).collect();
         }
-        // Without a backward nothing is freed first: then it is the largest, and the others are masks and statistics.
+        // Without a backward, nothing is freed first: then the output is the largest, and the others are masks and statistics.
         let order = |&index: &u32| (freed(index), Reverse(self.allocation(index).size), index);
         of_operator.into_iter().min_by_key(order).into_iter().collect()
     }
 
-    /// Whether a call is one of PyTorch's own recurrent cells.
+    /// Whether a call is one of PyTorch's recurrent cells.
     fn is_recurrent(&self, call: &Call) -> bool {
         self.calls.function(call.function).is_some_and(|function| is_recurrent(self.track.snapshot, function))
     }
 
-    /// Whether an entry frees the local variables of a call that has just returned: Python does it while the frame that
-    /// called, `Module._call_impl`, is innermost.
+    /// Whether an entry frees the local variables of a call that has just returned: Python frees them while the frame
+    /// of the caller, `Module._call_impl`, is innermost.
     fn is_return(&self, entry: u32) -> bool {
         let stack = self.track.stack(entry);
         let innermost = self.track.snapshot.stacks.frame_ids(stack).first();
         self.phases.frees_tell && innermost.is_some_and(|&frame| self.roles.is_module_call(frame))
     }
 
-    /// What only the caller keeps until an instant among a call's inputs: what it releases as soon as the call returns, and
-    /// the result of the operator right before the call, if the caller releases it later in the forward pass.
+    /// The inputs of a call that only the caller keeps until an instant: those that it releases as soon as the call
+    /// returns, and the result of the operator right before the call, if the caller releases it later in the forward pass.
     fn inputs(&self, call: &Call, until: Instant) -> Vec<Gap> {
         let is_alloc = |entry: &u32| self.actions[*entry as usize] == Action::Alloc;
         let after = (call.end..self.track.history.entries()).take(LONGEST_NODE).take_while(|entry| !is_alloc(entry));

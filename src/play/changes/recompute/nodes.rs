@@ -1,4 +1,4 @@
-//! Backward nodes: what each allocates and frees, derived from the order of entries.
+//! Backward nodes: what each one allocates and frees, derived from the order of entries.
 
 use super::{CHUNK, LONGEST_NODE, Recomputing};
 use crate::facts::training::{Call, Phase};
@@ -6,7 +6,7 @@ use crate::model::Action;
 use crate::replay::{Allocation, Instant, NEVER};
 
 impl Recomputing<'_> {
-    /// Whether the same backward node frees a block and what is freed at an instant.
+    /// Whether the node that frees a block also frees the block that is freed at an instant.
     pub(crate) fn is_same_node(&self, index: u32, freed: Instant) -> bool {
         let other = self.allocation(index).freed;
         let mut between = other.min(freed)..other.max(freed);
@@ -42,7 +42,7 @@ impl Recomputing<'_> {
         let mut instant = last_free;
         while instant > call.end {
             instant -= 1;
-            // Where nothing of a whole chunk is as young as the call, there is nothing to look for.
+            // If no block of a whole chunk is as young as the call, there is nothing to find.
             let chunk = instant / CHUNK;
             if instant % CHUNK == CHUNK - 1 && self.youngest_freed[chunk as usize] < call.start {
                 instant = chunk * CHUNK;
@@ -52,7 +52,7 @@ impl Recomputing<'_> {
                 return instant;
             }
         }
-        // Nothing later was kept, so the call's backward is the first.
+        // Nothing later was kept, so the backward of the call is the first one.
         let spans = &self.phases.spans[self.phases.spans.partition_point(|span| span.end <= call.end)..];
         spans.iter().find(|span| span.phase == Phase::Backward).map_or(call.end, |span| span.start).min(last_free - 1)
     }
@@ -98,8 +98,8 @@ impl Recomputing<'_> {
         })
     }
 
-    /// Whether the node that frees a block also frees blocks that forward allocated after a call, as the node of a
-    /// pooling layer does, which keeps its input and the indices of the maxima.
+    /// Whether the node that frees a block also frees blocks that forward allocated after a call: the node of a
+    /// pooling layer does, since it keeps its input and the indices of the maxima.
     pub(super) fn frees_younger(&self, index: u32, call: &Call) -> bool {
         let freed = self.allocation(index).freed;
         let is_alloc = |instant: &Instant| self.actions.get(*instant as usize - 1) == Some(&Action::Alloc);

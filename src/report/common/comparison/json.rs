@@ -15,11 +15,11 @@ pub struct DeviceComparison {
     pub metric: Metric,
     /// What rows represent.
     pub by: GroupBy,
-    /// The device that holds most.
+    /// The device that holds the most.
     pub fullest: i32,
-    /// The device that holds least.
+    /// The device that holds the least.
     pub emptiest: i32,
-    /// What they hold on average, rounded down.
+    /// Their mean, rounded down.
     pub mean_bytes: i64,
     /// The devices, in order.
     pub peaks: Vec<ComparedDevice>,

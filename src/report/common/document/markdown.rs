@@ -12,7 +12,7 @@ use std::io::{self, Write};
 const CURVE: usize = 64;
 
 impl Document {
-    /// Writes GitHub-flavoured Markdown.
+    /// Writes GitHub Flavored Markdown.
     ///
     /// # Errors
     /// If writing fails.

@@ -166,7 +166,7 @@ impl Document {
         }
     }
 
-    /// Says that nothing was allocated.
+    /// States that nothing was allocated.
     pub(crate) fn nothing(&mut self, source: Source<'_>) {
         self.paragraph(format!("{}: no GPU memory was allocated while recording", source.path));
     }
@@ -254,7 +254,7 @@ impl Document {
         self.words(Role::Paragraph, indent, tone, text);
     }
 
-    /// What a symbol in the table above means.
+    /// The meaning of a symbol in the table above.
     pub(crate) fn legend(&mut self, text: impl Into<String>) {
         self.toned(Tone::Dim, 2, text);
     }

@@ -10,9 +10,9 @@ use crate::report::common::text::{BAR, bar};
 use crate::report::common::words::{self, starred};
 use crate::report::percent;
 
-/// Screens narrower than this do without bars.
+/// Screens narrower than this show no bars.
 const BAR_FROM: usize = 72;
-/// Screens narrower than this do without block counts.
+/// Screens narrower than this show no block counts.
 const BLOCKS_FROM: usize = 56;
 /// The column at which the frames below a row start.
 const FRAMES: usize = 23;

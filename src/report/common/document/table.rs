@@ -24,7 +24,7 @@ pub(crate) struct Column {
     pub is_right: bool,
     /// Spaces before it.
     gap: usize,
-    /// The narrowest screen that shows it; `None` if text never does.
+    /// The narrowest screen that shows it; `None` if text never shows it.
     from: Option<usize>,
     /// Whether Markdown shows it.
     pub is_in_markdown: bool,

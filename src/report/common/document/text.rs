@@ -160,7 +160,7 @@ impl TextStyle {
     }
 }
 
-/// A curve in at most `width` columns, from zero up, a column for each value or for the highest of a few.
+/// A curve in at most `width` columns, from zero up, with a column for each value or for the highest of a few values.
 pub(super) fn curve(values: &[i64], width: usize) -> String {
     const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let highest = values.iter().copied().max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What a recording lacks and where it contradicts itself, in words; said by every report.
+//! What a recording lacks and where it contradicts itself, in words; used by every report.
 
 mod settings;
 
@@ -23,7 +23,7 @@ use crate::report::ledger::words as ledger;
 use crate::sorting::SortRows;
 use indexmap::{IndexMap, IndexSet};
 
-/// How a device is called in text.
+/// The name of a device in text.
 pub fn device_name(device: DeviceId) -> String {
     match device {
         HOST_DEVICE => "Pinned host memory".to_owned(),
@@ -38,7 +38,7 @@ pub fn signed(bytes: i64) -> String {
     if bytes < 0 { format!("-{magnitude}") } else { magnitude.to_string() }
 }
 
-/// One line for each thing that keeps a device's numbers from being the whole truth.
+/// One line for each fact that limits a device's numbers.
 pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     let mut lines = Vec::new();
     let allocated = signed(baseline.allocated);
@@ -111,7 +111,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
         );
     }
     let unknown_anyway = completeness.truncated && completeness.has_baseline;
-    // Where frees are missing, it is not known either how much more there was.
+    // If frees are missing, it is also unknown how much more memory there was.
     let unknown_anyway = unknown_anyway || completeness.unrecorded_frees;
     if completeness.baseline_uncertain_bytes > 0 && !unknown_anyway {
         let bytes = Bytes(completeness.baseline_uncertain_bytes);
@@ -127,15 +127,29 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     lines
 }
 
-/// Everything that must be said about one device's peak, a line each.
+/// Notes about one device's peak, one line each.
 pub fn device(device: &DevicePeak) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
     lines.extend(early_peak(device));
     if let Some((from, to)) = device.window {
         lines.push(format!("maximum and end refer to the range from {} to {}", instant_name(from), instant_name(to)));
     }
+    lines.extend(contradiction(device));
     lines.extend(anomalies(&device.anomalies));
     lines
+}
+
+/// That more memory is allocated than reserved, if the recording says so.
+fn contradiction(device: &DevicePeak) -> Option<String> {
+    let [allocated, reserved] = [device.at.allocated, device.at.reserved];
+    let is_impossible = allocated > reserved && reserved != 0 && !device.completeness.no_reserved;
+    is_impossible.then(|| {
+        format!(
+            "{} allocated of {} reserved is impossible: the entries and the segments contradict each other",
+            signed(allocated),
+            signed(reserved)
+        )
+    })
 }
 
 /// What is held on a device at the selected instant: `Device 0: peak allocated 4.15 GiB`.
@@ -189,7 +203,7 @@ pub fn position(moment: &Moment, entries: u32, completeness: &Completeness) -> S
     text
 }
 
-/// Everything that must be said about one device's fragmentation, a line each.
+/// Notes about one device's fragmentation, one line each.
 pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
     if let Some(points) = device.fewer_points {
@@ -211,7 +225,7 @@ pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
     lines
 }
 
-/// What is said of a recording without a failed request.
+/// The text for a recording without a failed request.
 pub fn no_oom(recording: &Recording, elsewhere: usize) -> String {
     let (format, histories) = (recording.snapshot.notes.format, &recording.histories);
     let is_known = |history: &History| !history.completeness.no_entries;
@@ -237,7 +251,7 @@ pub fn failures(number: usize) -> String {
     }
 }
 
-/// Everything that must be said about one device's failed requests, a line each.
+/// Notes about one device's failed requests, one line each.
 pub fn ooms(device: &DeviceOoms) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
     let explained = device.ooms.len();
@@ -291,9 +305,9 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
 
 /// A line on a file.
 pub struct FileNote {
-    /// What there is to say.
+    /// The text.
     pub text: String,
-    /// Whether it only says what the file is: nothing is wrong, and no figure is in doubt.
+    /// Whether it only describes the file: nothing is wrong, and no figure is in doubt.
     pub is_plain: bool,
 }
 
@@ -419,9 +433,9 @@ pub fn ring(notes: &SourceNotes) -> Option<String> {
     Some(format!("ring buffers of {capacity} entries per device{overflowed}"))
 }
 
-/// Figures that are bounds, by JSON key. If the baseline is not known exactly, more may be in use than is known, and then
-/// less is free. At the end, the snapshot itself shows everything; `sizes_known` says that no block of unknown size is left
-/// at the instant of the figures.
+/// Figures that are bounds, by JSON key. If the baseline is not known exactly, more memory may be in use than is
+/// known, and then less is free. At the end, the snapshot itself shows everything; `sizes_known` says that no block of
+/// unknown size remains at the instant of the figures.
 pub fn figure_bounds(
     completeness: &Completeness,
     at_end: bool,
@@ -444,13 +458,13 @@ pub fn figure_bounds(
     bounds
 }
 
-/// Whether an instant of a device with this many entries is the one that the snapshot's own segments are from, in a
-/// recording that knows pending frees from others.
+/// Whether an instant of a device with this many entries is the instant of the snapshot's own segments, in a recording
+/// that distinguishes pending frees.
 pub fn is_end(moment: &Moment, entries: u32, completeness: &Completeness) -> bool {
     moment.instant == entries && !completeness.truncated && !completeness.no_free_requested
 }
 
-/// How to read the rows, if it is not obvious.
+/// How to read the rows, if this is not obvious.
 pub fn grouping(by: GroupBy) -> Option<&'static str> {
     by.is_inclusive().then_some("rows overlap: a block counts in every function on its stack")
 }
@@ -479,7 +493,7 @@ pub fn private_pools(attribution: &Attribution) -> Vec<String> {
     attribution.private_pools.iter().map(private_pool).collect()
 }
 
-/// A line that says what a private pool is for, with the evidence and the line that first used it.
+/// A line with the use of a private pool, the evidence and the line that first used it.
 pub fn private_pool(pool: &PrivatePool) -> String {
     let PrivatePool { id: (first, second), kind, evidence, first_used } = pool;
     let evidence = match evidence {
@@ -504,7 +518,7 @@ pub fn inferred(by: GroupBy) -> &'static str {
     }
 }
 
-/// The same below rows with a star, except for categories: nearly all of them are inferred, so none has a star.
+/// The same below rows with a star. Categories have no stars: nearly all of them are inferred.
 pub fn inferred_rows(by: GroupBy) -> &'static str {
     match by {
         GroupBy::Category => "categories are inferred from stacks, phases, lifetimes and sizes",

@@ -102,7 +102,7 @@ pub(crate) const fn of_category(category: Category) -> Hue {
     }
 }
 
-/// Whether a category says what memory is for.
+/// Whether a category shows the use of memory.
 #[cfg(feature = "plot")]
 pub(crate) const fn is_known(category: Category) -> bool {
     !matches!(category, Category::Unknown | Category::BeforeRecording)

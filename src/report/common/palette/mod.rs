@@ -1,7 +1,7 @@
-//! The one table of colors: terminal, pictures, HTML and page take theirs from here.
+//! The single table of colors: terminal, pictures, HTML and page use it.
 //!
-//! Each category has a hue, the same everywhere. Sites are steps of lightness of their category's hue, by size. Gray is what
-//! is unknown or older than the recording. Red is failure, and nothing else.
+//! Each category has a hue, the same everywhere. Sites are steps of lightness of their category's hue, by size. Gray
+//! means unknown or older than the recording. Red means failure, and nothing else.
 
 pub(crate) mod hues;
 #[cfg(feature = "plot")]

@@ -24,7 +24,7 @@ pub(crate) const MUTED: Color = Color::of("#59636E", "#9DA7B3");
 pub(crate) const GRID: Color = Color::of("#D1D9E0", "#3D444D");
 /// Failed requests, and the limit of the device.
 pub(crate) const ALARM: Color = Color::of("#CF222E", "#FF7B72");
-/// What leaks: as dark as nothing else in the light theme, and as light in the dark theme.
+/// Leaks: darker than anything else in the light theme, and lighter than anything else in the dark theme.
 pub(crate) const LEAK: Color = Color::of("#0B0E12", "#FCFDFF");
 /// Ranges of annotations, in turn.
 pub(crate) const RIBBONS: [Color; 2] = [Color::of("#DDE4EB", "#2B323B"), Color::of("#C8D1DA", "#424A54")];

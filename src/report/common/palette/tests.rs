@@ -17,7 +17,7 @@ fn times(matrix: [Light; 3], [x, y, z]: Light) -> Light {
     matrix.map(|row| row[0] * x + row[1] * y + row[2] * z)
 }
 
-/// Coordinates in Oklab, in which distance matches what the eye sees.
+/// Coordinates in Oklab, in which distance matches human perception.
 fn oklab(light: Light) -> Light {
     let cones = times(
         [
@@ -105,7 +105,7 @@ fn leaks_stand_out_from_categories() {
     }
 }
 
-/// Red is left to failures.
+/// Red is used only for failures.
 #[cfg(feature = "plot")]
 #[test]
 fn no_category_is_red() {
@@ -205,7 +205,7 @@ fn a_style_sheet_has_the_colors_that_are_drawn() {
     assert!(sheet.contains(&ALARM.dark.to_string()) && !sheet.contains(&TEXT.dark.to_string()), "{sheet}");
 }
 
-/// It is unknown whether a terminal is black or white.
+/// It is unknown whether the background of a terminal is black or white.
 #[test]
 fn a_terminal_shows_the_same_hues_on_black_and_white() {
     const LEVELS: [u8; 6] = [0, 95, 135, 175, 215, 255];

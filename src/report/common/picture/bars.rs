@@ -31,7 +31,7 @@ const GAP: f64 = 2.0;
 const ROW: f64 = 48.0;
 /// Height of the line above the bars that names the device.
 const HEAD: f64 = 22.0;
-/// Characters of a name.
+/// The most characters of a name.
 const NAME: usize = 100;
 
 /// Colors of needed and reserved memory.
@@ -54,7 +54,9 @@ pub(crate) fn bars(bars: &[Bar], device: Option<u64>) -> (Group, f64) {
         let middle = x(device).max(LEFT + half).min(f64::from(WIDTH) - LEFT - half);
         group = group.add(text(middle, HEAD - 10.0, Anchor::Middle, palette::TEXT, &label));
     }
-    legend(group, bottom + 14.0)
+    let exceeds = |bytes: &Option<u64>| bytes.zip(device).is_some_and(|(bytes, device)| bytes > device);
+    let is_exceeded = bars.iter().any(|bar| [bar.needed, bar.reserved].iter().any(exceeds));
+    legend(group, bottom + 14.0, is_exceeded)
 }
 
 fn row(bar: &Bar, top: f64, device: Option<u64>, x: impl Fn(u64) -> f64) -> Group {
@@ -86,9 +88,12 @@ fn row(bar: &Bar, top: f64, device: Option<u64>, x: impl Fn(u64) -> f64) -> Grou
     row
 }
 
-fn legend(mut group: Group, y: f64) -> (Group, f64) {
+/// The meaning of the colors; returns where it ends.
+fn legend(mut group: Group, y: f64, is_exceeded: bool) -> (Group, f64) {
     let mut left = LEFT;
-    for (name, color) in [("needed to serve every request", NEEDED), ("maximum reserved", RESERVED)] {
+    let exceeding = is_exceeded.then_some(("more than the device has", palette::ALARM));
+    let colors = [("needed to serve every request", NEEDED), ("maximum reserved", RESERVED)];
+    for (name, color) in colors.into_iter().chain(exceeding) {
         let square = rectangle(left, y - 9.5, 11.0, 11.0, color);
         group = group.add(square).add(text(left + 17.0, y, Anchor::Start, palette::MUTED, name));
         left += 17.0 + Script::Body.width(name) + 22.0;
@@ -101,4 +106,22 @@ pub(crate) fn below(body: Group, y: f64, all: &[Bar], device: Option<u64>) -> (G
     let (group, height) = bars(all, device);
     let top = y + 10.0;
     (body.add(group.set("transform", format!("translate(0 {})", px(top)))), top + height)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_legend_explains_red_only_where_a_bar_exceeds_the_device() {
+        let of = |needed| Bar {
+            name: "unchanged".to_owned(),
+            needed: Some(needed),
+            reserved: None,
+            figures: [String::new(), String::new()],
+            fails: false,
+        };
+        let explains = |device| bars(&[of(10)], device).0.to_string().contains("more than the device has");
+        assert!(explains(Some(9)) && !explains(Some(10)) && !explains(None));
+    }
 }

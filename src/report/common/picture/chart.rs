@@ -44,7 +44,7 @@ impl Unit {
         fits.map_or(Self { name: "\u{b5}s", size: 1.0 }, |(name, size, _)| Self { name, size })
     }
 
-    /// Entries count themselves.
+    /// The unit of entries is one entry.
     pub const ENTRIES: Self = Self { name: "entries", size: 1.0 };
 }
 
@@ -54,7 +54,7 @@ pub struct Axis {
     pub first: f64,
     pub last: f64,
     pub unit: Unit,
-    /// Labels at most.
+    /// The most labels.
     pub labels: u16,
 }
 

@@ -1,4 +1,4 @@
-//! What a picture can be written as.
+//! The formats of pictures.
 
 use super::Picture;
 use std::io::{self, Write};

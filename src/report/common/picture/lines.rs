@@ -8,7 +8,7 @@ use crate::report::common::notes::safe;
 /// A kind of proportional text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Script {
-    /// What is read.
+    /// Body text.
     Body,
     /// A label of a mark, and a tick of an axis.
     Label,
@@ -16,13 +16,13 @@ pub(crate) enum Script {
     Title,
     /// The title of a section.
     Caption,
-    /// The sentence that a page is about.
+    /// The main sentence of a page.
     Verdict,
 }
 
 /// Left and right of the text, in pixels; the left has room for a dot.
 const MARGINS: u32 = 16 + 26;
-/// A bold character to a plain one, in hundredths.
+/// The width of a bold character relative to a plain one, in hundredths.
 const BOLD: usize = 112;
 
 impl Script {
@@ -42,12 +42,12 @@ impl Script {
         broken_by(&safe(text), (WIDTH - MARGINS) as usize, |text| self.pixels(text))
     }
 
-    /// The width of text in pixels, at most.
+    /// The maximum width of text in pixels.
     pub fn width(self, text: &str) -> f64 {
         self.pixels(text) as f64
     }
 
-    /// Rounded up, so that nothing is longer than it says.
+    /// Rounded up, so that no text is longer than this.
     fn pixels(self, text: &str) -> usize {
         let (size, bold) = self.font();
         let scale = size * if bold { BOLD } else { 100 };

@@ -31,7 +31,7 @@ use svg::Document;
 use svg::node::Blob;
 use svg::node::element::{Group, Rectangle, Style};
 
-/// Width of every picture, in pixels: that of the column in which GitHub shows an issue, so that text keeps its size.
+/// Width of every picture, in pixels: the width of the column in which GitHub shows an issue, so that text keeps its size.
 pub const WIDTH: u32 = 900;
 
 /// Characters of proportional text that fit into a line.
@@ -108,12 +108,12 @@ pub(crate) fn panels<D>(devices: &[D], notes: bool, panel: impl Fn(&D, Room) -> 
     panels
 }
 
-/// How much of a page a device's panel may take.
+/// The share of a page that a device's panel may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     /// Devices that share the page, and the size of its file.
     pub devices: usize,
-    /// Whether to say what the history lacks; a report says it once.
+    /// Whether to state what the history lacks; a report states it once.
     pub notes: bool,
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn one(curves: &DeviceOverlay, scale: &Scale) -> Group {
         .add(Blob::new(chart::draw(area, scale.x, scale.y, scale.x_title, &[])))
 }
 
-/// From bytes and columns to pixels.
+/// Maps bytes and columns to pixels.
 pub(crate) struct Scale {
     x: Axis,
     y: Axis,
@@ -102,7 +102,7 @@ pub(crate) fn point(
     let (x, y) = (scale.x(column) + 0.5, scale.y(bytes));
     let dot = Circle::new().set("cx", px(x)).set("cy", px(y)).set("r", 4);
     let dot = dot.set("fill", color.light).set("stroke", palette::BACKGROUND.light).set("data-peak-bytes", bytes);
-    // No part of a curve, and so in neither's color.
+    // The line is not part of a curve, so it has the color of neither.
     let lead = vertical(x, 0.0, y, palette::MUTED).set("stroke-width", "0.7").set("stroke-dasharray", "2 3");
     let plot = plot.add(lead);
     let plot = plot.add(titled(&format!("{label}\n{place}")).add(dot));

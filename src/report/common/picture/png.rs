@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 /// Pixels of the image for one of the picture: high-density screens show twice as many.
 const SCALE: f32 = 2.0;
-/// Sides longer than this are left at one pixel for one, which bounds what an image takes.
+/// Images with longer sides have one pixel for each of the picture, which limits their memory.
 const LONG: f32 = 8_000.0;
 /// Fonts that look good; the first one found is used, otherwise the system's default.
 const SANS: [&str; 6] = ["DejaVu Sans", "Noto Sans", "Liberation Sans", "Segoe UI", "Helvetica", "Arial"];
@@ -41,7 +41,7 @@ pub(super) fn write(picture: &Picture, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(&image.encode_png().map_err(io::Error::other)?)
 }
 
-/// The first of these families that is installed, else the first of its kind.
+/// The first of these families that is installed, otherwise the first family of its kind.
 fn family(fonts: &Database, wanted: &[&str], is_mono: bool) -> Option<String> {
     let names = |face: &FaceInfo| face.families.first().map(|(name, _)| name.clone());
     let has = |wanted: &&&str| fonts.faces().any(|face| names(face).as_deref() == Some(**wanted));

@@ -33,7 +33,7 @@ pub enum Anchor {
     End,
 }
 
-/// A line of text on the baseline `y`. The caller sees to it that it fits.
+/// A line of text on the baseline `y`. The caller makes sure that it fits.
 pub fn text(x: f64, y: f64, anchor: Anchor, color: Color, content: &str) -> Text {
     let text = Text::new(safe(content)).set("x", px(x)).set("y", px(y)).set("fill", color.light);
     match anchor {

@@ -6,7 +6,7 @@ use crate::report::common::notes::safe;
 use svg::node::element::Group;
 use unicode_width::UnicodeWidthStr;
 
-/// A cell of a table. Those of a column are of one kind.
+/// A cell of a table. All cells of a column have the same kind.
 #[derive(Clone, Debug)]
 pub enum Cell {
     /// Text, flush left.
@@ -15,7 +15,7 @@ pub enum Cell {
     Number(String),
     /// A bar as long as a share of 1.
     Bar(f64),
-    /// Code, which takes the room that is left and is cut in its middle.
+    /// Code, which takes the remaining room and is cut in its middle.
     Code(String),
 }
 

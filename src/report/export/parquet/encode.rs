@@ -57,7 +57,7 @@ impl Encoded {
         }
     }
 
-    /// Numbers as places in a dictionary, if they return; else as differences.
+    /// Numbers as places in a dictionary, if they repeat; otherwise as differences.
     fn numbers(page: Vec<u8>, numbers: &[i64]) -> Self {
         let mut distinct = IndexSet::<i64, RandomState>::default();
         let most = MOST_NUMBERS.min(numbers.len() / 2);
@@ -89,14 +89,14 @@ impl Encoded {
     }
 
     fn places(mut page: Vec<u8>, places: &[u64], dictionary: (usize, Vec<u8>)) -> Self {
-        // Some readers expect a bit at least.
+        // Some readers require at least one bit.
         let width = width(dictionary.0.saturating_sub(1) as u64).max(1);
         page.push(width);
         page.extend(packed(places.iter().copied(), places.len(), width));
         Self { encoding: DICTIONARY, page, dictionary: Some(dictionary) }
     }
 
-    /// Differences to the number before, less the least difference of a block.
+    /// Differences from the previous number, minus the least difference of a block.
     fn differences(mut page: Vec<u8>, numbers: &[i64]) -> Self {
         varint(BLOCK as u64, &mut page);
         varint((BLOCK / PART) as u64, &mut page);
@@ -126,12 +126,12 @@ fn put(text: &str, bytes: &mut Vec<u8>) {
     bytes.extend(text.as_bytes());
 }
 
-/// The values of rows that have one.
+/// The values of rows that have a value.
 fn kept<T: Copy>(values: &[T], is_there: impl Fn(usize) -> bool) -> Vec<T> {
     values.iter().enumerate().filter(|(at, _)| is_there(*at)).map(|(_, &value)| value).collect()
 }
 
-/// Bits that a number takes.
+/// Number of bits of a number.
 fn width(number: u64) -> u8 {
     (u64::BITS - number.leading_zeros()) as u8
 }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn differences_are_those_of_the_documentation() {
-        // 1, 2, 3, 4, 5: the least difference is 1, and nothing is left of the others.
+        // 1, 2, 3, 4, 5: the least difference is 1, and the other differences are 0.
         let encoded = Encoded::differences(Vec::new(), &[1, 2, 3, 4, 5]);
         assert_eq!(encoded.page, [0x80, 0x01, 4, 5, 2, 2, 0, 0, 0, 0]);
     }

@@ -1,4 +1,4 @@
-//! Thrift's compact protocol: what Parquet describes itself with.
+//! Thrift's compact protocol, in which Parquet describes itself.
 
 /// Types of fields.
 const I32: u8 = 5;
@@ -7,7 +7,7 @@ const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
-/// A struct that is being put together, its fields in the order of their numbers.
+/// A struct under construction, with its fields in the order of their numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Struct {
     bytes: Vec<u8>,
@@ -16,7 +16,7 @@ pub(super) struct Struct {
 
 impl Struct {
     fn field(&mut self, number: u8, kind: u8) {
-        // Numbers follow one another by less than 16.
+        // Consecutive numbers differ by less than 16.
         self.bytes.push((number - self.last) << 4 | kind);
         self.last = number;
     }

@@ -8,10 +8,11 @@ use crate::report::Source;
 use crate::report::common::cures::change;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::notes::device_name;
+use crate::report::simulate::words as simulate;
 
 /// On narrower screens, the columns for allocated memory and retries are left out.
 const DETAILS_FROM: usize = 100;
-/// Columns of the name of a plan at their least.
+/// The least width of the name of a plan.
 const NAME: usize = 20;
 
 pub(crate) fn document(sources: &[Source<'_>], report: &FitPlans) -> Document {
@@ -55,6 +56,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
         table.row(cells, Cell::code(words::name(plan)));
     }
     document.table(table);
+    document.legend(simulate::NEEDS);
     let changes = words::changes(device);
     if !changes.is_empty() {
         document.legend(words::TIMES);
@@ -78,7 +80,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
     document.legends(below);
 }
 
-/// The first few cures, each with whether it is enough, and all of them.
+/// The first few cures, each with whether it is enough, and all of these together.
 fn first_cures(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) {
     if cures.is_empty() {
         return;

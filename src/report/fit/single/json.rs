@@ -33,7 +33,7 @@ pub struct FitSearch {
     /// The largest difference between a simulated maximum with the recorded settings and the recorded one; null if
     /// there is no simulation.
     pub replay_difference_bytes: Option<u64>,
-    /// If the recording runs out of memory, the entry up to which it is simulated; else null.
+    /// If the recording runs out of memory, the entry up to which it is simulated; otherwise null.
     pub played_to_entry: Option<u32>,
     /// Mean CPU time of a forward pass in microseconds; null if unknown.
     pub forward_us: Option<i64>,
@@ -50,13 +50,13 @@ pub struct FitGeneration {
     pub tensors: Option<usize>,
     /// Bytes by which they grow together per token.
     pub bytes_per_token: Option<u64>,
-    /// Tokens in the cache at the end, the prompt's included.
+    /// Tokens in the cache at the end, including the prompt.
     pub recorded_tokens: Option<u64>,
     /// Tokens in the cache that fit.
     pub fits_tokens: Option<u64>,
     /// The maximum that can fit: the same number, unless the search would take too long.
     pub at_most_tokens: Option<u64>,
-    /// How far to trust it.
+    /// How far you can trust it.
     pub trust: Trust,
     /// The basis of the numbers, or why they are unknown.
     pub because: String,
@@ -71,7 +71,7 @@ pub struct FitPlan {
     pub alloc_conf: String,
     /// Whether they differ from the recorded ones.
     pub other_settings: bool,
-    /// Changes of the program.
+    /// Changes to the program.
     pub changes: Vec<FitChange>,
     /// The size of a device on which it always works, in bytes that the allocator can use: the smallest, as far as known;
     /// null if that was not requested.
@@ -86,24 +86,24 @@ pub struct FitPlan {
     pub alloc_retries: u64,
     /// Mean time of recomputed calls in microseconds, per forward pass; null if unknown.
     pub recompute_us: Option<i64>,
-    /// How far to trust it.
+    /// How far you can trust it.
     pub trust: Trust,
     /// Why it is uncertain; empty if it is not.
     pub because: String,
-    /// What is assumed, in words.
+    /// Assumptions, in words.
     pub assumptions: Vec<String>,
 }
 
-/// A change of a program.
+/// A change to a program.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitChange {
     /// The change, as options of `memviz simulate` name it.
     pub change: String,
-    /// Where, in words.
+    /// The place, in words.
     pub place: String,
-    /// What to write there.
+    /// The code to write there.
     pub code: String,
 }
 
@@ -112,7 +112,7 @@ pub struct FitChange {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FitNotPlayed {
-    /// What would be changed.
+    /// The change.
     pub change: String,
     /// Why it cannot be simulated.
     pub because: String,

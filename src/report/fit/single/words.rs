@@ -6,7 +6,7 @@ use crate::model::bytes::Bytes;
 use crate::play::changes::CodeChange;
 use crate::play::changes::{Change, Optimizer, chunked_loss};
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
-use crate::play::{Generation, Reach};
+use crate::play::{Generation, Reach, UNPLACED};
 use crate::report::common::notes::{self, duration};
 use crate::report::common::words::{count, kept, ordinal};
 use crate::report::common::{code_change, cures};
@@ -18,7 +18,7 @@ const AND: &str = " + ";
 /// The first line about a device, without its name.
 pub fn headline(device: &DevicePlans) -> String {
     if let Some(reason) = device.refused {
-        return format!("cannot plan for it: {reason}");
+        return format!("no plan: {reason}");
     }
     let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
     let (needed, there) = (Bytes(needed), room_of(device));
@@ -50,8 +50,8 @@ fn room_of(device: &DevicePlans) -> String {
     }
 }
 
-/// Whether a cure is enough, and how far to trust this; where that is unknown because nothing can be planned, what it saves of
-/// the recording.
+/// Whether a cure is enough, and how far you can trust this; if that is unknown because there is no plan, what the
+/// cure saves in the recording.
 pub fn cure(device: &DevicePlans, cure: &FitCure) -> String {
     if device.refused.is_some() {
         return cures::effect(&cure.advice);
@@ -80,7 +80,7 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
     }
 }
 
-/// Which changes the cures were tried with, where no plan is enough.
+/// The changes that the cures were combined with, if no plan is enough.
 pub fn combined(device: &DevicePlans, cures: &[FitCure]) -> Option<&'static str> {
     let is_tried = device.refused.is_none() && device.plans.is_empty() && device.nearest.is_some() && !cures.is_empty();
     is_tried.then_some("memviz tried the cures alone, together, and together with the plan that comes closest")
@@ -116,7 +116,7 @@ pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<
     format!("does not fit: needs {}{}; fits with {changes}", Bytes(needed), room_of(device))
 }
 
-/// What a plan is called.
+/// The name of a plan.
 pub fn name(plan: &Plan) -> String {
     let settings = plan.alloc_conf.as_ref().map(|conf| match conf.trim() {
         "" => "default settings".to_owned(),
@@ -126,7 +126,7 @@ pub fn name(plan: &Plan) -> String {
     if parts.is_empty() { "unchanged".to_owned() } else { parts.join(AND) }
 }
 
-/// A change by its name; of a path the last part, which `memviz simulate` takes as well.
+/// A change by its name; only the last part of a path, which `memviz simulate` also takes.
 pub fn short(change: &Change) -> String {
     match change {
         Change::Checkpoint { site, every } => {
@@ -237,11 +237,13 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     lines
 }
 
-/// Everything that must be said about one device, a line each.
+/// Notes about one device, one line each.
 pub fn limits(device: &DevicePlans) -> Vec<String> {
     let mut lines: Vec<String> = notes::anomalies(&device.anomalies).into_iter().collect();
-    if !device.lacks.is_empty() && device.refused.is_none() {
-        lines.push(device.lacks.to_owned());
+    let unplaced = device.as_it_is.as_ref().filter(|plan| !plan.is_placed).map_or("", |_| UNPLACED);
+    let lacks = if device.lacks.is_empty() { unplaced } else { device.lacks };
+    if !lacks.is_empty() && device.refused.is_none() {
+        lines.push(format!("predicted, not exact: {lacks}"));
     }
     if device.is_partial && device.refused.is_none() {
         lines.push("the recording has no complete step: the program may need more at other times".to_owned());
@@ -267,7 +269,7 @@ pub fn not_played(device: &DevicePlans) -> Vec<String> {
         .collect()
 }
 
-/// Time that a plan costs.
+/// The time that a plan costs.
 pub fn time(plan: &Plan) -> String {
     match plan.recompute_us {
         Some(0) => "-".to_owned(),
@@ -280,7 +282,7 @@ pub fn time(plan: &Plan) -> String {
 pub const TIMES: &str = "recompute: extra time for each forward pass, without copies to and from the host or between ranks, \
                          whose time is not recorded";
 
-/// Changes of plans, each once, with the first that has it.
+/// Changes of plans, each once, with the first plan that has it.
 pub fn changes(device: &DevicePlans) -> Vec<&PlannedChange> {
     let mut all: Vec<&PlannedChange> = Vec::new();
     for change in device.plans.iter().chain(&device.nearest).flat_map(|plan| &plan.changes) {
@@ -314,7 +316,7 @@ pub fn assumptions(device: &DevicePlans) -> Vec<&str> {
     all
 }
 
-/// A change of code: where, and the new code.
+/// A change to the code: where, and the new code.
 pub fn code(change: &PlannedChange) -> (String, String) {
     match (&change.change, &change.code) {
         (Change::Checkpoint { site, every }, code) => checkpointed(site, *every, code.as_ref()),
@@ -350,7 +352,7 @@ pub fn code(change: &PlannedChange) -> (String, String) {
             "with torch.autograd.graph.save_on_cpu(pin_memory=True): loss = model(batch)".to_owned(),
         ),
         (Change::ChunkLoss { pieces }, _) => (
-            format!("where logits and loss are computed, now in {pieces} chunks of the sequence"),
+            format!("where logits and loss are computed, now in {pieces} chunks along the sequence"),
             chunked_loss(*pieces).join("\n"),
         ),
         (Change::Accumulate { passes }, _) => (
@@ -377,7 +379,7 @@ fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String,
                 .to_owned(),
         );
     }
-    let (place, line) = code_change::change(code.unwrap_or(&CodeChange::Wrap(None)));
+    let (place, line) = code_change::change(code.unwrap_or(&CodeChange::Wrap { caller: None, others: 0 }));
     let which = match every {
         1 => format!("for each call to {site}"),
         every => format!("for every {} call to {site}, starting with the first", ordinal(every)),

@@ -19,7 +19,7 @@ const LABEL: usize = 40;
 const PEAK: usize = 12;
 
 impl Document {
-    /// The ranges of a device, and what leads to the peak of each.
+    /// The ranges of a device, and the group that leads at the peak of each.
     pub(crate) fn ranges(&mut self, device: &DevicePeak, ranges: &RangePeaks) {
         let metric = device.metric;
         self.fact(words::headline(ranges));

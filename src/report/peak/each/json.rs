@@ -14,12 +14,12 @@ use serde::Serialize;
 pub struct EachRange {
     /// `step`, `phase` or `annotation`.
     pub by: &'static str,
-    /// Where steps are from; null for other ranges.
+    /// The source of the steps; null for other ranges.
     pub step_source: Option<StepSourceName>,
-    /// The annotations that are steps, with `N` in place of numbers, or the site that returns in each; null for other
-    /// ranges.
+    /// The annotations that are steps, with `N` in place of numbers, or the site that returns in each step; null for
+    /// other ranges.
     pub step_name: Option<String>,
-    /// Ranges that are not listed, since there are too many: all have lower peaks than those that are.
+    /// Number of ranges that are not listed, since there are too many: all have lower peaks than the listed ones.
     pub left_out: usize,
     /// The highest peak of the ranges that are not listed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,16 +34,16 @@ pub struct RangeRow {
     /// Its name, with a number from the second range with this name on: `forward#2`. `(outside)` is the period outside all
     /// ranges that contains the overall peak; it is left out if that is in a range.
     pub label: String,
-    /// Whether it is inferred that it reaches from here to there.
+    /// Whether the bounds of the range are inferred.
     pub inferred: bool,
-    /// Entry before the range, with whose state it starts; null before the first entry.
+    /// The entry before the range, whose state the range starts with; null before the first entry.
     pub from_entry: Option<u32>,
     /// Last entry of the range; null before the first entry.
     pub to_entry: Option<u32>,
     /// The instant at which the metric is highest, from `from_entry` to `to_entry`, both included.
     pub peak: PeakInstant,
-    /// Which bound the metric is there, if it is not exact: a part of the range was not recorded, or some of the memory was
-    /// not. Left out if it is exact.
+    /// Which bound the metric is there, if it is not exact: a part of the range, or some of the memory, was not
+    /// recorded. Left out if it is exact.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
     /// Bytes of the metric that are held at the peak; `top` sums to it, unless groups overlap.

@@ -1,4 +1,4 @@
-//! What is said about the peaks of ranges, the same in text and Markdown.
+//! The text about the peaks of ranges, the same in text and Markdown.
 
 use crate::analysis::peak::DevicePeak;
 use crate::analysis::peak::each::{Each, RangePeak, RangePeaks};
@@ -12,7 +12,7 @@ use crate::sorting::SortRows;
 use indexmap::IndexMap;
 use std::cmp::Reverse;
 
-/// Ranges that people are shown, at most.
+/// The most ranges that are shown to people.
 pub const SHOWN: usize = 20;
 
 /// A range that is shown.
@@ -53,7 +53,7 @@ pub fn shown(ranges: &RangePeaks, metric: Metric) -> Vec<Shown<'_>> {
     shown.into_iter().map(|(_, shown)| shown).collect()
 }
 
-/// How many ranges there are and what they are.
+/// The number and the kind of ranges.
 pub fn headline(ranges: &RangePeaks) -> String {
     let number = ranges.ranges.iter().filter(|range| !range.is_outside()).count();
     let number = number + ranges.left_out.map_or(0, |(others, _)| others);
@@ -66,7 +66,7 @@ pub fn headline(ranges: &RangePeaks) -> String {
     }
 }
 
-/// What is not shown, if anything is not.
+/// The ranges that are not shown, if there are any.
 pub fn rest(ranges: &RangePeaks, shown: &[Shown<'_>], metric: Metric) -> Option<String> {
     if shown.len() == ranges.ranges.len() {
         return None;
@@ -121,12 +121,12 @@ pub fn after(range: &RangePeak) -> String {
     range.peak.since_start_us.map(notes::duration).unwrap_or_default()
 }
 
-/// The group that holds most at the peak of a range.
+/// The group that holds the most at the peak of a range.
 pub fn lead(range: &RangePeak) -> Option<&Row> {
     range.top.iter().find(|row| row.label != OTHER)
 }
 
-/// What signs in the table mean, a line each.
+/// The meaning of signs in the table, one line each.
 pub fn legend(device: &DevicePeak, ranges: &RangePeaks, shown: &[Shown<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
     if shown.iter().any(|shown| shown.range.inferred) {
