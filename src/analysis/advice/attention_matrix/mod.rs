@@ -150,10 +150,12 @@ impl Weights<'_, '_> {
 fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> Option<Finding> {
     let history = device.history();
     let block = |index: u32| history.allocations[index as usize];
-    let mut removed: BTreeSet<u32> = matrices.iter().flat_map(|matrix| matrix.blocks.iter().copied()).collect();
+    let mut removed: Vec<u32> = matrices.iter().flat_map(|matrix| matrix.blocks.iter().copied()).collect();
     removed.extend(matrices.iter().flat_map(|matrix| copied_operands(device, matrix)));
-    let backward: HashSet<u32> = of_backward(device, matrices).into_iter().collect();
+    let backward = of_backward(device, matrices);
     removed.extend(&backward);
+    removed.sort_unstable();
+    removed.dedup();
     let peak = history.maxima[Metric::Allocated as usize].instant;
     let at_peak = removed.iter().map(|&index| block(index)).filter(|block| block.allocated_at(peak));
     let at_peak = at_peak.fold(0u64, |sum, block| sum.saturating_add(block.size));
@@ -163,11 +165,11 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         return None;
     }
     let (cure, code) = words(device, largest.stack);
-    let certain = Lives { removed: removed.iter().copied().collect(), ..Lives::default() };
+    let certain = Lives { removed: removed.clone(), ..Lives::default() };
     let copies: Vec<u32> = matrices.iter().filter_map(|matrix| copied_result(device, matrix)).collect();
     let is_trained = matrices.iter().any(|matrix| has_trained_bias(device, matrix));
     let trained = is_trained.then(|| {
-        let own = certain.removed.iter().copied().filter(|index| !backward.contains(index));
+        let own = certain.removed.iter().copied().filter(|index| backward.binary_search(index).is_err());
         Lives { removed: own.collect(), ..Lives::default() }
     });
     let is_copied = trained.is_none();
@@ -187,7 +189,9 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         Remedy::Lives(certain)
     } else {
         removed.extend(copies);
-        let most = Lives { removed: removed.into_iter().collect(), ..Lives::default() };
+        removed.sort_unstable();
+        removed.dedup();
+        let most = Lives { removed, ..Lives::default() };
         let (least, code) = (biased.or(masked).unwrap_or(certain), vec![code.to_owned()]);
         Remedy::Ways(vec![Way { cure: cure.to_owned(), code, least, most, unknown }])
     };
