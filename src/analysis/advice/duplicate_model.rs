@@ -244,9 +244,7 @@ fn without_states(device: &Device<'_>, blocks: Vec<Block>) -> Vec<Block> {
         return blocks;
     }
     let weights = like_weights(own, &blocks);
-    let is_state = |index: u32| device.categories().get(index as usize).category == Category::OptimizerState;
-    let states = (0u32..).zip(&device.history().allocations);
-    let states = states.filter(|&(index, _)| is_state(index) && !is_one_of(&blocks, index));
+    let states = device.allocations_of(Category::OptimizerState).filter(|&(index, _)| !is_one_of(&blocks, index));
     let states = states.map(|(_, made)| made.size).fold(0, u64::saturating_add);
     if states >= bytes(&weights) { blocks } else { weights }
 }

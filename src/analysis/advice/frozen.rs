@@ -49,13 +49,11 @@ pub(super) fn has_unused_gradients(device: &Device<'_>) -> bool {
 
 /// Gradients of the weights for which the optimizer has no state, if it has state for all others.
 fn without_states(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
-    let category = |index: u32| device.categories().get(index as usize).category;
-    let all = || (0u32..).zip(&device.history().allocations);
     let steps: Vec<_> = device.phases().spans.iter().filter(|span| span.phase == Phase::Optimizer).collect();
     let last = steps.last().filter(|_| steps.len() >= LEAST_STEPS)?;
     let sizes_at = |wanted: Category, instant: Instant| {
         let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
-        let live = all().filter(|(index, made)| made.allocated_at(instant) && category(*index) == wanted);
+        let live = device.allocations_of(wanted).filter(|(_, made)| made.allocated_at(instant));
         live.for_each(|(_, made)| *sizes.entry(made.requested).or_default() += 1);
         sizes
     };
@@ -72,7 +70,7 @@ fn without_states(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     }
     let is_without = |size: u64| size > SCALAR && gradients.contains_key(&size) && !states.contains_key(&size);
     let removed: Vec<(u32, &Allocation)> =
-        all().filter(|(index, made)| category(*index) == Category::Gradient && is_without(made.requested)).collect();
+        device.allocations_of(Category::Gradient).filter(|(_, made)| is_without(made.requested)).collect();
     let bytes = |instant: Instant| {
         let live = removed.iter().filter(|(_, made)| made.allocated_at(instant));
         live.map(|(_, made)| made.size).fold(0, u64::saturating_add)
@@ -80,14 +78,14 @@ fn without_states(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let peak = device.history().maxima[Metric::Allocated as usize];
     let total = gradients.iter().map(|(size, count)| size * *count as u64).fold(0, u64::saturating_add);
     let (unused, most) = (bytes(last.start), u64::try_from(peak.bytes).unwrap_or(0));
-    let before = all().take_while(|(_, made)| made.born == 0).map(|(_, made)| made.size);
+    let before = device.history().allocations.iter().take_while(|made| made.born == 0).map(|made| made.size);
     let is_recorded = before.fold(0, u64::saturating_add) < unused;
     // A rank of a sharded optimizer updates a larger part.
     let is_small_part = total - unused.min(total) <= total / PART_UPDATED;
     if unused < most / PART_WITHOUT_STATES || !is_small_part || !is_recorded {
         return None;
     }
-    let state = all().find(|(index, _)| category(*index) == Category::OptimizerState)?;
+    let state = device.allocations_of(Category::OptimizerState).next()?;
     let line = device.sites().site_frame(device.track.stack_of(state.0 as usize));
     let evidence = format!(
         "{} of gradients belong to weights that the optimizer has no state of; of each other weight it has {each}",
@@ -180,10 +178,8 @@ fn freeze(line: Option<FrameId>, evidence: String, lives: Lives) -> Finding {
 fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let category = |index: u32| device.categories().get(index as usize).category;
     let all = || (0u32..).zip(&device.history().allocations);
-    let parameters: Vec<(u32, Allocation)> = all()
-        .filter(|&(index, _)| category(index) == Category::Parameter)
-        .map(|(index, made)| (index, *made))
-        .collect();
+    let parameters: Vec<(u32, Allocation)> =
+        device.allocations_of(Category::Parameter).map(|(index, made)| (index, *made)).collect();
     let mut pairs: BTreeMap<(u64, usize), Vec<[u64; 3]>> = BTreeMap::new();
     for place in 0..parameters.len() {
         let size = |ahead: usize| parameters.get(place + ahead).map_or(0, |(_, made)| made.requested);

@@ -29,10 +29,8 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     if steps == 0 || evaluations.len() * 2 > steps {
         return Vec::new();
     }
-    let gradients: Vec<(u32, Allocation)> = (0u32..)
-        .zip(device.history().allocations.iter().copied())
-        .filter(|&(index, _)| device.categories().get(index as usize).category == Category::Gradient)
-        .collect();
+    let gradients: Vec<(u32, Allocation)> =
+        device.allocations_of(Category::Gradient).map(|(index, block)| (index, *block)).collect();
     let (mut most, mut line) = (0, None);
     let mut kept: HashMap<u32, Allocation> = HashMap::new();
     for evaluation in &evaluations {

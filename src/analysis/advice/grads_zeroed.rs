@@ -23,13 +23,9 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     if has_pools || !is_zeroed(device, &passes) {
         return Vec::new();
     }
-    let is_kept = |(index, block): &(u32, Allocation)| {
-        block.freed >= end
-            && passes[0].contains(&block.born)
-            && device.categories().get(*index as usize).category == Category::Gradient
-    };
-    let gradients: Vec<(u32, Allocation)> =
-        (0u32..).zip(device.history().allocations.iter().copied()).filter(is_kept).collect();
+    let is_kept = |(_, block): &(u32, &Allocation)| block.freed >= end && passes[0].contains(&block.born);
+    let gradients = device.allocations_of(Category::Gradient).filter(is_kept);
+    let gradients: Vec<(u32, Allocation)> = gradients.map(|(index, block)| (index, *block)).collect();
     if gradients.is_empty() {
         return Vec::new();
     }

@@ -236,8 +236,12 @@ impl TriageReport {
         let leaks =
             LeakOptions { inference: options.inference, devices: options.devices.clone(), ..LeakOptions::default() };
         let verdict = || {
-            recording.wanted(&options.devices)?.iter().for_each(|device| device.prepare_categories());
-            Self::without_advice(recording, options, &LeakReport::of(recording, &leaks.rows_alone())?)
+            // Leaks need no categories, which another thread computes meanwhile.
+            let wanted = recording.wanted(&options.devices)?;
+            wanted.iter().for_each(|device| _ = device.backward());
+            let leaks = LeakReport::of(recording, &leaks.rows_alone())?;
+            wanted.iter().for_each(|device| device.prepare_categories());
+            Self::without_advice(recording, options, &leaks)
         };
         let settings = || Self::settings(recording, options);
         let (advice, (verdict, settings)) = rayon::join(advice, || rayon::join(verdict, settings));

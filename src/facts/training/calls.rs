@@ -131,6 +131,8 @@ impl Calls {
 struct Level {
     /// The function and the path to it: the same for all lines of a function that is called from one place.
     node: u32,
+    /// The node and its line: where two stacks have the same place, they have the same frames up to there.
+    place: u32,
     /// Number of the function.
     function: u32,
     line: u64,
@@ -168,7 +170,7 @@ impl Paths {
                 let node = intern(&mut nodes, (place, function));
                 place = intern(&mut places, (node, frame.line)) + 1;
                 let is_call = calls.next_if_eq(&index).is_some();
-                let level = Level { node, function, line: frame.line, frame: id, is_call, caller };
+                let level = Level { node, place, function, line: frame.line, frame: id, is_call, caller };
                 if !is_module_plumbing(snapshot, id) && !is_checkpoint_plumbing(snapshot, id) {
                     caller = Some(id);
                 }
@@ -249,6 +251,8 @@ struct RawCall {
 /// A frame that is open at the latest entry.
 struct OpenFrame {
     node: u32,
+    /// Its current place.
+    place: u32,
     /// The line where it started.
     first_line: u64,
     /// Its current line.
@@ -280,21 +284,21 @@ struct Tracker {
 
 impl Tracker {
     fn visit(&mut self, entry: u32, path: &[Level]) {
-        let mut same = 0;
-        for (open, level) in self.open.iter_mut().zip(path) {
-            if open.node != level.node || open.begins_again(level.line) {
-                break;
-            }
+        // The open frames are those of the previous entry, and most entries differ from it in the innermost frames alone.
+        let both = self.open.iter().zip(path).enumerate();
+        let mut same = both.rev().find(|(_, (open, level))| open.place == level.place).map_or(0, |(last, _)| last + 1);
+        if let (Some(open), Some(level)) = (self.open.get_mut(same), path.get(same))
+            && open.node == level.node
+            && !open.begins_again(level.line)
+        {
+            // Another line of the same call: calls below it have ended.
             same += 1;
-            if level.line != open.line {
-                // Another line of the same call: calls below it have ended.
-                open.line = level.line;
-                open.last_line = open.last_line.max(level.line);
-                if let Some(call) = open.call {
-                    self.calls[call].first_line = self.calls[call].first_line.min(level.line);
-                    self.calls[call].last_line = open.last_line;
-                }
-                break;
+            open.place = level.place;
+            open.line = level.line;
+            open.last_line = open.last_line.max(level.line);
+            if let Some(call) = open.call {
+                self.calls[call].first_line = self.calls[call].first_line.min(level.line);
+                self.calls[call].last_line = open.last_line;
             }
         }
         self.close(same);
@@ -316,7 +320,8 @@ impl Tracker {
                 self.calls.len() - 1
             });
             let line = level.line;
-            self.open.push(OpenFrame { node: level.node, first_line: line, line, last_line: line, call });
+            let (node, place) = (level.node, level.place);
+            self.open.push(OpenFrame { node, place, first_line: line, line, last_line: line, call });
         }
         self.latest = entry;
     }

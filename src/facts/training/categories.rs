@@ -115,6 +115,11 @@ impl Categories {
     pub fn get(&self, allocation: usize) -> Decision {
         self.of_allocation.get(allocation).copied().unwrap_or_default()
     }
+
+    /// The allocations of a category, by index, in order.
+    pub(crate) fn all_of(&self, category: Category) -> impl Iterator<Item = u32> {
+        (0u32..).zip(&self.of_allocation).filter(move |(_, made)| made.category == category).map(|(index, _)| index)
+    }
 }
 
 /// Categories named in `user_metadata`: that of the allocation's entry, or of an `annotate` entry for it.

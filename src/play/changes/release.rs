@@ -101,11 +101,16 @@ impl<'a> Recomputing<'a> {
     /// The events within the function of a call from an instant on.
     fn events<'c>(&'c self, call: &'c Call, behind: Instant) -> impl Iterator<Item = Event<'a>> + 'c {
         let mut at = behind;
+        let calls = &self.calls.calls;
+        let mut place = calls.partition_point(|other| other.start < behind);
         std::iter::from_fn(move || {
             let entry = (at..call.end).find(|&entry| self.is_alloc(entry))?;
-            let made = if let Some(child) = self.child_at(call, at, entry) {
-                at = child.end;
-                self.outputs(child)
+            while calls.get(place).is_some_and(|other| other.start < at) {
+                place += 1;
+            }
+            let made = if let Some(child) = self.child_at(call, place, entry) {
+                at = calls[child].end;
+                Cow::Borrowed(self.outputs_of(child))
             } else {
                 at = self.end_of_operator(call, entry);
                 let history = self.track.history;
@@ -175,15 +180,14 @@ impl<'a> Recomputing<'a> {
         self.actions[entry as usize] == Action::Alloc
     }
 
-    /// The outermost call within another one that contains an entry and starts at an instant or later.
-    fn child_at(&self, call: &Call, behind: Instant, entry: u32) -> Option<&Call> {
-        let calls = &self.calls.calls;
-        let first = calls.partition_point(|other| other.start < behind);
-        let begun = calls[first..].iter().take_while(|other| other.start <= entry);
-        begun.into_iter().find(|other| {
+    /// Of the calls from a place on, the outermost one within another call that contains an entry.
+    fn child_at(&self, call: &Call, first: usize, entry: u32) -> Option<usize> {
+        let mut begun = self.calls.calls[first..].iter().take_while(|other| other.start <= entry);
+        let child = begun.position(|other| {
             let is_inside = other.end <= call.end && (other.start, other.end) != (call.start, call.end);
             is_inside && entry < other.end
-        })
+        });
+        child.map(|child| first + child)
     }
 
     /// Whether the function of a call is at different lines on two stacks: itself, or a function that it is in on

@@ -122,7 +122,8 @@ fn is_cuda(history: &History) -> bool {
 fn unknown_bytes(snapshot: &Snapshot, history: &History) -> u64 {
     let track = Track::new(snapshot, history);
     let peak = history.maxima[Metric::Allocated as usize].instant;
-    let older = history.allocations.iter().enumerate().filter(|(_, allocation)| allocation.is_baseline());
+    // They come first.
+    let older = history.allocations.iter().enumerate().take_while(|(_, allocation)| allocation.is_baseline());
     let unknown =
         older.filter(|&(index, allocation)| peak < allocation.freed && track.stack_of(index) == StackId::EMPTY);
     unknown.fold(0, |sum: u64, (_, allocation)| sum.saturating_add(allocation.size))

@@ -6,6 +6,9 @@ use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::model::{FrameId, StackId, StrId};
 use crate::replay::Allocation;
+use foldhash::fast::RandomState;
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 /// Masks of single bytes, and other blocks between scores and softmax, have at most 1/N of the matrix's bytes.
 const MINOR: u64 = 4;
@@ -16,7 +19,8 @@ pub(super) fn matrices<'d, 'a>(device: &'d Device<'a>, weights: &'d Weights<'d, 
     if !softmax.any() {
         return Vec::new();
     }
-    let search = Search { device, weights, softmax, layers: layers(device), dropout: dropout(device) };
+    let (layers, dropout) = (layers(device), dropout(device));
+    let search = Search { device, weights, softmax, layers, dropout, within: RefCell::default() };
     let made = device.track.allocations().filter(|&(.., stack)| search.softmax.has(stack));
     made.filter_map(|(index, ..)| search.matrix(index as usize)).collect()
 }
@@ -50,6 +54,8 @@ struct Search<'d, 'a> {
     softmax: Marked,
     layers: Marked,
     dropout: Marked,
+    /// Whether a stack is in a function, for those that were asked for: each call of attention asks for the same ones.
+    within: RefCell<HashMap<(StackId, StrId, StrId), bool, RandomState>>,
 }
 
 impl Search<'_, '_> {
@@ -140,6 +146,8 @@ impl Search<'_, '_> {
     }
 
     fn is_within(&self, stack: StackId, (file, name): (StrId, StrId)) -> bool {
-        self.device.snapshot().stacks.frames(stack).any(|frame| frame.filename == file && frame.name == name)
+        let is_within =
+            || self.device.snapshot().stacks.frames(stack).any(|frame| frame.filename == file && frame.name == name);
+        *self.within.borrow_mut().entry((stack, file, name)).or_insert_with(is_within)
     }
 }

@@ -315,10 +315,15 @@ impl<'a> Recomputing<'a> {
     /// The outputs of a call: of the blocks that its last operator allocated, the one that is freed first. The others,
     /// such as the mean that `layer_norm` keeps, stay live until the operator's own backward.
     pub(crate) fn outputs(&self, call: &Call) -> Cow<'a, [u32]> {
-        match self.calls.place(call).and_then(|place| self.outputs.get(place)) {
-            Some(known) => Cow::Borrowed(known.get_or_init(|| self.find_outputs(call))),
+        match self.calls.place(call) {
+            Some(place) => Cow::Borrowed(self.outputs_of(place)),
             None => Cow::Owned(self.find_outputs(call)),
         }
+    }
+
+    /// The same for the call at a place of [`Calls::calls`].
+    pub(crate) fn outputs_of(&self, place: usize) -> &'a [u32] {
+        self.outputs[place].get_or_init(|| self.find_outputs(&self.calls.calls[place]))
     }
 
     fn find_outputs(&self, call: &Call) -> Vec<u32> {
