@@ -62,7 +62,7 @@ impl Overview {
 
     fn without_advice(recording: &Devices<'_>, options: &TimelineOptions, of_triage: &TriageOptions) -> Result<Self> {
         let TriageOptions { inference, devices, .. } = of_triage.clone();
-        // Leaks need no categories, which another thread computes meanwhile.
+        // Leaks do not need categories, so another thread computes these at the same time.
         let wanted = recording.wanted(&devices)?;
         wanted.iter().for_each(|device| _ = device.backward());
         let leaks = LeakReport::of(recording, &LeakOptions { inference, devices, ..LeakOptions::default() })?;

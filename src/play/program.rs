@@ -253,7 +253,7 @@ struct Reader<'a> {
     steps: Vec<Step>,
     pools: Vec<(u64, Option<PoolId>)>,
     known_pools: HashMap<(u64, Option<PoolId>), u16, RandomState>,
-    /// The pool of an earlier request, which the next one is likely to use, too.
+    /// The pool of an earlier request, which the next one probably uses too.
     last_pool: u16,
     /// The first number of each private pool.
     first_of_private: HashMap<PoolId, u16, RandomState>,

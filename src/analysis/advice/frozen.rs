@@ -16,7 +16,7 @@ use crate::replay::{Allocation, Instant, Metric, NEVER};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Blocks with one number, such as step counters.
+/// Size of blocks with a single number, such as step counters.
 const SCALAR: u64 = 512;
 /// Least number of pairs of low-rank weights of one rank.
 const LEAST_PAIRS: usize = 4;
@@ -27,7 +27,7 @@ const SMALLER: u64 = 4;
 
 /// Least number of optimizer steps after which memviz concludes that the optimizer does not update weights without state.
 const LEAST_STEPS: usize = 3;
-/// The most states that an optimizer keeps for each weight.
+/// Maximum number of states that an optimizer keeps for a weight.
 const MOST_STATES: usize = 3;
 /// Unneeded gradients are reported from 1/N of the peak on.
 const PART_WITHOUT_STATES: u64 = 20;
@@ -88,7 +88,7 @@ fn without_states(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let state = device.allocations_of(Category::OptimizerState).next()?;
     let line = device.sites().site_frame(device.track.stack_of(state.0 as usize));
     let evidence = format!(
-        "{} of gradients belong to weights that the optimizer has no state of; of each other weight it has {each}",
+        "{} of gradients belong to weights for which the optimizer has no state; of each other weight it has {each}",
         Bytes(unused)
     );
     let removed = removed.iter().map(|&(index, _)| index).collect();

@@ -216,7 +216,7 @@ fn seeds(device: &Device<'_>, caches: &[Cache]) -> Vec<u32> {
     (0..).zip(&history.allocations).filter(is_seed).map(|(index, _)| index).collect()
 }
 
-/// The instant at which the user's function that makes a block has returned, to the same line of its caller.
+/// The instant at which the user's function that allocates a block has returned to the same line of its caller.
 fn returns(device: &Device<'_>, index: u32) -> Option<Instant> {
     let (track, stacks) = (device.track, &device.snapshot().stacks);
     let function = |frame: FrameId| stacks.frame(frame).map(|frame| (frame.filename, frame.name));

@@ -126,8 +126,8 @@ const HISTORY_BITS: u32 = 14;
 /// The same for histories of templates only.
 const KINDS_BITS: u32 = 12;
 
-/// Binary logarithm of the length of a stretch of entries, of which one in four asks the history where lists are in no order: longer
-/// than most steps.
+/// Binary logarithm of the length of a stretch of entries, which is longer than most steps. If lists are in no order, only one stretch
+/// in four asks the history.
 const STRETCH_BITS: u32 = 15;
 
 /// Number of templates stored; this limits memory.
@@ -147,7 +147,7 @@ impl Templates {
         let slot = slot_of(self.history, HISTORY_BITS);
         let [last, before] = *self.next_kind.get(slot_of(self.kinds, KINDS_BITS))?;
         // If lists are in no order, the entry for the history is seldom in the processor's cache, and predicts less than the
-        // kinds. So it is asked only in some stretches, which shows whether there is an order again.
+        // kinds. So only some stretches ask it, which shows whether there is an order again.
         let in_order = lists.have_order();
         let asks_history = in_order || tables.findings.rows.len() >> STRETCH_BITS & 3 == 0;
         let likely = if asks_history { *self.next.get(slot)? } else { Next { template: last, list: NO_LIST } };

@@ -35,7 +35,7 @@ const BETWEEN: usize = 3;
 
 /// Matrices that are looked at for a bias.
 const LOOKED_AT: usize = 4;
-/// How a model of transformers gets fused attention.
+/// How to load a model of transformers with fused attention.
 const LOADED_WITH_SDPA: &str = "model = AutoModel.from_pretrained(name, attn_implementation=\"sdpa\")";
 /// Smaller blocks are no bias of all pairs.
 const SMALLEST_BIAS: u64 = 64 << 10;
@@ -54,7 +54,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     of_line.into_par_iter().filter_map(|(line, matrices)| finding(device, line, &matrices)).collect()
 }
 
-/// Functions that no product of queries and keys goes through: the scores of graph attention do.
+/// Functions that are applied to the scores of graph attention, but never to products of queries and keys.
 fn activations(device: &Device<'_>) -> Marked {
     Marked::of(device, |path, name, _| {
         path == "torch/nn/functional.py" && matches!(name, "leaky_relu" | "relu" | "elu" | "selu" | "gelu" | "silu")
@@ -294,7 +294,7 @@ fn with_copied_bias(device: &Device<'_>, matrices: &[Matrix], most: &Lives) -> O
     Some(Lives { removed, resized, ..most.clone() })
 }
 
-/// The least that the change saves where a mask is added to the scores: fused attention turns a mask of booleans into one of numbers,
+/// The least that the change saves if a mask is added to the scores: fused attention converts a boolean mask to a mask of numbers,
 /// as large as the recorded one, in each layer, which lives as long as the matrix did. `None` where no mask is known.
 fn with_mask(device: &Device<'_>, matrices: &[Matrix], most: &Lives) -> Option<Lives> {
     let blocks = &device.history().allocations;
