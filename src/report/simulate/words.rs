@@ -219,7 +219,7 @@ pub fn holes(run: &Run) -> Option<String> {
         let size = sizes(&[first, enough]);
         let (first, enough) = (size(first), size(enough));
         return Some(format!(
-            "{name} works with {first}, and with {enough} or more; not all sizes in between were tried"
+            "{name}: {first} is enough, and so is {enough} or more; not all sizes in between were tried"
         ));
     }
     let (told, more) = holes.split_at(holes.len().min(HOLES_TOLD));
@@ -229,7 +229,7 @@ pub fn holes(run: &Run) -> Option<String> {
         told.iter().map(|&(from, to)| format!("from {} to just below {}", size(from), size(to))).collect();
     let more = if more.is_empty() { String::new() } else { format!(", nor in {} further ranges", more.len()) };
     (!ranges.is_empty())
-        .then(|| format!("{name} works with {} or more, but not {}{more}", size(first), ranges.join(", or ")))
+        .then(|| format!("{name}: {} or more is enough, but not {}{more}", size(first), ranges.join(", or ")))
 }
 
 /// How to write sizes of devices: in MiB if two of them, which may differ by a few MiB only, would look the same otherwise.
