@@ -93,14 +93,12 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         ));
     }
     let place = difference.first.map_or(String::new(), |entry| format!(", from entry {entry} on"));
+    let counts = [("device allocations", allocs), ("frees", frees)].into_iter().filter(|(_, pair)| pair.0 != pair.1);
+    let counts: Vec<String> = counts.map(|(what, pair)| format!("{what} {} instead of {}", pair.0, pair.1)).collect();
+    let counts = if counts.is_empty() { String::new() } else { format!("; {}", counts.join(", ")) };
     Some(format!(
-        "replay with the recorded settings differs from the recording by up to {} in a maximum; device allocations {} \
-         instead of {}, frees {} instead of {}{place}",
-        Bytes(difference.bytes()),
-        allocs.0,
-        allocs.1,
-        frees.0,
-        frees.1
+        "replay with the recorded settings differs from the recording by up to {} in a maximum{counts}{place}",
+        Bytes(difference.bytes())
     ))
 }
 
