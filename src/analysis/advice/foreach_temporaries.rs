@@ -16,9 +16,20 @@ use std::collections::BTreeMap;
 
 /// Optimizers of `torch.optim` that have a fused implementation.
 const FUSED: [&str; 4] = ["_multi_tensor_adam", "_multi_tensor_adamw", "_multi_tensor_sgd", "_multi_tensor_adagrad"];
-/// The number of temporaries that a single-tensor implementation holds at once. Minimum: two, while a variable is
-/// rebound to the next one. Maximum: five, as `RAdam`, and `Adadelta` with weight decay, hold.
-const AT_ONCE: [usize; 2] = [2, 5];
+/// The temporaries that the function for a single tensor (`_single_tensor_NAME`) holds at once for one parameter: the least, and the
+/// most, with weight decay and other options, while a variable may hold one of the parameter before.
+const AT_ONCE: [(&str, [u64; 2]); 8] = [
+    ("adadelta", [2, 3]),
+    ("adafactor", [2, 5]),
+    ("adamax", [1, 2]),
+    ("asgd", [1, 2]),
+    ("nadam", [2, 3]),
+    ("radam", [3, 5]),
+    ("rmsprop", [1, 2]),
+    ("rprop", [2, 3]),
+];
+/// The same for other optimizers.
+const OF_OTHERS: [u64; 2] = [1, 6];
 /// Smaller amounts are not worth reporting.
 const SMALL: u64 = 8 << 20;
 
@@ -81,20 +92,14 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
         let lives = Lives { removed: scratch.blocks.clone(), ..Lives::default() };
         ("create the optimizer that steps here with fused=True", "fused=True", None, Remedy::Lives(lives))
     } else {
-        // Each is freed when the `at_once`-th one after it is allocated.
-        let lives = |at_once: usize| {
-            let later = scratch.blocks.windows(at_once + 1).filter_map(|window| {
-                let (first, last) = (block(&window[0]), block(&window[at_once]));
-                (last.born <= first.freed).then_some((window[0], last.born - 1))
-            });
-            Lives { freed: later.collect(), ..Lives::default() }
-        };
+        let [least, most] = AT_ONCE.iter().find(|(other, _)| *other == name).map_or(OF_OTHERS, |(_, at_once)| *at_once);
+        let lives = |at_once| one_parameter_at_a_time(device, &scratch.blocks, at_once);
         let cure = "create the optimizer that steps here with foreach=False";
         let way = Way {
             cure: cure.to_owned(),
             code: Vec::new(),
-            least: lives(AT_ONCE[1]),
-            most: lives(AT_ONCE[0]),
+            least: lives(most),
+            most: lives(least),
             unknown: "how many temporaries the implementation for single tensors holds at once is not recorded",
         };
         let cost = Some("a kernel for each parameter instead of one for many".to_owned());
@@ -112,6 +117,27 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
         code: vec![format!("optimizer = torch.optim.{}(parameters, ..., {code})", class(name))],
         remedy,
     })
+}
+
+/// The temporaries if each parameter has its own, so many of its size, before those of the next one.
+fn one_parameter_at_a_time(device: &Device<'_>, blocks: &[u32], at_once: u64) -> Lives {
+    let block = |index: u32| device.history().allocations[index as usize];
+    let step = |index: u32| device.phases().span(block(index).born.saturating_sub(1)).map(|span| span.start);
+    let mut lives = Lives::default();
+    for of_step in blocks.chunk_by(|&one, &other| step(one) == step(other)) {
+        let sizes: Vec<u64> = of_step.iter().map(|&index| block(index).requested).collect();
+        // Each operator makes a block for each parameter.
+        let repeats = |count: &usize| {
+            sizes.len().is_multiple_of(*count) && sizes.iter().zip(&sizes[*count..]).all(|(one, other)| one == other)
+        };
+        let parameters = (1..=sizes.len()).find(repeats).unwrap_or(sizes.len());
+        let (first, others) = of_step.split_at(parameters);
+        lives.removed.extend(others);
+        lives.resized.extend(first.iter().zip(&sizes).map(|(&index, size)| (index, size.saturating_mul(at_once))));
+        let pairs = first.windows(2).map(|pair| (pair[0], block(pair[1]).born - 1));
+        lives.freed.extend(pairs.filter(|&(index, at)| at < block(index).freed));
+    }
+    lives
 }
 
 /// The class of `torch.optim` whose foreach implementation has this name; `AdamW` uses the implementation of `Adam`.

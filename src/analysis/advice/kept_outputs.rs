@@ -16,6 +16,8 @@ use std::collections::HashSet;
 
 /// Outputs are reported from 1/N of the peak on.
 const NOTABLE_PART: u64 = 100;
+/// Blocks of the same object from a smaller part on: there may be many of them.
+const PART_OF_OBJECT: u64 = 1000;
 /// Number of large gradients at the start of backward that are examined.
 const FIRST_GRADIENTS: usize = 2;
 
@@ -37,12 +39,15 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         of_line.iter().filter_map(|call| Some((*call, call.backward.as_ref()?.start))).collect();
     // A pattern of consecutive steps also applies to the last one.
     let mut stacks: HashSet<StackId> = HashSet::new();
+    let is_output = |index: u32, made: &Allocation, backward: Instant| {
+        is_loss_input(device, made, backward, least) || is_taken_by_log_softmax(device, index, made, backward)
+    };
     for pair in trained.windows(2) {
         let ((call, backward), (_, next)) = (pair[0], pair[1]);
         for (index, made) in born_in(device, call.start, call.end) {
             let is_held = made.size >= least && made.freed > call.until && made.freed <= next;
             let Some(holder) = is_held.then(|| let_go_by(device, &made)).flatten() else { continue };
-            if is_loss_input(device, &made, backward, least) {
+            if is_output(index, &made, backward) {
                 stacks.insert(device.track.stack_of(index as usize));
                 if made.size > most {
                     (most, line) = (made.size, Some(holder));
@@ -56,8 +61,10 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     for &(call, backward) in &trained {
         for (index, made) in born_in(device, call.start, call.end) {
             let is_held = made.freed > call.backward.as_ref().map_or(0, |backward| backward.end);
-            let is_loss_input = || is_loss_input(device, &made, backward, least);
-            if !is_held || !stacks.contains(&device.track.stack_of(index as usize)) || !is_loss_input() {
+            if !is_held
+                || !stacks.contains(&device.track.stack_of(index as usize))
+                || !is_output(index, &made, backward)
+            {
                 continue;
             }
             let at = if is_taken_by_log_softmax(device, index, &made, backward) {
@@ -85,16 +92,21 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         let made = born_in(device, call.start, call.end);
         made.filter(|&(index, made)| made.freed > end && is_other(index)).collect()
     };
-    let is_of_line = |made: &Allocation| made.size >= least && made.freed != NEVER && let_go_by(device, made) == line;
+    let smallest = (peak / PART_OF_OBJECT).max(1);
+    let is_of_line =
+        |made: &Allocation| made.size >= smallest && made.freed != NEVER && let_go_by(device, made) == line;
     let of_line = trained.iter().flat_map(|(call, _)| others(call)).filter(|(_, made)| is_of_line(made));
     let of_object: HashSet<StackId> = of_line.map(|(index, _)| stack(index)).collect();
+    // What the next step reads, such as a state, backward of that step frees. What the line lets go of is not needed there.
     let mut most = lives.clone();
     for &(call, backward) in &trained {
-        let all = others(call).into_iter().filter(|&(index, _)| of_object.contains(&stack(index)));
-        most.freed.extend(all.map(|(index, _)| (index, backward)));
+        for (index, made) in others(call).into_iter().filter(|&(index, _)| of_object.contains(&stack(index))) {
+            most.freed.push((index, backward));
+            lives.freed.push((index, behind_its_readers(device, call, &made)));
+        }
     }
     let cure = "delete the model's output once the loss is computed";
-    let code = vec!["del outputs  # before loss.backward(); of an attribute: self.outputs = None".to_owned()];
+    let code = vec!["del outputs  # or self.outputs = None; before loss.backward()".to_owned()];
     let unknown = "the line keeps other outputs, which backward may need";
     let way = Way { cure: cure.to_owned(), code: code.clone(), least: lives, most, unknown };
     Some(Finding {
@@ -122,6 +134,14 @@ fn first_gradients<'d>(device: &'d Device<'_>, backward: Instant, least: u64) ->
     own.filter(move |made| made.size >= least).take(FIRST_GRADIENTS)
 }
 
+/// An instant by which backward has gone through all that reads a block: it frees what was kept before the block was made.
+fn behind_its_readers(device: &Device<'_>, call: &ModelCall, made: &Allocation) -> Instant {
+    let Some(backward) = &call.backward else { return made.freed };
+    let before: Vec<(u32, Allocation)> = born_in(device, call.start, made.born.saturating_sub(1)).collect();
+    let mut freed = before.iter().rev().map(|(_, earlier)| earlier.freed);
+    freed.find(|freed| (backward.start + 1..=backward.end).contains(freed)).unwrap_or(backward.end)
+}
+
 fn is_loss_input(device: &Device<'_>, made: &Allocation, backward: Instant, least: u64) -> bool {
     first_gradients(device, backward, least).any(|gradient| gradient.requested == made.requested)
 }
@@ -130,7 +150,7 @@ fn is_loss_input(device: &Device<'_>, made: &Allocation, backward: Instant, leas
 fn is_taken_by_log_softmax(device: &Device<'_>, index: u32, made: &Allocation, backward: Instant) -> bool {
     born_in(device, made.born, backward).any(|(other, later)| {
         other != index
-            && later.requested >= made.requested
+            && (later.requested == made.requested || later.requested == made.requested.saturating_mul(2))
             && is_log_softmax(device, device.track.stack_of(other as usize))
     })
 }

@@ -4,6 +4,7 @@
 use super::graphs::Graphs;
 use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::variables::Function;
+use super::whole_copies;
 use super::without_backward::keep_graphs;
 use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
@@ -22,6 +23,8 @@ const NOTABLE_PART: u64 = 200;
 const SMALL: u64 = 16;
 /// Least number of blocks of one line that are live at once if they are collected.
 const LEAST_COLLECTED: usize = 4;
+/// Allocations of one line that are looked at for its result.
+const LONGEST_LINE: usize = 64;
 /// The part of the memory kept for backward that outlives two more calls if the graph is retained.
 const GRAPH_SHARE: u64 = 2;
 
@@ -40,18 +43,27 @@ impl Kept<'_> {
 /// One finding for each line that calls a model, at most.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let passes = calls.passes();
-    let findings = calls.by_place().into_iter().filter(|of_line| !keep_graphs(device, of_line)).filter_map(|of_line| {
-        let over_two: Vec<Kept<'_>> =
-            (0..of_line.len()).into_par_iter().filter_map(|place| kept(device, &of_line[place..], &passes)).collect();
-        let least = notable(device);
-        let enough = over_two.iter().filter(|kept| kept.bytes() >= least).count();
-        if enough < 2 || enough * 2 < over_two.len() {
-            return None;
-        }
-        retained(device, &of_line, &over_two)
-            .or_else(|| branch(device, &of_line, &over_two))
-            .or_else(|| collected(device, calls, &of_line, &over_two))
-    });
+    let findings =
+        calls.by_place().into_iter().filter(|of_line| !keep_graphs(device, calls, of_line)).filter_map(|of_line| {
+            let over_two: Vec<Kept<'_>> = (0..of_line.len())
+                .into_par_iter()
+                .filter_map(|place| kept(device, &of_line[place..], &passes))
+                .collect();
+            let least = notable(device);
+            let intermediate = || {
+                let all = (0..of_line.len()).into_par_iter();
+                let of_lines =
+                    all.filter_map(|place| kept_intermediates(device, &of_line[place..], &passes)).collect::<Vec<_>>();
+                is_enough(&of_lines, least).then(|| graph_of_intermediates(device, &of_line, &of_lines)).flatten()
+            };
+            if !is_enough(&over_two, least) {
+                return intermediate();
+            }
+            retained(device, &of_line, &over_two)
+                .or_else(|| branch(device, &of_line, &over_two))
+                .or_else(intermediate)
+                .or_else(|| collected(device, calls, &of_line, &over_two))
+        });
     findings.collect()
 }
 
@@ -64,13 +76,66 @@ fn notable(device: &Device<'_>) -> u64 {
 /// What the first of these calls keeps over two more; `None` at the end of the recording. A step may call a part of a model
 /// several times, and a variable holds results until the next step: if backward passes lie in between, two of them count.
 fn kept<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: &[Range<Instant>]) -> Option<Kept<'c>> {
+    let (call, blocks) = outliving(device, calls, passes)?;
+    Some(Kept { call, blocks: blocks.filter(|(index, made)| is_of_forward(device, *index, made)).collect() })
+}
+
+/// The first of these calls, with all that outlives two more of what is made up to the next one.
+fn outliving<'c>(
+    device: &Device<'_>,
+    calls: &[&'c ModelCall],
+    passes: &[Range<Instant>],
+) -> Option<(&'c ModelCall, impl Iterator<Item = (u32, Allocation)>)> {
     let (&call, next) = (calls.first()?, calls.get(1)?);
     let passed = |instant: Instant| passes.partition_point(|pass| pass.start < instant);
     let before = passed(call.end);
     let is_after = |later: &&&ModelCall| matches!(passed(later.start) - before, 0 | 2..);
     let after = calls.get(2..)?.iter().find(is_after)?.start;
-    let is_kept = |&(index, made): &(u32, Allocation)| made.freed > after && is_of_forward(device, index, &made);
-    Some(Kept { call, blocks: born_in(device, call.start, next.start.min(call.scope)).filter(is_kept).collect() })
+    let made = born_in(device, call.start, next.start.min(call.scope));
+    Some((call, made.filter(move |(_, made)| made.freed > after)))
+}
+
+/// What the first of these calls keeps over two more of what a line makes on the way to something small: `(a - b).abs().mean()` keeps
+/// the difference. No variable holds it, so autograd does.
+fn kept_intermediates<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: &[Range<Instant>]) -> Option<Kept<'c>> {
+    let (call, blocks) = outliving(device, calls, passes)?;
+    let track = device.track;
+    let line = |index: u32| device.sites().site_frame(track.stack_of(index as usize));
+    // What functions of PyTorch make may be held by their results: the scalar of `mse_loss` shares the storage of all losses.
+    let own_line = |index: u32| whole_copies::line(device, index);
+    let is_plain = |index: u32| device.roles().role(track.stack_of(index as usize)) == Role::Plain;
+    let is_intermediate = |(index, made): &(u32, Allocation)| {
+        let Some(own) = own_line(*index).filter(|_| is_plain(*index)) else { return false };
+        let behind = (index + 1..).map_while(|index| Some((index, track.allocation(index as usize)?)));
+        let of_line = behind.take_while(|(index, _)| line(*index) == Some(own)).take(LONGEST_LINE);
+        of_line.last().is_some_and(|(_, last)| last.requested.saturating_mul(SMALL) <= made.requested)
+    };
+    Some(Kept {
+        call,
+        blocks: blocks.filter(is_intermediate).filter(|(_, made)| !is_freed_by_backward(device, made)).collect(),
+    })
+}
+
+/// Whether enough calls keep what is worth a word.
+fn is_enough(kept: &[Kept<'_>], least: u64) -> bool {
+    let enough = kept.iter().filter(|kept| kept.bytes() >= least).count();
+    enough >= 2 && enough * 2 >= kept.len()
+}
+
+/// The graph of a line whose result is kept, and that no backward pass goes through.
+fn graph_of_intermediates(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
+    let last = kept.iter().max_by_key(|kept| kept.bytes())?;
+    let stack = |index: u32| device.track.stack_of(index as usize);
+    let stacks: HashSet<StackId> = last.blocks.iter().map(|&(index, _)| stack(index)).collect();
+    let largest = last.blocks.iter().max_by_key(|(_, made)| made.size)?.0;
+    let is_wanted =
+        |index: u32, made: &Allocation| stacks.contains(&stack(index)) && !is_freed_by_backward(device, made);
+    let graphs = Graphs::of(device, of_line, Vec::new(), is_wanted);
+    let evidence = format!(
+        "the graph of every step stays alive, up to {} each: the result of this line is stored, and no backward pass goes through it",
+        Bytes(last.bytes())
+    );
+    Some(graphs.finding_beside_loss(device.sites().site_frame(stack(largest)), evidence))
 }
 
 /// Whether a forward pass allocated a block, rather than the model or the optimizer.
@@ -95,8 +160,11 @@ pub(super) fn is_of_forward(device: &Device<'_>, index: u32, made: &Allocation) 
     };
     let is_forward = role == Role::Module || role == Role::Plain && is_result;
     // Blocks that a later backward pass frees were kept for it: several forward passes may precede one backward pass.
-    let is_needed = made.freed != NEVER && device.phases().at(made.freed) == Phase::Backward;
-    !is_other && is_forward && !is_needed && stack != StackId::EMPTY
+    !is_other && is_forward && !is_freed_by_backward(device, made) && stack != StackId::EMPTY
+}
+
+fn is_freed_by_backward(device: &Device<'_>, made: &Allocation) -> bool {
+    made.freed != NEVER && device.phases().at(made.freed) == Phase::Backward
 }
 
 /// Blocks of a line's calls that live longer than a variable would hold them, each with the instant at which the

@@ -151,6 +151,7 @@ fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
         let next = seeds.get(place + 1).map(|&next| block(next).born);
         let gap = place.checked_sub(1).and_then(|before| seeds.get(before)).map(|&before| born - block(before).born);
         let end = next.or_else(|| gap.map(|gap| born.saturating_add(gap)));
+        let end = end.into_iter().chain(returns(device, seed)).min();
         if let Some(end) = end.map(|end| end.saturating_sub(1)).filter(|&end| born < end && end < block(seed).freed) {
             lives.freed.push((seed, end));
         }
@@ -213,4 +214,22 @@ fn seeds(device: &Device<'_>, caches: &[Cache]) -> Vec<u32> {
             && freed_by(allocation).is_some_and(|stack| stack != StackId::EMPTY && replaced.contains(&stack))
     };
     (0..).zip(&history.allocations).filter(is_seed).map(|(index, _)| index).collect()
+}
+
+/// The instant at which the user's function that makes a block has returned, to the same line of its caller.
+fn returns(device: &Device<'_>, index: u32) -> Option<Instant> {
+    let (track, stacks) = (device.track, &device.snapshot().stacks);
+    let function = |frame: FrameId| stacks.frame(frame).map(|frame| (frame.filename, frame.name));
+    let frames = stacks.frame_ids(track.stack_of(index as usize));
+    let own = frames.iter().position(|&frame| device.sites().is_own(frame))?;
+    let callers = &frames[own + 1..];
+    let is_in = |stack: StackId| {
+        let inner = stacks.frame_ids(stack).strip_suffix(callers);
+        inner.and_then(|inner| inner.last()).is_some_and(|&frame| function(frame) == function(frames[own]))
+    };
+    let is_behind = |&entry: &Instant| {
+        let stack = track.stack(entry);
+        stack != StackId::EMPTY && device.sites().has_python(stack) && !is_in(stack)
+    };
+    (track.allocation(index as usize)?.born..track.entries()).find(is_behind)
 }

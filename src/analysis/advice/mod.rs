@@ -21,6 +21,7 @@ mod inference_cache;
 mod kept_outputs;
 mod kept_over_steps;
 mod kv_cache_growth;
+mod master_copies;
 mod model_calls;
 mod release_cache;
 mod side_stream;
@@ -271,7 +272,7 @@ impl Plays {
 
 /// Finders, the most telling first: those that look at the calls of models, other ones that ask for the categories of blocks, and
 /// those that do without.
-const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 9] = [
+const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 10] = [
     kept_over_steps::find,
     without_backward::find,
     grads_kept::find,
@@ -281,6 +282,7 @@ const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 9] = [
     release_cache::find,
     duplicate_model::find,
     frozen::find,
+    master_copies::find,
 ];
 const OF_CATEGORIES: [fn(&Device<'_>) -> Vec<Finding>; 5] = [
     zero_grad_late::find,

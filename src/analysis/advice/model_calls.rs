@@ -3,15 +3,21 @@
 use crate::facts::device::Device;
 use crate::facts::grouping::private_pools::private_blocks;
 use crate::facts::training::{CallPaths, Phase, PlaceId, Role};
-use crate::model::{Action, FrameId, PoolId};
+use crate::model::{Action, FrameId, PoolId, StackId};
 use crate::replay::{Allocation, Instant};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// If a call keeps a graph, at least this many blocks of its first half outlive it, and at least this share of them,
 /// in percent. Under `no_grad`, only results do, and a cache of keys and values, which keeps two of about a dozen.
 const LEAST_KEPT: usize = 4;
 const LEAST_SHARE: usize = 30;
+/// So many blocks of a call must outlive it that are made where training makes what backward needs, and such a share of them in
+/// percent, where it keeps the graph that training keeps: a model that returns some of them keeps these under `no_grad` as well.
+const LEAST_OF_TRAINING: usize = 3;
+/// Calls that are looked at for the one that a backward pass belongs to: the last ones before it.
+const LOOKED_AT: usize = 8;
+const SHARE_OF_TRAINING: usize = 90;
 
 /// One call.
 #[derive(Clone, Debug)]
@@ -39,6 +45,8 @@ pub(super) struct ModelCalls {
     pub all: Vec<ModelCall>,
     /// Blocks of private pools, which do not belong to a call.
     pub private: HashMap<u32, PoolId>,
+    /// Where models make what a backward pass frees: the frames inside of the line that calls the model.
+    needed: HashSet<Vec<FrameId>>,
 }
 
 impl ModelCalls {
@@ -102,6 +110,7 @@ impl ModelCalls {
                 }
             }
         }
+        give_passes_to_their_calls(device, &mut all);
         let trained: Vec<bool> = all.iter().map(|call| call.is_trained(device)).collect();
         // For each call, the next call with a backward pass.
         let mut next_trained = track.entries();
@@ -110,7 +119,39 @@ impl ModelCalls {
             (call.scope, next_trained) =
                 if is_trained { (call.until, call.start) } else { (next_trained, next_trained) };
         }
-        Self { all, private }
+        let mut needed = HashSet::new();
+        if trained.contains(&true) && trained.contains(&false) {
+            for call in all.iter().zip(&trained).filter(|(_, is_trained)| **is_trained).map(|(call, _)| call) {
+                let made = born_in(device, call.start, call.end);
+                let of_backward =
+                    made.filter(|(_, made)| made.freed > call.end && phases.at(made.freed) == Phase::Backward);
+                let stacks: HashSet<StackId> = of_backward.map(|(index, _)| track.stack_of(index as usize)).collect();
+                needed.extend(stacks.into_iter().map(|stack| inside(device, stack, call.line)));
+            }
+        }
+        Self { all, private, needed }
+    }
+
+    /// Whether a call without a backward pass keeps what one would need: like a large graph, or like the graph of training.
+    pub fn keeps_graph(&self, device: &Device<'_>, call: &ModelCall) -> bool {
+        call.keeps_graph(device) || self.keeps_what_training_needs(device, call)
+    }
+
+    fn keeps_what_training_needs(&self, device: &Device<'_>, call: &ModelCall) -> bool {
+        if self.needed.is_empty() {
+            return false;
+        }
+        // Blocks that each stack makes, and those of them that outlive the call: temporaries may have the same stack.
+        let mut of_stack: HashMap<StackId, (usize, usize)> = HashMap::new();
+        for (index, made) in born_in(device, call.start, call.end) {
+            let (all, outlive) = of_stack.entry(device.track.stack_of(index as usize)).or_default();
+            *all += 1;
+            *outlive += usize::from(made.freed > call.end);
+        }
+        of_stack.retain(|&stack, _| self.needed.contains(&inside(device, stack, call.line)));
+        let (all, outlive) = of_stack.values().fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let outliving = of_stack.values().filter(|(_, outlive)| *outlive > 0).count();
+        outlive >= LEAST_OF_TRAINING && outlive * 2 >= all && outliving * 100 >= of_stack.len() * SHARE_OF_TRAINING
     }
 
     /// Entries of the backward pass of each call that has one.
@@ -149,6 +190,31 @@ impl ModelCall {
         let kept = early.iter().filter(|made| made.freed > self.end).count();
         kept >= LEAST_KEPT && kept * 100 >= early.len() * LEAST_SHARE
     }
+}
+
+/// A backward pass is taken for that of the last call before it. Where it frees nothing of that call, but much of an earlier one, it
+/// is that one's: the last call may be that of a teacher, or one whose result is detached.
+fn give_passes_to_their_calls(device: &Device<'_>, all: &mut [ModelCall]) {
+    let freed_by = |call: &ModelCall, pass: &Range<Instant>| {
+        let made = born_in(device, call.start, call.end);
+        made.filter(|(_, made)| made.freed > call.end && (pass.start + 1..=pass.end).contains(&made.freed)).count()
+    };
+    for place in 1..all.len() {
+        let Some(pass) = all[place].backward.clone() else { continue };
+        if freed_by(&all[place], &pass) > 0 {
+            continue;
+        }
+        let earlier = (0..place).rev().take_while(|&earlier| all[earlier].backward.is_none());
+        let owner = earlier.take(LOOKED_AT).find(|&earlier| freed_by(&all[earlier], &pass) >= LEAST_KEPT);
+        if let Some(owner) = owner {
+            all[owner].backward = all[place].backward.take();
+        }
+    }
+}
+
+/// The frames of a stack inside of the line that calls a model.
+fn inside(device: &Device<'_>, stack: StackId, line: FrameId) -> Vec<FrameId> {
+    device.snapshot().stacks.frame_ids(stack).iter().copied().take_while(|&frame| frame != line).collect()
 }
 
 /// The allocations after an instant and up to another one, with their indices.

@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 
 /// One finding for each line with such calls.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
-    calls.by_place().into_iter().filter_map(|of_line| finding(device, &of_line)).collect()
+    calls.by_place().into_iter().filter_map(|of_line| finding(device, calls, &of_line)).collect()
 }
 
 /// The memory that calls from a line keep although no backward pass follows them.
@@ -30,15 +30,15 @@ struct Wasted<'c> {
 }
 
 /// Whether calls from a line that have no backward pass keep their graphs over two more calls.
-pub(super) fn keep_graphs(device: &Device<'_>, of_line: &[&ModelCall]) -> bool {
-    wasted(device, of_line).is_some_and(|wasted| wasted.piles_up)
+pub(super) fn keep_graphs(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall]) -> bool {
+    wasted(device, calls, of_line).is_some_and(|wasted| wasted.piles_up)
 }
 
-fn wasted<'c>(device: &Device<'_>, of_line: &[&'c ModelCall]) -> Option<Wasted<'c>> {
+fn wasted<'c>(device: &Device<'_>, all: &ModelCalls, of_line: &[&'c ModelCall]) -> Option<Wasted<'c>> {
     // The purpose of a call that runs out of memory is unknown.
     let fails =
         |call: &ModelCall| device.track.actions()[call.start as usize..call.until as usize].contains(&Action::Oom);
-    let is_wasted = |call: &&ModelCall| !call.is_trained(device) && !fails(call) && call.keeps_graph(device);
+    let is_wasted = |call: &&ModelCall| !call.is_trained(device) && !fails(call) && all.keeps_graph(device, call);
     let calls: Vec<&ModelCall> = of_line.iter().copied().filter(is_wasted).collect();
     // A line that trains may end in a pass whose backward was not recorded.
     if calls.len() * 2 <= of_line.len() {
@@ -68,8 +68,8 @@ fn wasted<'c>(device: &Device<'_>, of_line: &[&'c ModelCall]) -> Option<Wasted<'
     Some(Wasted { calls, most, piles_up })
 }
 
-fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
-    let Wasted { calls, most, piles_up } = wasted(device, of_line)?;
+fn finding(device: &Device<'_>, all: &ModelCalls, of_line: &[&ModelCall]) -> Option<Finding> {
+    let Wasted { calls, most, piles_up } = wasted(device, all, of_line)?;
     let first = *calls.first()?;
     let lives = lives(device, &calls);
     if piles_up {
@@ -80,7 +80,14 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
              stored here still references it",
             Bytes(most)
         );
-        return Some(graphs.finding(Some(stored_at(device, first).unwrap_or(first.line)), evidence, Some(&lives)));
+        // Behind the call, another one may be trained.
+        let is_beside_training = device
+            .phases()
+            .spans
+            .iter()
+            .any(|span| span.phase == Phase::Backward && (first.end..first.until).contains(&span.start));
+        let stored = if is_beside_training { None } else { stored_at(device, first) };
+        return Some(graphs.finding(Some(stored.unwrap_or(first.line)), evidence, Some(&lives)));
     }
     Some(Finding {
         story: Story::EvalWithoutNoGrad,

@@ -56,6 +56,8 @@ struct Loss {
     backward: Range<usize>,
     /// The step that allocates the block that the loss keeps for backward.
     made: usize,
+    /// That block if a variable holds it beyond the pass, and the step behind which a piece lets go of it.
+    held: Option<(u32, usize)>,
     /// The input of the layer, and its gradient.
     input: Option<u32>,
     gradient: u32,
@@ -87,12 +89,13 @@ fn losses(rewrite: &Rewrite, device: &Device<'_>, steps: &[Step]) -> Result<Vec<
     let (phases, history) = (device.phases(), device.history());
     let places = places_of(rewrite, history.entries(), steps);
     let mut losses = Vec::new();
-    let mut pass = None;
+    // A program may call `zero_grad` between forward and backward.
+    let (mut pass, mut before_update) = (None, None);
     for span in &phases.spans {
         match span.phase {
             Phase::Forward => pass = Some(pass.map_or(span.start, |start: u32| start)),
             Phase::Backward => {
-                let Some(start) = pass.take() else { continue };
+                let Some(start) = pass.take().or(before_update.take()) else { continue };
                 let range = places[start as usize]..places[span.start as usize];
                 // The program may be only the beginning of the recording.
                 if range.end == steps.len() {
@@ -100,7 +103,7 @@ fn losses(rewrite: &Rewrite, device: &Device<'_>, steps: &[Step]) -> Result<Vec<
                 }
                 losses.push(loss(device, steps, range, places[span.end as usize])?);
             }
-            Phase::Optimizer => pass = None,
+            Phase::Optimizer => before_update = pass.take(),
             _ => {}
         }
     }
@@ -127,7 +130,14 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
         let kept = allocs(pass.clone()).filter(|(_, step)| is_kept(step) && is_loss(device, step.allocation));
         kept.max_by_key(|(_, step)| step.bytes)
     };
-    let named = largest(&is_named_loss);
+    // A variable may hold the logarithms beyond the pass.
+    let outlives = |step: &Step| {
+        let freed = made(step).map_or(0, |made| made.freed);
+        steps.get(end).is_some_and(|next| freed > next.entry)
+    };
+    let is_held = |(_, step): &(usize, &Step)| is_named_loss(device, step.allocation) && outlives(step);
+    let held = allocs(pass.clone()).filter(is_held).max_by_key(|(_, step)| step.bytes);
+    let named = largest(&is_named_loss).into_iter().chain(held).max_by_key(|(_, step)| step.bytes);
     let (last, kept) =
         named.or_else(|| largest(&is_plain_loss)).ok_or("no loss was found whose result backward needs")?;
     let before: Vec<(usize, &Step)> = allocs(pass.start..last).collect();
@@ -161,7 +171,11 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
         return Err("the layer that produces the logits is not a single linear layer".to_owned());
     };
     let weights = left.iter().map(|step| step.allocation).filter(|&it| it != gradient.allocation).collect();
-    if !freed.contains(&kept.allocation) {
+    // Its node makes the gradient of the logits, frees that of the logarithms, and lets go of these.
+    let node =
+        (backward..stop).find(|&place| is_free(steps[place].kind) && all_large.contains(&steps[place].allocation));
+    let held = node.filter(|_| outlives(kept)).map(|place| (kept.allocation, place));
+    if !freed.contains(&kept.allocation) && held.is_none() {
         return Err("what the loss keeps outlives the backward of the last layer".to_owned());
     }
     let is_input = |step: &&Step| {
@@ -173,6 +187,7 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
         forward: logits..backward,
         backward: backward..stop,
         made: last,
+        held,
         input: input.map(|step| step.allocation),
         gradient: gradient.allocation,
         weights,
@@ -228,8 +243,9 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
     };
     // Several functions may read the logits, and each keeps what its backward needs.
     let frees = steps[loss.backward.clone()].iter().filter(|step| is_free(step.kind));
+    let held = loss.held.map(|(allocation, _)| allocation);
     let kept: HashSet<u32> =
-        frees.map(|step| step.allocation).filter(|allocation| of_forward.contains(allocation)).collect();
+        frees.map(|step| step.allocation).chain(held).filter(|allocation| of_forward.contains(allocation)).collect();
     let mut emit = Emit { rewrite, patch, pieces, entry: whole.entry };
     for &allocation in of_forward.iter().chain(&of_backward) {
         emit.patch.remove(allocation);
@@ -260,7 +276,7 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
         let (needed, gone) = made.into_iter().partition(|(allocation, _)| kept.contains(allocation));
         emit.free_all(start, gone);
         let mut made: HashMap<u32, u32> = needed;
-        for step in &steps[loss.backward.clone()] {
+        for (place, step) in loss.backward.clone().zip(&steps[loss.backward.clone()]) {
             if of_backward.contains(&step.allocation) || kept.contains(&step.allocation) {
                 if step.kind == StepKind::Alloc && loss.weights.contains(&step.allocation) {
                     let weight = emit.whole(start, step);
@@ -269,6 +285,8 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
                     emit.again(start, step, &mut made);
                 }
             }
+            let held = loss.held.filter(|&(_, node)| node == place).and_then(|(held, _)| made.remove(&held));
+            held.into_iter().for_each(|held| emit.free(start, held));
         }
         emit.free(start, input);
         gradients.extend(made.remove(&loss.gradient));

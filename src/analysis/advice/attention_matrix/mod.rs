@@ -6,6 +6,7 @@
 mod by_hand;
 mod named;
 
+use super::stacks::Marked;
 use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
@@ -34,6 +35,8 @@ const BETWEEN: usize = 3;
 
 /// Matrices that are looked at for a bias.
 const LOOKED_AT: usize = 4;
+/// How a model of transformers gets fused attention.
+const LOADED_WITH_SDPA: &str = "model = AutoModel.from_pretrained(name, attn_implementation=\"sdpa\")";
 /// Smaller blocks are no bias of all pairs.
 const SMALLEST_BIAS: u64 = 64 << 10;
 
@@ -42,10 +45,20 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let weights = Weights { device, sizes: OnceLock::new() };
     let mut of_line: BTreeMap<Option<FrameId>, Vec<Matrix>> = BTreeMap::new();
     let (named, by_hand) = rayon::join(|| named::matrices(device, &weights), || by_hand::matrices(device, &weights));
-    for matrix in named.into_iter().chain(by_hand) {
+    let activations = activations(device);
+    let is_activated =
+        |matrix: &Matrix| matrix.blocks.iter().any(|&index| activations.has(device.track.stack_of(index as usize)));
+    for matrix in named.into_iter().chain(by_hand).filter(|matrix| !is_activated(matrix)) {
         of_line.entry(matrix.line).or_default().push(matrix);
     }
     of_line.into_par_iter().filter_map(|(line, matrices)| finding(device, line, &matrices)).collect()
+}
+
+/// Functions that no product of queries and keys goes through: the scores of graph attention do.
+fn activations(device: &Device<'_>) -> Marked {
+    Marked::of(device, |path, name, _| {
+        path == "torch/nn/functional.py" && matches!(name, "leaky_relu" | "relu" | "elu" | "selu" | "gelu" | "silu")
+    })
 }
 
 /// The blocks that one call allocates for the matrix.
@@ -139,7 +152,6 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
     let block = |index: u32| history.allocations[index as usize];
     let mut removed: Vec<u32> = matrices.iter().flat_map(|matrix| matrix.blocks.iter().copied()).collect();
     removed.extend(matrices.iter().flat_map(|matrix| copied_operands(device, matrix)));
-    // In order.
     let backward = of_backward(device, matrices);
     removed.extend(&backward);
     removed.sort_unstable();
@@ -162,10 +174,13 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
     });
     let is_copied = trained.is_none();
     let biased = trained.or_else(|| with_copied_bias(device, matrices, &certain));
+    let masked =
+        if code == LOADED_WITH_SDPA && biased.is_none() { with_mask(device, matrices, &certain) } else { None };
     let unknown = match (&biased, copies.is_empty()) {
         (Some(_), _) if !is_copied => {
             "backward of fused attention may allocate the gradient of a bias that is trained, as large as the matrix"
         }
+        (None, _) if masked.is_some() => "transformers may pass a mask, which each layer then copies and keeps",
         (Some(_), _) => "a layer may copy the bias to the dtype of its queries, and keep the copy for backward",
         (None, false) => "fused attention may return its result in the layout to which the next line copies it",
         (None, true) => "",
@@ -177,7 +192,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         removed.sort_unstable();
         removed.dedup();
         let most = Lives { removed, ..Lives::default() };
-        let (least, code) = (biased.unwrap_or(certain), vec![code.to_owned()]);
+        let (least, code) = (biased.or(masked).unwrap_or(certain), vec![code.to_owned()]);
         Remedy::Ways(vec![Way { cure: cure.to_owned(), code, least, most, unknown }])
     };
     Some(Finding {
@@ -279,6 +294,19 @@ fn with_copied_bias(device: &Device<'_>, matrices: &[Matrix], most: &Lives) -> O
     Some(Lives { removed, resized, ..most.clone() })
 }
 
+/// The least that the change saves where a mask is added to the scores: fused attention turns a mask of booleans into one of numbers,
+/// as large as the recorded one, in each layer, which lives as long as the matrix did. `None` where no mask is known.
+fn with_mask(device: &Device<'_>, matrices: &[Matrix], most: &Lives) -> Option<Lives> {
+    let blocks = &device.history().allocations;
+    let mask = matrices.iter().take(LOOKED_AT).find_map(|matrix| bias(device, matrix, matrix.sizes[1], matrices))?;
+    let longest = |matrix: &Matrix| matrix.blocks.iter().copied().max_by_key(|&index| blocks[index as usize].freed);
+    let copies: HashSet<u32> = matrices.iter().filter_map(longest).collect();
+    let removed = most.removed.iter().copied().filter(|index| !copies.contains(index)).collect();
+    let mut resized: Vec<(u32, u64)> = copies.into_iter().map(|index| (index, mask)).collect();
+    resized.sort_unstable();
+    Some(Lives { removed, resized, ..most.clone() })
+}
+
 /// Bytes of a bias that is added to the scores of several layers: it is there when a matrix is made, and when another one is, and its
 /// size divides that of the matrix. Backward does not free it, as it would an activation.
 fn bias(device: &Device<'_>, matrix: &Matrix, whole: u64, matrices: &[Matrix]) -> Option<u64> {
@@ -310,10 +338,7 @@ fn words(device: &Device<'_>, stack: StackId) -> (&'static str, &'static str) {
     if calls("multi_head_attention_forward") {
         ("call nn.MultiheadAttention with need_weights=False", "out, _ = attention(q, k, v, need_weights=False)")
     } else if calls("eager_attention_forward") {
-        (
-            "load the model with attn_implementation=\"sdpa\"",
-            "model = AutoModel.from_pretrained(name, attn_implementation=\"sdpa\")",
-        )
+        ("load the model with attn_implementation=\"sdpa\"", LOADED_WITH_SDPA)
     } else {
         (
             "compute attention with scaled_dot_product_attention",

@@ -1,0 +1,123 @@
+//! Finds float32 copies of weights that no optimizer updates.
+//!
+//! Training in half precision by hand keeps a float32 copy of each weight, and the optimizer updates these copies. It has states of
+//! those that it updates, with the size of the copy. Copies without any belong to weights that are not trained.
+
+use super::model_calls::ModelCalls;
+use super::whole_copies::line;
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::facts::training::{Category, Phase};
+use crate::model::FrameId;
+use crate::model::bytes::Bytes;
+use crate::play::changes::Lives;
+use crate::replay::Metric;
+use std::collections::BTreeMap;
+
+/// Least number of copies that a line makes, and of backward passes by which copies without states count as not updated.
+const LEAST_COPIES: usize = 8;
+const LEAST_PASSES: usize = 3;
+/// The most states that an optimizer keeps for each weight.
+const MOST_STATES: usize = 3;
+/// Copies that are not updated are reported from 1/N of the peak on.
+const NOTABLE_PART: u64 = 20;
+/// Blocks with one number, such as step counters.
+const SCALAR: u64 = 512;
+
+/// One finding for each line that makes such copies.
+pub(super) fn find(device: &Device<'_>, _: &ModelCalls) -> Vec<Finding> {
+    let passes: Vec<_> = device.phases().spans.iter().filter(|span| span.phase == Phase::Backward).collect();
+    let Some(last) = passes.last().filter(|_| passes.len() >= LEAST_PASSES) else { return Vec::new() };
+    let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut states = States::default();
+    let mut of_line: BTreeMap<FrameId, Vec<u32>> = BTreeMap::new();
+    for (index, made) in (0u32..).zip(&device.history().allocations) {
+        if !made.allocated_at(last.start) || made.requested <= SCALAR {
+            continue;
+        }
+        match device.categories().get(index as usize).category {
+            Category::OptimizerState => states.add(made.requested),
+            Category::Gradient => {}
+            _ => {
+                *sizes.entry(made.requested).or_default() += 1;
+                if let Some(line) = line(device, index).filter(|_| made.born > 0) {
+                    of_line.entry(line).or_default().push(index);
+                }
+            }
+        }
+    }
+    of_line.into_iter().filter_map(|(line, copies)| finding(device, line, &copies, &sizes, &states)).collect()
+}
+
+/// The states of an optimizer, in the order in which they were made.
+#[derive(Default)]
+struct States {
+    /// Blocks of each size.
+    counts: BTreeMap<u64, usize>,
+    /// Sizes, with the number of blocks of a size one after the other: those of a weight are made together.
+    runs: Vec<(u64, usize)>,
+}
+
+impl States {
+    fn add(&mut self, size: u64) {
+        *self.counts.entry(size).or_default() += 1;
+        match self.runs.last_mut() {
+            Some((last, count)) if *last == size => *count += 1,
+            _ => self.runs.push((size, 1)),
+        }
+    }
+
+    /// How many there are of each weight that is updated.
+    fn of_each(&self) -> Option<usize> {
+        (1..=MOST_STATES).rev().find(|each| self.runs.iter().all(|(_, count)| count.is_multiple_of(*each)))
+    }
+}
+
+/// The finding for a line; `sizes` counts the blocks of each size that are not optimizer states.
+fn finding(
+    device: &Device<'_>,
+    line: FrameId,
+    copies: &[u32],
+    sizes: &BTreeMap<u64, usize>,
+    states: &States,
+) -> Option<Finding> {
+    let block = |index: u32| device.history().allocations[index as usize];
+    let mut of_size: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    for &index in copies {
+        of_size.entry(block(index).requested).or_default().push(index);
+    }
+    let count = |counts: &BTreeMap<u64, usize>, size: u64| counts.get(&size).copied().unwrap_or(0);
+    // Each is a copy of a weight of half its size.
+    let are_copies = of_size.iter().all(|(size, of_size)| size % 2 == 0 && count(sizes, size / 2) >= of_size.len());
+    if copies.len() < LEAST_COPIES || !are_copies || states.counts.is_empty() {
+        return None;
+    }
+    // All states are those of copies.
+    let each = states.of_each()?;
+    let is_of_copies =
+        |(size, count): (&u64, &usize)| of_size.get(size).is_some_and(|copies| count / each <= copies.len());
+    if !states.counts.iter().all(is_of_copies) {
+        return None;
+    }
+    let unused: Vec<u32> = of_size
+        .iter()
+        .flat_map(|(size, copies)| &copies[..copies.len().saturating_sub(count(&states.counts, *size) / each)])
+        .copied()
+        .collect();
+    let bytes = unused.iter().map(|&index| block(index).size).fold(0, u64::saturating_add);
+    let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0).unsigned_abs();
+    (bytes >= (peak / NOTABLE_PART).max(1)).then(|| Finding {
+        story: Story::OptimizerStatesOfFrozen,
+        line: Some(line),
+        cure: "copy only the weights that are trained to float32".to_owned(),
+        evidence: format!(
+            "{} of {} copies that this line makes, {}, belong to weights that the optimizer has no state of",
+            unused.len(),
+            copies.len(),
+            Bytes(bytes)
+        ),
+        cost: None,
+        code: vec!["copies = [p.detach().float() for p in model.parameters() if p.requires_grad]".to_owned()],
+        remedy: Remedy::Lives(Lives { removed: unused, ..Lives::default() }),
+    })
+}
