@@ -216,8 +216,8 @@ impl<'a> Device<'a> {
         self.own.categories.get_or_init(|| Categories::of(self.track, self.phases(), self.roles(), self.sites()))
     }
 
-    /// The allocations of a category with their indexes, in order. This reads only those, which takes much less time than looking for
-    /// them among all allocations.
+    /// The allocations of a category with their indexes, in order. This reads only these, which is much faster than searching all
+    /// allocations.
     pub(crate) fn allocations_of(&self, category: Category) -> impl Iterator<Item = (u32, &'a Allocation)> {
         let all = &self.history().allocations;
         self.categories().all_of(category).filter_map(|index| Some((index, all.get(index as usize)?)))

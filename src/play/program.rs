@@ -253,6 +253,8 @@ struct Reader<'a> {
     steps: Vec<Step>,
     pools: Vec<(u64, Option<PoolId>)>,
     known_pools: HashMap<(u64, Option<PoolId>), u16, RandomState>,
+    /// The pool of an earlier request, which the next one probably uses too.
+    last_pool: u16,
     /// The first number of each private pool.
     first_of_private: HashMap<PoolId, u16, RandomState>,
     /// Segments of private pools at the end, in address order: entries before PyTorch 2.15 do not name their pool.
@@ -288,6 +290,7 @@ impl<'a> Reader<'a> {
             steps: Vec::with_capacity(track.history.rows.len()),
             pools: Vec::new(),
             known_pools: HashMap::default(),
+            last_pool: 0,
             first_of_private: HashMap::default(),
             private,
             last_spans,
@@ -356,6 +359,10 @@ impl<'a> Reader<'a> {
     /// Adds a request. Segments that were released for it and pending frees that it waited for come before its entry,
     /// and belong to it.
     fn request(&mut self, step: Step, stack: StackId) {
+        if self.segments.is_empty() && self.completed.is_empty() {
+            self.steps.push(step);
+            return;
+        }
         let segments = std::mem::take(&mut self.segments);
         let is_release = |entry: &TraceEntry| matches!(entry.action, Action::SegmentFree | Action::SegmentUnmap);
         // The stack decides. Without one, an allocation from the driver, or a refusal, ends a retry; a free block of an
@@ -424,7 +431,11 @@ impl<'a> Reader<'a> {
         let context = self.track.snapshot.contexts.get(recorded.context);
         let private = context.pool.or_else(|| self.private_pool_at(allocation)).filter(|&pool| pool != (0, 0));
         let key = (context.stream, private);
+        if self.pools.get(usize::from(self.last_pool)) == Some(&key) {
+            return Some(self.last_pool);
+        }
         if let Some(&known) = self.known_pools.get(&key) {
+            self.last_pool = known;
             return Some(known);
         }
         let number = u16::try_from(self.pools.len()).ok()?;

@@ -96,13 +96,13 @@ export function layOut(map: SegmentMap, row: number, gap: number, isPacked: bool
 
 /** A failed request next to the free blocks that would have served it if they were larger; returns where the rest starts. */
 function besides(failed: Unserved, row: number, gap: number, top: number, heads: Head[], bars: Bar[]): number {
-    heads.push({ text: `The request that failed: ${bytes(failed.bytes)}, ${failed.site}`, y: top, isAlarm: true });
+    heads.push({ text: `The request that failed: ${bytes(failed.bytes)} · ${failed.site}`, y: top, isAlarm: true });
     let y = top + HEAD;
     bars.push({ y, start: 0, bytes: failed.bytes, isRequest: true });
     y += (Math.floor((failed.bytes - 1) / row) + 1) * (ROW + GAP);
-    const blocks = failed.holes === 1 ? '1 free block' : `${whole(failed.holes)} free blocks`;
-    const largest = failed.holes > 0 ? `, the largest that it may use ${bytes(failed.largest_bytes)}` : '';
-    heads.push({ text: `Beside it: ${bytes(failed.free_bytes)} in ${blocks} of its pool and stream${largest}`, y });
+    const blocks = failed.holes === 1 ? '1 block' : `${whole(failed.holes)} blocks`;
+    const largest = failed.holes > 0 ? `; the largest that it may use has ${bytes(failed.largest_bytes)}` : '';
+    heads.push({ text: `Free in its pool and stream: ${bytes(failed.free_bytes)} in ${blocks}${largest}`, y });
     y += HEAD;
     let at = 0;
     for (const hole of failed.largest_holes) {

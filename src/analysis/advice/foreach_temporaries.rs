@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 
 /// Optimizers of `torch.optim` that have a fused implementation.
 const FUSED: [&str; 4] = ["_multi_tensor_adam", "_multi_tensor_adamw", "_multi_tensor_sgd", "_multi_tensor_adagrad"];
-/// The temporaries that the function for a single tensor (`_single_tensor_NAME`) holds at once for one parameter: the least, and the
-/// most, with weight decay and other options, while a variable may hold one of the parameter before.
+/// How many temporaries the single-tensor function (`_single_tensor_NAME`) holds at once for one parameter: the least, and the most,
+/// with weight decay and other options, and with one that a variable still holds for the previous parameter.
 const AT_ONCE: [(&str, [u64; 2]); 8] = [
     ("adadelta", [2, 3]),
     ("adafactor", [2, 5]),
@@ -119,14 +119,14 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
     })
 }
 
-/// The temporaries if each parameter has its own, so many of its size, before those of the next one.
+/// The temporaries if each parameter has this many of its own size, freed before those of the next parameter.
 fn one_parameter_at_a_time(device: &Device<'_>, blocks: &[u32], at_once: u64) -> Lives {
     let block = |index: u32| device.history().allocations[index as usize];
     let step = |index: u32| device.phases().span(block(index).born.saturating_sub(1)).map(|span| span.start);
     let mut lives = Lives::default();
     for of_step in blocks.chunk_by(|&one, &other| step(one) == step(other)) {
         let sizes: Vec<u64> = of_step.iter().map(|&index| block(index).requested).collect();
-        // Each operator makes a block for each parameter.
+        // Each operator allocates a block for each parameter.
         let repeats = |count: &usize| {
             sizes.len().is_multiple_of(*count) && sizes.iter().zip(&sizes[*count..]).all(|(one, other)| one == other)
         };

@@ -16,7 +16,7 @@ use crate::replay::{Allocation, Instant, Metric, NEVER};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Blocks with one number, such as step counters.
+/// Size of blocks with a single number, such as step counters.
 const SCALAR: u64 = 512;
 /// Least number of pairs of low-rank weights of one rank.
 const LEAST_PAIRS: usize = 4;
@@ -27,7 +27,7 @@ const SMALLER: u64 = 4;
 
 /// Least number of optimizer steps after which memviz concludes that the optimizer does not update weights without state.
 const LEAST_STEPS: usize = 3;
-/// The most states that an optimizer keeps for each weight.
+/// Maximum number of states that an optimizer keeps for a weight.
 const MOST_STATES: usize = 3;
 /// Unneeded gradients are reported from 1/N of the peak on.
 const PART_WITHOUT_STATES: u64 = 20;
@@ -88,7 +88,7 @@ fn without_states(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     let state = device.allocations_of(Category::OptimizerState).next()?;
     let line = device.sites().site_frame(device.track.stack_of(state.0 as usize));
     let evidence = format!(
-        "{} of gradients belong to weights that the optimizer has no state of; of each other weight it has {each}",
+        "{} of gradients belong to weights for which the optimizer has no state; of each other weight it has {each}",
         Bytes(unused)
     );
     let removed = removed.iter().map(|&(index, _)| index).collect();
@@ -235,7 +235,7 @@ fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     Some(Finding {
         story: Story::OptimizerStatesOfFrozen,
         line: Some(line),
-        cure: "freeze the weights that the low-rank ones adapt, before creating the optimizer".to_owned(),
+        cure: "freeze the base weights that the low-rank weights adapt, before creating the optimizer".to_owned(),
         evidence: format!(
             "{} pairs of low-rank weights are trained together with the weights that they adapt; the gradients, optimizer state and \
              temporaries of the optimizer for those hold {} at the peak",
@@ -245,7 +245,7 @@ fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
         cost: None,
         code: vec![
             "for name, weight in model.named_parameters():".to_owned(),
-            "    weight.requires_grad_(\"lora_\" in name)  # the names of the low-rank ones".to_owned(),
+            "    weight.requires_grad_(\"lora_\" in name)  # train only the low-rank weights".to_owned(),
         ],
         remedy: Remedy::Lives(frozen(device, calls, removed.iter().map(|&(index, _)| index).collect())),
     })

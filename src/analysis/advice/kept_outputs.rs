@@ -16,7 +16,7 @@ use std::collections::HashSet;
 
 /// Outputs are reported from 1/N of the peak on.
 const NOTABLE_PART: u64 = 100;
-/// Blocks of the same object from a smaller part on: there may be many of them.
+/// From this smaller share on, blocks of one object count: there may be many of them.
 const PART_OF_OBJECT: u64 = 1000;
 /// Number of large gradients at the start of backward that are examined.
 const FIRST_GRADIENTS: usize = 2;
@@ -97,7 +97,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         |made: &Allocation| made.size >= smallest && made.freed != NEVER && let_go_by(device, made) == line;
     let of_line = trained.iter().flat_map(|(call, _)| others(call)).filter(|(_, made)| is_of_line(made));
     let of_object: HashSet<StackId> = of_line.map(|(index, _)| stack(index)).collect();
-    // What the next step reads, such as a state, backward of that step frees. What the line lets go of is not needed there.
+    // Data that the next step reads, such as a state, is freed by backward of that step. It does not need what the line releases.
     let mut most = lives.clone();
     for &(call, backward) in &trained {
         for (index, made) in others(call).into_iter().filter(|&(index, _)| of_object.contains(&stack(index))) {
@@ -106,7 +106,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         }
     }
     let cure = "delete the model's output once the loss is computed";
-    let code = vec!["del outputs  # before loss.backward(); of an attribute: self.outputs = None".to_owned()];
+    let code = vec!["del outputs  # or self.outputs = None; before loss.backward()".to_owned()];
     let unknown = "the line keeps other outputs, which backward may need";
     let way = Way { cure: cure.to_owned(), code: code.clone(), least: lives, most, unknown };
     Some(Finding {
@@ -134,7 +134,7 @@ fn first_gradients<'d>(device: &'d Device<'_>, backward: Instant, least: u64) ->
     own.filter(move |made| made.size >= least).take(FIRST_GRADIENTS)
 }
 
-/// An instant by which backward has gone through all that reads a block: it frees what was kept before the block was made.
+/// An instant by which backward has passed all uses of a block: it frees memory that was kept before the block was allocated.
 fn behind_its_readers(device: &Device<'_>, call: &ModelCall, made: &Allocation) -> Instant {
     let Some(backward) = &call.backward else { return made.freed };
     let before: Vec<(u32, Allocation)> = born_in(device, call.start, made.born.saturating_sub(1)).collect();

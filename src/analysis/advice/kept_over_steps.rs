@@ -23,7 +23,7 @@ const NOTABLE_PART: u64 = 200;
 const SMALL: u64 = 16;
 /// Least number of blocks of one line that are live at once if they are collected.
 const LEAST_COLLECTED: usize = 4;
-/// Allocations of one line that are looked at for its result.
+/// How many allocations of a line are examined for its result.
 const LONGEST_LINE: usize = 64;
 /// The part of the memory kept for backward that outlives two more calls if the graph is retained.
 const GRAPH_SHARE: u64 = 2;
@@ -80,7 +80,7 @@ fn kept<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: &[Range<Instan
     Some(Kept { call, blocks: blocks.filter(|(index, made)| is_of_forward(device, *index, made)).collect() })
 }
 
-/// The first of these calls, with all that outlives two more of what is made up to the next one.
+/// The first of these calls, with everything that is allocated until the next call and outlives two more calls.
 fn outliving<'c>(
     device: &Device<'_>,
     calls: &[&'c ModelCall],
@@ -95,13 +95,13 @@ fn outliving<'c>(
     Some((call, made.filter(move |(_, made)| made.freed > after)))
 }
 
-/// What the first of these calls keeps over two more of what a line makes on the way to something small: `(a - b).abs().mean()` keeps
-/// the difference. No variable holds it, so autograd does.
+/// Intermediates of a line with a small result that the first of these calls keeps over two more: `(a - b).abs().mean()` keeps the
+/// difference. No variable holds it, so autograd does.
 fn kept_intermediates<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: &[Range<Instant>]) -> Option<Kept<'c>> {
     let (call, blocks) = outliving(device, calls, passes)?;
     let track = device.track;
     let line = |index: u32| device.sites().site_frame(track.stack_of(index as usize));
-    // What functions of PyTorch make may be held by their results: the scalar of `mse_loss` shares the storage of all losses.
+    // Results may hold allocations of PyTorch's functions: the scalar of `mse_loss` shares the storage of all losses.
     let own_line = |index: u32| whole_copies::line(device, index);
     let is_plain = |index: u32| device.roles().role(track.stack_of(index as usize)) == Role::Plain;
     let is_intermediate = |(index, made): &(u32, Allocation)| {
@@ -116,13 +116,13 @@ fn kept_intermediates<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: 
     })
 }
 
-/// Whether enough calls keep what is worth a word.
+/// Whether enough calls keep enough memory to report it.
 fn is_enough(kept: &[Kept<'_>], least: u64) -> bool {
     let enough = kept.iter().filter(|kept| kept.bytes() >= least).count();
     enough >= 2 && enough * 2 >= kept.len()
 }
 
-/// The graph of a line whose result is kept, and that no backward pass goes through.
+/// The graph of a line whose result is kept, without a backward pass through it.
 fn graph_of_intermediates(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
     let last = kept.iter().max_by_key(|kept| kept.bytes())?;
     let stack = |index: u32| device.track.stack_of(index as usize);

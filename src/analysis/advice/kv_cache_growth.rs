@@ -31,9 +31,22 @@ struct Cache {
 
 /// One finding for all caches that grow in one function.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
-    let snapshot = device.snapshot();
+    let (track, snapshot) = (device.track, device.snapshot());
+    let mut of_stack: Vec<Vec<u32>> = vec![Vec::new(); snapshot.stacks.len()];
+    for (index, allocation, stack) in track.allocations() {
+        if allocation.born > 0
+            && allocation.requested >= SMALL
+            && stack != StackId::EMPTY
+            && let Some(blocks) = of_stack.get_mut(stack.index())
+        {
+            blocks.push(index);
+        }
+    }
     let mut of_function = BTreeMap::new();
-    for (stack, blocks) in of_growing_stacks(device) {
+    for (stack, blocks) in (0u32..).map(StackId).zip(of_stack) {
+        if !may_grow(device, &blocks) {
+            continue;
+        }
         let caches = caches(device, &blocks);
         let Some(line) = device.sites().site_frame(stack).filter(|_| !caches.is_empty()) else { continue };
         let Some(frame) = snapshot.stacks.frame(line) else { continue };
@@ -47,29 +60,16 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     of_function.into_values().map(|(line, caches)| finding(device, line, &caches)).collect()
 }
 
-/// The large blocks of each stack that allocates as many sizes as a growing cache needs.
-fn of_growing_stacks(device: &Device<'_>) -> BTreeMap<StackId, Vec<u32>> {
-    let is_candidate =
-        |block: &Allocation, stack: StackId| block.born > 0 && block.requested >= SMALL && stack != StackId::EMPTY;
-    // The sizes of each stack; 0 is none yet. Few stacks have that many sizes, and only their blocks are collected.
-    let mut sizes = vec![[0; LEAST_COPIES]; device.snapshot().stacks.len()];
-    for (_, block, stack) in device.track.allocations().filter(|&(_, block, stack)| is_candidate(block, stack)) {
-        let Some(sizes) = sizes.get_mut(stack.index()) else { continue };
-        if let Some(size) = sizes.iter_mut().find(|size| **size == block.requested || **size == 0) {
-            *size = block.requested;
+/// Whether a place allocates as many different sizes as a growing cache needs.
+fn may_grow(device: &Device<'_>, blocks: &[u32]) -> bool {
+    let mut sizes: Vec<u64> = Vec::new();
+    blocks.iter().any(|&index| {
+        let size = device.history().allocations[index as usize].requested;
+        if !sizes.contains(&size) {
+            sizes.push(size);
         }
-    }
-    let grows = |stack: StackId| sizes.get(stack.index()).is_some_and(|sizes| !sizes.contains(&0));
-    let mut of_stack: BTreeMap<StackId, Vec<u32>> = BTreeMap::new();
-    if sizes.iter().all(|sizes| sizes.contains(&0)) {
-        return of_stack;
-    }
-    for (index, block, stack) in device.track.allocations() {
-        if is_candidate(block, stack) && grows(stack) {
-            of_stack.entry(stack).or_default().push(index);
-        }
-    }
-    of_stack
+        sizes.len() >= LEAST_COPIES
+    })
 }
 
 /// The caches that grow at one place, given its allocations.
@@ -240,7 +240,7 @@ fn seeds(device: &Device<'_>, caches: &[Cache]) -> Vec<u32> {
     (0..).zip(&history.allocations).filter(is_seed).map(|(index, _)| index).collect()
 }
 
-/// The instant at which the user's function that makes a block has returned, to the same line of its caller.
+/// The instant at which the user's function that allocates a block has returned to the same line of its caller.
 fn returns(device: &Device<'_>, index: u32) -> Option<Instant> {
     let (track, stacks) = (device.track, &device.snapshot().stacks);
     let function = |frame: FrameId| stacks.frame(frame).map(|frame| (frame.filename, frame.name));

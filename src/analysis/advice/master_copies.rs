@@ -1,7 +1,7 @@
 //! Finds float32 copies of weights that no optimizer updates.
 //!
-//! Training in half precision by hand keeps a float32 copy of each weight, and the optimizer updates these copies. It has states of
-//! those that it updates, with the size of the copy. Copies without any belong to weights that are not trained.
+//! Manual training in half precision keeps a float32 copy of each weight, and the optimizer updates these copies. It has states as
+//! large as each copy that it updates. Copies without states belong to weights that are not trained.
 
 use super::model_calls::ModelCalls;
 use super::whole_copies::line;
@@ -14,14 +14,14 @@ use crate::play::changes::Lives;
 use crate::replay::Metric;
 use std::collections::BTreeMap;
 
-/// Least number of copies that a line makes, and of backward passes by which copies without states count as not updated.
+/// Least number of copies that a line makes, and of backward passes after which copies without states count as not updated.
 const LEAST_COPIES: usize = 8;
 const LEAST_PASSES: usize = 3;
-/// The most states that an optimizer keeps for each weight.
+/// Maximum number of states that an optimizer keeps for a weight.
 const MOST_STATES: usize = 3;
-/// Copies that are not updated are reported from 1/N of the peak on.
+/// Copies that are not updated are reported if they hold at least 1/N of the peak.
 const NOTABLE_PART: u64 = 20;
-/// Blocks with one number, such as step counters.
+/// Maximum size of blocks with a single number, such as step counters.
 const SCALAR: u64 = 512;
 
 /// One finding for each line that makes such copies.
@@ -54,7 +54,7 @@ pub(super) fn find(device: &Device<'_>, _: &ModelCalls) -> Vec<Finding> {
 struct States {
     /// Blocks of each size.
     counts: BTreeMap<u64, usize>,
-    /// Sizes, with the number of blocks of a size one after the other: those of a weight are made together.
+    /// Sizes, each with the number of consecutive blocks of it: the states of a weight are created together.
     runs: Vec<(u64, usize)>,
 }
 
@@ -67,7 +67,7 @@ impl States {
         }
     }
 
-    /// How many there are of each weight that is updated.
+    /// Number of states for each updated weight.
     fn of_each(&self) -> Option<usize> {
         (1..=MOST_STATES).rev().find(|each| self.runs.iter().all(|(_, count)| count.is_multiple_of(*each)))
     }
@@ -87,12 +87,12 @@ fn finding(
         of_size.entry(block(index).requested).or_default().push(index);
     }
     let count = |counts: &BTreeMap<u64, usize>, size: u64| counts.get(&size).copied().unwrap_or(0);
-    // Each is a copy of a weight of half its size.
+    // Each is a copy of a weight with half its size.
     let are_copies = of_size.iter().all(|(size, of_size)| size % 2 == 0 && count(sizes, size / 2) >= of_size.len());
     if copies.len() < LEAST_COPIES || !are_copies || states.counts.is_empty() {
         return None;
     }
-    // All states are those of copies.
+    // All states belong to copies.
     let each = states.of_each()?;
     let is_of_copies =
         |(size, count): (&u64, &usize)| of_size.get(size).is_some_and(|copies| count / each <= copies.len());
@@ -115,14 +115,14 @@ fn finding(
     let unused = &first;
     let bytes = unused.iter().map(|&index| block(index).size).fold(0, u64::saturating_add);
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0).unsigned_abs();
-    let cure = "copy only the weights that are trained to float32";
+    let cure = "make float32 copies only of the weights that are trained";
     let code = vec!["copies = [p.detach().float() for p in model.parameters() if p.requires_grad]".to_owned()];
     (bytes >= (peak / NOTABLE_PART).max(1)).then(|| Finding {
         story: Story::OptimizerStatesOfFrozen,
         line: Some(line),
         cure: cure.to_owned(),
         evidence: format!(
-            "{} of {} copies that this line makes, {}, belong to weights that the optimizer has no state of",
+            "{} of {} copies that this line makes, {}, belong to weights for which the optimizer has no state",
             unused.len(),
             copies.len(),
             Bytes(bytes)

@@ -12,10 +12,10 @@ use std::ops::Range;
 /// in percent. Under `no_grad`, only results do, and a cache of keys and values, which keeps two of about a dozen.
 const LEAST_KEPT: usize = 4;
 const LEAST_SHARE: usize = 30;
-/// So many blocks of a call must outlive it that are made where training makes what backward needs, and such a share of them in
-/// percent, where it keeps the graph that training keeps: a model that returns some of them keeps these under `no_grad` as well.
+/// If a call keeps the graph that training keeps, this many of its blocks from stacks that allocate memory for backward outlive it, and
+/// this share of them in percent: a model that returns some of them keeps these under `no_grad` as well.
 const LEAST_OF_TRAINING: usize = 3;
-/// Calls that are looked at for the one that a backward pass belongs to: the last ones before it.
+/// How many of the last calls before a backward pass are searched for the one that it belongs to.
 const LOOKED_AT: usize = 8;
 const SHARE_OF_TRAINING: usize = 90;
 
@@ -45,7 +45,7 @@ pub(super) struct ModelCalls {
     pub all: Vec<ModelCall>,
     /// Blocks of private pools, which do not belong to a call.
     pub private: HashMap<u32, PoolId>,
-    /// Where models make what a backward pass frees: the frames inside of the line that calls the model.
+    /// Where models allocate memory that a backward pass frees: the frames inside the line that calls the model.
     needed: HashSet<Vec<FrameId>>,
 }
 
@@ -132,7 +132,7 @@ impl ModelCalls {
         Self { all, private, needed }
     }
 
-    /// Whether a call without a backward pass keeps what one would need: like a large graph, or like the graph of training.
+    /// Whether a call without a backward pass keeps memory for one: as much as a large graph, or as the graph of training.
     pub fn keeps_graph(&self, device: &Device<'_>, call: &ModelCall) -> bool {
         call.keeps_graph(device) || self.keeps_what_training_needs(device, call)
     }
@@ -141,7 +141,7 @@ impl ModelCalls {
         if self.needed.is_empty() {
             return false;
         }
-        // Blocks that each stack makes, and those of them that outlive the call: temporaries may have the same stack.
+        // Blocks that each stack allocates, and how many outlive the call: temporaries may have the same stack.
         let mut of_stack: HashMap<StackId, (usize, usize)> = HashMap::new();
         for (index, made) in born_in(device, call.start, call.end) {
             let (all, outlive) = of_stack.entry(device.track.stack_of(index as usize)).or_default();
@@ -192,8 +192,8 @@ impl ModelCall {
     }
 }
 
-/// A backward pass is taken for that of the last call before it. Where it frees nothing of that call, but much of an earlier one, it
-/// is that one's: the last call may be that of a teacher, or one whose result is detached.
+/// A backward pass usually belongs to the last call before it. If it frees nothing of that call, but much of an earlier one, it
+/// belongs to the earlier one: the last call may be that of a teacher, or its result may be detached.
 fn give_passes_to_their_calls(device: &Device<'_>, all: &mut [ModelCall]) {
     let freed_by = |call: &ModelCall, pass: &Range<Instant>| {
         let made = born_in(device, call.start, call.end);
@@ -212,7 +212,7 @@ fn give_passes_to_their_calls(device: &Device<'_>, all: &mut [ModelCall]) {
     }
 }
 
-/// The frames of a stack inside of the line that calls a model.
+/// The frames of a stack inside the line that calls a model.
 fn inside(device: &Device<'_>, stack: StackId, line: FrameId) -> Vec<FrameId> {
     device.snapshot().stacks.frame_ids(stack).iter().copied().take_while(|&frame| frame != line).collect()
 }

@@ -80,7 +80,7 @@ fn finding(device: &Device<'_>, all: &ModelCalls, of_line: &[&ModelCall]) -> Opt
              stored here still references it",
             Bytes(most)
         );
-        // Behind the call, another one may be trained.
+        // After the call, another one may be trained.
         let is_beside_training = device
             .phases()
             .spans

@@ -131,7 +131,7 @@ impl Calls {
 struct Level {
     /// The function and the path to it: the same for all lines of a function that is called from one place.
     node: u32,
-    /// The node and its line: where two stacks have the same place, they have the same frames up to there.
+    /// The node and its line: two stacks with the same place have the same frames up to there.
     place: u32,
     /// Number of the function.
     function: u32,
@@ -284,14 +284,14 @@ struct Tracker {
 
 impl Tracker {
     fn visit(&mut self, entry: u32, path: &[Level]) {
-        // The open frames are those of the previous entry, and most entries differ from it in the innermost frames alone.
+        // The open frames are those of the previous entry, and most entries differ from it only in the innermost frames.
         let both = self.open.iter().zip(path).enumerate();
         let mut same = both.rev().find(|(_, (open, level))| open.place == level.place).map_or(0, |(last, _)| last + 1);
         if let (Some(open), Some(level)) = (self.open.get_mut(same), path.get(same))
             && open.node == level.node
             && !open.begins_again(level.line)
         {
-            // Another line of the same call: calls below it have ended.
+            // Another line of the same call: the calls inside it have ended.
             same += 1;
             open.place = level.place;
             open.line = level.line;

@@ -126,6 +126,11 @@ const HISTORY_BITS: u32 = 14;
 /// The same for histories of templates only.
 const KINDS_BITS: u32 = 12;
 
+/// Binary logarithm of the length of a stretch of entries: longer than most steps.
+const STRETCH_BITS: u32 = 15;
+/// One stretch in this many asks the history where lists are in no order.
+const ASKS: usize = 4;
+
 /// Number of templates stored; this limits memory.
 const TEMPLATES: usize = 1 << 12;
 /// The longest entry that becomes a template, in bytes without the list.
@@ -141,12 +146,13 @@ impl Templates {
     #[inline]
     pub fn predict(&mut self, bytes: &[u8], list: u32, lists: &mut Lists, tables: &mut Tables<'_>) -> Option<Fit> {
         let slot = slot_of(self.history, HISTORY_BITS);
-        let likely = *self.next.get(slot)?;
-        let [last, before] = self.next_kind[slot_of(self.kinds, KINDS_BITS)];
+        let [last, before] = *self.next_kind.get(slot_of(self.kinds, KINDS_BITS))?;
         // If lists are in no order, the entry for the history is seldom in the processor's cache, and predicts less than the
-        // kinds.
-        let candidates =
-            if lists.have_order() { [likely.template, last, before] } else { [last, before, likely.template] };
+        // kinds. So only some stretches ask it, which shows whether there is an order again.
+        let in_order = lists.have_order();
+        let asks_history = in_order || (tables.findings.rows.len() >> STRETCH_BITS).is_multiple_of(ASKS);
+        let likely = if asks_history { *self.next.get(slot)? } else { Next { template: last, list: NO_LIST } };
+        let candidates = if in_order { [likely.template, last, before] } else { [last, before, likely.template] };
         let fits = |index: u16| {
             let template = self.known.get(usize::from(index))?;
             template.head.is_start_of(bytes).then_some((index, template))
@@ -181,7 +187,9 @@ impl Templates {
         let row = tables.findings.rows.push(list, entry);
         let next = Next { template: index, list: frames };
         if next != likely {
-            self.next[slot] = next;
+            if asks_history {
+                self.next[slot] = next;
+            }
             self.expect_kind(index);
         }
         self.remember(next);

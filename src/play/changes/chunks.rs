@@ -56,7 +56,7 @@ struct Loss {
     backward: Range<usize>,
     /// The step that allocates the block that the loss keeps for backward.
     made: usize,
-    /// That block if a variable holds it beyond the pass, and the step behind which a piece lets go of it.
+    /// That block if a variable holds it beyond the pass, and the step after which a piece releases it.
     held: Option<(u32, usize)>,
     /// The input of the layer, and its gradient.
     input: Option<u32>,
@@ -184,7 +184,7 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
         return Err("the layer that produces the logits is not a single linear layer".to_owned());
     };
     let weights = left.iter().map(|step| step.allocation).filter(|&it| it != gradient.allocation).collect();
-    // Its node makes the gradient of the logits, frees that of the logarithms, and lets go of these.
+    // Its node allocates the gradient of the logits, frees that of the logarithms, and releases the logarithms.
     let node =
         (backward..stop).find(|&place| is_free(steps[place].kind) && all_large.contains(&steps[place].allocation));
     let held = node.filter(|_| outlives(kept)).map(|place| (kept.allocation, place));

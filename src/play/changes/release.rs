@@ -180,7 +180,7 @@ impl<'a> Recomputing<'a> {
         self.actions[entry as usize] == Action::Alloc
     }
 
-    /// Of the calls from a place on, the outermost one within another call that contains an entry.
+    /// Among the calls from a place on, the outermost one within another call that contains an entry.
     fn child_at(&self, call: &Call, first: usize, entry: u32) -> Option<usize> {
         let mut begun = self.calls.calls[first..].iter().take_while(|other| other.start <= entry);
         let child = begun.position(|other| {

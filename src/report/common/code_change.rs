@@ -17,7 +17,7 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
             });
             (
                 format!(
-                    "{caller}, replace the call, here block(...), with this one; arguments and results stay the same"
+                    "{caller}, replace the call, shown here as block(...), with this one; arguments and results stay the same"
                 ),
                 WRAP,
             )

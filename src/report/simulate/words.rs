@@ -83,21 +83,22 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         let played = outcome.map(|outcome| (outcome.device_allocs, outcome.device_frees));
         let elsewhere = played.filter(|&played| played != (difference.device_allocs.0, difference.device_frees.0));
         let elsewhere = elsewhere.map_or(String::new(), |(allocs, frees)| {
-            format!("; the simulation below, with other segment addresses or another memory limit, makes {allocs} device allocations and {frees} frees")
+            let (allocs, frees) = (count(allocs, "device allocation"), count(frees, "free"));
+            format!(
+                "; the simulation below, with other segment addresses or another memory limit, makes {allocs} and {frees}"
+            )
         });
         return Some(format!(
             "replay matches the recording exactly: {allocs}, {frees}, and {maxima} to the byte{elsewhere}"
         ));
     }
     let place = difference.first.map_or(String::new(), |entry| format!(", from entry {entry} on"));
+    let counts = [("device allocations", allocs), ("frees", frees)].into_iter().filter(|(_, pair)| pair.0 != pair.1);
+    let counts: Vec<String> = counts.map(|(what, pair)| format!("{what} {} instead of {}", pair.0, pair.1)).collect();
+    let counts = if counts.is_empty() { String::new() } else { format!("; {}", counts.join(", ")) };
     Some(format!(
-        "replay with the recorded settings differs from the recording by up to {} in a maximum; device allocations {} \
-         instead of {}, frees {} instead of {}{place}",
-        Bytes(difference.bytes()),
-        allocs.0,
-        allocs.1,
-        frees.0,
-        frees.1
+        "replay with the recorded settings differs from the recording by up to {} in a maximum{counts}{place}",
+        Bytes(difference.bytes())
     ))
 }
 
@@ -216,7 +217,7 @@ pub fn holes(run: &Run) -> Option<String> {
         let size = sizes(&[first, enough]);
         let (first, enough) = (size(first), size(enough));
         return Some(format!(
-            "{name} works with {first}, and with {enough} or more; not all sizes in between were tried"
+            "{name}: {first} is enough, and so is {enough} or more; not all sizes in between were tried"
         ));
     }
     let (told, more) = holes.split_at(holes.len().min(HOLES_TOLD));
@@ -226,7 +227,7 @@ pub fn holes(run: &Run) -> Option<String> {
         told.iter().map(|&(from, to)| format!("from {} to just below {}", size(from), size(to))).collect();
     let more = if more.is_empty() { String::new() } else { format!(", nor in {} further ranges", more.len()) };
     (!ranges.is_empty())
-        .then(|| format!("{name} works with {} or more, but not {}{more}", size(first), ranges.join(", or ")))
+        .then(|| format!("{name}: {} or more is enough, but not {}{more}", size(first), ranges.join(", or ")))
 }
 
 /// How to write sizes of devices: in MiB if two of them, which may differ by a few MiB only, would look the same otherwise.

@@ -1,4 +1,4 @@
-/** How fast the page that memviz writes is with a recording, and how much memory its tab takes: in Chromium, on this machine. */
+/** Measures in Chromium how fast the page is with a recording, and how much memory its tab uses. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { chromium, type Browser, type Page } from 'playwright-core';
@@ -10,10 +10,10 @@ if (!recording || !existsSync(recording)) {
     process.exit(2);
 }
 
-/** Letters of what a line is of. */
+/** Width of the first column of the output, in characters. */
 const WIDTH = 32;
 
-/** Times between frames while something is done, in milliseconds, in rising order. */
+/** Times between frames during an action, in milliseconds, ascending. */
 async function frames(page: Page, act: () => Promise<void>): Promise<number[]> {
     await page.evaluate(() => {
         const times: number[] = [];
@@ -35,7 +35,7 @@ async function frames(page: Page, act: () => Promise<void>): Promise<number[]> {
     return times.sort((a, b) => a - b);
 }
 
-/** What the tab's process has now, what it had at most, and its share of what several have, in MiB. */
+/** Resident memory of the tab's process, its maximum, and its proportional set size, in MiB. */
 async function memory(browser: Browser): Promise<{ resident: number; highest: number; own: number }> {
     const session = await browser.newBrowserCDPSession();
     const { processInfo } = (await session.send('SystemInfo.getProcessInfo')) as {
@@ -80,7 +80,7 @@ const [x, y] = [box.x + 0.6 * box.width, box.y + 0.5 * box.height];
 for (const view of ['table', 'blocks', 'tracks', 'pinned tracks']) {
     const tab = view.split(' ').at(-1)!;
     await page.click(`#tab-${tab}`);
-    // Pinned, a track goes to the others above, and the next one is the first below.
+    // A pinned track moves up to the pinned ones, and the next track becomes the first of the rest.
     const pins = view === tab ? 0 : await page.locator('.tracks .scrolled .pin').count();
     for (let pin = 0; pin < pins; pin++) {
         await page.locator('.tracks .scrolled .pin').first().dispatchEvent('click');
@@ -142,7 +142,7 @@ line(
 await page.click('#where >> text=peak');
 await settled(page);
 
-/** Scrolls what a view draws, and moves the pointer over it. */
+/** Scrolls in a view, and moves the pointer over it. */
 async function scrollAndPoint(tab: string, called = tab): Promise<void> {
     const shown = await page.locator(`#panel-${tab} canvas`).first().boundingBox();
     if (!shown) throw new Error(`${tab} is not shown`);
@@ -163,7 +163,7 @@ async function scrollAndPoint(tab: string, called = tab): Promise<void> {
     line(`pointing at ${called}`, await frames(page, point));
 }
 
-/** How long it takes until answers are there and drawn. */
+/** How long it takes until the answers have arrived and are drawn. */
 async function timed(what: string, act: () => Promise<void>): Promise<void> {
     const start = performance.now();
     await act();
@@ -177,7 +177,7 @@ for (const tab of ['segments', 'flame']) {
     await settled(page);
     await scrollAndPoint(tab);
 }
-// The difference of two instants: from one to the other along the axis.
+// The difference of two instants, at several distances along the axis.
 await page.mouse.move(x, box.y + box.height - 60);
 await page.mouse.down();
 await page.mouse.move(x - 300, box.y + box.height - 60, { steps: 5 });
@@ -192,7 +192,7 @@ const moved = async () => {
 line('moving an end of the range', await frames(page, moved));
 await settled(page);
 await page.keyboard.press('m');
-// What if: from the slider to the curve and the figures.
+// What if: from moving the slider until the curve and the figures are drawn.
 if ((await page.locator('#tab-whatif').count()) > 0) {
     await page.click('#tab-whatif');
     await settled(page);
@@ -218,7 +218,7 @@ const { resident, highest, own } = await memory(browser);
 console.log(
     `${'memory of the tab'.padEnd(WIDTH)} ${resident.toFixed(0)} MiB resident, ${highest.toFixed(0)} MiB at most; ${own.toFixed(0)} MiB without what is shared`,
 );
-// A second recording: the same one, looked at elsewhere.
+// A second recording: the same file, at another place.
 const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.click('#actions >> text=Compare with…')]);
 await timed('second recording', async () => {
     await chooser.setFiles(recording);

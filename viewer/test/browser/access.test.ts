@@ -1,4 +1,4 @@
-/** The page by keyboard, for a screen reader, on a telephone, and on paper. */
+/** The page with a keyboard, with a screen reader, on a phone, and on paper. */
 
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
@@ -14,7 +14,7 @@ after(support.close);
 const tabs = (page: Page): Promise<string[]> =>
     page.$$eval('#tabs [role="tab"]', (all) => all.map((each) => each.id.replace('tab-', '')));
 
-test('everything that can be acted on has a name and can be reached by Tab', async () => {
+test('every control has a name and can be reached with Tab', async () => {
     await inPage(pageFile(GPT), '', async (page) => {
         await ready(page);
         for (const tab of await tabs(page)) {
@@ -34,7 +34,7 @@ test('everything that can be acted on has a name and can be reached by Tab', asy
             const [panel, button] = [page.locator(`#panel-${tab}`), page.locator(`#tab-${tab}`)];
             assert.equal(await panel.getAttribute('aria-labelledby'), `tab-${tab}`);
             assert.equal(await button.getAttribute('aria-selected'), 'true');
-            // From its tab, what a view has to act on is the next thing, or it has nothing.
+            // The first control of a view comes right after its tab, unless it has no controls.
             await button.focus();
             await page.keyboard.press('Tab');
             const isWithin = await page.evaluate((id) => document.getElementById(id)!.contains(document.activeElement), `panel-${tab}`);
@@ -43,7 +43,7 @@ test('everything that can be acted on has a name and can be reached by Tab', asy
     });
 });
 
-test('keys lead through views, rows, pictures and events', async () => {
+test('the keyboard moves through views, rows, pictures and events', async () => {
     await inPage(pageFile(GPT), '', async (page) => {
         await ready(page);
         const all = await tabs(page);
@@ -68,7 +68,7 @@ test('keys lead through views, rows, pictures and events', async () => {
         await page.keyboard.press('Escape');
         await settled(page);
         assert.equal(await page.locator('#details ol.stack').count(), 0);
-        // What the cursor is on is said wherever it goes.
+        // Wherever the cursor moves, the page says what it is on.
         const said = page.locator('#where [aria-live="polite"]');
         const before = await said.textContent();
         await page.locator('#timelines canvas').focus();
@@ -99,7 +99,7 @@ test('keys lead through views, rows, pictures and events', async () => {
     });
 });
 
-test('keys fold and pin tracks, try changes and sizes, and lead through a difference', async () => {
+test('the keyboard folds and pins tracks, tries changes and sizes, and moves through a difference', async () => {
     await inPage(pageFile(GPT), '#tab=tracks', async (page) => {
         await ready(page);
         const tracks = () => page.locator('.tracks .scrolled .track').count();
@@ -110,7 +110,7 @@ test('keys fold and pin tracks, try changes and sizes, and lead through a differ
         await page.keyboard.press('Enter');
         await settled(page);
         assert.equal(await tracks(), 1);
-        // The focus stays, so that the same key unfolds.
+        // The focus stays, so the same key unfolds the track.
         assert.equal(await page.evaluate(() => document.activeElement?.getAttribute('aria-expanded')), 'false');
         await page.keyboard.press('Enter');
         await settled(page);
@@ -121,7 +121,7 @@ test('keys fold and pin tracks, try changes and sizes, and lead through a differ
         await page.keyboard.press('Space');
         await settled(page);
         assert.equal(await page.locator('.tracks > .pinned .pin').getAttribute('aria-pressed'), 'true');
-        // What is tried is said, where figures stand and where the cursor is.
+        // A screen reader reads the result of a trial, both its figures and the line at the cursor.
         await page.click('#tab-whatif');
         await settled(page);
         for (const host of ['.whatif .answer', '#where .texts']) assert.equal(await page.getAttribute(host, 'aria-live'), 'polite');
@@ -158,7 +158,7 @@ test('keys fold and pin tracks, try changes and sizes, and lead through a differ
     });
 });
 
-test('keys try an alternative, and lead through a page without a history', async () => {
+test('the keyboard tries an alternative, and moves through a page without a history', async () => {
     await inPage(pageFile(fixture('stories/retained_graph_mdn_flawed/snapshot.pickle.gz')), '#tab=findings', async (page) => {
         await ready(page);
         const box = page.locator('#panel-findings .other input');
@@ -173,7 +173,7 @@ test('keys try an alternative, and lead through a page without a history', async
         await ready(page);
         const all = await tabs(page);
         await page.focus('#tab-segments');
-        // What is not shown is not reached; why it is not, its tab leads to.
+        // Hidden controls cannot be reached; the tab of a view leads to the reason why it is empty.
         for (let turn = 0; turn < all.length; turn++) {
             await page.keyboard.press('ArrowRight');
             await settled(page);
@@ -189,7 +189,7 @@ test('keys try an alternative, and lead through a page without a history', async
     });
 });
 
-test('keys open all that is said about how complete a recording is', async () => {
+test('the keyboard opens all notes on how complete a recording is', async () => {
     await inPage(pageFile(fixture('snapshots/gpt_late/snapshot.pickle.gz')), '', async (page) => {
         await ready(page);
         const doubts = page.locator('#figures details');
@@ -202,7 +202,7 @@ test('keys open all that is said about how complete a recording is', async () =>
     });
 });
 
-test('tabs stay where they are, whatever is chosen and wherever the cursor is', async () => {
+test('tabs do not move, whatever is chosen and wherever the cursor is', async () => {
     await inPage(pageFile(OOM), '', async (page) => {
         await ready(page);
         const places = () =>
@@ -226,7 +226,7 @@ test('tabs stay where they are, whatever is chosen and wherever the cursor is', 
     });
 });
 
-test('at the width of a telephone nothing needs to be scrolled sideways', async () => {
+test('at the width of a phone nothing needs to be scrolled sideways', async () => {
     await inPage(
         pageFile(OOM),
         '',
@@ -241,7 +241,7 @@ test('at the width of a telephone nothing needs to be scrolled sideways', async 
                 }, `panel-${tab}`);
                 assert.ok(widths[0] <= 390 && widths[1] <= 0, `${tab}: ${widths}`);
                 if (tab !== 'events') continue;
-                // Each entry says where it is from, in sight and beside nothing else.
+                // Each entry shows its site, inside the screen and without overlapping anything.
                 const seen = await page.$$eval('.events .line', (lines) =>
                     lines.map((line) => {
                         const [site, action, link] = ['.site', '.action', 'button'].map((of) => line.querySelector(of)?.getBoundingClientRect());
@@ -256,7 +256,7 @@ test('at the width of a telephone nothing needs to be scrolled sideways', async 
     );
 });
 
-test('on a telephone, what is said of an entry leaves the buttons that lead to the next one in sight', async () => {
+test('on a phone, the details of an entry do not cover the buttons that go to the next one', async () => {
     const look = async (page: Page) => {
         await ready(page);
         const next = page.locator('.events [aria-label="Steps"] button').nth(2);
@@ -271,7 +271,7 @@ test('on a telephone, what is said of an entry leaves the buttons that lead to t
     await inPage(pageFile(OOM), '#tab=events&at=300', look, { viewport: { width: 390, height: 844 } });
 });
 
-test('no view says twice what was found, and what stands beside it is never empty', async () => {
+test('no view repeats a finding, and the side panel is never empty', async () => {
     interface Triage {
         devices: { verdict: string; advice: { change: string }[] }[];
     }
@@ -303,7 +303,7 @@ test('rows of tables and lists are 18 pixels high', async () => {
     });
 });
 
-test('on paper there is what is seen, without what is pressed', onlyChromium('print media'), async () => {
+test('on paper there is what the screen shows, without the controls', onlyChromium('print media'), async () => {
     await inPage(pageFile(OOM), '', async (page) => {
         await ready(page);
         await page.emulateMedia({ media: 'print' });
@@ -312,7 +312,7 @@ test('on paper there is what is seen, without what is pressed', onlyChromium('pr
         const beyond = await page.evaluate(() => document.scrollingElement!.scrollWidth - innerWidth);
         assert.ok(beyond <= 0, `${beyond} pixels beyond the page`);
     });
-    // What is drawn is drawn for the paper, and not stretched to it.
+    // Pictures are drawn again for the paper, not stretched to it.
     for (const tab of ['blocks', 'segments', 'flame', 'tracks']) {
         await inPage(pageFile(OOM), `#tab=${tab}`, async (page) => {
             await ready(page);

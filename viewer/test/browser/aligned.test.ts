@@ -9,13 +9,13 @@ import { answer, drop, exact, fixture, inPage, link, pageOf, type Peak, ready, r
 
 const GPT = fixture('snapshots/gpt_train/snapshot.pickle.gz');
 const CHECKPOINTED = fixture('snapshots/gpt_train_ckpt/snapshot.pickle.gz');
-/** Steps of each of them; the entries behind the last one are as wide as a step. */
+/** Number of steps of each recording; the entries after the last step are as wide as a step. */
 const STEPS = 4;
 const WIDTH = STEPS + 1;
 
 after(support.close);
 
-/** What the pointer says beside the place where a step ends and the next one begins, in a picture. */
+/** The text at the pointer, some pixels away from the boundary between two steps in a picture. */
 async function said(page: Page, picture: string, steps: number, of: number, pixels: number, down: number): Promise<string> {
     const box = (await page.locator(picture).boundingBox())!;
     const x = LEFT + ((box.width - LEFT - RIGHT) * steps) / of + pixels;
@@ -27,7 +27,7 @@ async function said(page: Page, picture: string, steps: number, of: number, pixe
 
 const axis = (page: Page, name: string) => page.locator('#controls [aria-label="Axis"] button', { hasText: name });
 
-test('steps of two recordings begin at the same place, and both are looked at there', async () => {
+test('steps of two recordings begin at the same place, and both are shown there', async () => {
     await inPage(pageOf(GPT), '', async (page) => {
         await ready(page);
         assert.equal(await axis(page, 'step').count(), 0, 'one recording is aligned with nothing');
@@ -49,7 +49,7 @@ test('steps of two recordings begin at the same place, and both are looked at th
             assert.deepEqual(before, [`step_${end - 1}`, `step_${end - 1}`]);
             assert.deepEqual(behind, [`step_${end}`, `step_${end}`]);
         }
-        // A click in one is a place in both; the difference is of these instants.
+        // A click in one recording sets the cursor in both; the difference compares these instants.
         const box = (await page.locator('#timelines > div:nth-child(1) canvas').boundingBox())!;
         const x = LEFT + (box.width - LEFT - RIGHT) * (2.5 / WIDTH);
         await page.mouse.click(box.x + x, box.y + 60);
@@ -61,7 +61,7 @@ test('steps of two recordings begin at the same place, and both are looked at th
         const held = [GPT, CHECKPOINTED].map((file, at) => answer<Peak>('peak', file, '--at', `entry:${entries[at]}`).devices[0].attribution.total_bytes);
         const change = [...(await exact(page)).values()].reduce((sum, bytes) => sum + bytes, 0);
         assert.equal(change, held[1] - held[0]);
-        // Another axis shows the same of the first recording.
+        // Another axis shows the same range of the first recording.
         await page.keyboard.press('+');
         await axis(page, 'entry').click();
         await rested(page);
@@ -85,7 +85,7 @@ test('steps of ranks begin at the same place in their tracks', async () => {
         const top = (await page.locator('.tracks .scrolled canvas').boundingBox())!.y;
         for (let rank = 0; rank < ranks.length; rank++) {
             const { y } = (await tracks.nth(rank).boundingBox())!;
-            // Two steps, and what comes behind them.
+            // Two steps, and the entries after them.
             const at = (pixels: number) => said(page, '.tracks .scrolled canvas', 1, 3, pixels, y - top + 8);
             assert.match(await at(-3), /^step 1/);
             assert.match(await at(3), /^step 2/);

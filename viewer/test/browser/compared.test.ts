@@ -15,7 +15,7 @@ interface Held {
     rows: { label: string; bytes: number }[];
 }
 
-/** Exact bytes, as the page writes them in brackets. */
+/** Exact bytes, as the page writes them in parentheses. */
 function inBrackets(bytes: number): string {
     return `(${bytes.toLocaleString('en-US')}`;
 }
@@ -35,7 +35,7 @@ test('two instants show what grew', async () => {
     });
 });
 
-test('a range that is dragged says what was allocated, freed and survived in it, and sums up', async () => {
+test('a dragged range shows what was allocated, freed and survived in it, and sums up', async () => {
     await inPage(pageOf(GPT), '', async (page) => {
         await ready(page);
         await page.keyboard.down('Shift');
@@ -77,12 +77,12 @@ test('a range that is dragged says what was allocated, freed and survived in it,
         assert.deepEqual([sum(0), sum(3)], [start.total_bytes, end.total_bytes]);
         const where = (await page.textContent('#where')) ?? '';
         assert.match(where, /^range entry [\d,]+ to entry [\d,]+ · [\d,]+ entries in .* \+ .* allocated − .* freed = /);
-        // The largest of a column comes first where that is asked for.
+        // Sorting by a column puts its largest value first.
         await page.click('#panel-table thead >> text=allocated');
         await settled(page);
         const first = cells.reduce((most, row) => (row.bytes[1] > most.bytes[1] ? row : most));
         assert.equal(await page.getAttribute('#panel-table tbody tr', 'data-label'), first.label);
-        // The flame graph is of the same bytes.
+        // The flame graph shows the same bytes.
         await page.click('#tab-flame');
         for (const [button, column] of [
             ['allocated in it', 1],
@@ -104,7 +104,7 @@ test('a range that is dragged says what was allocated, freed and survived in it,
         await settled(page);
         assert.equal(await page.locator('#panel-flame .tools').isHidden(), true);
         assert.equal((await link(page)).get('mark'), null);
-        // Along the axis it takes no shift.
+        // On the axis, a drag selects a range without Shift.
         const box = await page.locator('#timelines canvas').boundingBox();
         await page.mouse.move(box!.x + 300, box!.y + box!.height - 60);
         await page.mouse.down();
@@ -148,7 +148,7 @@ test('the difference of two instants is a flame graph with the sums of the table
     });
 });
 
-test('two recordings have a difference as a flame graph, and diverge where memviz diff says', async () => {
+test('the difference of two recordings is a flame graph, and they diverge where memviz diff says', async () => {
     await inPage(pageOf(GPT), '', async (page) => {
         await ready(page);
         await drop(page, OOM);
@@ -163,7 +163,7 @@ test('two recordings have a difference as a flame graph, and diverge where memvi
         await page.click('#panel-flame .tools >> text=side by side');
         await settled(page);
         assert.equal(await page.locator('#panel-flame canvas:visible').count(), 2);
-        // The picture of the command says the same, with other names for both.
+        // The picture of the command says the same, with other names for the two recordings.
         const [, alike, base, other] = picture(GPT, OOM).match(/(the first \d+ requests are the same; then) base (.*?\)), new (.*?\))/)!;
         const where = (await page.textContent('#where')) ?? '';
         assert.ok(where.includes(`${alike} A ${base}, B ${other}`), `${alike} ${base}, ${other}: ${where}`);

@@ -1,4 +1,4 @@
-/** What is dropped onto the page: files, and folders as browsers give them. */
+/** Files and folders that are dropped onto the page. */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -9,14 +9,14 @@ import { fixture, inPage, pageFile, ready } from './support.ts';
 
 after(support.close);
 
-/** A folder of files by name, and folders in it. */
+/** The files of a folder by name, and the folders in it. */
 interface Folder {
     [name: string]: string | Folder;
 }
 
 /**
- * Drops a folder, whose files are given as base64: no driver drops one, so the event brings what browsers would, by handles as
- * Chromium has them, or by entries, which answer in several parts.
+ * Drops a folder, whose files are given as base64. No driver can drop a folder, so the event contains what browsers would pass:
+ * handles, as in Chromium, or entries, which list a folder in several parts.
  */
 async function dropFolder(page: Page, folder: Folder, hasHandles: boolean): Promise<void> {
     await page.evaluate(
@@ -55,7 +55,7 @@ async function dropFolder(page: Page, folder: Folder, hasHandles: boolean): Prom
     );
 }
 
-test('a folder of ranks that is dropped is opened, with folders in it, without what belongs to no run', async () => {
+test('a dropped folder of ranks is opened with the folders in it, without files that belong to no run', async () => {
     const rank = (number: number) => readFileSync(fixture(`snapshots/ranks8/rank${number}.pickle.gz`)).toString('base64');
     const text = Buffer.from('none of these').toString('base64');
     const folder = {
@@ -79,7 +79,7 @@ test('a folder of ranks that is dropped is opened, with folders in it, without w
     }
 });
 
-test('the folder of a program that is dropped shows its lines in stacks', async () => {
+test('a dropped folder of a program shows its lines in stacks', async () => {
     await inPage(pageFile(fixture('snapshots/gpt_train/snapshot.pickle.gz'), 'snapshot.pickle.gz'), '#tab=table', async (page) => {
         await ready(page);
         await page.locator('#panel-table tbody tr').first().click();

@@ -14,7 +14,7 @@ interface Info {
     devices: { entries: number; actions: Record<string, number> }[];
 }
 
-test('the list of events has all entries, and goes where the cursor is', async () => {
+test('the list of events has all entries, and scrolls to the cursor', async () => {
     const [{ entries, actions }] = answer<Info>('info', OOM).devices;
     const shown = (page: Page) =>
         page.$$eval('.events .line', (rows) =>
@@ -38,7 +38,7 @@ test('the list of events has all entries, and goes where the cursor is', async (
             assert.equal(await count(page), names.reduce((sum, name) => sum + (actions[name] ?? 0), 0));
             assert.ok((await shown(page)).every(({ action }) => (names as readonly (string | null)[]).includes(action)));
         }
-        // The row of the only failed request, and where it is.
+        // The row of the only failed request, and its position.
         await page.click('.events .line');
         await settled(page);
         const [failed] = await shown(page);
@@ -66,11 +66,11 @@ test('the list of events has all entries, and goes where the cursor is', async (
         await settled(page);
         assert.deepEqual(await chosen(), [0]);
         assert.ok(await isSeen());
-        // An entry that frees leads to the one that allocates, and back.
+        // A free links to its allocation, and back.
         await page.selectOption('.events select[aria-label="Actions"]', 'frees');
         await settled(page);
         const [{ entry: freed }] = await shown(page);
-        // Rows are drawn again while a driver scrolls to one.
+        // Rows may be redrawn while the driver scrolls to one.
         await page.locator(`.events [data-entry="${freed}"] button`).dispatchEvent('click');
         await page.selectOption('.events select[aria-label="Actions"]', 'all');
         await settled(page);
@@ -84,7 +84,7 @@ test('the list of events has all entries, and goes where the cursor is', async (
         const large = await count(page);
         assert.ok(large > 0 && large < entries);
         assert.equal((await link(page)).get('least'), String(500 * 2 ** 20));
-        // A link to what is listed lists the same.
+        // A link to the list shows the same list.
         await page.reload();
         await ready(page);
         assert.equal(await count(page), large);

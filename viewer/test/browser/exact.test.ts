@@ -1,4 +1,4 @@
-/** What is said of an instant, a group and a pair is of exactly those. */
+/** Figures of an instant, of a group and of a pair of recordings belong to exactly these. */
 
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
@@ -41,14 +41,14 @@ async function facts(page: Page): Promise<Map<string, string>> {
     return new Map(pairs as [string, string][]);
 }
 
-/** How many functions the window calls. */
+/** How many event listeners the window has. */
 async function listeners(page: Page): Promise<number> {
     const session = await page.context().newCDPSession(page);
     const { result } = await session.send('Runtime.evaluate', { expression: 'window' });
     return (await session.send('DOMDebugger.getEventListeners', { objectId: result.objectId! })).listeners.length;
 }
 
-test('the line of an instant is what memviz peak --at says', async () => {
+test('the line at an instant says what memviz peak --at says', async () => {
     for (const [name, instants] of [
         ['gpt_train', [125, 2411]],
         ['annotated', [10]],
@@ -70,7 +70,7 @@ test('the line of an instant is what memviz peak --at says', async () => {
     }
 });
 
-test('a peak that may have been higher does not make less known of the instants that were kept', async () => {
+test('an uncertain peak does not make the kept instants uncertain', async () => {
     await inPage(pageFile(fixture('snapshots/no_history/snapshot.pickle.gz')), '', async (page) => {
         await ready(page);
         assert.match((await page.textContent('#figures')) ?? '', /allocated at the dump921\.08 MiB.*the peak before it is unknown/);
@@ -84,7 +84,7 @@ test('a peak that may have been higher does not make less known of the instants 
     });
 });
 
-test('the pointer says what is reserved at the instant that it names, where that was recorded', async () => {
+test('the pointer shows the reserved memory of the instant that it names, where that was recorded', async () => {
     const recording = fixture('snapshots/empty_cache/snapshot.pickle.gz');
     await inPage(pageFile(recording), '', async (page) => {
         await ready(page);
@@ -110,12 +110,12 @@ test('the pointer says what is reserved at the instant that it names, where that
 test('the details of a group are those of its row or band', async () => {
     const recording = pageFile(GPT);
     const [row] = answer<Peak>('peak', GPT).devices[0].attribution.rows;
-    // A band of sites where the table has functions.
+    // The link selects a band of a site, while the table groups by function.
     await inPage(recording, `#by=function&band=${encodeURIComponent(row.label)}`, async (page) => {
         await ready(page);
         assert.equal((await facts(page)).get('exactly'), `${row.bytes.toLocaleString('en-US')} bytes`);
     });
-    // The mark may be behind the cursor.
+    // The mark may be after the cursor.
     await inPage(recording, `#at=100&mark=2940&label=${encodeURIComponent(row.label)}`, async (page) => {
         await ready(page);
         const shown = await facts(page);
@@ -124,7 +124,7 @@ test('the details of a group are those of its row or band', async () => {
     });
 });
 
-test('two recordings are told apart, their rows sum up, and what is of one does not become of the other', async () => {
+test('two recordings are told apart, their rows sum up, and no figure of one is shown for the other', async () => {
     await inPage(pageFile(GPT), '#by=stack&at=3000&mark=20&from=2000&to=4000&allocation=1500', async (page) => {
         await ready(page);
         await drop(page, CHECKPOINTED);
@@ -141,12 +141,12 @@ test('two recordings are told apart, their rows sum up, and what is of one does 
         );
         await page.click('#panel-table tbody tr');
         assert.deepEqual([...(await facts(page)).keys()].slice(0, 3), ['A', 'B', 'change']);
-        // What cannot be read changes nothing.
+        // A file that cannot be read changes nothing.
         const verdict = await page.textContent('#verdict');
         await drop(page, fixture('malformed/random-bytes.bin'));
         await page.waitForSelector('#alarm:not([hidden])');
         assert.equal(await page.textContent('#verdict'), verdict);
-        // Memory of the CPU is none of a device: no difference is told.
+        // CPU memory is not memory of a device: no difference is shown.
         await drop(page, CPU);
         await ready(page, 3);
         assert.equal(await page.textContent('#verdict'), 'A is Device 0, B is CPU memory');
@@ -184,7 +184,7 @@ test('two recordings are compared at the same step, and as far into it', async (
     });
 });
 
-test('the address is about what the page carries, and is followed', onlyChromium('listeners of the window'), async () => {
+test('the address describes the recording that the page contains, and the page follows it', onlyChromium('listeners of the window'), async () => {
     const page = pageFile(GPT);
     await inPage(page, '#at=3000&allocation=1500', async (page) => {
         await ready(page);
@@ -202,7 +202,7 @@ test('the address is about what the page carries, and is followed', onlyChromium
         await rested(page);
         assert.ok(await page.isHidden('#alarm'));
         assert.equal(await page.evaluate(() => location.hash), '');
-        // Of the page before nothing is kept by what it listened to. This one does not follow the address.
+        // No listener of the previous recording remains. A recording that was opened does not follow the address.
         assert.ok((await listeners(page)) <= before);
     });
 });
@@ -226,7 +226,7 @@ test('the focus stays where the reader is', async () => {
     });
 });
 
-test('an allocation is reached without a pointer, and the other recording by the focus', async () => {
+test('an allocation is reached without a pointer, and the other recording with the focus', async () => {
     await inPage(pageFile(GPT), '', async (page) => {
         await ready(page);
         for (const tab of ['blocks', 'segments']) {

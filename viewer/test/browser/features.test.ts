@@ -1,4 +1,4 @@
-/** Features of the table in the book that no other file tries. */
+/** Features in the book's table that no other file tests. */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ const OOM = fixture('snapshots/oom/snapshot.pickle.gz');
 
 after(support.close);
 
-/** A place of a canvas, in parts of its width and height. */
+/** A point on a canvas, as fractions of its width and height. */
 async function place(page: Page, host: string, across: number, down: number): Promise<[number, number]> {
     const box = await page.locator(`${host} canvas`).first().boundingBox();
     assert.ok(box, host);
@@ -137,7 +137,7 @@ test('buttons go from event to event, and play goes on by itself until it is sto
         await steps.nth(0).click();
         await rested(page);
         assert.equal(await cursor(page), 98);
-        // Of those that are listed: each next one is an allocation.
+        // Only among the listed events: each next one is an allocation.
         await page.selectOption('.events select[aria-label="Actions"]', 'allocations');
         await rested(page);
         const before = await cursor(page);
@@ -154,7 +154,7 @@ test('buttons go from event to event, and play goes on by itself until it is sto
         const chosen = page.locator('.events .line[aria-selected="true"]');
         assert.equal(await chosen.getAttribute('data-entry'), String(stopped));
         assert.equal(await chosen.locator('.action').textContent(), 'alloc');
-        // The end of the list ends it.
+        // It stops at the end of the list.
         await page.focus('.events .list');
         await page.keyboard.press('End');
         await rested(page);
@@ -163,7 +163,7 @@ test('buttons go from event to event, and play goes on by itself until it is sto
     });
 });
 
-test('the list of events has those that the search finds', async () => {
+test('the list of events shows those that the search finds', async () => {
     await inPage(pageFile(GPT), '#tab=events&listed=allocations&search=softmax', async (page) => {
         await ready(page);
         const count = async (of: string) => (await page.textContent(of))!.split(' ')[0];
@@ -179,7 +179,7 @@ test('the list of events has those that the search finds', async () => {
     });
 });
 
-test('the stack under the pointer is that which a click keeps, in blocks, segments and events', async () => {
+test('a click keeps the stack under the pointer, in blocks, segments and events', async () => {
     for (const tab of ['blocks', 'segments', 'events'] as const) {
         // An entry of the program's own thread: autograd's has no Python stacks.
         await inPage(pageFile(GPT), `#tab=${tab}&at=2935`, async (page) => {

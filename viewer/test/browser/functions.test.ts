@@ -14,7 +14,7 @@ test('a function is shown with its callers and callees', async () => {
         await ready(page);
         const { rows } = answer<Peak>('peak', GPT, '--by', 'function').devices[0].attribution;
         const bytes = (label: string) => rows.find((row) => row.label === label)?.bytes ?? 0;
-        // In a flame graph, what backward allocates stands below the forward call that it goes back to.
+        // In a flame graph, backward's allocations are below the forward call that they belong to.
         const held = bytes('minigpt.py hidden') + bytes('backward of minigpt.py hidden');
         assert.ok(held > 0);
         await page.click('#panel-table tr[data-label="minigpt.py hidden"]');
@@ -28,7 +28,7 @@ test('a function is shown with its callers and callees', async () => {
         await settled(page);
         const facts = (await page.textContent('#details dl')) ?? '';
         assert.ok(facts.includes(`exactly${held.toLocaleString('en-US')} bytes`), `${held}: ${facts}`);
-        // Another function that is seen is looked at in its turn.
+        // Another function in the picture can be chosen next.
         await page.keyboard.press('ArrowDown');
         await page.keyboard.press('Enter');
         await settled(page);

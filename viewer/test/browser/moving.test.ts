@@ -1,4 +1,4 @@
-/** Ways through a recording: zooming, pointing, searching, links. */
+/** Moving through a recording: zooming, pointing, searching, links. */
 
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
@@ -41,7 +41,7 @@ test('wheel, drag and keys zoom and move', async () => {
     });
 });
 
-test('the pointer says what it is on, and a click where it comes from', async () => {
+test('the pointer shows what it is on, and a click shows its stack', async () => {
     await inPage(pageOf(GPT), '#tab=blocks', async (page) => {
         await ready(page);
         await page.mouse.move(...(await place(page, 0.5, 0.7)));
@@ -69,7 +69,7 @@ test('a search is shown everywhere, and a bad one says so', async () => {
         const found = await page.$$eval('#panel-table tr.found', (all) => all.length);
         const all = (await exact(page)).size;
         assert.ok(found > 0 && found < all, `${found} of ${all}`);
-        // A flag that browsers' own expressions do not have.
+        // A flag that JavaScript's regular expressions do not have.
         await page.fill('#search', '(?i)SOFTMAX');
         await page.waitForFunction(
             (before) => document.querySelectorAll('#panel-table tr.found').length === before,

@@ -11,14 +11,14 @@ const OOM = fixture('snapshots/oom/snapshot.pickle.gz');
 
 after(support.close);
 
-test('a failed request stands at the end of the curve', async () => {
+test('a failed request is marked at the end of the curve', async () => {
     await inPage(pageOf(OOM), '', async (page) => {
         await ready(page);
         const { height, top } = await page.evaluate(() => {
             const canvas = document.querySelector<HTMLCanvasElement>('#timelines canvas')!;
             const { data, width, height } = canvas.getContext('2d')!.getImageData(0, 0, canvas.width, canvas.height);
             const rows = new Set<number>();
-            // Its fill lies on the ground, left of the line that goes from top to bottom.
+            // Its fill starts at the bottom, left of the line from top to bottom.
             for (let at = 0; at < data.length; at += 4) {
                 const [red, green, blue] = data.subarray(at, at + 3);
                 const x = (at / 4) % width;
@@ -32,7 +32,7 @@ test('a failed request stands at the end of the curve', async () => {
     });
 });
 
-test('the page opens at the failed request, which stands beside the free blocks in the segments', onlyChromium('downloads'), async () => {
+test('the page opens at the failed request, which is shown with the free blocks in the segments', onlyChromium('downloads'), async () => {
     interface Oom {
         devices: {
             ooms: {
@@ -49,9 +49,9 @@ test('the page opens at the failed request, which stands beside the free blocks 
         const svg = readFileSync(await download.path()).toString();
         assert.ok(svg.includes(`The request that failed: ${size(requested_bytes)}`));
         const { inactive_bytes, largest_usable_block_bytes, free_block_count } = serving;
-        const beside = `Beside it: ${size(inactive_bytes)} in ${free_block_count} free blocks of its pool and stream`;
-        assert.ok(svg.includes(`${beside}, the largest that it may use ${size(largest_usable_block_bytes)}`), beside);
-        // Rows with address and size, and the same packed.
+        const free = `Free in its pool and stream: ${size(inactive_bytes)} in ${free_block_count} blocks`;
+        assert.ok(svg.includes(`${free}; the largest that it may use has ${size(largest_usable_block_bytes)}`), free);
+        // Rows with address and size, then packed rows.
         assert.match(svg, />0x[0-9a-f]+</);
         await page.click('.segments >> text=packed');
         await settled(page);

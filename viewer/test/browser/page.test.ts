@@ -1,4 +1,4 @@
-/** The page as a file: what it carries, what it writes, and what is opened in it. */
+/** The page as a file: what it contains, what it saves, and what is opened in it. */
 
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ const OOM = fixture('snapshots/oom/snapshot.pickle.gz');
 
 after(support.close);
 
-test('the terms of the libraries are in the page', async () => {
+test('the licenses of the libraries are in the page', async () => {
     await inPage(pageFile(null), '', async (page) => {
         await page.click('#actions >> text=?');
         await page.click('#help summary');
@@ -47,7 +47,7 @@ test('dark is dark, on the page and in its pictures', onlyChromium('a color sche
     assert.deepEqual(await look('dark'), [13, 17, 23, 13, 17, 23]);
 });
 
-test('what is seen is kept as SVG and PNG', onlyChromium('downloads'), async () => {
+test('the view is saved as SVG and PNG', onlyChromium('downloads'), async () => {
     await inPage(pageFile(OOM, path.basename(OOM)), '#tab=blocks&by=category', async (page) => {
         await ready(page);
         const keep = async (kind: string) => {
@@ -55,7 +55,7 @@ test('what is seen is kept as SVG and PNG', onlyChromium('downloads'), async () 
                 page.waitForEvent('download'),
                 page.click(`#actions >> text=${kind}`),
             ]);
-            // The name of the recording, and what it is.
+            // The name of the recording with the extension of the picture.
             assert.equal(download.suggestedFilename(), `${path.basename(OOM)}.${kind.toLowerCase()}`);
             return readFileSync(await download.path());
         };
@@ -71,7 +71,7 @@ test('what is seen is kept as SVG and PNG', onlyChromium('downloads'), async () 
     });
 });
 
-test('hostile names only show', async () => {
+test('hostile names are only displayed', async () => {
     const markup = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
     const names = [markup, 'a\u202egnp.exe', 'line\nbreak\u0007\u001b[31m', '"]}\'--></script>', 'x'.repeat(100_000)];
     const events: object[] = [];
@@ -149,7 +149,7 @@ test('a static site has an empty page and samples', async () => {
     });
 });
 
-test('an empty page takes a file that is dropped', async () => {
+test('an empty page opens a dropped file', async () => {
     await inPage(pageFile(null), '', async (page) => {
         await page.waitForSelector('#welcome:not([hidden])');
         await drop(page, GPT);

@@ -1,4 +1,4 @@
-/** Recordings without a history: what is known of the dump, and why no more. */
+/** Recordings without a history: what is known at dump time, and why no more is. */
 
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
@@ -39,7 +39,7 @@ test('without a history the page opens at the segments, and says what is known a
                 assert.match(said, /To record one, call torch\.cuda\.memory\._record_memory_history\(\)/);
                 assert.equal(await page.locator(`#panel-${tab} :is(canvas, input):visible`).count(), 0, tab);
             }
-            // A ring of one entry has that one.
+            // A history limited to one entry has that entry.
             await page.click('#tab-events');
             await settled(page);
             if (recording.includes('no_history')) assert.match(await page.innerText('#panel-events'), /there are no events/);

@@ -27,7 +27,7 @@ test('holders of stranded memory are outlined, with the bytes of memviz fragment
             await ready(page);
             await settled(page);
             assert.match((await page.textContent('.segments .tools')) ?? '', /keeps more free memory reserved than it holds/);
-            // What the pointer would say all over the segments, and whether there is an outline around it.
+            // The text at the pointer at points all over the segments, and whether there is an outline.
             const said = await page.evaluate(() => {
                 const canvas = document.querySelector<HTMLCanvasElement>('#panel-segments canvas')!;
                 const { left, top, width, height } = canvas.getBoundingClientRect();

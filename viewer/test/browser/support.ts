@@ -8,12 +8,12 @@ import path from 'node:path';
 import { type Browser, type BrowserContextOptions, chromium, firefox, type Page } from 'playwright-core';
 import { encoded } from '../encoded.ts';
 
-/** The project. */
+/** The root of the project. */
 export const ROOT = process.env.MEMVIZ_ROOT ?? path.resolve('..');
 const BINARY = process.env.MEMVIZ_BINARY ?? path.join(ROOT, 'target/debug/memviz');
 export const CHROMIUM =
     process.env.CHROMIUM ?? (existsSync('/usr/bin/chromium') ? '/usr/bin/chromium' : '/usr/bin/google-chrome');
-/** Which browser the tests run in. */
+/** The browser that the tests run in. */
 export const isFirefox = process.env.MEMVIZ_BROWSER === 'firefox';
 const SCRATCH = mkdtempSync(path.join(tmpdir(), 'memviz-viewer-'));
 
@@ -21,14 +21,14 @@ export function fixture(name: string): string {
     return path.join(ROOT, 'fixtures', name);
 }
 
-/** A file of the scratch directory, which is taken away at the end. */
+/** A file in the scratch directory, which is removed at the end. */
 export function scratch(name: string, content: string | Buffer): string {
     const file = path.join(SCRATCH, name);
     writeFileSync(file, content);
     return file;
 }
 
-/** The part of the answer of `memviz peak` that tests compare with. */
+/** The part of `memviz peak --json` that tests compare with. */
 export interface Peak {
     devices: {
         device: number;
@@ -38,7 +38,7 @@ export interface Peak {
     }[];
 }
 
-/** What a command answers as JSON. */
+/** The answer of a command as JSON. */
 export function answer<T>(...args: string[]): T {
     return JSON.parse(
         execFileSync(BINARY, [...args, '--format', 'json'], { encoding: 'utf8', maxBuffer: 1 << 28 }),
@@ -50,7 +50,7 @@ export function written(...args: string[]): string {
     return scratch(`written${made++}.html`, execFileSync(BINARY, args, { maxBuffer: 1 << 28 }));
 }
 
-/** The texts of the picture of a difference, as one. */
+/** The text in the picture of a difference, as one string. */
 export function picture(base: string, other: string): string {
     const svg = execFileSync(BINARY, ['diff', base, other, '--format', 'svg'], { encoding: 'utf8', maxBuffer: 1 << 28 });
     return svg.replace(/<[^>]*>/g, ' ').replace(/\s+/g, ' ');
@@ -64,7 +64,7 @@ export function site(): string {
     return folder;
 }
 
-/** What a command complains about. */
+/** The error message of a command. */
 export function complaint(...args: string[]): string {
     return spawnSync(BINARY, args, { encoding: 'utf8' }).stderr.trim();
 }
@@ -75,7 +75,7 @@ function escaped(text: string): string {
 
 let made = 0;
 
-/** A page that carries a recording, or none, as a file. */
+/** A file of a page that contains a recording, or none. */
 export function pageFile(recording: string | null, name = recording ?? ''): string {
     const engine = encoded(readFileSync(path.join(ROOT, 'viewer/dist/engine.wasm.gz')));
     let page = readFileSync(path.join(ROOT, 'viewer/dist/view.html'), 'utf8');
@@ -93,7 +93,7 @@ export function pageFile(recording: string | null, name = recording ?? ''): stri
 
 const pages = new Map<string, string>();
 
-/** The page of a recording, made once. */
+/** The page of a recording, written once. */
 export function pageOf(recording: string): string {
     const known = pages.get(recording) ?? pageFile(recording);
     pages.set(recording, known);
@@ -107,12 +107,12 @@ function launch(): Promise<Browser> {
     return firefox.launch({ channel: 'moz-firefox', executablePath: path.join(ROOT, 'viewer/test/firefox.mjs') });
 }
 
-/** Why a test does not run in Firefox: it needs what only the driver of Chromium can do. */
+/** Skips a test in Firefox, because it needs something that only Chromium's driver can do. */
 export function onlyChromium(why: string): { skip: string | false } {
     return { skip: isFirefox && `needs Chromium's driver: ${why}` };
 }
 
-/** Runs a test in a page opened from its file; errors on its console and requests to anywhere fail it. */
+/** Runs a test in a page opened from its file; errors on its console and any network request fail it. */
 export async function inPage(
     file: string,
     link: string,
@@ -143,18 +143,18 @@ export async function inPage(
     } finally {
         await context.close();
     }
-    // To take a picture, the driver of Firefox tries to put a style into the page.
+    // To take a screenshot, Firefox's driver tries to add a style to the page.
     const isOfDriver = (text: string) => isFirefox && /blocked an inline style \(style-src-elem\)/.test(text);
     assert.deepEqual(bad.filter((text) => !isOfDriver(text)), []);
 }
 
-/** Waits until the first picture stands. */
+/** Waits until the first picture is drawn. */
 export async function ready(page: Page, times = 1): Promise<void> {
     await page.waitForFunction((count) => performance.getEntriesByName('memviz:ready').length >= count, times);
     await settled(page);
 }
 
-/** Waits until the table is of what the page speaks of: all answers are there, and drawn. */
+/** Waits until all answers have arrived and are drawn, so that all views show the same state. */
 export async function settled(page: Page): Promise<void> {
     await page.waitForFunction(() => document.documentElement.dataset.waiting === '0');
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
@@ -163,12 +163,12 @@ export async function settled(page: Page): Promise<void> {
 
 declare global {
     interface Window {
-        /** The timers of less than a second that still run. */
+        /** Timers of less than a second that are still running. */
         pauses: Set<number>;
     }
 }
 
-/** Runs in the page before its own code, so that `rested` sees what the page does only after a pause. */
+/** Runs in the page before its own code, so that `rested` knows about actions that the page delays. */
 function countPauses(): void {
     const [start, stop] = [window.setTimeout, window.clearTimeout];
     const pauses = (window.pauses = new Set<number>());
@@ -188,7 +188,7 @@ function countPauses(): void {
     };
 }
 
-/** Waits until what was typed counts, all answers are there and drawn, and the address says what is shown. */
+/** Waits until typed text took effect, all answers have arrived and are drawn, and the address is up to date. */
 export async function rested(page: Page): Promise<void> {
     await page.waitForFunction(() => window.pauses.size === 0 && document.documentElement.dataset.waiting === '0');
     await settled(page);
@@ -209,20 +209,20 @@ export async function drop(page: Page, file: string): Promise<void> {
     );
 }
 
-/** A place of a picture, in parts of its width and height. */
+/** A point in a picture, given as fractions of its width and height. */
 export async function place(page: Page, across = 0.5, down = 0.5, host = '#timelines'): Promise<[number, number]> {
     const box = await page.locator(`${host} canvas`).first().boundingBox();
     assert.ok(box);
     return [box.x + across * box.width, box.y + down * box.height];
 }
 
-/** What the address says, once all is at rest. */
+/** The parameters in the address, after the page has come to rest. */
 export async function link(page: Page): Promise<URLSearchParams> {
     await rested(page);
     return new URLSearchParams(new URL(page.url()).hash.slice(1));
 }
 
-/** What the root of the flame graph says when it is clicked on. */
+/** The details of the flame graph's root after a click on it. */
 export async function root(page: Page): Promise<string> {
     const [x, y] = await place(page, 0.5, 0, '#panel-flame');
     await page.mouse.click(x, y + 12);
@@ -237,7 +237,7 @@ export async function rows(page: Page): Promise<string[][]> {
     );
 }
 
-/** The exact bytes of the table's rows, by label: those of the last cell before the bar. */
+/** The exact bytes of the table's rows by label, from the last cell before the bar. */
 export async function exact(page: Page): Promise<Map<string, number>> {
     const pairs = await page.$$eval('#panel-table tbody tr', (all) =>
         all.map((row) => [row.getAttribute('data-label'), row.getAttribute('data-bytes')]),

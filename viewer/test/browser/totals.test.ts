@@ -1,4 +1,4 @@
-/** Figures of the page are those of the command line. */
+/** The page shows the same figures as the command line. */
 
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
@@ -62,7 +62,7 @@ test('a group is shown with its stack, the user\'s own frames first', async () =
     });
 });
 
-test('reserved memory is that of memviz peak, by who asked for its segments', async () => {
+test('reserved memory is that of memviz peak, by the site that requested its segments', async () => {
     await inPage(pageOf(GPT), '#metric=reserved', async (page) => {
         await ready(page);
         await page.click('text=peak');
@@ -87,7 +87,7 @@ test('reserved memory over time has a band for each segment', async () => {
     await inPage(pageOf(GPT), '#metric=reserved&tab=blocks', async (page) => {
         await ready(page);
         const [{ maxima }] = answer<Peak>('peak', GPT).devices;
-        // The lowest band is the oldest segment: made for the first request.
+        // The lowest band is the oldest segment, which the first request created.
         const [x, y] = await place(page, 0.9, 0.9, '#panel-blocks');
         await page.mouse.move(x, y);
         await page.waitForSelector('.tip:not([hidden]) .strong');
@@ -99,7 +99,7 @@ test('reserved memory over time has a band for each segment', async () => {
         assert.match((await page.textContent('#details h2')) ?? '', /^segment_alloc, entry [\d,]+$/);
         const entry = Number((await link(page)).get('entry'));
         assert.ok(tip.includes(`entry ${entry.toLocaleString('en-US')}`), tip);
-        // From the keyboard the next one above it, which is younger.
+        // The keyboard moves to the next band above it, which is newer.
         await page.focus('#panel-blocks canvas');
         await page.keyboard.press('ArrowUp');
         await settled(page);
@@ -107,7 +107,7 @@ test('reserved memory over time has a band for each segment', async () => {
     });
 });
 
-test('a page of a part says so, and has the peak of that part', async () => {
+test('a page of a part of a recording says so, and has the peak of that part', async () => {
     const window = ['--from', 'entry:100', '--to', 'entry:2500'];
     await inPage(support.written('view', GPT, ...window), '', async (page) => {
         await ready(page);

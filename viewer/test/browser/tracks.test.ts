@@ -1,4 +1,4 @@
-/** Tracks of devices and ranks, and the folders that these and a program's source come from. */
+/** Tracks of devices and ranks, and folders of recordings or of a program's source files. */
 
 import assert from 'node:assert/strict';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -32,7 +32,7 @@ async function choose(page: Page, words: string, files: string | string[]): Prom
 const labels = (page: Page, kind: string): Promise<string[]> =>
     page.$$eval(`.tracks .scrolled .track.${kind}`, (all) => all.map((each) => each.firstElementChild?.textContent ?? ''));
 
-test('eight ranks of one run stand below each other, with the peaks of memviz peak', async () => {
+test('eight ranks of one run are shown below each other, with the peaks of memviz peak', async () => {
     const ranks = [...Array(8).keys()].map((rank) => fixture(`snapshots/ranks8/rank${rank}.pickle.gz`));
     await inPage(pageFile(null), '', async (page) => {
         await page.waitForSelector('#welcome:not([hidden])');
@@ -47,7 +47,7 @@ test('eight ranks of one run stand below each other, with the peaks of memviz pe
             const [{ maxima }] = answer<Peak>('peak', recording).devices;
             assert.ok(heads[rank].includes(`rank${rank}.pickle.gz`) && heads[rank].includes(size(maxima.allocated_bytes)), heads[rank]);
         }
-        // Folded, a rank has its head only; pinned, a track stays above all others.
+        // A folded rank shows only its header; a pinned track stays above all others.
         const count = (await labels(page, 'counter')).length;
         assert.equal(count % 8, 0);
         await page.locator('.track.head button').first().click();
@@ -57,7 +57,7 @@ test('eight ranks of one run stand below each other, with the peaks of memviz pe
         await page.keyboard.press('Enter');
         await settled(page);
         assert.equal(await page.locator('.tracks > .pinned .track').count(), 1);
-        // Another rank becomes the one that all views are of.
+        // Another rank becomes the one that all views show.
         await page.locator('.track.head >> text=open').nth(2).click();
         await ready(page, 2);
         assert.equal(await page.textContent('#file'), 'rank3.pickle.gz and 7 more');
@@ -67,9 +67,9 @@ test('eight ranks of one run stand below each other, with the peaks of memviz pe
     });
 });
 
-test('ranks that were recorded at the same time stand below each other by their clocks', async () => {
+test('ranks that were recorded at the same time are aligned by their clocks', async () => {
     const trace = JSON.parse(gunzipSync(readFileSync(fixture('traces/profiler_traces/fake_cuda_modules.trace.json.gz'))).toString());
-    /** The same recording, so many milliseconds later. */
+    /** The same recording, shifted to this many milliseconds later. */
     const later = (milliseconds: number, at: number) =>
         support.scratch(
             `rank${at}.json`,
@@ -93,7 +93,7 @@ test('ranks that were recorded at the same time stand below each other by their 
         assert.match(heads[1], /; starts 3\.0 ms later/);
         assert.match(heads[2], /; starts 2\.0 ms earlier/);
         assert.equal(await page.locator('#controls [aria-pressed="true"]').first().textContent(), 'time');
-        // The same instant of each: its place on the axis follows the clock.
+        // The same instant of each recording: its place on the axis follows the clock.
         const box = (await page.locator('.tracks .scrolled canvas').boundingBox())!;
         const firsts: number[] = [];
         for (const at of [0, 1, 2]) {
@@ -110,13 +110,13 @@ test('ranks that were recorded at the same time stand below each other by their 
     });
 });
 
-/** Counters of allocated memory that a recording has: one for each device. */
+/** Number of counters of allocated memory for each recording: one for each device. */
 async function count(page: Page): Promise<number> {
     const all = await page.locator('.tracks .scrolled .track.counter', { hasText: 'allocated' }).count();
     return all / 3;
 }
 
-/** How far right the first entry of a counter is: left of it, the pointer says nothing of memory. */
+/** The x coordinate of a counter's first entry: left of it, the pointer shows no memory. */
 async function firstEntry(page: Page, box: { x: number; width: number }, y: number): Promise<number> {
     const says = async (x: number) => {
         await page.mouse.move(x, y);
@@ -132,7 +132,7 @@ async function firstEntry(page: Page, box: { x: number; width: number }, y: numb
     return high;
 }
 
-test('the pointer says what a track shows, and the wheel zooms with Ctrl', async () => {
+test('the pointer says what a track shows, and Ctrl with the wheel zooms', async () => {
     await inPage(pageFile(GPT, 'snapshot.pickle.gz'), '#tab=tracks', async (page) => {
         await ready(page);
         assert.deepEqual(await labels(page, 'counter'), ['allocated', 'reserved', 'requested']);
@@ -153,7 +153,7 @@ test('the pointer says what a track shows, and the wheel zooms with Ctrl', async
     });
 });
 
-test('samples of the whole device are a track, where the command line finds some beside the recording', async () => {
+test('samples of the whole device are a track if the command line finds some next to the recording', async () => {
     interface Ledger {
         devices: { samples: { used_bytes: number; total_bytes: number }[] }[];
     }
@@ -188,7 +188,7 @@ test('the folder of a program shows its lines in stacks', onlyChromium('folders'
         mkdirSync(there, { recursive: true });
         const lines = Array.from({ length: Number(line) }, (_, at) => (at + 1 === Number(line) ? '    y = layer(x)  # here' : ''));
         writeFileSync(path.join(there, path.basename(file)), lines.join('\n'));
-        // A recording in the folder of a program is none that was asked for.
+        // A recording in the folder of a program is not opened: nobody asked for it.
         cpSync(GPT, path.join(folder, 'program', 'old.pickle.gz'));
         await choose(page, 'Folder…', path.join(folder, 'program'));
         await page.waitForSelector('#details code.source');

@@ -1,4 +1,4 @@
-/** What is tried in the page is what the command line says of the same. */
+/** Trials in the page have the same results as the command line. */
 
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
@@ -39,7 +39,7 @@ async function said(page: Page): Promise<string> {
     return (await page.textContent('.whatif .answer')) ?? '';
 }
 
-test('settings and the size of the device are tried with the figures of memviz simulate', async () => {
+test('trying settings and sizes of the device gives the figures of memviz simulate', async () => {
     const conf = 'expandable_segments:True';
     await inPage(pageFile(GPT, 'snapshot.pickle.gz'), '#tab=whatif', async (page) => {
         await ready(page);
@@ -60,7 +60,7 @@ test('settings and the size of the device are tried with the figures of memviz s
             if (!run.finishes) assert.ok(shown.includes(`at entry ${run.fails_at_entry!.toLocaleString('en-US')} of`), shown);
             assert.ok(shown.includes('memviz simulate snapshot.pickle.gz --'), shown);
         }
-        // The curve ends where the program would, and the link leads there.
+        // The curve ends where the program would fail, and the link goes there.
         assert.notDeepEqual(await page.locator('#timelines canvas').first().screenshot(), recorded);
         assert.match((await page.textContent('#where .cured')) ?? '', /with 2 changes: out of memory at entry/);
         await page.click('.whatif .answer .link');
@@ -78,7 +78,7 @@ test('settings and the size of the device are tried with the figures of memviz s
     });
 });
 
-test('a slider and the name of a GPU are the size of the device', async () => {
+test('a slider and the name of a GPU set the size of the device', async () => {
     await inPage(pageFile(GPT, 'snapshot.pickle.gz'), '#tab=whatif', async (page) => {
         await ready(page);
         await page.selectOption('.whatif [aria-label="GPU"]', { index: 1 });
@@ -94,7 +94,7 @@ test('a slider and the name of a GPU are the size of the device', async () => {
     });
 });
 
-test('a change is switched on among what is tried as among the findings', async () => {
+test('a change can be switched on in the what-if view and in the findings', async () => {
     await inPage(pageFile(GPT, 'snapshot.pickle.gz'), '#tab=whatif', async (page) => {
         await ready(page);
         await page.locator('.whatif .cures input').first().check();
@@ -105,7 +105,7 @@ test('a change is switched on among what is tried as among the findings', async 
     });
 });
 
-test('each of several cures of a mistake is a switch, with its bytes and its lines of code', async () => {
+test('each of several fixes of a mistake is a switch, with its bytes and its lines of code', async () => {
     interface Triage {
         devices: { advice: { change: string; code: string; alternatives: { change: string; saves_allocated_bytes: number; code: string }[] }[] }[];
     }
@@ -126,7 +126,7 @@ test('each of several cures of a mistake is a switch, with its bytes and its lin
         await boxes.nth(0).check();
         await rested(page);
         assert.match(page.url(), /cures=0/);
-        // One of both is enough.
+        // One of the two is enough.
         await boxes.nth(1).check();
         await rested(page);
         assert.match(page.url(), /cures=1/);
@@ -168,7 +168,7 @@ test('two recordings that differ in one number predict others, as memviz fit doe
     });
 });
 
-test('what another batch size would need is drawn over the recording that is nearest, with the peaks of memviz fit', async () => {
+test('the memory of another batch size is drawn over the nearest recording, with the peaks of memviz fit', async () => {
     await inPage(pageFile(FOUR), '#tab=whatif&vary=batch%3D4%2C8', async (page) => {
         await ready(page);
         await drop(page, EIGHT);
@@ -182,7 +182,7 @@ test('what another batch size would need is drawn over the recording that is nea
             [4, 0],
             [16, 1],
         ] as const) {
-            // The driver of Firefox types behind what is there.
+            // Firefox's driver would append to the present value.
             await page.locator('.whatif [aria-label="Value, as a number"]').evaluate((input: HTMLInputElement, typed) => {
                 input.value = typed;
                 input.dispatchEvent(new Event('input'));
@@ -193,7 +193,7 @@ test('what another batch size would need is drawn over the recording that is nea
             const where = (await page.textContent('#where .cured')) ?? '';
             assert.match(where, new RegExp(`^with batch ${value}: peak `));
             for (const bytes of [max_allocated_bytes, max_reserved_bytes]) assert.ok(where.includes(size(bytes)), where);
-            // The highest that the pointer finds on the curve, and only in the recording that gives the order of requests.
+            // The highest value that the pointer finds on the curve, which exists only in the recording that gives the order of requests.
             const highest: (number | null)[] = [];
             for (const at of [0, 1]) {
                 const tips = await page.locator('#timelines canvas').nth(at).evaluate((canvas) => {
@@ -221,7 +221,7 @@ test('what another batch size would need is drawn over the recording that is nea
     });
 });
 
-test('cures are tried in the timeline, with the figures of memviz triage', async () => {
+test('fixes are tried in the timeline, with the figures of memviz triage', async () => {
     interface Triage {
         devices: {
             advice: { change: string; saves_allocated_bytes: number | null; saves_reserved_bytes: number | null }[];

@@ -14,7 +14,7 @@ function finding(own: Cure, ...others: Cure[]): Finding {
 
 const with_ = (cures: string) => ({ cures }) as State;
 
-test('cures that go together stay, and of those of one mistake only one', () => {
+test('fixes that go together stay switched on, but only one for each mistake', () => {
     const [first, second, third] = [cure(0), cure(1), cure(2)];
     const [other, another] = [cure(3), cure(4)];
     const found = [finding(first, other, another), finding(second), finding(third)];
@@ -25,11 +25,11 @@ test('cures that go together stay, and of those of one mistake only one', () => 
     assert.equal(switched(found, 0, other, with_('1,3'), false), '1');
 });
 
-test('a cure that does not go with others stands alone', () => {
+test('a fix that does not go with others is switched on alone', () => {
     const [lives, settings] = [cure(0), cure(1, false)];
     const found = [finding(lives), finding(settings)];
     assert.equal(switched(found, 0, settings, with_('0'), true), '1');
     assert.equal(switched(found, 0, lives, with_('1'), true), '0');
-    // A place of an old link that nothing is at.
+    // A number from an old link that does not exist.
     assert.equal(switched(found, 0, lives, with_('7'), true), '0');
 });

@@ -10,7 +10,7 @@ import { pieces, shapeAt, stackAt } from '../../src/shapes.ts';
 import { around, bandAt, column, covers, edges, ordered } from '../../src/stacked.ts';
 import { encoded } from '../encoded.ts';
 
-test('what the page carries is read as it was written', () => {
+test('the page reads the same bytes that were written into it', () => {
     for (let length = 0; length < 700; length++) {
         const bytes = Uint8Array.from({ length }, (_, at) => (at * 89 + length) & 255);
         const text = encoded(bytes);
@@ -21,14 +21,14 @@ test('what the page carries is read as it was written', () => {
     assert.deepEqual(decode('s8W-!!!!!v'), Uint8Array.of(255, 255, 255, 255, 0, 0, 0, 27));
 });
 
-test('a range stays within what there is', () => {
+test('a range stays within the recording', () => {
     assert.deepEqual(clamped(-50, 50, [0, 100]), { from: 0, to: 100 });
     assert.deepEqual(clamped(90, 130, [0, 100]), { from: 60, to: 100 });
     assert.deepEqual(clamped(10, 10.5, [0, 100]), { from: 10, to: 18 });
     assert.deepEqual(clamped(1, 2, [0, 3]), { from: 0, to: 3 });
 });
 
-test('ticks are round, in order and within', () => {
+test('ticks are round, in order and within the axis', () => {
     for (const top of [1, 700, 5e3, 3e7, 4.4e9, 8.1e10, 6e12]) {
         const ticks = byteTicks(top, 7);
         assert.ok(
@@ -51,7 +51,7 @@ test('ticks are round, in order and within', () => {
     }
 });
 
-test('what is fetched covers what is seen, in columns that stay', () => {
+test('fetched data covers the visible range, in fixed columns', () => {
     const all = [0, 9108] as const;
     const [from, to] = [1000.25, 2000.75];
     const near = around(from, to, 900, all);
@@ -109,7 +109,7 @@ test('the shape under the pointer is the one that is drawn there', () => {
     assert.deepEqual([stackAt(blocks, 0), stackAt(blocks, 2), stackAt(blocks, 6)], [[0], [0, 1], []]);
 });
 
-test('bands keep their order wherever one looks', () => {
+test('bands keep their order in every range', () => {
     const group = (label: string) => ({ label, category: null, light: '', dark: '', inferred: false });
     const bands = (...labels: string[]): Bands => ({
         groups: labels.map(group),
@@ -125,7 +125,7 @@ test('bands keep their order wherever one looks', () => {
     assert.deepEqual(labels(categories), ['parameter', 'activation', 'temporary']);
 });
 
-test('labels are cut at the end, where hardly anything fits to nothing', () => {
+test('labels are cut at the end, and left out where hardly anything fits', () => {
     const pen = { measure: (text: string) => 6 * text.length } as unknown as Pen;
     assert.equal(fitting(pen, 'train.py:58 forward', 200), 'train.py:58 forward');
     assert.equal(fitting(pen, 'train.py:58 forward', 80), 'train.py:58 …');

@@ -1,4 +1,4 @@
-/** Each row of the book's table of features is tried in the page by a test, or said to be missing. */
+/** Each row of the book's table of features has a test in a browser, or is said to be missing. */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -13,28 +13,28 @@ const TRIED: Record<string, [file: string, name: string]> = {
     'Reserved memory by segment over time (the cached-segment timeline)': ['totals', 'reserved memory over time has a band for each segment'],
     'Segments and blocks at any event': ['features', 'segments and blocks are shown at any event'],
     'List of events, with single steps and animation': ['features', 'buttons go from event to event, and play goes on by itself'],
-    'Stack under the pointer, kept by a click': ['features', 'the stack under the pointer is that which a click keeps'],
-    'Drop a file, nothing is uploaded': ['dropped', 'a folder of ranks that is dropped is opened'],
+    'Stack under the pointer, kept by a click': ['features', 'a click keeps the stack under the pointer'],
+    'Drop a file, nothing is uploaded': ['dropped', 'a dropped folder of ranks is opened'],
     'What the figures mean, in words': ['features', 'the headline and the findings are in the words of memviz triage'],
     'Memory that fragmentation strands, and the blocks that keep it reserved': ['stranded', 'holders of stranded memory are outlined'],
     'Live blocks by the line of your own code': ['features', 'rows by site are lines of the program'],
-    'Failed requests in the timeline': ['oom', 'a failed request stands at the end of the curve'],
+    'Failed requests in the timeline': ['oom', 'a failed request is marked at the end of the curve'],
     'Samples to try': ['page', 'a static site has an empty page and samples'],
     'Flame graph of what is held': ['features', 'the flame graph of an instant has the bytes of memviz peak'],
-    'Flame graph of a range of time': ['compared', 'a range that is dragged says what was allocated, freed and survived'],
+    'Flame graph of a range of time': ['compared', 'a dragged range shows what was allocated, freed and survived'],
     'Sortable table of allocations': ['features', 'the table is sorted by any of its columns'],
     'Source lines in stacks': ['tracks', 'the folder of a program shows its lines in stacks'],
-    'Statistics of a selected range': ['compared', 'a range that is dragged says what was allocated, freed and survived'],
+    'Statistics of a selected range': ['compared', 'a dragged range shows what was allocated, freed and survived'],
     'Callers and callees of a function': ['functions', 'a function is shown with its callers and callees'],
-    'Difference of two profiles as a flame graph': ['compared', 'two recordings have a difference as a flame graph'],
+    'Difference of two profiles as a flame graph': ['compared', 'the difference of two recordings is a flame graph'],
     'Search by a regular expression': ['moving', 'a search is shown everywhere, and a bad one says so'],
     'Tracks of counters, phases and annotations': ['tracks', 'the pointer says what a track shows'],
-    'Pinned and collapsed tracks': ['tracks', 'eight ranks of one run stand below each other'],
-    'Several processes in one view': ['tracks', 'ranks that were recorded at the same time stand below each other by their clocks'],
+    'Pinned and collapsed tracks': ['tracks', 'eight ranks of one run are shown below each other'],
+    'Several processes in one view': ['tracks', 'ranks that were recorded at the same time are aligned by their clocks'],
     'A link to what is shown': ['moving', 'a link shows the same again'],
 };
 
-test('each feature in the book is tried by a test in a browser, or missing', () => {
+test('each feature in the book has a test in a browser, or is missing', () => {
     const book = readFileSync(path.join(ROOT, 'docs/src/commands/view.md'), 'utf8');
     const [, table] = book.split('| Feature | Known from | Here |\n|---|---|---|\n');
     const rows = table.split('\n\n')[0].split('\n').map((row) => row.split('|').map((cell) => cell.trim()));

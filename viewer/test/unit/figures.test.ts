@@ -15,7 +15,7 @@ function line(label: string, bytes: number): Line {
     return { label, color, inferred: false, stack: [], second: false, blocks: 1, before: null, bytes, flow: null };
 }
 
-test('rows of two recordings sum to both, also where labels repeat', () => {
+test('rows of two recordings sum to both totals, also if labels repeat', () => {
     const lines = paired([line('a', 10), line('b', 5), line('a', 7)], [line('a', 4), line('c', 1), line('c', 2)]);
     assert.deepEqual(
         lines.map(({ label, before, bytes }) => [label, before, bytes]),
@@ -27,7 +27,7 @@ test('rows of two recordings sum to both, also where labels repeat', () => {
     );
 });
 
-test('what is not shown is still found, and rows that overlap are not added up', () => {
+test('hidden rows are still found, and overlapping rows are not added up', () => {
     const lines = Array.from({ length: 310 }, (_, at) => line(at === 309 ? 'l0' : `l${at}`, 1000 - at));
     const heads: [string, string] = ['', ''];
     const content = { lines, before: null, total: 0, flow: null, inclusive: false, heads, notes: [] };
@@ -39,7 +39,7 @@ test('what is not shown is still found, and rows that overlap are not added up',
     assert.equal(found(content, '(other)'), null);
 });
 
-test('an instant is within what the entry before it is within', () => {
+test('an instant is within the same annotations as the entry before it', () => {
     const annotation = { name: 'a', from_us: 70, to_us: 90, from: 3, to: 5, depth: 0, from_step: 5e5, to_step: 2e6 };
     const open = [2, 3, 4, 5, 6].filter((instant) => openAt([annotation], instant).length > 0);
     assert.deepEqual(open, [4, 5]);
@@ -51,7 +51,7 @@ test('an instant is within what the entry before it is within', () => {
     assert.deepEqual(there, [false, true, true, false]);
 });
 
-test('steps are as long as any other on their axis, one without entries included', () => {
+test('all steps are equally long on their axis, even a step without entries', () => {
     const ends = [10, 30, 30, 40];
     const steps = ends.map((to, at) => ({ from: at === 0 ? 0 : ends[at - 1], to }));
     const along = (entry: number) => alongSteps(steps, 50, entry) / STEP;
@@ -86,7 +86,7 @@ test('blocks thinner than a pixel are drawn together, and nothing is lost', () =
     );
 });
 
-test('two peaks are only said to differ as far as that is known', () => {
+test('two peaks differ only as far as that is known', () => {
     const peak = (bytes: number, bound: string | null = null) => ({ bytes, bound, instant: 0 });
     assert.equal(between(peak(5), peak(5)), 'Both peaks are the same');
     assert.equal(between(peak(2048), peak(1024)), 'The peak of B is 1.00 KiB lower than that of A');
@@ -95,7 +95,7 @@ test('two peaks are only said to differ as far as that is known', () => {
     assert.match(between(peak(5, 'lower'), peak(5)), /unknown/);
 });
 
-test('devices of two files are those of either', () => {
+test('devices of two files are those of either file', () => {
     const of = (...devices: number[]) => ({ figures: { devices: devices.map((device) => ({ device, name: '' })) } });
     assert.deepEqual(
         devicesOf([of(0, 2), of(1, 2, -1)]).map(({ device }) => device),
@@ -103,7 +103,7 @@ test('devices of two files are those of either', () => {
     );
 });
 
-test('the last number up to another is found in a rising list', () => {
+test('the last number up to a limit is found in an ascending list', () => {
     const list = Uint32Array.of(0, 5, 9);
     assert.deepEqual(
         [-1, 0, 4, 5, 9, 12].map((value) => lastUpTo(list, value)),

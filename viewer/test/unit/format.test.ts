@@ -4,7 +4,7 @@ import type { Frame } from '../../engine/engine.d.ts';
 import { bytes, cut, duration, entry, growth, name, safe, share, typedBytes, whole } from '../../src/format.ts';
 import { stackLines } from '../../src/tip.ts';
 
-test('bytes read as PyTorch writes them', () => {
+test('bytes are written as PyTorch writes them', () => {
     const cases: [number, string][] = [
         [0, '0 bytes'],
         [1023, '1023 bytes'],
@@ -20,7 +20,7 @@ test('bytes read as PyTorch writes them', () => {
     assert.equal(whole(4_453_794_816), '4,453,794,816');
 });
 
-test('durations read as those of the command line', () => {
+test('durations are written as on the command line', () => {
     const cases: [number, string][] = [
         [812, '812 us'],
         [3400, '3.4 ms'],
@@ -36,12 +36,12 @@ test('an instant is named by the entry before it', () => {
     assert.equal(entry(2940), 'entry 2,939');
 });
 
-test('nothing of nothing is no share', () => {
+test('zero of zero has no percentage', () => {
     assert.equal(share(0, 0), '');
     assert.equal(share(1, 3), '33.3%');
 });
 
-test('what hides or reorders text is written out', () => {
+test('characters that hide or reorder text are escaped', () => {
     assert.equal(safe('a\u001b[31mb\u202e'), 'a\\u{1b}[31mb\\u{202e}');
     assert.equal(safe('\u200bzero\u{e0041}'), '\\u{200b}zero\\u{e0041}');
     assert.equal(safe('a\ud800b'), 'a\\u{d800}b');
@@ -56,7 +56,7 @@ test('long names lose their middle', () => {
     assert.ok(!name('\u202e'.repeat(200), 40).includes('\u202e'));
 });
 
-test('bytes are typed as people write them', () => {
+test('sizes can be typed in the usual ways', () => {
     const cases: [string, number | null][] = [
         ['', 0],
         ['4096', 4096],
@@ -69,7 +69,7 @@ test('bytes are typed as people write them', () => {
     for (const [text, bytes] of cases) assert.equal(typedBytes(text), bytes, text);
 });
 
-test('beside the pointer a stack begins where the program is, if it would not be seen otherwise', async () => {
+test('at the pointer a stack begins with frames of the program if they would be cut off otherwise', async () => {
     const frames = (libraries: number, own: number): Frame[] =>
         Array.from({ length: libraries + own }, (_, at) => ({ label: `f${at}`, path: '', own: at >= libraries }));
     const said = async (...of: [number, number]) => (await stackLines(frames(...of))).map(({ text }) => text);

@@ -32,7 +32,7 @@ const initial: State = {
     fit: false,
 };
 
-test('a state comes back from its link', () => {
+test('a state is restored from its link', () => {
     const states: Partial<State>[] = [
         {},
         {
@@ -69,18 +69,18 @@ test('a state comes back from its link', () => {
     assert.equal(write(initial, initial), '');
 });
 
-test('the ends of a range are no more exact than a screen shows them', () => {
+test('the ends of a range are only as precise as a screen shows them', () => {
     const link = (from: number, to: number) => write({ ...initial, from, to }, initial);
     assert.equal(link(1234.56789, 987654.321), 'from=1235&to=987654');
     assert.equal(link(3.123456, 4.987654), 'from=3.123&to=4.988');
 });
 
-test('a hash says so where none would show something else', () => {
+test('a hash says that all is shown if no hash would show something else', () => {
     assert.equal(write(initial, initial, 'from=3&to=5'), 'all');
     assert.deepEqual(read('#all'), {});
 });
 
-test('what a link says wrongly is left out', () => {
+test('invalid parts of a link are ignored', () => {
     assert.deepEqual(read('#device=x&x=pages&from=5&to=1&at=-3&mark=1.5&tab=about&metric=all&allocation=&fit=2'), {});
     assert.deepEqual(read('#from=NaN&to=Infinity&at=1e400'), {});
     assert.deepEqual(read('#allocation=4294967296'), {}, 'ids have 32 bits');

@@ -3,7 +3,7 @@ import test from 'node:test';
 import type { FlameNode } from '../../engine/engine.d.ts';
 import { byFunction, merged } from '../../src/merged.ts';
 
-/** A tree by its frames: depth, label, bytes of its own. */
+/** The frames of a tree: depth, label, own bytes. */
 function tree(...frames: readonly (readonly [number, string, number])[]): FlameNode[] {
     return frames.map(([depth, label, own_bytes], at) => {
         const end = frames.findIndex((each, later) => later > at && each[0] <= depth);
@@ -13,7 +13,7 @@ function tree(...frames: readonly (readonly [number, string, number])[]): FlameN
     });
 }
 
-test('a difference has what both hold in each frame, and room for all callees', () => {
+test('a difference has the bytes of both in each frame, and room for all callees', () => {
     const before = tree([0, 'all', 0], [1, 'main', 1], [2, 'a', 10], [2, 'b', 4], [1, 'old', 3]);
     const after = tree([0, 'all', 0], [1, 'main', 1], [2, 'b', 14], [2, 'c', 2]);
     const nodes = merged(before, after);
@@ -28,12 +28,12 @@ test('a difference has what both hold in each frame, and room for all callees', 
         ['c', 2, 24, 2, 0, 2],
         ['old', 1, 27, 3, 3, 0],
     ]);
-    // Own bytes of frames sum to what both hold.
+    // Own bytes of frames sum to the totals of both.
     const own = (side: 'before' | 'after') => nodes.reduce((sum, node) => sum + node[side].own_bytes, 0);
     assert.deepEqual([own('before'), own('after')], [18, 17]);
 });
 
-test('what grew is red, what shrank is blue, and what did neither is gray', () => {
+test('growth is red, shrinking is blue, and no change is gray', () => {
     const before = tree([0, 'all', 0], [1, 'same', 5], [1, 'less', 8], [1, 'more', 1]);
     const after = tree([0, 'all', 0], [1, 'same', 5], [1, 'less', 1], [1, 'more', 8]);
     const nodes = merged(before, after);
@@ -58,7 +58,7 @@ test('lines that moved between two recordings are still the same functions', () 
     assert.equal(merged(before, after).length, 7);
 });
 
-test('a difference to nothing is all of the other, and nothing of nothing', () => {
+test('a difference to an empty tree is the whole other tree, and of two empty trees it is empty', () => {
     const only = tree([0, 'all', 0], [1, 'main', 7]);
     assert.deepEqual(merged([], only).map((node) => [node.before.bytes, node.after.bytes]), [[0, 7], [0, 7]]);
     assert.deepEqual(merged([], []), []);

@@ -3,7 +3,7 @@ import test from 'node:test';
 import type { FlameNode } from '../../engine/engine.d.ts';
 import { sandwich } from '../../src/sandwich.ts';
 
-/** A tree by its frames: depth, label, bytes of its own; blocks of one byte. */
+/** The frames of a tree: depth, label, own bytes; blocks are one byte each. */
 function tree(...frames: readonly (readonly [number, string, number])[]): FlameNode[] {
     return frames.map(([depth, label, own_bytes], at) => {
         const end = frames.findIndex((each, later) => later > at && each[0] <= depth);
@@ -24,13 +24,13 @@ const TREE = tree(
     [2, 'a.py:5 f', 32],
 );
 
-test('a function stands between all that calls it and all that it calls', () => {
+test('a function is between all its callers and all its callees', () => {
     const seen = sandwich(TREE, 'a.py f').map(({ label, bytes, own_bytes, depth, start }) => {
         return [label, bytes, own_bytes, depth, start];
     });
     assert.deepEqual(seen, [
         ['a.py f', 47, 33, 1, 0],
-        // A call of itself is one of its callees, and no byte counts twice.
+        // A recursive call is one of its callees, and no byte counts twice.
         ['a.py f', 10, 2, 2, 0],
         ['a.py g', 8, 8, 3, 0],
         ['a.py g', 4, 4, 2, 10],
@@ -39,7 +39,7 @@ test('a function stands between all that calls it and all that it calls', () => 
     ]);
 });
 
-test('callers of a function at the ends of several stacks are told apart', () => {
+test('callers of a function at the ends of several stacks are distinguished', () => {
     const seen = sandwich(TREE, 'a.py g').map(({ label, bytes, depth }) => [label, bytes, depth]);
     assert.deepEqual(seen, [
         ['a.py g', 28, 3],

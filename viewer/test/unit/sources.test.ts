@@ -6,7 +6,7 @@ import { addSources, lineOf } from '../../src/sources.ts';
 const file = (path: string, text = '') => ({ path, file: new File([text], path.split('/').at(-1)!) });
 const frame = (path: string) => ({ label: '', path, own: true });
 
-test('a frame has the line of the file whose path ends most like its own', async () => {
+test('a frame gets the line of the file whose path has the longest common end', async () => {
     addSources([
         file('project/train.py', 'import torch\n    loss.backward()  \n'),
         file('project/models/block.py', 'a\nb'),
@@ -20,12 +20,12 @@ test('a frame has the line of the file whose path ends most like its own', async
     assert.equal(await lineOf(frame('/usr/lib/python3/site-packages/torch/nn/functional.py:1')), null);
 });
 
-test('files of a folder are recordings with their samples, in the order of their names, and sources', () => {
+test('the files of a folder are recordings with their samples, sorted by name, and sources', () => {
     const files = ['run/rank10.pickle.gz', 'run/rank2.pickle.gz', 'run/rank2.device.json', 'run/train.py', 'run/notes.txt'];
     const { recordings, sources } = sorted({ files: files.map((path) => file(path)), isFolder: true });
     assert.deepEqual(recordings.map(({ path }) => path), ['run/rank2.pickle.gz', 'run/rank10.pickle.gz']);
     assert.deepEqual(recordings.map(({ samples }) => samples?.name ?? null), ['rank2.device.json', null]);
     assert.deepEqual(sources.map(({ path }) => path), ['run/train.py']);
-    // What is dropped alone is meant, whatever it is called.
+    // A file that is dropped alone is a recording, whatever its name.
     assert.equal(sorted({ files: [file('memory')], isFolder: false }).recordings.length, 1);
 });

@@ -73,11 +73,6 @@ fn depths(device: &Device<'_>) -> Vec<u32> {
     (0..stacks.len() as u32).map(depth).collect()
 }
 
-/// Whether two sizes are equal, or one is the other in half precision.
-fn are_alike(a: u64, b: u64) -> bool {
-    a == b || a == b.saturating_mul(2) || a.saturating_mul(2) == b
-}
-
 struct Search<'d, 'a> {
     device: &'d Device<'a>,
     weights: &'d Weights<'d, 'a>,
@@ -97,7 +92,7 @@ impl Search<'_, '_> {
     /// The matrix that is multiplied to compute a block; `None` if there is none.
     fn matrix(&self, result: usize, out: Allocation, stack: StackId) -> Option<Matrix> {
         let track = self.device.track;
-        if !self.is_forward(result) || !self.follows_two_alike(result, out.requested) || self.is_fused(result, stack) {
+        if !self.is_forward(result) || self.is_fused(result, stack) {
             return None;
         }
         let home = self.homes.get(stack.index()).copied().flatten()?;
@@ -116,13 +111,16 @@ impl Search<'_, '_> {
                 || self.layers.has(stack)
                 || nested.is_none_or(|nested| nested > 1);
             modules |= !is_outside && nested != Some(0) && !self.dropout.has(stack);
+            let is_like = |size: u64| {
+                requested == size || requested == size.saturating_mul(2) || requested.saturating_mul(2) == size
+            };
             match () {
                 () if is_outside => break,
                 () if whole == 0 && requested > out.requested => {
                     whole = requested;
                     blocks.push(index as u32);
                 }
-                () if whole > 0 && requested > out.requested && are_alike(requested, whole) => {
+                () if whole > 0 && requested > out.requested && is_like(whole) => {
                     statistics |= between.iter().any(|&index| self.is_statistic(index, whole, out.requested));
                     blocks.append(&mut between);
                     blocks.push(index as u32);
@@ -163,23 +161,6 @@ impl Search<'_, '_> {
                 Matrix { line, stack, blocks, sizes: [largest, smallest] }
             },
         )
-    }
-
-    /// Whether the sizes of earlier blocks allow this block to be a product with a matrix, which few blocks are: comparing
-    /// sizes takes much less time than comparing stacks.
-    fn follows_two_alike(&self, result: usize, bytes: u64) -> bool {
-        let mut whole = 0;
-        for index in (result.saturating_sub(super::NEAR)..result).rev() {
-            let requested = self.block(index).requested;
-            match () {
-                () if requested < bytes || requested == bytes && whole == 0 => {}
-                () if whole == 0 => whole = requested,
-                () if requested > bytes && are_alike(requested, whole) => return true,
-                () if requested < whole && self.dropout.has(self.device.track.stack_of(index)) => {}
-                () => return false,
-            }
-        }
-        false
     }
 
     /// Whether a block is the product of two tensors of one size: the line that multiplies them first copies both, if

@@ -37,7 +37,7 @@ const BETWEEN: usize = 3;
 const LOOKED_AT: usize = 4;
 /// Allocations before the matrix that are examined for an activation function.
 const BEFORE: u32 = 4;
-/// How a model of transformers gets fused attention.
+/// How to load a model of transformers with fused attention.
 const LOADED_WITH_SDPA: &str = "model = AutoModel.from_pretrained(name, attn_implementation=\"sdpa\")";
 /// Smaller blocks are no bias of all pairs.
 const SMALLEST_BIAS: u64 = 64 << 10;
@@ -62,7 +62,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     of_line.into_par_iter().filter_map(|(line, matrices)| finding(device, line, &matrices)).collect()
 }
 
-/// Functions that no product of queries and keys goes through: the scores of graph attention do.
+/// Functions that are applied to the scores of graph attention, but never to products of queries and keys.
 fn activations(device: &Device<'_>) -> Marked {
     Marked::of(device, |path, name, _| {
         path == "torch/nn/functional.py" && matches!(name, "leaky_relu" | "relu" | "elu" | "selu" | "gelu" | "silu")
@@ -158,10 +158,12 @@ impl Weights<'_, '_> {
 fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> Option<Finding> {
     let history = device.history();
     let block = |index: u32| history.allocations[index as usize];
-    let mut removed: BTreeSet<u32> = matrices.iter().flat_map(|matrix| matrix.blocks.iter().copied()).collect();
+    let mut removed: Vec<u32> = matrices.iter().flat_map(|matrix| matrix.blocks.iter().copied()).collect();
     removed.extend(matrices.iter().flat_map(|matrix| copied_operands(device, matrix)));
-    let backward: HashSet<u32> = of_backward(device, matrices).into_iter().collect();
+    let backward = of_backward(device, matrices);
     removed.extend(&backward);
+    removed.sort_unstable();
+    removed.dedup();
     let peak = history.maxima[Metric::Allocated as usize].instant;
     let at_peak = removed.iter().map(|&index| block(index)).filter(|block| block.allocated_at(peak));
     let at_peak = at_peak.fold(0u64, |sum, block| sum.saturating_add(block.size));
@@ -171,11 +173,11 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         return None;
     }
     let (cure, code) = words(device, largest.stack);
-    let certain = Lives { removed: removed.iter().copied().collect(), ..Lives::default() };
+    let certain = Lives { removed: removed.clone(), ..Lives::default() };
     let copies: Vec<u32> = matrices.iter().filter_map(|matrix| copied_result(device, matrix)).collect();
     let is_trained = matrices.iter().any(|matrix| has_trained_bias(device, matrix));
     let trained = is_trained.then(|| {
-        let own = certain.removed.iter().copied().filter(|index| !backward.contains(index));
+        let own = certain.removed.iter().copied().filter(|index| backward.binary_search(index).is_err());
         Lives { removed: own.collect(), ..Lives::default() }
     });
     let is_copied = trained.is_none();
@@ -195,7 +197,9 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         Remedy::Lives(certain)
     } else {
         removed.extend(copies);
-        let most = Lives { removed: removed.into_iter().collect(), ..Lives::default() };
+        removed.sort_unstable();
+        removed.dedup();
+        let most = Lives { removed, ..Lives::default() };
         let (least, code) = (biased.or(masked).unwrap_or(certain), vec![code.to_owned()]);
         Remedy::Ways(vec![Way { cure: cure.to_owned(), code, least, most, unknown }])
     };
@@ -298,7 +302,7 @@ fn with_copied_bias(device: &Device<'_>, matrices: &[Matrix], most: &Lives) -> O
     Some(Lives { removed, resized, ..most.clone() })
 }
 
-/// The least that the change saves where a mask is added to the scores: fused attention turns a mask of booleans into one of numbers,
+/// The least that the change saves if a mask is added to the scores: fused attention converts a boolean mask to a mask of numbers,
 /// as large as the recorded one, in each layer, which lives as long as the matrix did. `None` where no mask is known.
 fn with_mask(device: &Device<'_>, matrices: &[Matrix], most: &Lives) -> Option<Lives> {
     let blocks = &device.history().allocations;
