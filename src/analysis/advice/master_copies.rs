@@ -99,20 +99,12 @@ fn finding(
     if !states.counts.iter().all(is_of_copies) {
         return None;
     }
-    // Which copies of a size are updated is not recorded: those of the last layers, or of the first ones.
-    let unused = |are_last_updated: bool| -> Vec<u32> {
-        let of_each = of_size.iter().flat_map(|(size, copies)| {
-            let updated = (count(&states.counts, *size) / each).min(copies.len());
-            if are_last_updated { &copies[..copies.len() - updated] } else { &copies[updated..] }
-        });
-        of_each.copied().collect()
-    };
-    let lives = |unused: &[u32]| {
-        let clones = unused.iter().filter_map(|&index| clone_in_front(device, index));
-        Lives { removed: unused.iter().copied().chain(clones).collect(), ..Lives::default() }
-    };
-    let (first, last) = (unused(true), unused(false));
-    let unused = &first;
+    let unused: Vec<u32> = of_size
+        .iter()
+        .flat_map(|(size, copies)| &copies[..copies.len().saturating_sub(count(&states.counts, *size) / each)])
+        .copied()
+        .collect();
+    let clones: Vec<u32> = unused.iter().filter_map(|&index| clone_in_front(device, index)).collect();
     let bytes = unused.iter().map(|&index| block(index).size).fold(0, u64::saturating_add);
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0).unsigned_abs();
     let cure = "make float32 copies only of the weights that are trained";
@@ -132,9 +124,9 @@ fn finding(
         remedy: Remedy::Ways(vec![Way {
             cure: cure.to_owned(),
             code: code.clone(),
-            least: lives(&first),
-            most: lives(&last),
-            unknown: "which of the copies are updated is not recorded",
+            least: Lives { removed: unused.clone(), ..Lives::default() },
+            most: Lives { removed: unused.iter().copied().chain(clones).collect(), ..Lives::default() },
+            unknown: "whether a copy in the dtype of the weight precedes each is inferred",
         }]),
     })
 }
