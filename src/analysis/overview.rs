@@ -64,9 +64,13 @@ impl Overview {
         let TriageOptions { inference, devices, .. } = of_triage.clone();
         // Leaks do not need categories, so another thread computes these at the same time.
         let wanted = recording.wanted(&devices)?;
-        wanted.iter().for_each(|device| _ = device.backward());
+        for device in &wanted {
+            device.backward();
+        }
         let leaks = LeakReport::of(recording, &LeakOptions { inference, devices, ..LeakOptions::default() })?;
-        wanted.iter().for_each(|device| device.prepare_categories());
+        for device in &wanted {
+            device.prepare_categories();
+        }
         let peak = PeakOptions { top: None, ..options.peak.clone() };
         let PeakOptions { by, inference, devices, .. } = peak.clone();
         let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };

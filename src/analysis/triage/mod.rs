@@ -238,9 +238,13 @@ impl TriageReport {
         let verdict = || {
             // Leaks do not need categories, so another thread computes these at the same time.
             let wanted = recording.wanted(&options.devices)?;
-            wanted.iter().for_each(|device| _ = device.backward());
+            for device in &wanted {
+                device.backward();
+            }
             let leaks = LeakReport::of(recording, &leaks.rows_alone())?;
-            wanted.iter().for_each(|device| device.prepare_categories());
+            for device in &wanted {
+                device.prepare_categories();
+            }
             Self::without_advice(recording, options, &leaks)
         };
         let settings = || Self::settings(recording, options);

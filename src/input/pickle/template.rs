@@ -126,9 +126,10 @@ const HISTORY_BITS: u32 = 14;
 /// The same for histories of templates only.
 const KINDS_BITS: u32 = 12;
 
-/// Binary logarithm of the length of a stretch of entries, which is longer than most steps. If lists are in no order, only one stretch
-/// in four asks the history.
+/// Binary logarithm of the length of a stretch of entries: longer than most steps.
 const STRETCH_BITS: u32 = 15;
+/// One stretch in this many asks the history where lists are in no order.
+const ASKS: usize = 4;
 
 /// Number of templates stored; this limits memory.
 const TEMPLATES: usize = 1 << 12;
@@ -149,7 +150,7 @@ impl Templates {
         // If lists are in no order, the entry for the history is seldom in the processor's cache, and predicts less than the
         // kinds. So only some stretches ask it, which shows whether there is an order again.
         let in_order = lists.have_order();
-        let asks_history = in_order || tables.findings.rows.len() >> STRETCH_BITS & 3 == 0;
+        let asks_history = in_order || (tables.findings.rows.len() >> STRETCH_BITS).is_multiple_of(ASKS);
         let likely = if asks_history { *self.next.get(slot)? } else { Next { template: last, list: NO_LIST } };
         let candidates = if in_order { [likely.template, last, before] } else { [last, before, likely.template] };
         let fits = |index: u16| {
