@@ -121,7 +121,7 @@ fn options_that_pages_name_exist() {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_resolve() {
     let mut problems = Vec::new();
     for page in pages() {
         let text = read_text(&page);

@@ -47,7 +47,7 @@ fn files_of_any_bytes() {
 }
 
 #[test]
-fn what_is_typed_and_written_as_text() {
+fn texts_of_configs_settings_instants_and_changes() {
     texts_of("config", texts::config);
     texts_of("settings", texts::settings);
     texts_of("when", texts::when);

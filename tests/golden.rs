@@ -533,7 +533,7 @@ fn answers_are_as_before() {
 
 /// The library gives what the binary gives.
 #[test]
-fn pipes_get_what_the_library_renders() {
+fn pipes_get_the_rendering_of_the_library() {
     for (name, question, args) in [
         ("gpt_train", Question::Peak(GroupBy::Site), &["peak"] as &[&str]),
         ("multi_gpu", Question::Peak(GroupBy::Stream), &["peak", "--by", "stream"]),

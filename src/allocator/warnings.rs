@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_force_is_told_of_recordings_alone() {
+    fn settings_not_in_force_are_reported_for_recordings_only() {
         let mut settings = parse("expandable_segments:True", Rest::AfterLast).unwrap();
         settings.recorded = true;
         assert_eq!(SettingsWarning::of_recorded(&settings), []);

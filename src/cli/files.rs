@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_is_not_created_again() {
+    fn existing_files_are_not_overwritten() {
         let folder = Folder::new("exists");
         let path = folder.0.join("answer");
         let write = |text: &'static str| Staged::write(&path, |out| out.write_all(text.as_bytes())).unwrap();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn all_files_are_replaced_or_none() {
+    fn either_all_files_are_replaced_or_none() {
         let folder = Folder::new("all");
         let [first, second, third] = ["first", "second", "third"].map(|name| folder.0.join(name));
         fs::write(&first, "old").unwrap();

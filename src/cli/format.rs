@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn unsuitable_formats_are_refused() {
         let peak = "expected -o with a file name ending in .txt, .json, .csv or .md, or --format; found peak.png";
         assert_eq!(of::<AnswerFormat>(None, "peak.png"), Err(peak.to_owned()));
         let check = "expected -o with a file name ending in .txt, .json, .md, .xml or .prom, or --format; found a.csv";

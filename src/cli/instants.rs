@@ -49,7 +49,7 @@ mod tests {
     use crate::facts::time::when::Edge;
 
     #[test]
-    fn an_instant_stands_behind_the_last_part_of_a_name() {
+    fn an_instant_follows_the_last_part_of_a_name() {
         let parts = |text: &str| AtInstant::of(Path::new(text)).ok().map(|it| (it.file, it.at));
         let read = |file: &str, at: Option<When>| Some((PathBuf::from(file), at));
         assert_eq!(parts("a.pickle"), read("a.pickle", None));

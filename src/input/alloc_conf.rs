@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pytorch_refuses_is_refused_by_name() {
+    fn settings_that_pytorch_refuses_are_refused_by_name() {
         for (text, key) in [
             ("expandable_segment:True", "expandable_segment"),
             ("expandable_segments:true", "expandable_segments"),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_several_counts_and_none_is_the_default() {
+    fn the_last_value_counts_and_an_empty_string_is_the_default() {
         assert_eq!(parsed("large_segment_size_mb:12,large_segment_size_mb:64").0.large_segment_size, Some(64 << 20));
         for (text, number) in [
             ("", 0),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_none_are_named_and_ignored() {
+    fn invalid_values_are_named_and_ignored() {
         for (text, expected) in [
             ("large_segment_size_mb:10", "a whole number above 10"),
             ("large_segment_size_mb:twelve", "a whole number above 10"),

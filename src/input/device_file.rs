@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_lies_beside_the_recording() {
+    fn the_file_is_next_to_the_recording() {
         for name in ["run.pickle", "run.pickle.gz", "run.pickle.zst"] {
             assert_eq!(path_beside(Path::new("/a").join(name).as_path()), Path::new("/a/run.device.json"));
         }

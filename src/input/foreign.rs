@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_is_named_with_what_to_do() {
+    fn each_kind_is_named_with_a_next_step() {
         for (magic, what, _) in KINDS {
             let line = describe(&[magic, &b" and more"[..]].concat()).unwrap_or_default();
             assert!(line.starts_with(what) && line.contains("; ") && !line.contains('\n'), "{line}");

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_changed_is_noticed() {
+    fn truncation_and_corruption_are_noticed() {
         let frame = compressed(&content());
         for length in [1, 5, 9, frame.len() / 2, frame.len() - 1] {
             let error = decoded(&frame[..length]).unwrap_err();

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_what_messages_name() {
+    fn memory_matches_error_messages() {
         let shown = |name: &str| Gpu::named(name).map(|gpu| Bytes(gpu.memory).to_string()).ok();
         assert_eq!(shown("a100-40gb").as_deref(), Some("39.39 GiB"));
         assert_eq!(shown("l4").as_deref(), Some("22.03 GiB"));

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_says_what_it_lacks() {
+    fn a_part_says_where_it_was_cut() {
         let value = json!({ "rows": (0..50).map(|row| json!({ "label": "x", "bytes": row })).collect::<Vec<_>>() });
         assert_eq!(json(&value, 10_000), Part { value: value.clone(), cut: Vec::new() });
         let part = json(&value, 400);

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_and_what_is_in_the_memo_are_read_as_they_were() {
+    fn containers_and_the_memo_are_read_as_written() {
         let bytes = written(|pickle| {
             pickle.list()?;
             pickle.remember()?;

@@ -48,7 +48,7 @@ impl Coverage {
 }
 
 #[test]
-fn nearly_all_of_what_backward_allocates_has_a_line() {
+fn nearly_all_allocations_of_backward_have_a_line() {
     for name in ["gpt_train", "gpt_train_t201", "gpt_train_t231", "gpt_train_t215"] {
         let coverage = Coverage::of(&open(&support::fixture(name)));
         assert!(coverage.bytes > 20 << 30, "{name}: {coverage:?}");
@@ -102,7 +102,7 @@ fn function(label: &str) -> usize {
 }
 
 #[test]
-fn labels_are_those_that_autograd_knows() {
+fn labels_match_those_of_autograd() {
     for (name, function, line) in [
         ("transformer", 99.0, 90.0),
         ("transformer_amp", 95.0, 90.0),
@@ -132,7 +132,7 @@ fn recorded_lines(recording: &Recording, known: &str) -> Vec<(u64, Option<String
 
 /// In anomaly mode PyTorch records the lines, so nothing is inferred.
 #[test]
-fn what_is_recorded_is_not_inferred() {
+fn recorded_lines_are_not_inferred() {
     let path = format!("{KNOWN}/transformer_anomaly/snapshot.pickle.gz");
     let [recording, plain] = [open(&path), open(&format!("{KNOWN}/transformer/snapshot.pickle.gz"))];
     let lines = recorded_lines(&recording, &format!("{KNOWN}/transformer_anomaly/lines.json.gz"));

@@ -48,7 +48,7 @@ fn is_late(case: &Case) -> bool {
 
 /// The sums of `untyped_storage().nbytes()` at the end of the last step, to the byte and to the block.
 #[test]
-fn categories_are_what_model_and_optimizer_own() {
+fn categories_sum_to_the_storages_of_model_and_optimizer() {
     let mut problems = Vec::new();
     let mut compared = 0;
     for case in cases(FIXTURES).iter().filter(|case| truth(case, "parameter").is_some() && !is_late(case)) {
@@ -67,7 +67,7 @@ fn categories_are_what_model_and_optimizer_own() {
 
 /// Parameters and optimizer states of a late recording have the same sizes and no stacks. Gradients are made in it.
 #[test]
-fn late_recordings_say_model_state_rather_than_wrong() {
+fn late_recordings_say_model_state_instead_of_guessing() {
     let late: Vec<Case> =
         cases(FIXTURES).into_iter().filter(|case| truth(case, "parameter").is_some() && is_late(case)).collect();
     assert!(!late.is_empty());
@@ -241,7 +241,7 @@ fn timelines_keep_their_categories() {
 
 /// `oom_forward` dies in forward, `oom` in backward.
 #[test]
-fn what_is_held_when_memory_runs_out_has_categories() {
+fn memory_has_categories_at_an_oom() {
     let forward = by(&fixture("oom_forward"), GroupBy::Category, Metric::Allocated, Some(When::Oom)).remove(0);
     let largest = &forward.rows[0];
     assert_eq!(largest.label, "activation");

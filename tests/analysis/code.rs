@@ -126,7 +126,7 @@ fn modules_have_paths() {
 }
 
 #[test]
-fn what_is_missing_can_be_recorded() {
+fn missing_parts_come_with_code_that_records_them() {
     let (new, old) = ("max_entries=1_000_000)", "True, trace_alloc_max_entries=1_000_000,");
     for (name, missing, code) in [
         ("no_history", "no entries were recorded", new),

@@ -21,7 +21,7 @@ fn peaks(path: &str) -> Vec<i64> {
 }
 
 #[test]
-fn the_fullest_device_and_what_makes_the_difference_are_named() {
+fn the_fullest_device_and_the_difference_are_named() {
     let path = fixture("multi_gpu");
     let peaks = peaks(&path);
     for command in ["peak", "oom"] {

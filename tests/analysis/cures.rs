@@ -64,7 +64,7 @@ fn settings_that_are_on_are_not_recommended() {
 }
 
 #[test]
-fn expandable_segments_come_with_what_they_may_break() {
+fn expandable_segments_come_with_conflicts() {
     let conflicts = |name: &str| {
         let report = open(&fixture(name)).simulate(&SimulateOptions::default().sweep(true)).unwrap();
         report.devices[0].expandable_conflicts.clone()

@@ -277,7 +277,7 @@ fn nested_annotations_are_ranges_of_their_own_and_names_pick_some() {
 }
 
 #[test]
-fn what_is_not_known_is_one_line_that_says_what_would_tell() {
+fn missing_facts_are_one_line_with_a_next_step() {
     memviz(&["peak", &fixture("tiny"), "--each", "step"]).expect_error("record_function(f\"step_{n}\")");
     memviz(&["peak", &fixture("no_history"), "--each", "phase"]).expect_error("record_function(\"forward\")");
     memviz(&["peak", &fixture("random_sizes"), "--each", "annotation"]).expect_error("has no annotations");

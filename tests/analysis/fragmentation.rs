@@ -48,7 +48,7 @@ proptest! {
 
     /// `empty_cache`, and the retry before an OOM, release everything that no block keeps.
     #[test]
-    fn releasable_is_what_the_allocator_gives_back(program in programs(any_segments(), false)) {
+    fn releasable_memory_is_what_the_allocator_releases(program in programs(any_segments(), false)) {
         let recording = program.run();
         let snapshot = recording.snapshot();
         for history in &replay(&snapshot) {
@@ -61,7 +61,7 @@ proptest! {
 
     /// Without a group's blocks, what only it pins is no longer pinned, and nothing else is released.
     #[test]
-    fn what_a_group_pins_alone_is_released_without_it(
+    fn memory_pinned_by_one_group_is_released_without_it(
         program in programs(plain_or_expandable(), false),
         pick in any::<prop::sample::Index>(),
     ) {

@@ -172,7 +172,7 @@ fn a_backward_request_is_described() {
 }
 
 #[test]
-fn fragmentation_names_who_pins_and_what_would_have_helped() {
+fn fragmentation_names_pinning_sites_and_remedies() {
     let oom = only_oom("fragmented");
     let pinned = oom.evidence.iter().find_map(|evidence| match evidence {
         Symptom::Pinned { bytes, top: Some((label, _)), .. } => Some((*bytes, label.as_str())),
@@ -281,7 +281,7 @@ fn blocks_that_are_kept_back_are_named() {
 
 /// A failure that contradicts everything that is known has no cause, and no advice.
 #[test]
-fn what_cannot_be_explained_is_not() {
+fn contradictory_failures_are_not_explained() {
     let ops = [alloc(40 * MIB), alloc(4 * MIB), Op::Free { pick: 0 }, alloc(MIB)];
     let oom = failing(&program(&ops, 96 * MIB), 0, 30 * MIB);
     assert_eq!((oom.cause, &oom.advice[..]), (Cause::Unknown, &[] as &[Advice]));
@@ -357,7 +357,7 @@ fn memory_of_another_stream_is_named() {
 
 /// With its pages released, the same request would have been served.
 #[test]
-fn expandable_segments_are_recommended_where_they_serve() {
+fn expandable_segments_are_recommended_where_they_would_help() {
     // 60 MiB are free before a block, and 40 MiB on the device; 70 MiB are wanted.
     let ops =
         [alloc(64 * MIB), Op::Free { pick: 0 }, alloc(60 * MIB), alloc(4 * MIB), Op::Free { pick: 0 }, alloc(70 * MIB)];
@@ -412,7 +412,7 @@ proptest! {
 
     /// The text about expandable segments matches the model of the allocator.
     #[test]
-    fn expandable_segments_help_where_it_is_said(program in programs(Just(Expandable::Never), false)) {
+    fn expandable_segments_help_as_the_text_says(program in programs(Just(Expandable::Never), false)) {
         let mut program = program;
         program.devices.truncate(1);
         program.config.capacity = program.config.capacity.min(700 * MIB);

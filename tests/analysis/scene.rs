@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_held_is_what_is_there(choice in parts(), every in 1..4usize) {
+    fn held_memory_matches_the_live_blocks(choice in parts(), every in 1..4usize) {
         let (device, part) = chosen(choice);
         let mut scene = Scene::new(&device);
         let allocations = &device.history().allocations;
@@ -288,7 +288,7 @@ fn offset(shapes: &Shapes, allocation: usize, column: usize) -> Option<u64> {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_refused() {
+fn impossible_parts_are_refused() {
     let recording = open(&fixture("oom_t201"));
     let devices = recording.devices();
     let mut scene = Scene::new(&devices.all()[0]);

@@ -46,7 +46,7 @@ const HELD: [(&str, &[(&str, u64)]); 14] = [
 ];
 
 #[test]
-fn memory_is_what_programs_made_it_for() {
+fn memory_has_the_category_of_its_purpose() {
     let mut problems = Vec::new();
     for (name, held) in HELD {
         let Some(path) = stranger(name) else { continue };

@@ -17,7 +17,7 @@ fn recordings() -> Vec<String> {
 
 /// A report recommends the same as the triage, with its lines of Python, in Markdown and HTML.
 #[test]
-fn a_report_has_the_code_of_each_change_and_of_what_would_do_instead() {
+fn a_report_has_the_code_of_each_change_and_its_alternatives() {
     let (mut codes, mut others) = (0, 0);
     for path in recordings() {
         let triage = memviz(&["triage", &path, "--format", "json"]);
@@ -117,7 +117,7 @@ fn cures_are_there_where_nothing_can_be_planned() {
 
 /// A remedy without effect is not advice: the report names it in one line after all that help.
 #[test]
-fn what_does_not_help_stands_behind_what_does() {
+fn useless_remedies_follow_useful_ones() {
     let mut told = 0;
     for path in recordings() {
         let oom = memviz(&["oom", &path, "--format", "json"]);
@@ -140,14 +140,14 @@ fn what_does_not_help_stands_behind_what_does() {
 
 /// A loaded checkpoint, a part of which stays in use: the answer says what the rest of that line is.
 #[test]
-fn what_stays_of_a_loaded_checkpoint_is_named() {
+fn memory_kept_from_a_loaded_checkpoint_is_named() {
     let text = memviz(&["triage", &story("duplicate_model_resume_flawed")]).stdout;
     assert!(text.contains("another 98.39 MiB allocated here is optimizer state"), "{text}");
 }
 
 /// The named output is the one whose deletion saves the stated bytes: the last batch may be the largest.
 #[test]
-fn the_kept_output_is_as_large_as_what_its_deletion_saves() {
+fn the_kept_output_has_the_size_that_its_deletion_saves() {
     let json = memviz(&["triage", &fixture("oom"), "--format", "json"]).json();
     let advice = &json["devices"][0]["advice"][0];
     assert_eq!(advice["kind"], "kept_outputs");

@@ -52,7 +52,7 @@ fn blocks_at_an_instant_sum_to_what_is_allocated() {
 }
 
 #[test]
-fn who_allocated_and_who_freed_is_recorded() {
+fn blocks_have_the_stacks_of_allocation_and_free() {
     let path = fixture("gpt_train");
     let device = blocks(&[&path, "--top", "1000"]);
     let entries = memviz(&["info", "--format", "json", &path]).json()["devices"][0]["entries"].as_u64().unwrap();
@@ -84,7 +84,7 @@ fn who_allocated_and_who_freed_is_recorded() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_blocks_are_errors() {
     let path = fixture("gpt_train");
     memviz(&["blocks", &path, "--id", "100000000"]).expect_error("expected the ID of a block below");
     memviz(&["blocks", &path, "--address", "0xxyz"]).expect_error("expected an address such as");

@@ -193,7 +193,7 @@ fn another_instant_of_both_is_compared_on_request() {
 // ------------------------------------------------------------------ devices and settings
 
 #[test]
-fn devices_of_one_file_only_are_said() {
+fn devices_of_only_one_file_are_named() {
     let (one, two) = (fixture("gpt_train"), fixture("multi_gpu"));
     let answer = diff(&one, &two, &[]);
     assert_eq!(answer["devices"].as_array().unwrap().len(), 1);

@@ -248,7 +248,7 @@ fn names_and_flags_decide_the_format() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn unsuitable_formats_are_refused() {
     let tiny = fixture("tiny");
     for (args, part) in [
         (

@@ -165,7 +165,7 @@ fn a_signal_at_any_write_leaves_the_old_file() {
 
 #[cfg(unix)]
 #[test]
-fn a_folder_that_takes_no_file_is_named() {
+fn an_unwritable_folder_is_named() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, input) = (TempDir::new().unwrap(), fixture("tiny"));
     let path = folder.path().join("answer.json");
@@ -181,7 +181,7 @@ fn a_folder_that_takes_no_file_is_named() {
 }
 
 #[test]
-fn places_that_take_no_file_are_named() {
+fn unwritable_paths_are_named() {
     let input = fixture("tiny");
     for place in ["/proc/answer.json", "/dev/full", "/dev/null/answer.json"]
         .into_iter()

@@ -12,7 +12,7 @@ const FINISHES: &str = "fixtures/families/b_bert_fp16_08/snapshot.pickle.gz";
 const RESNET: &str = "fixtures/snapshots/resnet_train/snapshot.pickle.gz";
 
 #[test]
-fn what_varies_is_read_from_the_names_or_typed() {
+fn parameters_are_read_from_file_names_or_vary() {
     for args in [&[BATCH_4, BATCH_8] as &[&str], &[BATCH_8, BATCH_4, "--vary", "batch=8,4"]] {
         let answer = memviz(&[&["fit", "--format", "json", "--at", "batch=16"], args].concat()).json();
         let scaling = &answer["devices"][0]["scaling"];

@@ -77,7 +77,7 @@ fn born_freed_and_survived_sum_to_both_instants() {
 
 /// Memory that `leak` leaves behind in a step appears again after the next one, at the line that keeps it.
 #[test]
-fn what_a_step_left_behind_is_found_at_its_line() {
+fn memory_left_by_a_step_is_found_at_its_line() {
     let path = fixture("leak");
     let answer = diff(&format!("{path}@step:3:end"), &format!("{path}@step:4:end"), &[]);
     let device = &answer["devices"][0];
@@ -115,7 +115,7 @@ fn a_file_may_be_called_like_an_instant() {
 }
 
 #[test]
-fn a_budget_limits_what_is_left_behind() {
+fn a_budget_limits_memory_left_behind() {
     let path = fixture("gpt_train");
     let answer = diff(&format!("{path}@step:1:end"), &format!("{path}@end"), &[]);
     let born = bytes(&answer["devices"][0]["lives"], "born");

@@ -62,7 +62,7 @@ fn notes(device: &Value) -> String {
 }
 
 #[test]
-fn who_has_the_memory_is_what_was_made() {
+fn the_owners_of_memory_are_those_of_the_samples() {
     let device = device(&samples());
     let [start, peak, end] = device["samples"].as_array().unwrap().as_slice() else { panic!("{device}") };
     for sample in [start, peak, end] {
@@ -107,7 +107,7 @@ fn without_processes_the_rest_is_unexplained() {
 }
 
 #[test]
-fn what_the_driver_does_not_tell_is_unexplained() {
+fn memory_missing_from_the_driver_is_unexplained() {
     let mut samples = samples();
     samples["processes_from"] = json!("nvidia-smi");
     samples["devices"][0]["samples"][2]["processes"][1]["bytes"] = Value::Null;
@@ -119,7 +119,7 @@ fn what_the_driver_does_not_tell_is_unexplained() {
 }
 
 #[test]
-fn what_was_loaded_later_is_not_the_context() {
+fn modules_loaded_later_are_not_the_context() {
     let mut samples = samples();
     let later = &mut samples["devices"][0]["samples"][2];
     let own = later["processes"][0]["bytes"].as_u64().unwrap();
@@ -169,7 +169,7 @@ fn fit_knows_the_device_and_what_others_held() {
 }
 
 #[test]
-fn who_else_used_the_device_is_said_when_a_request_failed() {
+fn other_processes_are_named_at_a_failed_request() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("oom.pickle.gz");
     fs::copy(fixture("oom"), &path).unwrap();
@@ -292,7 +292,7 @@ fn pinned_memory_is_not_part_of_the_device() {
 }
 
 #[test]
-fn what_is_missing_or_wrong_is_one_line() {
+fn missing_or_wrong_inputs_are_one_line() {
     memviz(&["ledger", &fixture("oom")])
         .expect_error("found a failed request without --capacity: add --capacity with the memory of the device");
     memviz(&["ledger", "--capacity", "8GiB", &fixture("tiny")]).expect_error("found neither");

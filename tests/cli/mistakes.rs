@@ -43,7 +43,7 @@ fn files() -> Vec<(&'static str, Vec<u8>, [&'static str; 2])> {
 }
 
 #[test]
-fn errors_say_what_other_files_are_and_what_to_do() {
+fn errors_name_the_format_of_other_files_and_a_next_step() {
     let folder = TempDir::new().unwrap();
     for (name, contents, parts) in files() {
         let path = folder.path().join(name).into_os_string().into_string().unwrap();

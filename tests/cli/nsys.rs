@@ -37,7 +37,7 @@ fn row<'a>(memory: &'a Value, label: &str) -> &'a Value {
 }
 
 #[test]
-fn who_allocated_is_what_was_made() {
+fn rows_match_the_allocations_in_the_file() {
     let answer = answer(&[TRAINING]);
     let device = memory(&answer, "device", 4711);
     // 34 MiB of segments, 96 of NCCL, 32 and 64 of cuBLAS, eight variables.
@@ -106,7 +106,7 @@ fn files_next_to_the_database_are_reported() {
 }
 
 #[test]
-fn what_is_missing_or_wrong_is_one_line() {
+fn missing_or_wrong_inputs_are_one_line() {
     memviz(&["nsys", "-"]).expect_error("expected a file");
     memviz(&["nsys", &fixture("tiny")]).expect_error("expected an SQLite database");
     let folder = TempDir::new().unwrap();

@@ -52,7 +52,7 @@ fn a_table_follows_its_answer() {
 }
 
 #[test]
-fn nothing_is_written_under_a_name_of_something_else() {
+fn nothing_is_written_under_the_extension_of_another_format() {
     let folder = TempDir::new().unwrap();
     let tiny = fixture("tiny");
     for (args, fitting) in [

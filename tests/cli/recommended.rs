@@ -25,7 +25,7 @@ const COMMANDS: [&[&str]; 10] = [
     &["check", "--max-peak", "1KiB"],
 ];
 /// A first screen says one of these, unless it leads to a command that explains more than the peak.
-const ENDS: [&str; 8] = [
+const ENDS: [&str; 7] = [
     "What to change",
     "What to do",
     "record again with",

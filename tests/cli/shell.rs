@@ -40,7 +40,7 @@ fn success_is_0() {
 }
 
 #[test]
-fn usage_errors_are_2_and_name_what_is_accepted() {
+fn usage_errors_exit_with_2_and_name_accepted_values() {
     let tiny = fixture("tiny");
     for (args, parts) in [
         (&[] as &[&str], &["Usage"] as &[&str]),

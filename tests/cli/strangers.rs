@@ -46,7 +46,7 @@ fn recordings() -> Vec<String> {
 }
 
 #[test]
-fn no_answer_says_what_cannot_be() {
+fn no_answer_says_impossible_things() {
     let never = NEVER.map(|(what, pattern)| (what, Regex::new(pattern).unwrap()));
     let problems = |path: &String| -> Vec<String> {
         let answers = COMMANDS.iter().map(|command| memviz(&[*command, &[path.as_str()]].concat()));
@@ -150,7 +150,7 @@ fn a_bound_that_is_not_known_is_not_said() {
 }
 
 #[test]
-fn what_would_be_left_has_the_lines_of_the_peak() {
+fn memory_left_after_checkpointing_has_the_lines_of_the_peak() {
     let Some(path) = stranger("cranberrii-memory_snapshot.pickle.gz") else { return };
     let answer = text("checkpoint", &path);
     let left = answer.split("the new peak is").nth(1).unwrap().split("predicted peak").next().unwrap();

@@ -52,7 +52,7 @@ fn a_folder_with_one_recording_is_that_recording() {
 }
 
 #[test]
-fn what_is_not_a_file_is_an_error_of_one_line() {
+fn missing_files_are_one_line() {
     memviz(&["snapshot.pickle"]).expect_error("snapshot.pickle: No such file");
     memviz(&["peek"]).expect_error("unrecognized subcommand 'peek'");
     memviz(&["./peak"]).expect_error("./peak: No such file");

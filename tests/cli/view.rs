@@ -115,7 +115,7 @@ fn named(args: &[&str]) -> (String, Vec<u8>) {
 }
 
 #[test]
-fn a_part_is_all_that_a_page_carries() {
+fn a_page_of_a_part_contains_only_that_part() {
     let path = &fixture("multi_gpu");
     let answer = |recording: &[u8], args: &[&str]| {
         let args = [&["peak", "-", "--format", "json"], args].concat();
@@ -156,7 +156,7 @@ fn a_part_of_a_file_that_is_not_a_snapshot_is_shown_first() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_refused_before_anything_is_written() {
+fn unusable_inputs_are_refused_before_writing() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("view.html");
     let output = path.to_str().unwrap();
@@ -241,7 +241,7 @@ fn only_the_path_that_nobody_can_guess_is_served() {
 }
 
 #[test]
-fn nothing_is_left_of_a_page_that_exists() {
+fn an_existing_page_is_not_overwritten() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("view.html");
     fs::write(&path, "mine").unwrap();

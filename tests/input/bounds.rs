@@ -224,7 +224,7 @@ fn pictures_of_names_to_be_escaped_stay_small() {
 
 #[cfg(unix)]
 #[test]
-fn links_that_lead_in_circles_are_not_followed_by_globs() {
+fn globs_do_not_follow_cyclic_links() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).into_os_string().into_string().unwrap();
     fs::create_dir(path("below")).unwrap();

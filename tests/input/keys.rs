@@ -116,7 +116,7 @@ fn recorded_lines_of_forward_are_not_inferred() {
 }
 
 #[test]
-fn lines_that_are_none_are_left_out_and_counted() {
+fn invalid_lines_are_left_out_and_counted() {
     let mut program = Program::default();
     for forward in
         [json!("x"), json!([7, "File \"x.py\"", "  File \"x.py\", line 99999999999999999999, in f", line(5, "f")])]
@@ -145,7 +145,7 @@ fn blocks_from_before_the_recording_have_them_too() {
 }
 
 #[test]
-fn what_the_allocator_makes_for_itself_is_nobodys() {
+fn memory_of_the_allocator_itself_has_no_owner() {
     let mut program = Program::default();
     program.keep(40, Some(7), &json!({}));
     let own = json!({"internal_metadata": "mallocWithAddress"});

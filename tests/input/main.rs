@@ -43,7 +43,7 @@ fn error(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn errors_say_what_a_file_is_and_what_to_do() {
+fn errors_name_the_format_and_a_next_step() {
     let lfs = b"version https://git-lfs.github.com/spec/v1\noid sha256:0000\nsize 4494887\n";
     assert!(error(lfs).contains("git lfs pull"), "{}", error(lfs));
     let nsys = b"NVIDIA Tegra Profiler Report 2024@6@2";

@@ -72,7 +72,7 @@ fn objects_are_their_json_text() {
 }
 
 #[test]
-fn what_is_deep_or_long_is_cut_and_says_so() {
+fn deep_or_long_values_are_cut_and_say_so() {
     let deep = (0..40).fold(Node::Int(1), |inner, _| Node::list([inner]));
     // Ten times ten times ten ...: two to the hundredth of objects, and a few hundred bytes.
     let many = (0..30).fold(Node::str("x"), |inner, _| Node::list(vec![inner; 10]));
@@ -83,7 +83,7 @@ fn what_is_deep_or_long_is_cut_and_says_so() {
 }
 
 #[test]
-fn texts_take_no_more_memory_than_the_file_is_worth() {
+fn texts_are_limited_by_the_size_of_the_file() {
     let many = (0..30).fold(Node::str("x"), |inner, _| Node::list(vec![inner; 10]));
     let metadata: Vec<Node> = (0..8000).map(|index| Node::list([Node::Int(index), many.clone()])).collect();
     let error = error(&recording(&metadata));

@@ -82,7 +82,7 @@ fn memory_events_need_no_category() {
 }
 
 #[test]
-fn without_totals_the_curve_lies_lower_by_what_nobody_freed() {
+fn without_totals_the_curve_lacks_memory_that_is_never_freed() {
     let whole = open("fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz");
     for keys in [&["Total Allocated", "Total Reserved"][..], &["Addr", "Total Allocated", "Total Reserved"]] {
         let bare = read(&without(keys)).unwrap();
@@ -108,7 +108,7 @@ fn a_trace_holds_totals_in_every_event_or_in_none() {
 }
 
 #[test]
-fn devices_of_other_kinds_are_called_what_they_are() {
+fn devices_of_other_kinds_are_named() {
     let event = |device_type: i64| {
         let mut event = memory(1, 0, 4096);
         event["args"]["Device Type"] = json!(device_type);

@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(file in files(), style in styles()) {
+    fn written_snapshots_are_read_back(file in files(), style in styles()) {
         let bytes = pickle_writer::write(&file.pickle(), style);
         let length = bytes.len() as u64;
         let (input, head_start) = read_observed(Cursor::new(bytes), &ReadOptions::default(), HeadStart::default())?;
@@ -34,7 +34,7 @@ proptest! {
     }
 
     #[test]
-    fn what_serde_pickle_writes_is_read(file in files(), old in any::<bool>()) {
+    fn files_of_serde_pickle_are_read(file in files(), old in any::<bool>()) {
         let options = if old { SerOptions::new().proto_v2() } else { SerOptions::new() };
         let bytes = serde_pickle::value_to_vec(&serde_value(&file.pickle()), options)?;
         let input = read_stream(Cursor::new(bytes), &ReadOptions::default())?;
@@ -44,7 +44,7 @@ proptest! {
     /// The ways to write a file differ only in what the reader processes on its hot path. A gap at the first memo slot keeps
     /// every entry off it.
     #[test]
-    fn what_leaves_the_hot_path_is_read_alike(file in files(), style in styles()) {
+    fn both_read_paths_agree(file in files(), style in styles()) {
         let read = |style| read_stream(Cursor::new(pickle_writer::write(&file.pickle(), style)), &ReadOptions::default());
         let hot = read(style)?.snapshot;
         let apart = read(Style { protocol: 2, memo: Memo::PutAround(0), frame: None, ..style })?.snapshot;
@@ -78,7 +78,7 @@ proptest! {
 
     /// A file that was cut off yields the beginning of each trace.
     #[test]
-    fn what_is_left_of_a_file_is_read(
+    fn truncated_files_yield_the_beginning(
         file in files(),
         style in styles(),
         at in any::<prop::sample::Index>(),

@@ -153,7 +153,7 @@ fn a_hundred_malformed_requests_do_no_harm() {
 }
 
 #[test]
-fn whoever_does_not_speak_the_protocol_is_told_so() {
+fn clients_without_the_protocol_get_an_error() {
     for first in ["", "nonsense\n", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n"] {
         let run = crate::support::memviz_reading(&["mcp"], first.as_bytes());
         run.expect(0);

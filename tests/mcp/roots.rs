@@ -89,7 +89,7 @@ fn files_outside_are_refused() {
 
 #[cfg(unix)]
 #[test]
-fn links_that_lead_outside_are_refused() {
+fn links_to_outside_are_refused() {
     use std::os::unix::fs::symlink;
     let place = Place::new();
     symlink(place.path("secret.pickle.gz"), place.path("allowed/link.pickle.gz")).unwrap();

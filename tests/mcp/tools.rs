@@ -85,7 +85,7 @@ fn every_tool_says_what_its_command_says() {
 }
 
 #[test]
-fn schemas_accept_what_questions_give_and_nothing_else() {
+fn schemas_accept_only_the_options_of_the_tools() {
     let mut client = client();
     let listed = client.request("tools/list", &json!({}));
     let bytes = listed.to_string().len();
@@ -141,7 +141,7 @@ fn no_answer_is_longer_than_asked_and_nothing_is_lost() {
 }
 
 #[test]
-fn ids_lead_to_rows_stacks_and_failed_requests() {
+fn ids_select_rows_stacks_and_failed_requests() {
     let mut client = client();
     let id = id_of(&client.answer("oom", &json!({ "input": OOM })));
     let mut drill = |at: &str, from: u64| {

@@ -266,7 +266,7 @@ fn flaw(svg: &str) -> Option<String> {
 }
 
 #[test]
-fn pages_take_no_markup_from_names() {
+fn names_cannot_add_markup_to_pages() {
     let recordings = synthetic::all();
     let (_, recording) = recordings.iter().find(|(name, _)| *name == "hostile labels").unwrap();
     let [markdown, html] = page(recording);
@@ -343,7 +343,7 @@ fn bands_are_the_rows_of_peak() {
 
 /// The rest is never the largest band if sites differ at all.
 #[test]
-fn what_is_left_over_is_never_the_largest() {
+fn the_rest_is_never_the_largest_band() {
     let mut problems = Vec::new();
     for case in cases(support::FIXTURES) {
         let report = support::open(&case.path);

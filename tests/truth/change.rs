@@ -45,7 +45,7 @@ const MODELS: [(&str, [&str; 3]); 2] = [
 ];
 
 #[test]
-fn another_optimizer_or_a_share_of_it_needs_what_was_counted() {
+fn another_optimizer_or_a_share_of_it_needs_the_counted_memory() {
     if corpus().is_none() {
         return;
     }
@@ -73,7 +73,7 @@ fn another_optimizer_or_a_share_of_it_needs_what_was_counted() {
 const OFF: [u64; 2] = [20, 35];
 
 #[test]
-fn changed_forward_and_backward_passes_need_what_was_counted() {
+fn changed_forward_and_backward_passes_need_the_counted_memory() {
     if corpus().is_none() {
         return;
     }
@@ -102,7 +102,7 @@ fn changed_forward_and_backward_passes_need_what_was_counted() {
 }
 
 #[test]
-fn accumulated_gradients_need_what_was_counted() {
+fn accumulated_gradients_need_the_counted_memory() {
     if corpus().is_none() {
         return;
     }
@@ -119,7 +119,7 @@ fn accumulated_gradients_need_what_was_counted() {
 }
 
 #[test]
-fn what_a_recording_does_not_tell_is_refused() {
+fn changes_that_need_missing_facts_are_refused() {
     let refused =
         |name: &str, change: &str| with(&format!("{FIXTURES}/{name}/snapshot.pickle.gz"), &[change]).unwrap_err();
     let all =

@@ -256,7 +256,7 @@ fn look_alikes() -> Vec<Case> {
 }
 
 #[test]
-fn a_sample_of_changed_programs_needs_what_was_counted() {
+fn a_sample_of_changed_programs_needs_the_counted_memory() {
     hold(&[listed(SAMPLE), pairs()].into_iter().flatten().collect::<Vec<_>>(), 30);
 }
 
@@ -278,7 +278,7 @@ fn passes_and_dropout_are_those_of_the_model() {
 }
 
 #[test]
-fn changed_programs_need_what_was_counted() {
+fn changed_programs_need_the_counted_memory() {
     if corpus().is_none() {
         return;
     }

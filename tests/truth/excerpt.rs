@@ -114,7 +114,7 @@ fn windows(track: Track<'_>) -> Vec<Window> {
 }
 
 #[test]
-fn parts_of_recordings_are_what_they_are_in_the_whole() {
+fn parts_of_recordings_match_the_whole() {
     let cases = cases(support::FIXTURES);
     assert!(cases.len() > 100, "only {} fixtures were found", cases.len());
     let mut problems = Vec::new();
@@ -138,7 +138,7 @@ fn parts_of_recordings_are_what_they_are_in_the_whole() {
 }
 
 #[test]
-fn what_is_written_of_recordings_is_read_as_it_was() {
+fn written_recordings_are_read_back() {
     // The million entries repeat a short recording, and would take as long as all others together.
     for case in cases(support::FIXTURES).into_iter().filter(|case| case.name != "big_1m") {
         let recording = support::open(&case.path);
@@ -163,7 +163,7 @@ fn what_is_written_of_recordings_is_read_as_it_was() {
 proptest! {
     /// The truth comes from the model, which knows what actually happened.
     #[test]
-    fn parts_of_programs_are_what_happened(
+    fn parts_of_programs_match_the_model(
         program in programs(plain_or_expandable(), false),
         edges in vec((0..=1000usize, 0..=1000usize), 3),
     ) {

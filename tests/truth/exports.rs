@@ -216,7 +216,7 @@ fn stacks_have_functions_files_and_lines() {
 }
 
 #[test]
-fn profiles_say_what_they_lack() {
+fn profiles_name_missing_data() {
     let comments = |name: &str| {
         let recording = open(&crate::support::fixture(name));
         let profile = Profile::of(&recording, &SamplesOptions::default());

@@ -173,7 +173,7 @@ fn other_programs_are_refused_with_what_differs_first() {
 
 /// At a recorded number another setting or a change is a prediction, as any other number is.
 #[test]
-fn only_what_was_recorded_is_exact() {
+fn only_recorded_values_are_exact() {
     let paths = recorded(FIXTURE, 0, &[4, 8]);
     let trust = |options: &FitOptions| {
         let fit = predict(&paths, options);

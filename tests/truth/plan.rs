@@ -88,7 +88,7 @@ fn programs_with_a_plan_need_what_it_says() {
 
 /// Among the plans for 60% of a peak, as many as are kept are examined; those that were measured are among them.
 #[test]
-fn what_is_found_was_measured() {
+fn measured_plans_are_found() {
     if corpus().is_none() {
         return;
     }
@@ -114,7 +114,7 @@ fn plans_that_leave_room_come_first() {
 }
 
 #[test]
-fn plans_fit_and_none_has_all_that_another_has() {
+fn plans_fit_and_none_contains_another() {
     for mib in [250, 300, 350, 400, 450, 500, 550, 600, 650, 700] {
         let found = plans(SMALL, mib * MIB);
         let all: Vec<Vec<String>> = found.plans.iter().map(parts).collect();
@@ -132,7 +132,7 @@ fn plans_fit_and_none_has_all_that_another_has() {
 }
 
 #[test]
-fn nothing_is_said_of_what_is_not_known() {
+fn plans_without_the_needed_facts_are_refused() {
     let refused = |name: &str, bytes: Option<u64>| {
         let recording = open(&format!("fixtures/snapshots/{name}/snapshot.pickle.gz"));
         recording.plan(&PlanOptions::default().capacity(bytes)).unwrap().devices[0].refused.unwrap_or_default()

@@ -346,7 +346,7 @@ fn trace(events: &[String]) -> String {
 }
 
 #[test]
-fn what_the_trace_does_not_show_is_an_anomaly() {
+fn gaps_in_the_trace_are_anomalies() {
     // (events as bytes, address and total; anomalies; baseline, maximum and end; rows at the end)
     let cases = [
         // 50 bytes come unseen, then 30 of them go unseen.

@@ -182,7 +182,7 @@ fn so_it_is_for_every_prediction() {
 
 /// A program that starts late may start with more cache than a small device has.
 #[test]
-fn late_recordings_work_on_every_device_that_is_said_to_be_large_enough() {
+fn late_recordings_work_on_every_sufficient_device() {
     for name in ["gpt_late", "gpt_late_t212", "gpt_late_t215", "gpt_late_t231"] {
         let recording = open(&format!("{FIXTURES}/{name}/snapshot.pickle.gz"));
         let on = |usable: Option<u64>| {

@@ -50,7 +50,7 @@ fn all_stories_are_found() {
 
 /// The device that a program needs with the cure is the one that the cured program needs, both according to `fit`.
 #[test]
-fn fit_says_what_a_cured_program_needs() {
+fn fit_predicts_the_memory_of_a_fixed_program() {
     let root = if Path::new(MORE).is_dir() { MORE } else { FIXTURE };
     let flawed = names(root).into_iter().filter(|name| name.ends_with("_flawed"));
     let pairs = flawed.filter(|name| Path::new(&format!("{root}/{}", cured(name))).is_dir());
@@ -61,7 +61,7 @@ fn fit_says_what_a_cured_program_needs() {
 
 /// Two mistakes cured at once need what the program needs that has neither.
 #[test]
-fn fit_says_what_two_cures_need_together() {
+fn fit_predicts_the_memory_of_two_fixes_together() {
     let options = PlanOptions::default().capacity(Some(SMALL_DEVICE)).context(Some(0));
     let ask = |name: &str| {
         let recording: Recording = open(&format!("{TOGETHER}_{name}/snapshot.pickle.gz"));
@@ -77,7 +77,7 @@ fn fit_says_what_two_cures_need_together() {
 /// Fixes and the closest plan together need what the fixed program needs with that plan: never less, and not more if the
 /// result is certain.
 #[test]
-fn fit_says_what_cures_need_with_a_plan() {
+fn fit_predicts_the_memory_of_fixes_with_a_plan() {
     let root = if Path::new(MORE).is_dir() { MORE } else { FIXTURE };
     let flawed = names(root).into_iter().filter(|name| name.ends_with("_flawed"));
     let pairs = flawed.filter(|name| Path::new(&format!("{root}/{}", cured(name))).is_dir());

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_equals_sign_divides() {
+    fn the_last_equals_sign_separates() {
         let limit: SiteLimit = r"a=b\.py=2GiB".parse().unwrap();
         assert_eq!((limit.pattern.as_str(), limit.limit), (r"a=b\.py", Bytes(2 << 30)));
         for bad in ["", "=", "=2GiB", "model.py", "model.py=", "model.py=2", "(=2GiB", "model.py=-2GiB"] {

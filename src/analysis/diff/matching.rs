@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_on_other_sides_of_a_match_is_not_matched() {
+    fn matches_do_not_cross() {
         assert_eq!(lines(&[41, 42, 43, 45], &[41, 43, 45, 50]), [(0, 50), (41, 41), (42, 0), (43, 43), (45, 45)]);
     }
 
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_moves_takes_its_functions_along() {
+    fn functions_move_with_their_file() {
         // Alone, `g` would go to the nearer line.
         let base = ["a.py:10 f", "a.py:11 f", "a.py:50 g"];
         let new = ["a.py:30 f", "a.py:31 f", "a.py:49 g", "a.py:70 g"];

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_no_rule_is_said() {
+    fn growth_without_a_rule_is_marked() {
         assert_eq!(at(&[(8, 100)], 16), (200, false));
         assert_eq!(at(&[(4, 100), (8, 60)], 16), (60, false), "it falls");
         assert_eq!(at(&[(4, 1), (8, 4), (16, 5)], 32), (10, false), "it bends down");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn staging_buffers_grow_up_to_what_the_device_runs_at_once() {
+    fn staging_buffers_grow_until_the_device_is_busy() {
         let at = |points: &[Point], value| staging_at(points, value).bytes;
         assert_eq!(at(&[(8, 80), (16, 112)], 10), 100);
         assert_eq!(at(&[(8, 80), (16, 112)], 12), 112);

@@ -164,7 +164,7 @@ mod tests {
     /// Both ends of a range and the middle: what forward keeps grows in any case, blocks with the size of a parameter may be
     /// part of that, and what the model owns is constant.
     #[test]
-    fn what_grows_depends_on_what_it_is_for() {
+    fn growth_depends_on_the_category() {
         let grows = |category, has_size_of_parameter| {
             [Rule::Kept, Rule::Likely, Rule::Most].map(|rule| rule.grows(category, has_size_of_parameter))
         };

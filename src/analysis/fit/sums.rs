@@ -243,7 +243,7 @@ mod tests {
 
     /// Requests that a vision transformer with 768 features made.
     #[test]
-    fn buffers_are_what_pytorch_asks_for() {
+    fn buffers_have_the_sizes_that_pytorch_requests() {
         for rows in [3200, 6272, 12544_u64] {
             let pieces = rows.div_ceil(64);
             assert_eq!(sum(768, rows), Some(Staging { buffer: 4 * 768 * 128 * pieces, counters: 24 }), "{rows} rows");

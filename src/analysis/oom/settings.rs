@@ -108,7 +108,7 @@ mod tests {
     /// PyTorch ran one program with regular and with expandable segments. Its requests, recorded with regular segments and
     /// replayed with expandable ones, end in the same failure, with the same reserved bytes, as PyTorch's own run.
     #[test]
-    fn what_is_played_again_is_what_pytorch_does() {
+    fn a_replay_ends_as_in_pytorch() {
         let [plain, expandable] = ["oom", "oom_expandable"].map(recording);
         let [failed, really] = [&plain, &expandable].map(|recording| {
             let report = recording.oom(&super::super::OomOptions::default()).unwrap();

@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(numbers(&["x.pickle", "rank7.pickle"]), [(0, order), (7, path)]);
     }
     #[test]
-    fn names_that_frameworks_write() {
+    fn names_of_frameworks_are_read() {
         /// A framework, its file names, and their ranks: `None` if only the order remains.
         type Row = (&'static str, &'static [&'static str], Option<&'static [u64]>);
         let table: &[Row] = &[

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_take_most_of_it_however_long_start_up_takes() {
+    fn steps_take_most_of_the_axis_after_a_long_start_up() {
         let start_up = (0..1000).map(|n| n * 5000);
         let times: Vec<i64> = start_up.chain((0..1000).map(|n| 6_000_000 + n * 3)).collect();
         let axis = axis(&times, Some((6_000_000, 6_003_000)));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_evenly_spread_is_drawn_to_scale() {
+    fn evenly_spread_entries_are_drawn_to_scale() {
         let times: Vec<i64> = (0..10).map(|n| n * 1000).collect();
         assert_eq!(axis(&times, None).periods.len(), 1);
     }

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_happens_where_nothing_happens_on_any_device() {
+    fn common_gaps_are_gaps_on_all_devices() {
         let range = (0, 1000);
         let one = gaps([0, 100, 500, 1000], range);
         let other = gaps([0, 300, 1000], range);

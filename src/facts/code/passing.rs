@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_hands_calls_on_is_left_out() {
+    fn only_functions_that_pass_calls_on_are_left_out() {
         let module = "/v/lib/python3.11/site-packages/torch/nn/modules/module.py";
         let torch = |file: &str, name: &str| is_passed_through(FrameKind::Torch, file, name, true);
         assert!(torch(module, "_call_impl") && torch(module, "_wrapped_call_impl"));

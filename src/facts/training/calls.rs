@@ -544,7 +544,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repetition_is_found_behind_a_different_beginning() {
+    fn repetition_is_found_after_a_different_beginning() {
         assert_eq!(period(&[1, 2, 3, 1, 2, 3]), Some(3));
         assert_eq!(period(&[1, 9, 2, 3, 1, 2, 3, 1, 2, 3]), Some(3));
         assert_eq!(period(&[5, 5, 5]), Some(1));

@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn two_models_take_turns_in_one_step() {
+    fn alternating_models_are_one_step() {
         assert_eq!(steps(&[(1, true), (2, true)].repeat(6)), 6);
         let critic = [(1, true), (1, true), (1, true), (1, true), (1, true), (2, true)];
         assert_eq!(steps(&critic.repeat(4)), 4);

@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_code_is_what_its_neighbors_make_it() {
+    fn plain_code_gets_its_phase_from_its_neighbors() {
         let step = [Plain, Sure(Forward), Plain, ZeroGrad, Sure(Backward), Silent, Plain, Sure(Optimizer), Plain];
         let phases = [Data, Forward, Forward, Optimizer, Backward, Backward, Other, Optimizer, Other];
         assert_eq!(inferred(&step), phases);
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_ones_own_is_an_optimizer_behind_backward() {
+    fn a_user_defined_step_after_backward_is_an_optimizer() {
         let step = [Sure(Forward), Step, Sure(Backward), Plain, Step, Step, Plain, Sure(Forward), Sure(Backward)];
         let phases = [Forward, Forward, Backward, Other, Optimizer, Optimizer, Data, Forward, Backward];
         assert_eq!(inferred(&step), phases);

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_tell_what_they_are_part_of() {
+    fn stacks_have_roles() {
         let torch = |rest: &str| format!("/venv/lib/python3.11/site-packages/torch/{rest}");
         let call = torch("nn/modules/module.py");
         assert_eq!(role(&[]), Role::Silent);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn recomputation_is_told_from_the_checkpointed_forward() {
+    fn recomputation_is_distinguished_from_the_checkpointed_forward() {
         let checkpoint = "/venv/lib/python3.11/site-packages/torch/utils/checkpoint.py";
         let call = "/venv/lib/python3.11/site-packages/torch/nn/modules/module.py";
         let forward = [("/m.py", "forward"), (call, "_call_impl"), (checkpoint, "checkpoint"), ("/t.py", "main")];

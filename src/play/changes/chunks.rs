@@ -299,7 +299,9 @@ fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Devi
                 }
             }
             let held = loss.held.filter(|&(_, node)| node == place).and_then(|(held, _)| made.remove(&held));
-            held.into_iter().for_each(|held| emit.free(start, held));
+            if let Some(held) = held {
+                emit.free(start, held);
+            }
         }
         emit.free(start, input);
         gradients.extend(made.remove(&loss.gradient));

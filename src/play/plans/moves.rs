@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_again_takes_time() {
+    fn recomputation_takes_time() {
         let loss = LossFigures { logits_bytes: 500, forward_us: Some(7) };
         let moves = Moves::all(vec![function("block", 90, 4, Some(40))], Some(loss), 1000);
         let block = checkpoint(&moves.functions[0], 2);

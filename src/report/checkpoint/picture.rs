@@ -11,7 +11,7 @@ use crate::report::common::picture::pair::{BASE, NEW, Scale, both, point};
 use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::plot::{LEFT, LEGEND, LEGEND_LINE, LEGEND_TOP, Labels, PLOT_WIDTH};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
-use crate::report::common::picture::{Picture, Room, WIDTH, heading, panels, stacked, titles, warnings};
+use crate::report::common::picture::{Picture, Room, WIDTH, heading, panels, remarks, stacked, titles, warnings};
 use crate::report::common::words::count;
 use svg::node::element::{Group, Line, Path};
 
@@ -42,9 +42,10 @@ fn panel(device: &DeviceCheckpoint, format: Format, room: Room) -> Picture {
         None => words::headline(device),
     };
     let (body, y) = titles::title(Group::new(), 0.0, &title);
-    let mut lines = if room.notes { words::limits(device) } else { Vec::new() };
-    lines.extend(words::reason(device, format));
-    let (body, y) = warnings(body, y, &lines);
+    let limits = if room.notes { words::limits(device) } else { Vec::new() };
+    let (body, y) = warnings(body, y, &limits);
+    let reason: Vec<String> = words::reason(device, format).into_iter().collect();
+    let (body, y) = remarks(body, y, &reason);
     let Some((best, curves)) = best else { return Picture { height: y + 16.0, body } };
     let scale = Scale::of(curves);
     let top = y + 14.0 + 32.0;

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_wider_than_the_screen_goes_on_below() {
+    fn wide_commands_wrap() {
         let shown = |width| {
             let mut out = Vec::new();
             let text = TextStyle { width: Some(width), ..TextStyle::default() };

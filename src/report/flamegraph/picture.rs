@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_show_what_fits() {
+    fn labels_are_cut_to_fit() {
         let node = FlameNode {
             label: "model.py:41 forward".into(),
             owner: Owner::Package("model".into()),

@@ -94,7 +94,7 @@ fn lines(schema: &Value) -> String {
 }
 
 #[test]
-fn the_file_is_what_the_types_say() {
+fn the_file_matches_the_types() {
     let made = lines(&generate(None));
     if std::env::var_os("MEMVIZ_BLESS").is_some() {
         std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/schema/answers.json"), made).unwrap();

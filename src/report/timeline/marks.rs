@@ -65,7 +65,8 @@ fn peak(mut plot: Group, labels: &mut Labels, device: &DeviceTimeline, scale: &S
         .set("fill", palette::TEXT.light)
         .set("stroke", palette::BACKGROUND.light)
         .set("data-peak-bytes", peak);
-    let name = format!("peak {}", signed(peak));
+    // At the start of an incomplete history the true peak may be earlier.
+    let name = if device.peak.is_early(device.peak.metric) { signed(peak) } else { format!("peak {}", signed(peak)) };
     plot = plot.add(titled(&name).add(dot));
     plot = plot.add(vertical(x, 0.0, y, palette::TEXT).set("stroke-width", "0.7"));
     labels.add(plot, x, &name, palette::TEXT)

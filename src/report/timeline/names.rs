@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stands_where_the_band_is_thick_enough() {
+    fn names_are_drawn_where_the_band_is_thick_enough() {
         let bottom = vec![200.0; 800];
         let mut top = vec![190.0; 800];
         let mut covered = vec![false; 800];

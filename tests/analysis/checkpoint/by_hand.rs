@@ -52,7 +52,7 @@ fn checkpoint(recording: &Recording) -> DeviceCheckpoint {
 }
 
 #[test]
-fn what_calls_keep_is_gone_between_forward_and_backward() {
+fn checkpointed_calls_keep_nothing_between_forward_and_backward() {
     let mut program = Program::new();
     step(&mut program, 3);
     let device = checkpoint(&program.dump());

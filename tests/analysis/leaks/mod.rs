@@ -161,7 +161,7 @@ mod binary {
     }
 
     #[test]
-    fn what_has_no_steps_is_said_in_one_line() {
+    fn recordings_without_steps_are_one_line() {
         for (name, reason) in [
             (
                 "random_sizes",

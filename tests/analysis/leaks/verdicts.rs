@@ -146,7 +146,7 @@ fn a_queue_that_is_full_is_a_cache() {
 }
 
 #[test]
-fn what_is_created_late_and_kept_is_a_cache() {
+fn blocks_created_late_and_kept_are_a_cache() {
     for late in 1..5 {
         let recording = train(5, |program, step| {
             if step == late {
@@ -161,7 +161,7 @@ fn what_is_created_late_and_kept_is_a_cache() {
 }
 
 #[test]
-fn what_every_step_replaces_is_nothing_at_all() {
+fn blocks_replaced_in_every_step_are_no_finding() {
     // Gradients: freed when the next step starts, and with another size in every step.
     let mut gradient: Option<Held> = None;
     let recording = train(STEPS, |program, step| {
@@ -215,7 +215,7 @@ fn growth_that_starts_anew_with_every_request_is_growth() {
 }
 
 #[test]
-fn what_piles_up_and_is_freed_in_the_end_is_growth() {
+fn blocks_collected_and_freed_at_the_end_are_growth() {
     for every in [1, 2] {
         let mut pile = Vec::new();
         let mut program = train(STEPS, |program, step| {
@@ -268,7 +268,7 @@ fn a_rate_stays_exact_over_more_steps_than_are_looked_at() {
 }
 
 #[test]
-fn what_is_from_before_the_recording_neither_grows_nor_leaks() {
+fn memory_from_before_the_recording_neither_grows_nor_leaks() {
     let mut program = Program::new();
     for _ in 0..50 {
         program.alloc(KEPT, MIB);
@@ -291,7 +291,7 @@ fn backward(program: &mut Program) {
 }
 
 #[test]
-fn fewer_steps_than_a_verdict_takes_give_none() {
+fn too_few_steps_give_no_verdict() {
     for steps in 0..=MIN_STEPS as u64 {
         let recording = train(steps, |program, _| {
             program.alloc(KEPT, MIB);
@@ -414,7 +414,7 @@ fn a_loop_over_tensors_is_not_a_step() {
 }
 
 #[test]
-fn a_first_round_may_take_longer() {
+fn the_first_iteration_may_be_longer() {
     let mut program = Program::new();
     for step in 0..MIN_STEPS {
         program.work(1);
@@ -486,7 +486,7 @@ fn annotations_that_look_most_like_steps_are_taken() {
 }
 
 #[test]
-fn a_range_around_all_steps_is_none() {
+fn a_range_around_all_steps_is_not_a_step() {
     let mut program = Program::new();
     program.annotated("run", |program| {
         for _ in 0..STEPS {
@@ -608,7 +608,7 @@ fn steps_without_an_end_are_left_out() {
 // ------------------------------------------------------------------ groups, capacity
 
 #[test]
-fn rows_represent_what_is_requested() {
+fn rows_follow_the_requested_grouping() {
     let recording = train(STEPS, |program, _| {
         program.alloc(KEPT, MIB);
         program.alloc(KEPT + 1, 2 * MIB);
@@ -632,7 +632,7 @@ fn rows_represent_what_is_requested() {
 }
 
 #[test]
-fn the_stack_is_that_of_what_leaks() {
+fn the_stack_is_that_of_the_leak() {
     // Of all that one file allocates the leak is the smallest part, and the oldest block is of another line.
     let recording = train(STEPS, |program, _| {
         program.alloc(KEPT, 100);

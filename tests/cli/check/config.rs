@@ -100,7 +100,7 @@ fn paths_are_relative_to_the_file() {
 }
 
 #[test]
-fn what_names_nothing_fails_closed() {
+fn patterns_without_a_match_fail_closed() {
     let folder = folder();
     folder.write("memviz.toml", "[[budget]]\ninput = \"runs/*.pickle.gz\"\nmax-peak = \"80GiB\"\n");
     folder.check(&[]).expect(0);

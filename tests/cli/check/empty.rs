@@ -120,7 +120,7 @@ fn bytes_without_a_stack_may_be_of_any_site() {
 
 /// A leak is recognized by its code: a lost stack may hide one.
 #[test]
-fn what_steps_leave_behind_without_a_stack_may_be_a_leak() {
+fn blocks_kept_without_a_stack_may_be_a_leak() {
     let folder = Folder::new();
     let judged = |lost: &[usize], limit: &str| {
         let mut changed = leaking();

@@ -53,7 +53,7 @@ fn junit_has_a_suite_for_each_input_and_a_case_for_each_budget() {
 }
 
 #[test]
-fn names_that_mean_harm_do_none() {
+fn hostile_names_do_no_harm() {
     let folder = Folder::new();
     let allocs: Vec<Alloc> = HARMFUL.iter().map(|name| Alloc::new(&format!("{name}.py"), 3, name, 20)).collect();
     folder.write("a.pickle", snapshot(&allocs));

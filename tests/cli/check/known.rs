@@ -122,7 +122,7 @@ fn no_exceeded_budget_is_kept_by_a_file_that_ends_early() {
 }
 
 #[test]
-fn what_was_not_understood_is_not_passed_and_named() {
+fn unknown_parts_are_named_and_do_not_pass() {
     let folder = Folder::new();
     let whole = whole();
     let changed = |place: &str, by: Value| pickle(&replaced(&whole, place, by));
@@ -397,7 +397,7 @@ fn unreadable_files_of_a_glob_do_not_pass() {
 }
 
 #[test]
-fn a_rehearsal_is_judged_and_says_what_it_does_not_cover() {
+fn a_rehearsal_is_checked_and_names_its_gaps() {
     let mut rehearsed = whole();
     let reads = json!([
         {"file": "train.py", "line": 9, "code": "print(loss.item())", "kind": "value", "count": 3},

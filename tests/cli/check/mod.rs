@@ -108,7 +108,7 @@ fn every_budget_is_exact_to_the_byte() {
 
 /// What has no stack may be of any site. `(no stack)` in an expression counts it.
 #[test]
-fn a_site_holds_what_its_stacks_say_and_at_most_what_has_none() {
+fn a_site_holds_its_stacks_and_at_most_all_blocks_without_one() {
     let gpt = fixture("gpt_train");
     let no_stack: u64 = 1_057_095_680;
     for (pattern, site) in [("/minigpt.py:28 forward", 512u64 << 20), ("nothing is called that", 0)] {
@@ -143,7 +143,7 @@ fn an_expression_that_matches_no_site_is_said() {
 }
 
 #[test]
-fn fragmentation_is_a_share_of_what_is_reserved() {
+fn fragmentation_is_a_share_of_reserved_memory() {
     let path = fixture("fragmented_nocrash");
     let device = memviz(&["fragmentation", "--format", "json", &path]).json()["devices"][0].clone();
     let share = device["inactive_bytes"].as_u64().unwrap() as f64 / device["reserved_bytes"].as_u64().unwrap() as f64;
@@ -215,7 +215,7 @@ fn every_budget_is_evaluated_independently_of_others() {
 // ------------------------------------------------------------------ what cannot be judged
 
 #[test]
-fn what_cannot_be_measured_fails_closed_and_says_why() {
+fn unmeasurable_budgets_fail_closed_and_say_why() {
     let folder = Folder::new();
     let cut = {
         let whole = support::read_unpacked(&fixture("gpt_train"));

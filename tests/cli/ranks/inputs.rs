@@ -35,7 +35,7 @@ fn a_broken_file_is_reported_and_the_others_are_analysed() {
 }
 
 #[test]
-fn summaries_that_are_none_are_refused_in_one_line() {
+fn invalid_summaries_are_refused_in_one_line() {
     let good = summary(1, 1000);
     let with = |key: &str, value: Value| {
         let mut summary = good.clone();
@@ -180,7 +180,7 @@ fn a_trace_shows_its_rank() {
 }
 
 #[test]
-fn a_rank_without_memory_is_said() {
+fn ranks_without_memory_are_named() {
     for format in FORMATS {
         let run = memviz(&["ranks", &fixture("empty"), &rank8(1), "--format", format]);
         run.expect(0);

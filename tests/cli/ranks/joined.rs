@@ -132,7 +132,7 @@ fn summaries_with_an_impossible_sample_of_code_are_refused() {
 }
 
 #[test]
-fn joined_summaries_say_what_the_recordings_say() {
+fn joined_summaries_equal_the_recordings() {
     let folder = TempDir::new().unwrap();
     let whole = memviz(&["ranks", RANKS8, "--format", "json"]);
     let part = |from: usize, to: usize| {

@@ -109,7 +109,7 @@ fn csv_and_markdown_hold_every_rank() {
 }
 
 #[test]
-fn output_goes_to_a_file_that_is_not_an_input() {
+fn output_does_not_overwrite_an_input() {
     let folder = TempDir::new().unwrap();
     let svg = folder.path().join("ranks.svg");
     let svg = svg.to_str().unwrap();

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn kept_answers_are_bounded() {
         let (mut answers, here) = (Answers::default(), Path::new(""));
         let large = Arc::new(Reply { answer: "x".repeat(MOST_BYTES / 3), complaints: String::new(), is_done: true });
         for number in 0..2 * MOST_QUESTIONS {

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_inside_can_be_named() {
+    fn only_files_inside_can_be_named() {
         let roots = roots("fixtures/snapshots");
         let recording = |typed: &str| roots.recording(typed);
         assert_eq!(recording("tiny/snapshot.pickle.gz"), Ok(PathBuf::from("tiny/snapshot.pickle.gz")));

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_no_elements() {
+    fn labels_are_escaped() {
         assert_eq!(html("<string>:1 a && b"), "&lt;string&gt;:1 a &amp;&amp; b");
         assert_eq!(html("step_1 \u{1b}[31m"), "step_1 \\u{1b}[31m");
         assert_eq!(html("@octocat"), "@&#8203;octocat");

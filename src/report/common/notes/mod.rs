@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sees_is_shown() {
+    fn invisible_characters_are_escaped() {
         assert_eq!(safe("a\u{2060}b\u{ad}c\u{e0041}"), "a\\u{2060}b\\u{ad}c\\u{e0041}");
     }
 

@@ -164,7 +164,7 @@ fn sites_of_a_category_are_distinguished() {
 
 #[cfg(feature = "plot")]
 #[test]
-fn everything_stands_out_from_the_background() {
+fn all_colors_contrast_with_the_background() {
     let ground = [BACKGROUND, GRID, FREE, RIBBONS[0], RIBBONS[1]];
     for color in all().filter(|color| !ground.contains(color) && !INKS.as_flattened().contains(color)) {
         let least = if [TEXT, MUTED, ALARM, LEAK].contains(&color) { 4.5 } else { 3.0 };

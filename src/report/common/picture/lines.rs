@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capitals_take_more_room() {
+    fn capitals_are_wider() {
         let lines = |text: &str| Script::Body.lines(&[text; 40].join(" ")).len();
         assert!(lines("PYTORCH_CUDA_ALLOC_CONF") > lines("pytorch_cuda_alloc_conf"));
         assert!(lines("Million") < lines("MMMMMMM"));
