@@ -14,13 +14,14 @@ use crate::play::changes::Lives;
 use crate::replay::{Metric, NEVER};
 use std::collections::BTreeMap;
 
-/// Optimizers of `torch.optim` that have a fused implementation.
-const FUSED: [&str; 4] = ["_multi_tensor_adam", "_multi_tensor_adamw", "_multi_tensor_sgd", "_multi_tensor_adagrad"];
+/// Optimizers of `torch.optim` that have a fused implementation for CUDA; that of `Adagrad` runs on the CPU only.
+const FUSED: [&str; 3] = ["_multi_tensor_adam", "_multi_tensor_adamw", "_multi_tensor_sgd"];
 /// How many temporaries the single-tensor function (`_single_tensor_NAME`) holds at once for one parameter: the least, and the most,
 /// with weight decay and other options, and with one that a variable still holds for the previous parameter.
-const AT_ONCE: [(&str, [u64; 2]); 8] = [
+const AT_ONCE: [(&str, [u64; 2]); 9] = [
     ("adadelta", [2, 3]),
     ("adafactor", [2, 5]),
+    ("adagrad", [1, 2]),
     ("adamax", [1, 2]),
     ("asgd", [1, 2]),
     ("nadam", [2, 3]),

@@ -87,17 +87,36 @@ fn finding(device: &Device<'_>, all: &ModelCalls, of_line: &[&ModelCall]) -> Opt
             .iter()
             .any(|span| span.phase == Phase::Backward && (first.end..first.until).contains(&span.start));
         let stored = if is_beside_training { None } else { stored_at(device, first) };
-        return Some(graphs.finding(Some(stored.unwrap_or(first.line)), evidence, Some(&lives)));
+        let line = stored.unwrap_or_else(|| own_line(device, all, first));
+        return Some(graphs.finding(Some(line), evidence, Some(&lives)));
     }
     Some(Finding {
         story: Story::EvalWithoutNoGrad,
-        line: Some(first.line),
+        line: Some(own_line(device, all, first)),
         cure: "call the model under torch.no_grad()".to_owned(),
         evidence: format!("each call keeps {} for a backward pass that never comes", Bytes(most)),
         cost: None,
         code: vec!["with torch.no_grad():  # or @torch.no_grad() above the function".to_owned()],
         remedy: Remedy::Lives(lives),
     })
+}
+
+/// The line that calls the model, or, if training calls it by the same line, the first caller of it that training does not have:
+/// `torch.no_grad()` must not be around training.
+fn own_line(device: &Device<'_>, all: &ModelCalls, call: &ModelCall) -> FrameId {
+    let callers = |call: &ModelCall| -> &[FrameId] {
+        let stacks = born_in(device, call.start, call.end).map(|(index, _)| device.track.stack_of(index as usize));
+        let mut frames = stacks.map(|stack| device.snapshot().stacks.frame_ids(stack));
+        let with_line = frames.find_map(|frames| frames.iter().position(|&it| it == call.line).map(|at| &frames[at..]));
+        with_line.unwrap_or_default()
+    };
+    let trained = all.all.iter().filter(|call| call.is_trained(device));
+    let of_training: HashSet<FrameId> = trained.flat_map(callers).copied().collect();
+    if !of_training.contains(&call.line) {
+        return call.line;
+    }
+    let is_alone = |frame: &&FrameId| device.sites().is_own(**frame) && !of_training.contains(*frame);
+    callers(call).iter().find(is_alone).copied().unwrap_or(call.line)
 }
 
 /// The last line that uses the result of a call: a line of the function that calls the model if there is one, otherwise the user's own.
