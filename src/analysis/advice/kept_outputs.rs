@@ -40,7 +40,8 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     // A pattern of consecutive steps also applies to the last one.
     let mut stacks: HashSet<StackId> = HashSet::new();
     let is_output = |index: u32, made: &Allocation, backward: Instant| {
-        is_loss_input(device, made, backward, least) || is_taken_by_log_softmax(device, index, made, backward)
+        !is_of_loss(device, index)
+            && (is_loss_input(device, made, backward, least) || is_taken_by_log_softmax(device, index, made, backward))
     };
     for pair in trained.windows(2) {
         let ((call, backward), (_, next)) = (pair[0], pair[1]);
@@ -140,6 +141,16 @@ fn behind_its_readers(device: &Device<'_>, call: &ModelCall, made: &Allocation) 
     let before: Vec<(u32, Allocation)> = born_in(device, call.start, made.born.saturating_sub(1)).collect();
     let mut freed = before.iter().rev().map(|(_, earlier)| earlier.freed);
     freed.find(|freed| (backward.start + 1..=backward.end).contains(freed)).unwrap_or(backward.end)
+}
+
+/// Whether a loss of `torch.nn.functional` allocates a block: `mse_loss` and others compute their mean in memory as large as their
+/// input, which is then the storage of the result.
+fn is_of_loss(device: &Device<'_>, index: u32) -> bool {
+    let snapshot = device.snapshot();
+    snapshot.stacks.frames(device.track.stack_of(index as usize)).next().is_some_and(|frame| {
+        snapshot.strings.get(frame.name).ends_with("_loss")
+            && snapshot.strings.get(frame.filename).ends_with("torch/nn/functional.py")
+    })
 }
 
 fn is_loss_input(device: &Device<'_>, made: &Allocation, backward: Instant, least: u64) -> bool {

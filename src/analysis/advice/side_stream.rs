@@ -78,7 +78,8 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     sides.into_iter().filter_map(|(number, stream)| finding(device, number, stream, first)).collect()
 }
 
-/// `None` if nothing is reserved for the stream.
+/// `None` if nothing is reserved for the stream, or if all of its blocks are as batches are that it copies to the device for the next
+/// step: then it exists to run beside the main stream.
 fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: &Stream) -> Option<Finding> {
     let &other = main.blocks.first()?;
     let line: Option<FrameId> = common_line(device, &stream.stacks);
@@ -88,7 +89,9 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: &Stream) -> 
         let made = device.history().allocations[block as usize];
         (made.completed != made.freed && made.freed != NEVER).then_some((block, made.freed))
     });
-    (reserved > 0).then(|| Finding {
+    let category = |&index: &u32| device.categories().get(index as usize).category;
+    let computes = stream.blocks.iter().map(category).any(|it| !matches!(it, Category::Input | Category::Unknown));
+    (reserved > 0 && computes).then(|| Finding {
         story: Story::SideStreamStranding,
         line,
         cure: "run this code on the main stream".to_owned(),

@@ -95,7 +95,9 @@ fn losses(rewrite: &Rewrite, device: &Device<'_>, steps: &[Step]) -> Result<Vec<
         match span.phase {
             Phase::Forward => pass = Some(pass.map_or(span.start, |start: u32| start)),
             Phase::Backward => {
-                let Some(start) = pass.take().or(before_update.take()) else { continue };
+                // After `zero_grad`, a `GradScaler` scales the loss, which looks like a forward pass.
+                let mut starts = [pass.take(), before_update.take()].into_iter().flatten();
+                let Some(start) = starts.next() else { continue };
                 let range = places[start as usize]..places[span.start as usize];
                 // The program may be only the beginning of the recording.
                 if range.end == steps.len() {
@@ -104,7 +106,11 @@ fn losses(rewrite: &Rewrite, device: &Device<'_>, steps: &[Step]) -> Result<Vec<
                 if losses.last().is_some_and(|before| outlives_next(device, steps, before, span.end)) {
                     return Err("what is computed from the logits outlives the next step".to_owned());
                 }
-                losses.push(loss(device, steps, range, places[span.end as usize])?);
+                let end = places[span.end as usize];
+                let found = loss(device, steps, range.clone(), end);
+                let mut earlier =
+                    || starts.next().map(|start| loss(device, steps, places[start as usize]..range.end, end));
+                losses.push(found.or_else(|error| earlier().unwrap_or(Err(error)))?);
             }
             Phase::Optimizer => before_update = pass.take(),
             _ => {}
@@ -165,6 +171,9 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     if named.is_none() && role(first) != Role::Module {
         return Err("no loss was found after the last layer of a model".to_owned());
     }
+    if !may_be_linear(device, first.allocation) {
+        return Err("the layer that produces the logits is not linear".to_owned());
+    }
     let backward = pass.end;
     // The node of the layer is the last one with a block of this size.
     let is_as_large = |step: &Step| step.bytes == kept.bytes || step.bytes == first.bytes;
@@ -210,6 +219,16 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
 /// Whether a block is a workspace, which is allocated at the first use and stays.
 fn stays(device: &Device<'_>, step: &Step) -> bool {
     device.categories().get(step.allocation as usize).category == Category::Workspace
+}
+
+/// Whether no layer of PyTorch but `Linear` allocates a block: chunks of a sequence need a layer that treats each token alone.
+fn may_be_linear(device: &Device<'_>, allocation: u32) -> bool {
+    let snapshot = device.snapshot();
+    let layer = snapshot.stacks.frames(device.track.stack_of(allocation as usize)).find_map(|frame| {
+        let file = snapshot.strings.get(frame.filename).rsplit_once("torch/nn/modules/")?.1;
+        (!matches!(file, "module.py" | "container.py")).then_some(file)
+    });
+    layer.is_none_or(|file| file == "linear.py")
 }
 
 fn is_named_loss(device: &Device<'_>, allocation: u32) -> bool {
