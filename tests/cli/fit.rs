@@ -40,7 +40,7 @@ fn mistakes_are_named() {
         (&[BATCH_4, "--at", "16"], &["two or three recordings for --at", "found 1"]),
         (&[BATCH_4, BATCH_8, BATCH_16, BATCH_8], &["two or three recordings", "found 4"]),
         (&[BATCH_4, &tiny], &["--vary NAME=N,N", "differ in one number"]),
-        (&[BATCH_4, BATCH_8, "--vary", "batch=4"], &["--vary", "2 recordings", "found 1"]),
+        (&[BATCH_4, BATCH_8, "--vary", "batch=4"], &["--vary", "2 in total", "found 1"]),
         (&[BATCH_4, BATCH_8, "--vary", "4,8"], &["batch=4,8"]),
         (&[BATCH_4, BATCH_8, "--vary", "batch=4,4"], &["no two the same", "4,4"]),
         (&[BATCH_4, BATCH_8, "--vary", "batch=0,4"], &["above 0", "0,4"]),

@@ -410,10 +410,10 @@ fn a_rehearsal_is_checked_and_names_its_gaps() {
     let run = folder.check(&[&path, "--max-peak", "80GiB"]);
     run.expect(0);
     for said in [
-        "rehearsed without a GPU, as a100-40gb",
-        "3 values read from the device, all 0",
+        "rehearsed for a100-40gb with 64.00 MiB, without a GPU",
+        "read 3 values from the device, 0 in a rehearsal",
         "train.py:9 print(loss.item()), 3 times",
-        "2 tensors copied to the host, all 0",
+        "copied 2 tensors to the host, 0 in a rehearsal",
         "train.py:11 splits = counts.tolist(), 2 times",
         "1 cuDNN operation",
     ] {
