@@ -30,7 +30,11 @@ fn gpt_train_is_predicted_within_a_percent_in_every_version() {
         let best = &device.candidates[0];
         // Line 53 is the first of `Block.forward`.
         assert_eq!((best.label.as_str(), best.calls), ("minigpt.py:53 forward", 8), "{name}");
-        assert_eq!(best.change, CodeChange::Wrap(Some("minigpt.py:75 hidden".to_owned())), "{name}");
+        assert_eq!(
+            best.change,
+            CodeChange::Wrap { caller: Some("minigpt.py:75 hidden".to_owned()), others: 0 },
+            "{name}"
+        );
         assert_eq!((best.limit.phase, best.limit.rerun), (Phase::Backward, false), "{name}");
         problems.extend(GPT.iter().filter_map(|&(every, measured)| miss(&name, best, every, measured, 1)));
     }
@@ -53,7 +57,7 @@ fn checkpointed_calls_are_distinguished_from_others() {
     let left = &second.candidates[0];
     assert_eq!((left.label.as_str(), left.calls), ("minigpt.py:53 forward", 4));
     // Not the line of PyTorch's own `checkpoint`, which calls the others.
-    assert_eq!(left.change, CodeChange::Wrap(Some("minigpt.py:73 hidden".to_owned())));
+    assert_eq!(left.change, CodeChange::Wrap { caller: Some("minigpt.py:73 hidden".to_owned()), others: 0 });
     assert_none(&miss("the rest of gpt_train_ckpt_every2", left, 1, GPT[0].1, 1).into_iter().collect::<Vec<_>>());
 }
 
@@ -85,7 +89,10 @@ fn other_architectures_are_predicted_within_two_percent() {
 #[test]
 fn the_change_of_code_suits_the_caller() {
     let best = |path: &str| device(path).candidates[0].change.clone();
-    assert_eq!(best(&pair("encoder")), CodeChange::Wrap(Some("record_pairs.py:104 features".to_owned())));
+    assert_eq!(
+        best(&pair("encoder")),
+        CodeChange::Wrap { caller: Some("record_pairs.py:104 features".to_owned()), others: 0 }
+    );
     assert_eq!(best(&pair("hf")), CodeChange::Transformers);
     let installed = CodeChange::WrapForward("torchvision/models/resnet.py:273 _forward_impl".to_owned());
     assert_eq!(best(&fixture("resnet_train")), installed);
@@ -194,7 +201,7 @@ fn a_peak_in_the_optimizer_names_what_forward_holds() {
     assert_eq!(parts, device.peak_bytes as u64);
     let held = peak.forward_function.expect("blocks that are called repeatedly");
     assert_eq!((held.label.as_str(), held.calls), ("record_pairs.py:74 forward", 6));
-    assert_eq!(held.change, CodeChange::Wrap(Some("record_pairs.py:201 forward".to_owned())));
+    assert_eq!(held.change, CodeChange::Wrap { caller: Some("record_pairs.py:201 forward".to_owned()), others: 0 });
     assert!(held.bytes > 0 && held.bytes < peak.elsewhere_bytes.unwrap() as u64);
 }
 
