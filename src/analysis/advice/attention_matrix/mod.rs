@@ -16,7 +16,7 @@ use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, Metric, NEVER};
 use foldhash::fast::RandomState;
 use rayon::prelude::*;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::OnceLock;
 
 /// Queries, keys and values are allocated within this many allocations before the scores.
@@ -358,11 +358,13 @@ fn words(device: &Device<'_>, stack: StackId) -> (&'static str, &'static str) {
 /// Blocks of backward with the size of a matrix that are live around the instant at which a block of forward is freed.
 fn of_backward(device: &Device<'_>, matrices: &[Matrix]) -> Vec<u32> {
     let (history, phases) = (device.history(), device.phases());
-    let sizes: BTreeSet<u64> = matrices.iter().flat_map(|matrix| matrix.sizes).collect();
+    let mut sizes: Vec<u64> = matrices.iter().flat_map(|matrix| matrix.sizes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
     let is_backward = |block: &Allocation| {
         block.born > 0
             && block.freed != NEVER
-            && sizes.contains(&block.requested)
+            && sizes.binary_search(&block.requested).is_ok()
             && phases.at(block.born) == Phase::Backward
     };
     let blocks: Vec<(u32, Allocation)> =
