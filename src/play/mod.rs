@@ -38,7 +38,9 @@ pub use program::{Program, Releases};
 pub(crate) use program::{Step, StepKind};
 pub use recorded::{Difference, compare};
 pub use run::Run;
-pub(crate) use testbed::{Testbed, UNPLACED, lacks, program, refusal, refuses};
+#[cfg(feature = "report")]
+pub(crate) use testbed::UNPLACED;
+pub(crate) use testbed::{Testbed, lacks, program, refusal, refuses};
 pub use trust::Trust;
 
 /// Bytes of a device that CUDA itself uses, if the recording does not show it.
