@@ -248,7 +248,7 @@ pub enum Plays {
 }
 
 /// Entries of a device that are quick to simulate.
-const QUICK: u32 = 60_000;
+const QUICK: u32 = 100_000;
 
 /// Steps played for the smallest device of one cure.
 const STEPS_OF_NEEDS: u64 = 4_000_000;
