@@ -282,7 +282,7 @@ impl<'d, 'a> Editor<'d, 'a> {
             Change::Optimizer(optimizer) => optimizer::apply(rewrite, self.trained()?, history, optimizer),
             Change::OffloadOptimizer => Ok(optimizer::offload(rewrite, self.with_states()?).into()),
             Change::OffloadActivations => Ok(offload::activations(rewrite, self.device, self.releases()?)),
-            Change::ChunkLoss { pieces } => chunks::apply(rewrite, self.device, u64::from(pieces)).map(Assumed::from),
+            Change::ChunkLoss { pieces } => chunks::apply(rewrite, self.device, u64::from(pieces)),
             Change::Accumulate { passes } => {
                 accumulate::apply(rewrite, self.device, self.trained()?, passes).map(Assumed::from)
             }
