@@ -200,7 +200,8 @@ fn recordings_without_a_request_are_not_a_base() {
     let devices = whole.devices();
     let device = &devices.all()[0];
     let freed = device.track.actions().iter().position(|&action| action == Action::FreeCompleted).unwrap() as u32;
-    let window = Window { device: device.id(), from: freed, to: freed + 1 };
+    // The entry before it requests the free.
+    let window = Window { device: device.id(), from: freed - 1, to: freed + 1 };
     let snapshot = excerpt(&devices, &[window]).unwrap();
     wire::snapshot::write(&snapshot, &mut File::create(&path).unwrap()).unwrap();
     let path = path.to_str().unwrap().to_owned();

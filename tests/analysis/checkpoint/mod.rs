@@ -57,7 +57,7 @@ fn checkpointed_calls_are_distinguished_from_others() {
     let left = &second.candidates[0];
     assert_eq!((left.label.as_str(), left.calls), ("minigpt.py:53 forward", 4));
     // Not the line of PyTorch's own `checkpoint`, which calls the others.
-    assert_eq!(left.change, CodeChange::Wrap { caller: Some("minigpt.py:73 hidden".to_owned()), others: 0 });
+    assert_eq!(left.change, CodeChange::Wrap { caller: Some("minigpt.py:73 hidden".to_owned()), others: 1 });
     assert_none(&miss("the rest of gpt_train_ckpt_every2", left, 1, GPT[0].1, 1).into_iter().collect::<Vec<_>>());
 }
 
