@@ -186,7 +186,7 @@ def test_limits_of_rehearsed_tests(installation: TorchEnvironment, tmp_path: Pat
         "test_has_no_limit": "PASSED",
     }
     assert "more GPU memory than allowed: max-peak on device 0: 40.00 MiB (41943040 bytes), 8.00 MiB over" in printed
-    assert "rehearsed without a GPU, as l4" in printed
+    assert "rehearsed for l4" in printed
     assert "test_limits.py:22 test_exceeds" in printed
     assert "GPU 0 has a total capacity of 22.03 GiB" in printed
     assert "expected one GPU to rehearse on, found l4 and h100-80gb" in printed

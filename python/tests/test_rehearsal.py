@@ -311,7 +311,7 @@ def test_a_wheel_is_enough(installation: TorchEnvironment, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     recording = pickle.loads((tmp_path / "run.pickle").read_bytes())
     assert f"peak {peak(recording)}" in done.stdout.splitlines()
-    assert "rehearsed without a GPU, as rtx4090" in done.stdout
+    assert "rehearsed for rtx4090" in done.stdout
 
 
 def test_a_program_ends_after_its_steps(installation: TorchEnvironment, tmp_path: Path) -> None:
