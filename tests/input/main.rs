@@ -16,6 +16,7 @@ mod round_trip;
 #[path = "../support/mod.rs"]
 mod support;
 mod threads;
+mod traces;
 
 use memviz::Recording;
 use memviz::input::ReadOptions;
