@@ -10,7 +10,7 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
-use crate::play::changes::{Change, Editor, Lives, chunked_loss, is_plain_loss};
+use crate::play::changes::{Change, Editor, Lives, LogitsSizes, chunked_loss, is_plain_loss};
 use crate::play::program;
 use crate::replay::{Allocation, Metric};
 
@@ -52,14 +52,14 @@ fn find_trained(device: &Device<'_>) -> Vec<Finding> {
         use Category::{Activation, Temporary, Unknown};
         matches!(device.categories().get(index).category, Activation | Temporary | Unknown)
     };
+    let (line, is_cast, sizes) = cast(device, kept);
     let at_peak = history.allocations.iter().enumerate().filter(|&(index, block)| {
-        let is_large = block.requested == bytes || block.requested.saturating_mul(2) == bytes;
+        let is_large = sizes.has(block.requested) || block.requested.saturating_mul(2) == bytes;
         is_large && block.allocated_at(peak.instant) && may_be_logits(index)
     });
     let (count, sum) = at_peak
         .map(|(_, block)| block)
         .fold((0u32, 0u64), |(count, sum), block| (count + 1, sum.saturating_add(block.size)));
-    let (line, is_cast) = cast(device, kept);
     // The user's own logarithms may have other readers, such as a distillation, that cannot be split like this.
     let freed = history.allocations[kept].freed;
     if !is_cast && device.phases().at(freed) != Phase::Backward {
@@ -138,22 +138,23 @@ fn scored(device: &Device<'_>) -> Option<Finding> {
     })
 }
 
-/// The line that casts the logits to float32, and true; otherwise the line of the loss, and false.
-fn cast(device: &Device<'_>, kept: usize) -> (Option<FrameId>, bool) {
+/// The line that casts the logits to float32, and true; otherwise the line of the loss, and false. And the sizes of the logits.
+fn cast(device: &Device<'_>, kept: usize) -> (Option<FrameId>, bool, LogitsSizes) {
     let (track, sites) = (device.track, device.sites());
     let blocks = &device.history().allocations;
     let bytes = blocks[kept].requested;
     let own = sites.site_frame(track.stack_of(kept));
+    let mut sizes = LogitsSizes::of(bytes);
     // Few blocks are allocated between logits and loss.
-    let near = (0..kept).rev().take_while(|&index| {
-        let requested = blocks[index].requested;
-        requested == bytes || requested.saturating_mul(2) == bytes || requested.saturating_mul(16) <= bytes
+    let near = (0..kept).rev().map_while(|index| {
+        let holds = sizes.look_at(device, index as u32, blocks[index].requested)?;
+        Some((index, holds))
     });
-    let large: Vec<usize> = near.filter(|&index| blocks[index].requested.saturating_mul(2) >= bytes).collect();
-    let is_half = |&&index: &&usize| blocks[index].requested.saturating_mul(2) == bytes;
-    if large.iter().find(is_half).is_none() {
-        return (own, false);
+    let logits: Vec<usize> = near.filter(|&(_, holds)| holds).map(|(index, _)| index).collect();
+    let is_whole = |&&index: &&usize| blocks[index].requested >= bytes;
+    if logits.iter().all(|index| is_whole(&index)) {
+        return (own, false, sizes);
     }
-    let first_whole = large.iter().rev().find(|&&index| blocks[index].requested == bytes);
-    (first_whole.map_or(own, |&index| sites.site_frame(track.stack_of(index))), true)
+    let first_whole = logits.iter().rev().find(is_whole);
+    (first_whole.map_or(own, |&index| sites.site_frame(track.stack_of(index))), true, sizes)
 }

@@ -17,6 +17,8 @@ use std::ops::Range;
 const SMALL: u64 = 512;
 /// Labels and statistics are this many times smaller than the logits.
 const MINOR: u64 = 16;
+/// Minimum number of tokens of a sequence whose logits, without those of one token, still count as its logits.
+const TOKENS: u64 = 32;
 
 /// Data about losses that could be computed in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,12 +175,11 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     let (last, kept) =
         named.or_else(|| largest(&is_plain_loss)).ok_or("no loss was found whose result backward needs")?;
     let before: Vec<(usize, &Step)> = allocs(pass.start..last).collect();
-    // In half precision, logits take half of the bytes that the loss keeps.
-    let is_large = |step: &Step| step.bytes == kept.bytes || step.bytes.saturating_mul(2) == kept.bytes;
+    let mut sizes = LogitsSizes::of(kept.bytes);
     let near =
-        before.iter().rev().take_while(|(_, step)| is_large(step) || step.bytes.saturating_mul(MINOR) <= kept.bytes);
-    let (logits, first) =
-        *near.filter(|(_, step)| is_large(step)).last().ok_or("the logits of the loss were not found")?;
+        before.iter().rev().map(|&(place, step)| (place, step, sizes.look_at(device, step.allocation, step.bytes)));
+    let near = near.take_while(|&(.., holds)| holds.is_some()).filter(|&(.., holds)| holds == Some(true));
+    let (logits, first, _) = near.last().ok_or("the logits of the loss were not found")?;
     // Plain code that allocates several blocks of one size may do anything, unless a layer allocates the first one.
     let role = |step: &Step| device.roles().role(device.track.stack_of(step.allocation as usize));
     if named.is_none() && role(first) != Role::Module {
@@ -189,9 +190,8 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     }
     let backward = pass.end;
     // The node of the layer is the last one with a block of this size.
-    let is_as_large = |step: &Step| step.bytes == kept.bytes || step.bytes == first.bytes;
     let all_large: HashSet<u32> =
-        allocs(logits..end).filter(|(_, step)| is_as_large(step)).map(|(_, step)| step.allocation).collect();
+        allocs(logits..end).filter(|(_, step)| sizes.has(step.bytes)).map(|(_, step)| step.allocation).collect();
     let large =
         (backward..end).rfind(|&place| is_free(steps[place].kind) && all_large.contains(&steps[place].allocation));
     let large = large.ok_or("no backward of the loss is known")?;
@@ -235,14 +235,59 @@ fn stays(device: &Device<'_>, step: &Step) -> bool {
     device.categories().get(step.allocation as usize).category == Category::Workspace
 }
 
+/// The sizes of the blocks that hold the logits of a loss, found from the loss backward.
+pub(crate) struct LogitsSizes {
+    /// The first one is what the loss keeps for backward.
+    sizes: Vec<u64>,
+}
+
+impl LogitsSizes {
+    /// Those of a loss that keeps a number of bytes.
+    pub(crate) fn of(kept: u64) -> Self {
+        Self { sizes: vec![kept] }
+    }
+
+    /// Whether a block has one of the sizes found so far.
+    pub(crate) fn has(&self, bytes: u64) -> bool {
+        self.sizes.contains(&bytes)
+    }
+
+    /// Whether a block before those seen so far holds logits; `None` if it is another large one. Logits can be in half precision, and
+    /// have one more token in each sequence, whose last one has no label: `logits[:, :-1]`.
+    pub(crate) fn look_at(&mut self, device: &Device<'_>, allocation: u32, bytes: u64) -> Option<bool> {
+        let kept = self.sizes[0];
+        if bytes.saturating_mul(MINOR) <= kept {
+            return Some(false);
+        }
+        let is_about = |bytes: u64| bytes.checked_sub(kept).is_some_and(|more| more < kept / TOKENS);
+        let twice = bytes.saturating_mul(2);
+        let holds = self.has(bytes)
+            || self.has(twice)
+            || is_about(bytes)
+            || is_about(twice) && layer(device, allocation).is_some_and(is_linear);
+        if holds && !self.has(bytes) {
+            self.sizes.push(bytes);
+        }
+        holds.then_some(true)
+    }
+}
+
 /// Whether no layer of PyTorch but `Linear` allocates a block: chunks of a sequence need a layer that treats each token alone.
 fn may_be_linear(device: &Device<'_>, allocation: u32) -> bool {
+    layer(device, allocation).is_none_or(is_linear)
+}
+
+/// The file of the layer of PyTorch that allocates a block.
+fn layer<'a>(device: &Device<'a>, allocation: u32) -> Option<&'a str> {
     let snapshot = device.snapshot();
-    let layer = snapshot.stacks.frames(device.track.stack_of(allocation as usize)).find_map(|frame| {
+    snapshot.stacks.frames(device.track.stack_of(allocation as usize)).find_map(|frame| {
         let file = snapshot.strings.get(frame.filename).rsplit_once("torch/nn/modules/")?.1;
         (!matches!(file, "module.py" | "container.py")).then_some(file)
-    });
-    layer.is_none_or(|file| file == "linear.py")
+    })
+}
+
+fn is_linear(file: &str) -> bool {
+    file == "linear.py"
 }
 
 fn is_named_loss(device: &Device<'_>, allocation: u32) -> bool {

@@ -45,7 +45,7 @@ mod trained;
 pub use change::Change;
 pub(crate) use chosen::{Choice, Chosen, Release};
 pub use chunks::LossFigures;
-pub(crate) use chunks::{is_log_softmax, is_plain_loss};
+pub(crate) use chunks::{LogitsSizes, is_log_softmax, is_plain_loss};
 pub use functions::{Checkpointed, CodeChange, HeldByCalls, chunked_loss};
 pub(crate) use lives::Lives;
 pub use optimizer::Optimizer;
