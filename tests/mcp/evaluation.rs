@@ -13,7 +13,8 @@ use std::path::Path;
 
 /// The page with the table, and the line above it.
 const PAGE: &str = "docs/src/commands/mcp.md";
-const HEADING: &str = "| question | call | bytes | known from elsewhere, and in the answer |\n|---|---|--:|---|\n";
+const HEADING: &str =
+    "| question | call | bytes | fact in the answer, known from another source |\n|---|---|--:|---|\n";
 
 /// The cure of each story, in words one of which an answer about it must contain.
 const CURES: [(&str, &str); 17] = [
@@ -86,7 +87,7 @@ fn of_story(folder: &str, input: &str, client: &mut Client) -> Question {
     let words = CURES.iter().find(|(kind, _)| *kind == story["story"]).unwrap().1;
     let said = words.split('|').find(|words| cure.contains(words));
     let said = said.unwrap_or_else(|| panic!("{name}: {words} is not in\n{answer}"));
-    let question = format!("What is wrong in `{name}`, where, and what cures it?");
+    let question = format!("What is wrong in `{name}`, where, and how is it fixed?");
     about(&question, "triage", json!({ "input": input }), &[named, said.to_owned()])
 }
 
@@ -128,7 +129,7 @@ fn of_the_past() -> Vec<Question> {
             &[exact("allocated_bytes", &truth(gpt, 0)["max_memory_allocated"])],
         ),
         about(
-            "How many bytes are reserved at most?",
+            "What is the highest number of bytes reserved?",
             "peak",
             json!({ "input": "snapshots/leak", "format": "json" }),
             &[exact("reserved_bytes", &truth("snapshots/leak", 0)["max_memory_reserved"])],
@@ -208,19 +209,19 @@ fn of_plans_and_budgets() -> Vec<Question> {
             &[counted("snapshots/gpt_train_ckpt", "max_memory_allocated")],
         ),
         about(
-            "What has checkpointing changed?",
+            "What did checkpointing change?",
             "diff",
             json!({ "base": gpt, "new": "snapshots/gpt_train_ckpt" }),
             &[counted(gpt, "max_memory_allocated"), counted("snapshots/gpt_train_ckpt", "max_memory_allocated")],
         ),
         about(
-            "Which device holds most?",
+            "Which device holds the most memory?",
             "ranks",
             json!({ "inputs": ["snapshots/multi_gpu"] }),
             &[bytes(&first["max_memory_allocated"]), bytes(&second["max_memory_allocated"])],
         ),
         about(
-            "Which device reserves most, in bytes?",
+            "Which device reserves the most memory, and how many bytes?",
             "ranks",
             json!({ "inputs": ["snapshots/multi_gpu"], "format": "json" }),
             &[exact("reserved_bytes", &second["max_memory_reserved"])],
@@ -232,7 +233,7 @@ fn of_plans_and_budgets() -> Vec<Question> {
             &["passed".to_owned()],
         ),
         about(
-            "And a byte lower?",
+            "And with a limit one byte lower?",
             "check",
             json!({ "inputs": [gpt], "max_peak": (peak - 1).to_string() }),
             &["failed".to_owned()],
@@ -251,12 +252,12 @@ fn of_plans_and_budgets() -> Vec<Question> {
             &[counted(gpt, "memory_reserved"), counted(gpt, "memory_allocated")],
         ),
         about(
-            "How much is reserved at most, over time?",
+            "How does reserved memory change over time, and what is its maximum?",
             "timeline",
             json!({ "input": "snapshots/leak", "points": 5 }),
             &[counted("snapshots/leak", "max_memory_reserved")],
         ),
-        about("How many entries has the recording?", "info", json!({ "input": gpt }), &[entries]),
+        about("How many entries does the recording have?", "info", json!({ "input": gpt }), &[entries]),
     ]
 }
 
