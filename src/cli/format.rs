@@ -153,7 +153,7 @@ impl ValueEnum for FlameFormat {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         match self {
             Self::Picture(format) => format.to_possible_value(),
-            Self::Folded => Some(PossibleValue::new("folded").help("Stacks for inferno, speedscope, flamegraph.pl")),
+            Self::Folded => Some(PossibleValue::new("folded").help("Stacks for inferno, speedscope and flamegraph.pl")),
         }
     }
 }

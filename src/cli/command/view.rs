@@ -211,7 +211,7 @@ impl View {
         if !self.shared.quiet {
             let port = server.port();
             complain(&format!(
-                "until Ctrl-C; on another machine, ssh -L {port}:127.0.0.1:{port} HOST makes this address work"
+                "serving until Ctrl-C; on another machine, ssh -L {port}:127.0.0.1:{port} HOST makes this address work"
             ));
         }
         limits::lift();

@@ -88,9 +88,9 @@ def record(
     if stacks not in ("python", "all"):
         raise ValueError(f"expected stacks of python or all, found {stacks!r}")
     if os.fspath(path).endswith((".gz", ".zst", ".zip")):
-        raise ValueError(f"expected a name for a file that is not compressed, found {os.fspath(path)!r}")
+        raise ValueError(f"expected the name of an uncompressed file, found {os.fspath(path)!r}")
     if steps is not None and not 0 <= steps[0] <= steps[1]:
-        raise ValueError(f"expected a first step and a last one that is not before it, found {steps!r}")
+        raise ValueError(f"expected a first step and a last step that is not before it, found {steps!r}")
     entries = max_entries if max_entries is not None else sizes.ring(ring, stacks)
     options = {"context": context, "stacks": stacks, "max_entries": entries}
     number = named(on_signal) if on_signal is not None else None
@@ -383,7 +383,7 @@ class Recorder:
             self._end()
             self._close()
         if self.failures > MOST_FAILURES:
-            log.warning("%d requests failed, the first %d were kept", self.failures, MOST_FAILURES)
+            log.warning("%d requests failed; the first %d were kept", self.failures, MOST_FAILURES)
         if self._report:
             self._write_reports()
             self._say_what_was_recorded()
