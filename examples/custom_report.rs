@@ -1,4 +1,4 @@
-//! A custom report format: the peak as a line for a chat message.
+//! A custom report format: the peak as one line for a chat message.
 //!
 //!     cargo run --release --example custom_report -- fixtures/snapshots/gpt_train/snapshot.pickle.gz
 

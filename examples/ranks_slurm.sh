@@ -5,7 +5,7 @@
 #   sbatch --dependency=afterany:"$job" examples/ranks_slurm.sh join SUMMARIES ranks.svg
 #
 # SNAPSHOTS is a folder with a recording of each rank, named after it (rank17.pickle, rank17.pickle.gz...), that all nodes
-# can read. SUMMARIES is a folder that all nodes can write: each task writes a file there, a few kilobytes per rank.
+# can read. SUMMARIES is a folder that all nodes can write to: each task writes a file there, a few kilobytes per rank.
 #SBATCH --job-name=memviz-ranks
 #SBATCH --cpus-per-task=4
 #SBATCH --time=00:10:00

@@ -12,7 +12,7 @@ The server, on rank 0, then also has these pages:
 - `/memory_summary` shows the allocator's statistics for each rank as JSON.
 - `/memory_dump` has a button for each rank that downloads a snapshot.
 
-Nothing is written to disk unless you pass `dump_dir` and `enabled_dumps={"memory"}`: then the text of `/memory` is.
+Nothing is written to disk, except the text of `/memory` if you pass `dump_dir` and `enabled_dumps={"memory"}`.
 A rank answers while it trains, and also while it waits for other ranks: a PyTorch thread takes the snapshot.
 
 Like the rest of the debug server, the pages have no access control: anyone who can reach the port can read stacks and

@@ -16,7 +16,7 @@ use regex::Regex;
 
 /// Find allocations that survive step after step
 ///
-/// Shows the growth per step, and the stacks that allocate.
+/// Shows the growth per step, and the stacks that cause it.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz leaks snapshot.pickle", "what grows step after step"),
