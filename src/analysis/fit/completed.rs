@@ -81,7 +81,7 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
         (Some(a), Some(b)) => {
             format!("; the first difference: {} in one, {} in the other", place(failed, a), place(other, b))
         }
-        (Some(a), None) => format!("; the first that is only in one: {}", place(failed, a)),
+        (Some(a), None) => format!("; the first request that is only in one: {}", place(failed, a)),
         (None, _) => String::new(),
     };
     if pairs.len() as u64 * 100 < before.len() as u64 * LEAST_MATCHED {

@@ -35,7 +35,7 @@ log = logging.getLogger("torch_memviz")
 #: Called with the recorder when its recording has ended.
 Hook = Callable[["Recorder"], object]
 
-#: Maximum number of failed requests to keep. A program that finds the largest batch by trial has hundreds of them.
+#: Maximum number of failed requests to keep. A program that searches for the largest batch has hundreds of them.
 MOST_FAILURES = 4
 
 

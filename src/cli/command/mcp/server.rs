@@ -33,9 +33,9 @@ const DRILL: &str = "drill";
 const DRILL_KEYS: [&str; 6] = ["id", "at", "from", "count", "line", "max_bytes"];
 
 const INSTRUCTIONS: &str = "memviz explains recordings of PyTorch's GPU memory (_dump_snapshot pickles, profiler traces). Start with \
-    triage; then oom, leaks, peak or fragmentation explain why, and fit or simulate show what would help. Figures are exact unless they are \
-    marked as simulated (predicted), as deduced from stacks (* or inferred), or as a lower or upper bound. Every answer ends with \
-    an id; drill takes it and shows all figures, stacks and rows as JSON, part by part.";
+    triage; then oom, leaks, peak or fragmentation explain why, and fit or simulate show what would help. Figures are exact unless \
+    they are marked as simulated (predicted), as deduced from stacks (* or inferred), or as a lower or upper bound. Every answer \
+    ends with an id; drill takes it and shows all figures, stacks and rows as JSON, part by part.";
 
 /// State that is kept between requests.
 pub struct Server {
