@@ -349,7 +349,7 @@ class Recorder:
         return of_steps(self.snapshot() if self._is_recording else self.recording)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Record each call of a function: `@torch_memviz.record("run.pickle")`.
+        """Record each call to a function: `@torch_memviz.record("run.pickle")`.
 
         The first call writes `run.pickle`, the second `run_run2.pickle`.
         """
