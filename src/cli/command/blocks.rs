@@ -14,7 +14,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz blocks snapshot.pickle --top 5", "the largest at the peak"),
-    ("memviz blocks snapshot.pickle --address 0x7f0a2c000000", "every block that was ever at this address"),
+    ("memviz blocks snapshot.pickle --address 0x7f0a2c000000", "all blocks ever at this address"),
 ]))]
 pub struct Blocks {
     /// ID of a block, as this command shows it; may be repeated
