@@ -31,6 +31,6 @@ fn main() -> memviz::Result<()> {
     for (delta, label) in &deltas {
         println!("{delta:>+16}  {label}");
     }
-    println!("{:>+16}  in all", deltas.iter().map(|(delta, _)| delta).sum::<i128>());
+    println!("{:>+16}  total", deltas.iter().map(|(delta, _)| delta).sum::<i128>());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A report format of one's own: the peak as a line for a chat message.
+//! A custom report format: the peak as one line for a chat message.
 //!
 //!     cargo run --release --example custom_report -- fixtures/snapshots/gpt_train/snapshot.pickle.gz
 
@@ -9,7 +9,7 @@ use memviz::model::bytes::Bytes;
 use memviz::report::{Answer, Source, TextStyle};
 use std::io::{self, Write};
 
-/// What a chat message says of an answer.
+/// An answer as a chat message.
 trait Chat: Answer {
     /// Writes a line per device.
     fn chat(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()>;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let source = Source { path: &path, recording: &recording };
     let report = recording.peak(&PeakOptions::default())?;
     report.chat(source, &mut io::stdout())?;
-    // The formats that memviz has are there, too.
+    // The formats of memviz itself are also available.
     report.text(source, TextStyle { width: Some(80), color: false, advice: true }, &mut io::stdout())?;
     Ok(())
 }

@@ -1,9 +1,9 @@
-"""Which of the ranks is different? Spark pipes each recording through memviz where it lies; the driver joins.
+"""Which rank is different? Spark executors summarize each recording with memviz, and the driver compares the summaries.
 
     spark-submit examples/ranks_pyspark.py 'hdfs:///runs/42/rank*.pickle.gz' --output ranks.svg
 
-memviz has to be on the PATH of the executors and of the driver. Recordings travel to an executor, never to the driver:
-what comes back are a few kilobytes per rank.
+memviz must be on the PATH of the executors and of the driver. Recordings are sent only to executors; the driver
+receives a few kilobytes per rank.
 """
 
 import argparse
@@ -14,26 +14,26 @@ from pyspark.sql import SparkSession
 
 
 def summarize(recording):
-    """The lines of JSON that memviz writes about one recording."""
+    """Return the lines of JSON that memviz writes about a recording."""
     path, content = recording
-    # The name tells the rank. One thread each: Spark already runs a task per core.
+    # memviz takes the rank from the name. One thread is enough: Spark already runs a task per core.
     command = ["memviz", "ranks", "--format", "json", "--threads", "1", "--stdin-name", path, "-"]
     run = subprocess.run(command, input=content, stdout=subprocess.PIPE, check=False)
-    # A recording that cannot be read makes the exit code 2 and is a line of its own, which the join reports.
+    # If a recording cannot be read, memviz exits with 2 and writes a line about it, which the comparison reports.
     if run.returncode not in (0, 2):
-        raise RuntimeError(f"memviz ended with {run.returncode} on {path}")
+        raise RuntimeError(f"memviz exited with {run.returncode} for {path}")
     return run.stdout.decode().splitlines()
 
 
 def join(lines, arguments):
-    """Compares all ranks; gives the exit code of memviz."""
+    """Compare all ranks, and return the exit code of memviz."""
     command = ["memviz", "ranks", "-", *arguments]
     return subprocess.run(command, input="\n".join(lines).encode(), check=False).returncode
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("recordings", help="folder or glob, as Spark understands it")
+    parser.add_argument("recordings", help="folder or glob, in the syntax of Spark")
     parser.add_argument("--output", help="picture to write, as SVG")
     options = parser.parse_args()
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Which of the ranks is different? A Slurm array summarizes the recordings, a task a share of them, and one task joins.
+# Which rank is different? Each task of a Slurm array summarizes a part of the recordings, and one task compares them.
 #
 #   job=$(sbatch --parsable --array=0-15 examples/ranks_slurm.sh summarize SNAPSHOTS SUMMARIES)
 #   sbatch --dependency=afterany:"$job" examples/ranks_slurm.sh join SUMMARIES ranks.svg
 #
 # SNAPSHOTS is a folder with a recording of each rank, named after it (rank17.pickle, rank17.pickle.gz...), that all nodes
-# can read. SUMMARIES is one that all can write: each task leaves a file of a few kilobytes per rank there.
+# can read. SUMMARIES is a folder that all nodes can write to: each task writes a file there, a few kilobytes per rank.
 #SBATCH --job-name=memviz-ranks
 #SBATCH --cpus-per-task=4
 #SBATCH --time=00:10:00
@@ -29,9 +29,9 @@ summarize)
     for ((index = task; index < ${#files[@]}; index += tasks)); do
         mine+=("${files[index]}")
     done
-    # More tasks than files.
+    # There may be more tasks than files.
     [ ${#mine[@]} -gt 0 ] || exit 0
-    # A recording that cannot be read is a line of the summary, too, and makes the exit code 2.
+    # A recording that cannot be read is also a line of the summary; memviz then exits with 2.
     memviz ranks --format json --threads "${SLURM_CPUS_PER_TASK:-1}" -o "$summaries/task$task.jsonl" --force \
         "${mine[@]}"
     ;;

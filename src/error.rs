@@ -52,7 +52,7 @@ pub enum Error {
         message: String,
     },
     /// The input ends too early.
-    #[error("byte {at}: the file ends in the middle of {within}; --allow-truncated analyzes the part before")]
+    #[error("byte {at}: the file ends in the middle of {within}; --allow-truncated analyzes the readable part")]
     Truncated {
         /// Length of the input.
         at: u64,

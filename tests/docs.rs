@@ -160,7 +160,7 @@ fn the_book_is_complete() {
     let mut problems: Vec<String> =
         pages().into_iter().filter(missing).map(|page| format!("{BOOK}/SUMMARY.md does not list {page}")).collect();
     let help = memviz(&["help"]).stdout;
-    let commands = help.split("explains:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let commands = help.split("Commands (see `memviz COMMAND -h`):\n").nth(1).unwrap().split("\n\n").next().unwrap();
     // The name of its group is before the first command of each.
     let commands = commands.lines().filter_map(|line| line.get(11..)?.split(' ').next());
     for command in commands.filter(|command| !command.is_empty() && !WITHOUT_PAGE.contains(command)) {

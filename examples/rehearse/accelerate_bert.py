@@ -1,4 +1,4 @@
-"""Trains BERT (base) by its configuration with accelerate, in mixed precision with clipped gradients."""
+"""Trains BERT (base), built from its configuration, with Accelerate, mixed precision and gradient clipping."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Trains a Llama with 8 billion parameters, sharded with FSDP2 over the ranks that there are."""
+"""Trains a Llama model with 8 billion parameters, sharded over all ranks with FSDP2."""
 
 import argparse
 

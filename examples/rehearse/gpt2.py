@@ -1,4 +1,4 @@
-"""Trains GPT-2 (124 million parameters) by its configuration: `--batch` sequences of `--tokens` tokens."""
+"""Trains GPT-2 (124M parameters), built from its configuration, with `--batch` sequences of `--tokens` tokens."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Trains a transformer encoder under Lightning."""
+"""Trains a transformer encoder with Lightning."""
 
 import argparse
 
@@ -12,7 +12,7 @@ arguments = parser.parse_args()
 
 
 class Encoder(lightning.LightningModule):
-    """The encoder of BERT's size, and a classifier behind it."""
+    """An encoder of BERT's size, followed by a classifier."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Llama 3 with 8 billion parameters by its configuration: reads a prompt, or with `--train` takes steps of training."""
+"""Builds Llama 3 (8 billion parameters) from its configuration. It reads a prompt; with `--train`, it is trained."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Trains LoRA adapters of a Llama with one billion parameters under the Trainer of transformers."""
+"""Trains LoRA adapters of a Llama model with one billion parameters, with the Trainer of transformers."""
 
 import argparse
 

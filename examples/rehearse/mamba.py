@@ -1,4 +1,4 @@
-"""Trains a Mamba with 130 million parameters by its configuration."""
+"""Trains Mamba (130 million parameters), built from its configuration."""
 
 import argparse
 

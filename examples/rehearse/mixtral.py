@@ -1,4 +1,4 @@
-"""A mixture of experts by its configuration: a Mixtral with `--layers` of its 32 layers reads a prompt."""
+"""Builds Mixtral, a mixture of experts, from its configuration with `--layers` of its 32 layers, and reads a prompt."""
 
 import argparse
 

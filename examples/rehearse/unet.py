@@ -1,4 +1,4 @@
-"""Trains the UNet of Stable Diffusion 1.5 by its configuration: `--batch` latents of images with 512 times 512 pixels."""
+"""Trains the UNet of Stable Diffusion 1.5, built from its configuration, with `--batch` latents of 512x512 images."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Trains a network of torchvision on images, in mixed precision: `resnet50`, or `vit_b_16`."""
+"""Trains a torchvision model, such as `resnet50` or `vit_b_16`, on images in mixed precision."""
 
 import argparse
 

@@ -273,7 +273,7 @@ def test_an_answer_is_about_the_recording_that_was_read(tmp_path: Path) -> None:
     path = tmp_path / "run.pickle.gz"
     path.write_bytes(GPT.read_bytes())
     answer, drawn = torch_memviz.peak(path), torch_memviz.fragmentation(path)
-    assert repr(answer) == "<PeakAnswer, 19 rows: print() shows it, .to_rows() and .to_pandas() have its table>"
+    assert repr(answer) == "<PeakAnswer, 19 rows: print() shows it; .to_rows() and .to_pandas() return its table>"
     for held in (LATER.read_bytes(), None):
         if held is None:
             path.unlink()

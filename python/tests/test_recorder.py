@@ -104,7 +104,7 @@ def test_only_some_of_many_failures_are_kept(torch: TorchEnvironment, tmp_path: 
     done = torch.run(PROGRAMS / "out_of_memory.py", "caught", cwd=tmp_path)
     attempts = [f"run_oom_attempt{attempt}.pickle" for attempt in range(1, 5)]
     assert done.stdout.splitlines() == [" ".join(["6", "run.pickle", *attempts])]
-    assert "6 requests failed, the first 4 were kept" in done.stderr
+    assert "6 requests failed; the first 4 were kept" in done.stderr
     assert len(torch_memviz.oom(tmp_path / "run.pickle").devices[0].ooms) == 6
 
 

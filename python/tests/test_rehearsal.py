@@ -152,7 +152,7 @@ def test_releases_that_nobody_tried_are_named(
         monkeypatch.setenv(variable, "")
     prepare(path=tmp_path / "run.pickle", gpu="l4")
     assert [record.getMessage() for record in caplog.records] == [
-        "rehearsal: PyTorch 3.1.0 was not compared with a GPU, only 2.1 to 2.15 were: compare a short run first"
+        "rehearsal: PyTorch 3.1.0 has not been compared with a GPU, only 2.1 to 2.15 have: compare a short run first"
     ]
 
 

@@ -23,9 +23,9 @@ from typing import Any
 
 TARGET = Path(__file__).parent.parent / "src" / "torch_memviz" / "answers.py"
 
-HEAD = '''"""What commands answer, as dataclasses: the keys of `--format json`.
+HEAD = '''"""The answers of all commands as dataclasses, with the keys of `--format json` as fields.
 
-Made from the JSON Schema of the binary by `tools/generate_answers.py`; not to be edited.
+Generated from the JSON Schema of the binary by `tools/generate_answers.py`; do not edit.
 """
 
 from __future__ import annotations

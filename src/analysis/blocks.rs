@@ -171,9 +171,7 @@ impl DeviceBlocks {
         };
         if let Some(id) = found.iter().find(|&&id| id >= all.len()) {
             let (device, most) = (device.id(), all.len());
-            return Err(Error::Request(format!(
-                "device {device}: expected the ID of a block below {most}, found {id}"
-            )));
+            return Err(Error::Request(format!("device {device}: expected a block ID below {most}, found {id}")));
         }
         found.retain(there);
         let (number, total_bytes) =

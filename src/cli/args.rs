@@ -154,7 +154,7 @@ pub struct SharedArgs {
     /// When to use colors; the `NO_COLOR` variable also turns them off
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
-    /// Limit on the memory that memviz itself uses; exceeding it exits with code 2
+    /// Limit on the memory that memviz itself uses; if it is exceeded, memviz exits with code 2
     #[arg(long, value_name = "SIZE", default_value = limits::MEMORY, value_parser = limits::parse_memory)]
     pub max_memory: Bytes,
     /// Lift the limit on CPU time: 10 s for up to 20 MB of input, plus 1 s for each further 2 MB

@@ -28,7 +28,7 @@ pub fn browse(page: &Path) -> io::Result<()> {
     match result {
         Some(failed) => failed,
         None if has_desktop() => open(&page),
-        None => Err(io::Error::other("no browser was found here")),
+        None => Err(io::Error::other("no browser was found")),
     }
 }
 

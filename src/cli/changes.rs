@@ -25,7 +25,7 @@ pub struct ChangeArgs {
     /// Shard optimizer state and gradients over N ranks (ZeRO-2)
     #[arg(long, value_name = "N", value_parser = Change::shard_gradients)]
     shard_gradients: Option<Change>,
-    /// Shard parameters, too, over N ranks (ZeRO-3, FSDP)
+    /// Also shard parameters over N ranks (ZeRO-3, FSDP)
     ///
     /// Shards parameters, gradients and optimizer state; the layer in use is gathered.
     #[arg(long, value_name = "N", value_parser = Change::shard_parameters)]

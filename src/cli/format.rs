@@ -20,7 +20,7 @@ pub trait Format: ValueEnum + PartialEq {
 
     /// Why a terminal cannot show it; `None` if it can.
     fn not_for_terminals(&self) -> Option<&'static str> {
-        self.picture().map(|_| "a terminal does not show pictures")
+        self.picture().map(|_| "a terminal cannot show pictures")
     }
 
     /// The kind of picture, which no terminal can show.
@@ -153,7 +153,7 @@ impl ValueEnum for FlameFormat {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         match self {
             Self::Picture(format) => format.to_possible_value(),
-            Self::Folded => Some(PossibleValue::new("folded").help("Stacks for inferno, speedscope, flamegraph.pl")),
+            Self::Folded => Some(PossibleValue::new("folded").help("Stacks for inferno, speedscope and flamegraph.pl")),
         }
     }
 }
@@ -276,7 +276,7 @@ impl Format for ExportFormat {
 
     fn not_for_terminals(&self) -> Option<&'static str> {
         (!matches!(self, Self::Prometheus | Self::Folded))
-            .then_some("a terminal does not show files for other programs")
+            .then_some("a terminal cannot show files for other programs")
     }
 }
 
@@ -337,7 +337,7 @@ impl Format for RanksFormat {
             Self::Answer(answer) => answer.not_for_terminals(),
             Self::Prometheus => None,
             #[cfg(feature = "parquet")]
-            Self::Parquet => Some("a terminal does not show tables for databases"),
+            Self::Parquet => Some("a terminal cannot show tables for databases"),
         }
     }
 

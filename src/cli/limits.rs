@@ -104,8 +104,8 @@ mod system {
                     let granted = GRANTED.load(Ordering::Relaxed);
                     let (seconds, input) = (seconds(granted), Bytes(granted));
                     end(&format!(
-                        "expected to be done in {seconds} s of CPU time for {input} of input, which is more than \
-                         recordings take; --no-limit goes on"
+                        "expected to finish in {seconds} s of CPU time for {input} of input, which is more than \
+                         recordings take; --no-limit lifts the limit"
                     ));
                 }
                 let limit = MEMORY_LIMIT.load(Ordering::Relaxed);

@@ -31,6 +31,7 @@ use command::{COMMANDS, Run, command_line, help};
 use limits::Limits;
 use outcome::{Failure, complain};
 use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::Path;
 
 /// The command in `arguments`. Limits in them apply before any argument is used.
@@ -147,7 +148,12 @@ fn refuse(error: &clap::Error, command: Option<&OsString>) -> Outcome {
         with_swapped_letters(error, command).map(|flag| format!("tip: a similar argument exists: '--{flag}'"));
     let tip = swapped.or_else(|| lines.find(|line| line.starts_with("tip: ")).map(str::to_owned));
     let tip = tip.map(|tip| format!(" ({tip})")).unwrap_or_default();
-    let message = message.join(" ");
+    let mut message = message.join(" ");
+    if let Some(reason) = std::error::Error::source(error)
+        && let Some(plain) = plain_reason(reason)
+    {
+        message = message.replace(&reason.to_string(), &plain);
+    }
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg)
         && Path::new(argument).exists()
@@ -161,10 +167,24 @@ fn refuse(error: &clap::Error, command: Option<&OsString>) -> Outcome {
     Outcome::Failed
 }
 
+/// Why a value is not a number that an option accepts, where the reason is in Rust's words: `0 is not in 1..=256`.
+fn plain_reason(reason: &(dyn std::error::Error + 'static)) -> Option<String> {
+    if let Some(error) = reason.downcast_ref::<ParseIntError>() {
+        let is_too_large = matches!(error.kind(), IntErrorKind::PosOverflow);
+        return Some(if is_too_large { "expected a smaller number" } else { "expected a whole number" }.to_owned());
+    }
+    let text = reason.to_string();
+    let (first, last) = text.split_once(" is not in ")?.1.split_once("..=")?;
+    Some(format!("expected a whole number from {first} to {last}"))
+}
+
 /// The option of a command with the same letters as an unknown one, in another order. Clap's similarity measure does not find
 /// `--top` for `--tpo`.
 fn with_swapped_letters(error: &clap::Error, command: Option<&OsString>) -> Option<String> {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return None };
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
     let sorted = |flag: &str| {
         let mut letters: Vec<char> = flag.chars().collect();
         letters.sort_unstable();

@@ -11,7 +11,7 @@ pub enum Outcome {
     Done = 0,
     /// A requested check failed.
     CheckFailed = 1,
-    /// The command could not do its work.
+    /// The command failed.
     Failed = 2,
 }
 

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Blocks that are allocated, until their free is requested.
+    /// Blocks, from their allocation until their free is requested.
     #[default]
     Allocated,
-    /// Blocks that are active, until their free completes.
+    /// Blocks, from their allocation until their free completes.
     Active,
-    /// Requested bytes, until the free completes.
+    /// Requested bytes of blocks, until their free completes.
     Requested,
     /// Segments.
     Reserved,

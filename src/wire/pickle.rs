@@ -66,7 +66,7 @@ impl<'w> Pickle<'w> {
 
     /// A string.
     pub fn text(&mut self, text: &str) -> io::Result<()> {
-        let length = u32::try_from(text.len()).map_err(|_| io::Error::other("a text of 4 GiB or more"))?;
+        let length = u32::try_from(text.len()).map_err(|_| io::Error::other("a string of 4 GiB or more"))?;
         self.write(b"X")?;
         self.write(&length.to_le_bytes())?;
         self.write(text.as_bytes())

@@ -82,7 +82,7 @@ pub fn lines(file: &[u8]) -> Result<Vec<u8>> {
         let page = unzstd(compressed.to_vec(), length)?;
         let mut texts = Reader(&page);
         for _ in 0..rows {
-            lines.extend_from_slice(texts.text().ok_or_else(|| damaged("a text for each row"))?);
+            lines.extend_from_slice(texts.text().ok_or_else(|| damaged("a string for each row"))?);
             lines.push(b'\n');
         }
     }

@@ -86,7 +86,7 @@ fn blocks_have_the_stacks_of_allocation_and_free() {
 #[test]
 fn missing_blocks_are_errors() {
     let path = fixture("gpt_train");
-    memviz(&["blocks", &path, "--id", "100000000"]).expect_error("expected the ID of a block below");
+    memviz(&["blocks", &path, "--id", "100000000"]).expect_error("expected a block ID below");
     memviz(&["blocks", &path, "--address", "0xxyz"]).expect_error("expected an address such as");
     memviz(&["blocks", &fixture("multi_gpu"), "--id", "0"])
         .expect_error("expected one device for IDs of blocks, found 2");

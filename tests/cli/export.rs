@@ -268,7 +268,7 @@ fn unsuitable_formats_are_refused() {
         (&["export", &tiny, "-o", "a.pb.gz", "--blocks", "5"], "expected --format perfetto for --blocks"),
         (
             &["export", &tiny, "-o", "tables/", "--table", "entries"],
-            "expected no --table: a folder takes all tables, as Parquet",
+            "expected no --table: a folder receives all tables, as Parquet",
         ),
         (&["export", &tiny, "-o", "a.parquet", "--metric", "active"], "--format pprof for --metric"),
         (&["export", &tiny, "-o", "a.parquet", "--include", "a"], "--format pprof for --include"),

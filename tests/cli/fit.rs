@@ -42,7 +42,7 @@ fn mistakes_are_named() {
         (&[BATCH_4, &tiny], &["--vary NAME=N,N", "differ in one number"]),
         (&[BATCH_4, BATCH_8, "--vary", "batch=4"], &["--vary", "2 in total", "found 1"]),
         (&[BATCH_4, BATCH_8, "--vary", "4,8"], &["batch=4,8"]),
-        (&[BATCH_4, BATCH_8, "--vary", "batch=4,4"], &["no two the same", "4,4"]),
+        (&[BATCH_4, BATCH_8, "--vary", "batch=4,4"], &["a different batch", "4,4"]),
         (&[BATCH_4, BATCH_8, "--vary", "batch=0,4"], &["above 0", "0,4"]),
         (&[BATCH_4, BATCH_8, "--vary", "batch=4,8", "--at", "seq=16"], &["--at", "batch=N", "seq"]),
         (&[BATCH_4, BATCH_8, "--at", "0"], &["above 0"]),

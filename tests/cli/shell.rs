@@ -414,7 +414,7 @@ fn help_and_manual_mention_every_command_and_flag() {
         }
     }
     assert!(help.contains("Exit codes"), "{help}");
-    for code in ["0 done", "1 a requested check failed", "2 the command could not do its work"] {
+    for code in ["0 success", "1 a requested check failed", "2 error"] {
         assert!(help.contains(code) && man.contains(code), "{code}");
     }
 }

@@ -173,7 +173,7 @@ fn unusable_inputs_are_refused_before_writing() {
     let whole = read_unpacked(&tiny);
     let cut = folder.path().join("cut.pickle");
     fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
-    view(&[cut.to_str().unwrap()]).expect_error("--allow-truncated analyzes the part before");
+    view(&[cut.to_str().unwrap()]).expect_error("--allow-truncated analyzes the readable part");
     view(&[cut.to_str().unwrap(), "--allow-truncated", "--own", "lib"]).expect(0);
     let part = [cut.to_str().unwrap(), "--allow-truncated", "--to", "entry:0"];
     view(&[&part[..], &["--force"]].concat()).expect_error("expected a complete file");

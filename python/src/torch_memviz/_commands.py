@@ -34,7 +34,7 @@ OURS = ("format", "output", "o")
 
 
 def triage(path: Input, **options: Unpack[_options.TriageOptions]) -> answers.TriageAnswer:
-    """Summarize a recording: how it ended or its peak, what holds the memory, and what to run next."""
+    """Summarize a recording: its failed request or its peak, what holds the memory, and what to run next."""
     return _answer(answers.TriageAnswer, "triage", [path], options)
 
 
@@ -49,12 +49,12 @@ def peak(path: Input, **options: Unpack[_options.PeakOptions]) -> answers.PeakAn
 
 
 def blocks(path: Input, **options: Unpack[_options.BlocksOptions]) -> answers.BlocksAnswer:
-    """Show single blocks: `blocks(path, address=[0x7f0a2c000000])`, or the largest at an instant."""
+    """Show individual blocks: `blocks(path, address=[0x7f0a2c000000])`, or the largest at an instant."""
     return _answer(answers.BlocksAnswer, "blocks", [path], options)
 
 
 def fragmentation(path: Input, **options: Unpack[_options.FragmentationOptions]) -> answers.FragmentationAnswer:
-    """Show which memory is reserved but unused, and what keeps it reserved."""
+    """Show how much memory is reserved but unused, and what keeps it reserved."""
     return _answer(answers.FragmentationAnswer, "fragmentation", [path], options)
 
 
@@ -89,7 +89,7 @@ def simulate(path: Input, **options: Unpack[_options.SimulateOptions]) -> answer
 
 
 def fit(*paths: Input, **options: Unpack[_options.FitOptions]) -> answers.FitAnswer:
-    """Find what makes a recording fit a device. With two or three, predict other batch sizes and which fits."""
+    """Find what makes a recording fit a device, or predict from two or three recordings which batch sizes fit."""
     return _answer(answers.FitAnswer, "fit", paths, options)
 
 

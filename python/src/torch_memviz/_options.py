@@ -1,6 +1,6 @@
 """Options of commands, for editors and type checkers: `--no-infer` is `no_infer=True`.
 
-Made from the help of the binary by `tools/generate_options.py`; not to be edited. Nothing imports it when it runs.
+Generated from the help of the binary by `tools/generate_options.py`; do not edit. Nothing imports this module at run time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-#: What an option is given as: sizes and instants as they are typed, numbers, paths.
+#: The value of an option: a number, a path, or a size or instant as on the command line.
 Value = str | int | float | os.PathLike[str]
 
 

@@ -62,6 +62,6 @@ class Page:
         return self.text if self.format == "markdown" else None
 
     def __repr__(self) -> str:
-        return f"<Page, {len(self.text) / 1000:.0f} KB of {self.format}: .save(path) writes it, .text has it>"
+        return f"<Page, {len(self.text) / 1000:.0f} KB of {self.format}: .save(path) writes it; .text contains it>"
 
     __str__ = __repr__

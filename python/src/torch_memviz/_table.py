@@ -85,7 +85,7 @@ class Answer:
     def __repr__(self) -> str:
         """Return a short summary: the full contents would fill several screens."""
         count = f", {len(rows(self._csv))} rows" if self._csv is not None else ""
-        return f"<{type(self).__name__}{count}: print() shows it, .to_rows() and .to_pandas() have its table>"
+        return f"<{type(self).__name__}{count}: print() shows it; .to_rows() and .to_pandas() return its table>"
 
     def _repr_html_(self) -> str:
         try:

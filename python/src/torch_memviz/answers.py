@@ -1,6 +1,6 @@
-"""What commands answer, as dataclasses: the keys of `--format json`.
+"""The answers of all commands as dataclasses, with the keys of `--format json` as fields.
 
-Made from the JSON Schema of the binary by `tools/generate_answers.py`; not to be edited.
+Generated from the JSON Schema of the binary by `tools/generate_answers.py`; do not edit.
 """
 
 from __future__ import annotations
@@ -2444,11 +2444,11 @@ MemoryKind = Literal[
 
 #: A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
 Metric = Literal[
-    # Blocks that are allocated, until their free is requested.
+    # Blocks, from their allocation until their free is requested.
     "allocated",
-    # Blocks that are active, until their free completes.
+    # Blocks, from their allocation until their free completes.
     "active",
-    # Requested bytes, until the free completes.
+    # Requested bytes of blocks, until their free completes.
     "requested",
     # Segments.
     "reserved",

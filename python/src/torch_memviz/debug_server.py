@@ -8,14 +8,15 @@ In each rank, start the server with this module instead of `torch.distributed.de
 
 The server, on rank 0, then also has these pages:
 
-- `/memory` shows for each rank what `memviz triage` says of a snapshot taken now.
-- `/memory_summary` shows the allocator's figures of each rank as JSON.
+- `/memory` shows the output of `memviz triage` for a new snapshot of each rank.
+- `/memory_summary` shows the allocator's statistics for each rank as JSON.
 - `/memory_dump` has a button for each rank that downloads a snapshot.
 
-Nothing is written to disk unless you pass `dump_dir` and `enabled_dumps={"memory"}`; then the text of `/memory` is.
-Each rank answers while it trains, and also when it waits for others: a thread of PyTorch's takes the snapshot.
+Nothing is written to disk, except the text of `/memory` if you pass `dump_dir` and `enabled_dumps={"memory"}`.
+A rank answers while it trains, and also while it waits for other ranks: a PyTorch thread takes the snapshot.
 
-Like all of the debug server, the pages have no access control: anyone who reaches the port reads stacks and file names.
+Like the rest of the debug server, the pages have no access control: anyone who can reach the port can read stacks and
+file names.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ NAME = "memory"
 
 
 def start(**options: Any) -> None:
-    """Start PyTorch's debug server with the pages of this module, in each rank, after `init_process_group`.
+    """Start PyTorch's debug server with the pages of this module. Call it in each rank, after `init_process_group`.
 
     Args:
-        options: Those of `torch.distributed.debug.start_debug_server`. The pages are added to its `handlers`.
+        options: The options of `torch.distributed.debug.start_debug_server`. The pages are added to its `handlers`.
 
     Raises:
         RecordingError: if the installed PyTorch has no debug server that takes handlers.
@@ -62,7 +63,7 @@ def start(**options: Any) -> None:
 
 
 def register() -> None:
-    """Let this rank answer about its memory: what `start` does before it starts the server.
+    """Let this rank answer requests about its memory. `start` does this before it starts the server.
 
     Raises:
         RecordingError: if the installed PyTorch has no debug server that takes handlers.
@@ -75,7 +76,7 @@ class MemoryHandler:
     """The pages of the server, for `start_debug_server(handlers=[...])`. The ranks must have called `register`."""
 
     def routes(self) -> list[Any]:
-        """Return the paths, each with what answers there."""
+        """Return the paths, each with its handler."""
         route = _frontend().Route
         pages = {"/memory": self._triage, "/memory_summary": self._summary, "/memory_dump": self._dumps}
         return [route(path, page) for path, page in pages.items()]
@@ -96,7 +97,7 @@ class MemoryHandler:
         return "\n".join(f"Rank {rank}: {address}\n{answer.text}" for rank, (address, answer) in enumerate(parts))
 
     def dump_filename(self) -> str:
-        """Return what files of periodic dumps are called."""
+        """Return the name for files of periodic dumps."""
         return NAME
 
     def _triage(self, request: Any) -> Any:
@@ -106,7 +107,7 @@ class MemoryHandler:
         return self._page(request, "Memory figures", "what=summary")
 
     def _page(self, request: Any, title: str, what: str) -> Any:
-        """Show what each rank says. The server's templates escape nothing, and names of files may contain anything."""
+        """Show the answer of each rank. The server's templates escape nothing, and file names may contain anything."""
         frontend = _frontend()
         addresses, answers = frontend.fetch_all(NAME, what)
         escaped = [frontend.Response(answer.status_code, html.escape(answer.text)) for answer in answers]
@@ -154,7 +155,7 @@ def _answer(request: Any, response: Any) -> None:
 
 
 def _summary() -> dict[str, Any]:
-    """Return the figures of the allocator for each device that this process uses."""
+    """Return the allocator's statistics for each device that this process uses."""
     torch = release.torch()
     keys = {
         "allocated_bytes": "allocated_bytes.all.current",
@@ -192,7 +193,7 @@ def _server() -> Any:
             raise
         raise RecordingError(f"expected PyTorch 2.11 or later, which has a debug server; {found}") from None
     if "handlers" not in inspect.signature(server.start_debug_server).parameters:
-        raise RecordingError(f"expected PyTorch 2.11 or later, whose debug server takes handlers; {found}")
+        raise RecordingError(f"expected PyTorch 2.11 or later, whose debug server accepts handlers; {found}")
     return server
 
 

@@ -50,8 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     message = "write the baselines of tests with gpu_memory_baseline instead of comparing with them"
     group.addoption("--memviz-update-baselines", action="store_true", help=message)
     message = (
-        "run all tests on this simulated GPU: `memviz rehearse --list` lists the known ones; memviz.toml uses its "
-        "[rehearse] section"
+        "run all tests on this simulated GPU: one that `memviz rehearse --list` lists, or memviz.toml for the GPU in "
+        "its [rehearse] section"
     )
     group.addoption(REHEARSE, metavar="GPU", help=message)
     group.addoption(REPORTS, help=argparse.SUPPRESS)
@@ -59,7 +59,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("memviz_dir", "keep the recordings of all measured tests in this folder, as --memviz-dir does")
     parser.addini("memviz_most", "number of tests that --memviz shows", default="10")
     parser.addini("memviz_tolerance", "tolerance of gpu_memory_baseline if the marker has none", default="0%")
-    message = "the GPU to rehearse tests with limits on if the machine has none, or memviz.toml"
+    message = (
+        "if the machine has no GPU, rehearse tests with limits on this one, or memviz.toml for the GPU in its [rehearse] "
+        "section"
+    )
     parser.addini("memviz_rehearse", message)
 
 

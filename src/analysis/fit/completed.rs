@@ -79,16 +79,16 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
     let pairs = align(before, all, Values { first: 1, second: 1 });
     let differs = |a: usize, b: usize| match (before.get(a), all.get(b)) {
         (Some(a), Some(b)) => {
-            format!("; the first that differ: {} in one, {} in the other", place(failed, a), place(other, b))
+            format!("; the first difference: {} in one, {} in the other", place(failed, a), place(other, b))
         }
-        (Some(a), None) => format!("; the first that only one has: {}", place(failed, a)),
+        (Some(a), None) => format!("; the first request that is only in one: {}", place(failed, a)),
         (None, _) => String::new(),
     };
     if pairs.len() as u64 * 100 < before.len() as u64 * LEAST_MATCHED {
         let first = pairs.iter().zip(0..).find(|&(&pair, place)| pair != (place, place));
         let first = first.map_or(pairs.len(), |(_, place)| place as usize);
         return Err(Error::Request(format!(
-            "the two recordings are not the same program: {} of the {} requests before the failed one are in both{}",
+            "the two recordings are not of the same program: {} of the {} requests before the failed one are in both{}",
             pairs.len(),
             before.len(),
             differs(first, first)

@@ -399,7 +399,7 @@ fn sorted<'i>(parameter: &str, inputs: &[FitInput<'i>]) -> Result<Vec<FitInput<'
     if values[0] == 0 || values.windows(2).any(|pair| pair[0] == pair[1]) || values[values.len() - 1] > LARGEST {
         let found = values.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
         return Err(Error::Request(format!(
-            "expected a {parameter} above 0 and below {LARGEST} for each recording, no two the same, found {found}"
+            "expected a different {parameter} from 1 to {LARGEST} for each recording, found {found}"
         )));
     }
     Ok(inputs)

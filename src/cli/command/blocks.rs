@@ -10,11 +10,11 @@ use crate::facts::time::when::When;
 use crate::report::AnswerFormat;
 use clap::Args;
 
-/// Show single blocks: size, lifetime, category, and the stacks that allocated and freed them
+/// Show individual blocks: size, lifetime, category, and the stacks that allocated and freed them
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz blocks snapshot.pickle --top 5", "the largest at the peak"),
-    ("memviz blocks snapshot.pickle --address 0x7f0a2c000000", "every block that was ever there"),
+    ("memviz blocks snapshot.pickle --address 0x7f0a2c000000", "all blocks ever at this address"),
 ]))]
 pub struct Blocks {
     /// ID of a block, as this command shows it; may be repeated

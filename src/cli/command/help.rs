@@ -39,7 +39,7 @@ impl Group {
 /// The name of the option that explains the common options.
 const FLAG: &str = "help-common";
 
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 a requested check failed; 2 the command could not do its work.";
+const EXIT_CODES: &str = "Exit codes: 0 success; 1 a requested check failed; 2 error.";
 
 /// Examples of the whole program.
 const EXAMPLES: [(&str, &str); 2] = [
@@ -58,7 +58,7 @@ pub(super) fn examples(examples: &[(&str, &str)]) -> String {
 pub(super) fn of_all(command: Command) -> Command {
     let commands: String = COMMANDS.iter().enumerate().map(|(place, entry)| listed(place, entry)).collect();
     let template = format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{{before-help}}Commands, which `memviz COMMAND -h` explains:\n{commands}\nOptions:\n{{options}}{{after-help}}"
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{{before-help}}Commands (see `memviz COMMAND -h`):\n{commands}\nOptions:\n{{options}}{{after-help}}"
     );
     command
         .override_usage("memviz [COMMAND] [OPTIONS] FILE...")
@@ -96,7 +96,7 @@ pub(super) fn of_one(command: Command) -> Command {
     command
         .mut_args(|arg| if is_common(&arg) { arg.hide_short_help(true) } else { arg })
         .arg(flag())
-        .after_help(format!("{COMMON}, which --{FLAG} explains: {}", common.join(", ")))
+        .after_help(format!("{COMMON} (see --{FLAG}): {}", common.join(", ")))
         .after_long_help(EXIT_CODES)
 }
 
@@ -107,7 +107,7 @@ fn version() -> Arg {
 }
 
 fn flag() -> Arg {
-    let help = "Explain the options that commands share";
+    let help = "Print help for the common options";
     Arg::new(FLAG).long(FLAG).action(ArgAction::SetTrue).exclusive(true).hide_short_help(true).help(help)
 }
 

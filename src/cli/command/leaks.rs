@@ -16,11 +16,11 @@ use regex::Regex;
 
 /// Find allocations that survive step after step
 ///
-/// Shows the growth per step, and the stacks that allocate.
+/// Shows the growth per step, and the stacks that cause it.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz leaks snapshot.pickle", "what grows step after step"),
-    ("memviz leaks snapshot.pickle --capacity 80GiB", "and when the device is full"),
+    ("memviz leaks snapshot.pickle --capacity 80GiB", "and when the device will be full"),
 ]))]
 pub struct Leaks {
     /// What to group rows by
@@ -31,7 +31,7 @@ pub struct Leaks {
     /// Without it, memviz uses annotations such as `ProfilerStep#N` and `step_N`, or infers steps from repetition.
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     steps: Option<Regex>,
-    /// Memory of the device, such as 80GiB, to predict when it is full [default: from an oom entry]
+    /// Memory of the device, such as 80GiB, to predict when it will be full [default: from an oom entry]
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_capacity)]
     capacity: Option<Bytes>,
     /// Number of rows

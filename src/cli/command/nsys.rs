@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// Show the device memory of all libraries in an Nsight Systems profile
 ///
 /// Reads the file that `nsys export --type sqlite` writes for a profile recorded with `nsys profile --cuda-memory-usage=true`.
-/// With `--cudabacktrace=memory`, the profile also shows which libraries allocated.
+/// With `--cudabacktrace=memory`, the profile also shows which libraries allocated the memory.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz nsys report.sqlite", "peak by process and library"),

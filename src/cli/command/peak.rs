@@ -17,7 +17,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz peak snapshot.pickle --top 5", "the lines that hold the most"),
-    ("memviz peak snapshot.pickle --by category --at oom", "what memory is for, at the OOM"),
+    ("memviz peak snapshot.pickle --by category --at oom", "what the memory is for, at the OOM"),
 ]))]
 pub struct Peak {
     /// What to group rows by

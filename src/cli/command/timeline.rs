@@ -18,7 +18,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz timeline snapshot.pickle -o timeline.svg --open", "the curve by line of code"),
-    ("memviz timeline snapshot.pickle --by category -o timeline.svg", "by what memory is for"),
+    ("memviz timeline snapshot.pickle --by category -o timeline.svg", "by category"),
 ]))]
 pub struct Timeline {
     /// What to group bands by

@@ -26,8 +26,8 @@ use std::sync::Arc;
 
 /// Open an interactive page of a recording in the browser
 ///
-/// On a terminal, memviz writes a temporary page and opens it; with -o, or to a pipe, it writes the page there. The page works
-/// offline, and opens at the OOM if there is one.
+/// On a terminal, memviz writes a temporary page and opens it. With -o, or in a pipeline, it writes the page to the file or to the
+/// pipe instead. The page works offline, and opens at the OOM if there is one.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz view snapshot.pickle", "open the recording in the browser"),
@@ -211,7 +211,7 @@ impl View {
         if !self.shared.quiet {
             let port = server.port();
             complain(&format!(
-                "until Ctrl-C; on another machine, ssh -L {port}:127.0.0.1:{port} HOST makes this address work"
+                "serving until Ctrl-C; on another machine, ssh -L {port}:127.0.0.1:{port} HOST makes this address work"
             ));
         }
         limits::lift();

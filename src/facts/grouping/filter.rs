@@ -23,8 +23,9 @@ impl Filter {
             if patterns.is_empty() {
                 return Ok(None);
             }
-            let one_line =
-                |error: &regex::Error| error.to_string().lines().last().unwrap_or_default().trim().to_owned();
+            let one_line = |error: &regex::Error| {
+                error.to_string().lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned()
+            };
             RegexSet::new(patterns)
                 .map(Some)
                 .map_err(|error| Error::Request(format!("expected a regular expression: {}", one_line(&error))))

@@ -107,7 +107,7 @@ impl Annotations {
                 known.push(name);
             }
         }
-        if known.is_empty() { "the recording has none".to_owned() } else { format!("found {}", known.join(", ")) }
+        if known.is_empty() { "found none".to_owned() } else { format!("found {}", known.join(", ")) }
     }
 
     /// The times at which the open ranges change, in order.

@@ -141,7 +141,7 @@ impl When {
                 let last = snapshot.last_time().unwrap_or(first).saturating_sub(first);
                 if *offset > last {
                     let [last, offset] = [last, *offset].map(|micros| micros as f64 / 1e6);
-                    let message = format!("the recording ends after {last:.3} s, before {offset:.3} s");
+                    let message = format!("the recording ends at {last:.3} s, before {offset:.3} s");
                     return Err(Error::Request(message));
                 }
                 let limit = first.saturating_add(*offset);

@@ -266,7 +266,7 @@ impl TraceReader {
             _ => {
                 if event.tells_of_memory() {
                     self.profile.notes.memory_left_out += 1;
-                    self.leave_out("memory events with another name than [memory]");
+                    self.leave_out("memory events with a name other than [memory]");
                 }
                 return Ok(());
             }

@@ -156,7 +156,7 @@ mod binary {
         assert_eq!(json["devices"][0]["steps"], 3);
         assert_eq!(json["devices"][0]["step_source"], "requested");
         memviz(&["leaks", "--steps", "^batch_", &path]).expect_error("ProfilerStep#0");
-        memviz(&["leaks", "--steps", "^step_", &fixture("leak_t201")]).expect_error("the recording has none");
+        memviz(&["leaks", "--steps", "^step_", &fixture("leak_t201")]).expect_error("found none");
         memviz(&["leaks", "--steps", "(", &path]).expect(2);
     }
 

@@ -35,7 +35,7 @@ log = logging.getLogger("torch_memviz")
 #: Called with the recorder when its recording has ended.
 Hook = Callable[["Recorder"], object]
 
-#: Maximum number of failed requests to keep. A program that finds the largest batch by trial has hundreds of them.
+#: Maximum number of failed requests to keep. A program that searches for the largest batch has hundreds of them.
 MOST_FAILURES = 4
 
 
@@ -88,9 +88,9 @@ def record(
     if stacks not in ("python", "all"):
         raise ValueError(f"expected stacks of python or all, found {stacks!r}")
     if os.fspath(path).endswith((".gz", ".zst", ".zip")):
-        raise ValueError(f"expected a name for a file that is not compressed, found {os.fspath(path)!r}")
+        raise ValueError(f"expected the name of an uncompressed file, found {os.fspath(path)!r}")
     if steps is not None and not 0 <= steps[0] <= steps[1]:
-        raise ValueError(f"expected a first step and a last one that is not before it, found {steps!r}")
+        raise ValueError(f"expected a first step and a last step that is not before it, found {steps!r}")
     entries = max_entries if max_entries is not None else sizes.ring(ring, stacks)
     options = {"context": context, "stacks": stacks, "max_entries": entries}
     number = named(on_signal) if on_signal is not None else None
@@ -349,7 +349,7 @@ class Recorder:
         return of_steps(self.snapshot() if self._is_recording else self.recording)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Record each call of a function: `@torch_memviz.record("run.pickle")`.
+        """Record each call to a function: `@torch_memviz.record("run.pickle")`.
 
         The first call writes `run.pickle`, the second `run_run2.pickle`.
         """
@@ -383,7 +383,7 @@ class Recorder:
             self._end()
             self._close()
         if self.failures > MOST_FAILURES:
-            log.warning("%d requests failed, the first %d were kept", self.failures, MOST_FAILURES)
+            log.warning("%d requests failed; the first %d were kept", self.failures, MOST_FAILURES)
         if self._report:
             self._write_reports()
             self._say_what_was_recorded()

@@ -39,7 +39,7 @@ class OnSignal:
         if self.is_open:
             self.before = signal.signal(number, self.handle)
         else:
-            log.warning("%s does nothing: only the main thread can listen to signals", number.name)
+            log.warning("%s does nothing: only the main thread can listen for signals", number.name)
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Call the function, and then the previous handler."""

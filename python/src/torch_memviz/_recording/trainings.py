@@ -8,7 +8,7 @@ from .recorder import Recorder, RecordingError
 
 log = logging.getLogger("torch_memviz")
 
-#: Maximum number of training runs that one callback records. Finding the largest batch by trial takes many of them.
+#: Maximum number of training runs that one callback records. A search for the largest batch takes many of them.
 MOST = 4
 
 

@@ -73,7 +73,7 @@ def build() -> Build:
     if cuda is None:
         raise RehearsalError(
             f"expected PyTorch's build for CUDA, found {version}: install that one, which needs no GPU "
-            "(on Linux, pip install torch does unless it is told another index)"
+            "(on Linux, pip install torch installs it unless another index is set)"
         )
     major, minor = (int(part) for part in cuda.split(".")[:2])
     if major < 11:

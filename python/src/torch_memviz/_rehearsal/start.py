@@ -130,7 +130,7 @@ def prepare(
     build = library.build()
     if not library.is_tried(build.version):
         log.warning(
-            "rehearsal: PyTorch %s was not compared with a GPU, only %s to %s were: compare a short run first",
+            "rehearsal: PyTorch %s has not been compared with a GPU, only %s to %s have: compare a short run first",
             build.version,
             *(".".join(map(str, release)) for release in library.TRIED),
         )

@@ -152,7 +152,7 @@ def _write_peaks(reporter: Any, tests: list[tuple[str, dict[str, Any]]], most: i
         largest = f"  {properties[LARGEST]}" if properties[LARGEST] else ""
         reporter.write_line(f"{shown(peak):>12} {shown(properties[RESERVED]):>12}  {node}{largest}")
     if len(peaks) > most:
-        reporter.write_line(f"{len(peaks) - most} more tests: memviz_most in the configuration of pytest shows more")
+        reporter.write_line(f"{len(peaks) - most} more tests; set memviz_most in pytest's configuration to show more")
 
 
 def _tell(item: pytest.Item, measurement: Measurement) -> None:

@@ -55,7 +55,7 @@ pub fn plan(args: &Check) -> Result<Vec<Job>, Failure> {
     let own = || Some(flags.clone()).filter(|flags| !flags.is_empty());
     let jobs: Vec<Job> = if args.inputs.is_empty() {
         let Some(file) = &file else {
-            return Err(Failure::Message(format!("expected an INPUT, or a {CONFIG} that names some; found neither")));
+            return Err(Failure::Message(format!("expected an INPUT, or a {CONFIG} that names inputs; found neither")));
         };
         let jobs = file.inputs()?.into_iter();
         jobs.map(|(input, entries)| {

@@ -39,7 +39,9 @@ impl Export {
             _ => None,
         };
         match found {
-            Some(found) => Err(Failure::Message(format!("expected no {found}: a folder takes all tables, as Parquet"))),
+            Some(found) => {
+                Err(Failure::Message(format!("expected no {found}: a folder receives all tables, as Parquet")))
+            }
             None => Ok(Some(output)),
         }
     }

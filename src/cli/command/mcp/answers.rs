@@ -73,8 +73,9 @@ impl Answers {
     /// # Errors
     /// If there is none, or a file has changed.
     pub fn question(&self, id: &str, folder: &Path) -> Result<Question, String> {
-        let asked =
-            self.find(id).ok_or_else(|| format!("id: expected that of an earlier answer, found {id:?}; ask again"))?;
+        let asked = self
+            .find(id)
+            .ok_or_else(|| format!("id: expected the id of an earlier answer, found {id:?}; ask again"))?;
         let changed = |(file, stamp_then): &(&PathBuf, &Stamp)| stamp(&folder.join(file)) != **stamp_then;
         if let Some((file, _)) = asked.question.files.iter().zip(&asked.stamps).find(changed) {
             return Err(format!("{}: the file has changed since {id} was answered; ask again", file.display()));

@@ -55,7 +55,7 @@ const MOST_BYTES: usize = 100_000;
 const BOUNDS: [&str; 2] = ["format", "max_bytes"];
 
 fn max_bytes_schema() -> Value {
-    let about = "Longest answer; a longer one says how to get the rest";
+    let about = "Maximum length of the answer in bytes; if it is cut, it says how to get the rest";
     json!({ "type": "integer", "minimum": LEAST_BYTES, "maximum": MOST_BYTES, "default": BYTES, "description": about })
 }
 

@@ -33,9 +33,9 @@ const DRILL: &str = "drill";
 const DRILL_KEYS: [&str; 6] = ["id", "at", "from", "count", "line", "max_bytes"];
 
 const INSTRUCTIONS: &str = "memviz explains recordings of PyTorch's GPU memory (_dump_snapshot pickles, profiler traces). Start with \
-    triage; then oom, leaks, peak or fragmentation say why, and fit or simulate what would help. Figures are exact unless marked: \
-    (predicted) was simulated, * (inferred) was concluded from stacks, and a bound is a lower or upper one. Every answer ends with \
-    an id; drill takes it and shows all figures, stacks and rows as JSON, part by part.";
+    triage; then oom, leaks, peak or fragmentation explain why, and fit or simulate show what would help. Figures are exact unless \
+    they are marked as simulated (predicted), as deduced from stacks (* or inferred), or as a lower or upper bound. Every answer \
+    ends with an id; drill takes it and shows all figures, stacks and rows as JSON, part by part.";
 
 /// State that is kept between requests.
 pub struct Server {
@@ -95,9 +95,9 @@ impl Server {
         let text = |key: &str| match given.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.as_str())),
-            Some(found) => Err(format!("{key}: expected a text, found {}", kind(found))),
+            Some(found) => Err(format!("{key}: expected a string, found {}", kind(found))),
         };
-        let id = text("id")?.ok_or("expected id, that of an earlier answer; found nothing")?;
+        let id = text("id")?.ok_or("expected the id of an earlier answer, found nothing")?;
         let question = self.answers().question(id, self.roots.first())?;
         if let Some(line) = number(given, "line")? {
             let reply = self.reply(id, &question, Form::Text, stop).await?;
@@ -126,12 +126,12 @@ impl Server {
         let mut arguments: Vec<OsString> = question.arguments.clone();
         let options = [format!("--format={}", form.name()), format!("--max-memory={}", self.memory.0)];
         arguments.splice(1..1, options.map(OsString::from));
-        let Ok(_turn) = self.turns.acquire().await else { return Err("the server ends".to_owned()) };
+        let Ok(_turn) = self.turns.acquire().await else { return Err("the server is shutting down".to_owned()) };
         let asked = Asked::start(&self.program, &arguments, self.roots.first()).map_err(|error| error.to_string())?;
         let reply = tokio::task::spawn_blocking(asked.reply());
         let reply = tokio::select! {
             reply = reply => reply.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?,
-            () = stop.cancelled() => return Err("the question was withdrawn".to_owned()),
+            () = stop.cancelled() => return Err("the question was canceled".to_owned()),
         };
         let reply = Arc::new(reply);
         self.answers().keep(id, form, &reply);
@@ -217,9 +217,7 @@ fn figures(id: &str, reply: &Reply, at: &str, from: usize, count: usize, most: u
     let mut values = values.map_err(|error| format!("expected an answer in JSON, found something else: {error}"))?;
     // Some commands write one object per line.
     let value = if values.len() == 1 { values.remove(0) } else { Value::Array(values) };
-    let part = value
-        .pointer(at)
-        .ok_or_else(|| format!("at: expected a part of {id}, found {at:?}, which it does not have"))?;
+    let part = value.pointer(at).ok_or_else(|| format!("at: expected a part of {id}, which has no {at:?}"))?;
     let most = most.saturating_sub(FOOTER + at.len());
     let mut answer = json!({ "id": id, "at": at });
     let part = match part {
@@ -237,7 +235,7 @@ fn figures(id: &str, reply: &Reply, at: &str, from: usize, count: usize, most: u
         value => bounded::json(value, most),
     };
     if !part.cut.is_empty() {
-        answer["rest"] = "drill with at=this at and the at of a cut behind it".into();
+        answer["rest"] = "drill again with this at followed by the at of an item in cut".into();
     }
     answer["cut"] = json!(part.cut);
     answer["value"] = part.value;

@@ -67,7 +67,7 @@ pub const TOOLS: &[Tool] = &[
     Tool { options: &["id", "address", "at", "top"], ..tool("blocks") },
     Tool {
         name: "timeline",
-        about: Some("Show memory over time in rows: reserved, inactive, and the share of it"),
+        about: Some("Show memory over time in rows: reserved memory, inactive memory, and the inactive share"),
         fixed: &["--over-time"],
         options: &["points"],
         ..tool("fragmentation")
@@ -152,10 +152,12 @@ impl Tool {
             }
             Inputs::Two => {
                 properties.insert("base".to_owned(), text("Path of the recording to compare with"));
-                properties
-                    .insert("new".to_owned(), text("Path of the new recording; the same for two instants of one"));
+                properties.insert(
+                    "new".to_owned(),
+                    text("Path of the new recording; the same path as base to compare two instants of one recording"),
+                );
                 properties.insert("base_at".to_owned(), text("Instant of the base, such as step:3:end"));
-                properties.insert("new_at".to_owned(), text("Instant of the new one"));
+                properties.insert("new_at".to_owned(), text("Instant of the new recording"));
                 &["base", "new"]
             }
             Inputs::Some | Inputs::Many => {
@@ -216,7 +218,7 @@ impl Tool {
     fn inputs(&self, given: &Map<String, Value>, roots: &Roots) -> Result<(Vec<PathBuf>, Vec<OsString>), String> {
         let text = |key: &str| {
             let value = given.get(key).filter(|value| !value.is_null());
-            let bad = |found: &Value| format!("{key}: expected a text, found {}", kind(found));
+            let bad = |found: &Value| format!("{key}: expected a string, found {}", kind(found));
             value.map(|value| value.as_str().ok_or_else(|| bad(value))).transpose()
         };
         let needed = |key: &str| text(key)?.ok_or_else(|| format!("expected {key}, found nothing"));
@@ -258,7 +260,7 @@ fn at(file: &Path, instant: Option<&str>, roots: &Roots) -> Result<OsString, Str
     instant.parse::<When>().map_err(|error| error.to_string())?;
     // The command treats all of it as a file name if that file exists, otherwise the part before the @.
     let Some(name) = file.to_str().filter(|name| !name.contains('@')) else {
-        return Err(format!("{}: expected a name without @ for an instant of it", file.display()));
+        return Err(format!("{}: expected a name without @, since an instant of it is requested", file.display()));
     };
     let typed = format!("{name}@{instant}");
     let is_file = roots.first().join(&typed).symlink_metadata().is_ok();
@@ -297,7 +299,7 @@ fn typed(option: &Arg, value: &Value, roots: &Roots) -> Result<Vec<OsString>, St
         let text = match value {
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
-            _ => return Err(bad(value, if is_list { "a list of texts" } else { "a text or a number" })),
+            _ => return Err(bad(value, if is_list { "a list of strings" } else { "a string or a number" })),
         };
         let text = match long {
             "baseline" | "snapshot" => roots.recording(&text)?.into_os_string(),
@@ -325,7 +327,7 @@ pub fn kind(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "true or false",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }

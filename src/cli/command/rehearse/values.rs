@@ -67,8 +67,8 @@ pub fn predict_largest(settings: &Settings, vary: &Vary) -> Result<Outcome, Fail
     for &value in &vary.values {
         let rehearsed = with(settings, "--vary", &vary.name, value)?;
         if !rehearsed.succeeded {
-            let wanted = "expected values that fit, for a prediction";
-            return Err(Failure::Message(format!("with {}={value} the command failed: {wanted}", vary.name)));
+            let wanted = "a prediction needs values that fit";
+            return Err(Failure::Message(format!("with {}={value} the command failed; {wanted}", vary.name)));
         }
         let file = rehearsed.whole().ok_or_else(|| nothing_recorded(rehearsed.succeeded))?;
         files.push(file.to_owned());
@@ -112,7 +112,7 @@ pub fn try_largest(settings: &Settings, largest: &Largest) -> Result<Outcome, Fa
             Ok(file.map_or(Outcome::Done, |file| answer(&["triage".as_ref(), file.as_os_str()])))
         }
         (Some((value, _)), None) => {
-            Err(Failure::Message(format!("{name} {value} still fits: the command seems not to depend on it")))
+            Err(Failure::Message(format!("{name} {value} still fits: the command does not seem to depend on it")))
         }
         (None, _) => {
             say(&format!("no {name} fits: 1 does not"))?;
