@@ -16,26 +16,26 @@ pub struct ChangeArgs {
     /// Use another optimizer: adamw, adam8bit, adafactor, sgd or momentum
     #[arg(long, value_name = "NAME", value_parser = Change::optimizer)]
     optimizer: Option<Change>,
-    /// Shard optimizer state over N ranks (ZeRO-1)
+    /// Shard optimizer state across N ranks (ZeRO-1)
     ///
     /// memviz predicts the memory of the rank with the largest shard. With :keep-gradients, the optimizer of each rank frees only the
     /// gradients of its own shard.
     #[arg(long, value_name = "N", value_parser = Change::shard_optimizer)]
     shard_optimizer: Option<Change>,
-    /// Shard optimizer state and gradients over N ranks (ZeRO-2)
+    /// Shard optimizer state and gradients across N ranks (ZeRO-2)
     #[arg(long, value_name = "N", value_parser = Change::shard_gradients)]
     shard_gradients: Option<Change>,
-    /// Also shard parameters over N ranks (ZeRO-3, FSDP)
+    /// Also shard parameters across N ranks (ZeRO-3, FSDP)
     ///
     /// Shards parameters, gradients and optimizer state; the layer in use is gathered.
     #[arg(long, value_name = "N", value_parser = Change::shard_parameters)]
     shard_parameters: Option<Change>,
-    /// Offload optimizer or activations to the CPU; may be repeated
+    /// Offload the optimizer or activations to the CPU; may be repeated
     ///
     /// The optimizer with its state and step, or the activations that forward saves for backward.
     #[arg(long, value_name = "WHAT", value_parser = Change::offload)]
     offload: Vec<Change>,
-    /// Compute logits and loss in K checkpointed sequence chunks
+    /// Compute logits and loss in K chunks of the sequence, each checkpointed
     #[arg(long, value_name = "K", value_parser = Change::chunk_loss)]
     chunk_loss: Option<Change>,
     /// Run K forward and backward passes per optimizer step

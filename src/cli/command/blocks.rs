@@ -27,7 +27,7 @@ pub struct Blocks {
     /// annotation:NAME[#K] [default: the peak; any time with --id or --address]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
-    /// Number of blocks; the rest are summed up
+    /// Number of blocks; the rest are summed into one row
     #[arg(long, value_name = "N", default_value_t = TOP)]
     top: usize,
     /// Output format [default: from the output file's extension, else text]

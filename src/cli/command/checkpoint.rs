@@ -28,7 +28,7 @@ pub struct Checkpoint {
     /// The default is 10 in text and Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Find the cheapest calls to checkpoint that keep allocated memory within this size, such as 20GiB
+    /// Find the cheapest calls to checkpoint so that allocated memory stays within this size, such as 20GiB
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     fit: Option<Bytes>,
     /// What the x axis of the picture shows

@@ -47,7 +47,7 @@ pub struct Fit {
     at: Vec<At>,
     /// Find the largest number of requests whose KV cache can grow to N tokens
     ///
-    /// The recordings are of inference with a cache that grows with every token, and differ in the number of requests.
+    /// The recordings must be of inference with a cache that grows with every token, and must differ in the number of requests.
     #[arg(long, value_name = "N", requires = TOTAL, conflicts_with = "at")]
     tokens: Option<u64>,
     #[command(flatten)]

@@ -35,7 +35,7 @@ pub struct Ranks {
     /// standard input
     #[arg(value_name = "INPUT", required = true)]
     inputs: Vec<PathBuf>,
-    /// Recordings, summaries, folders or globs of earlier runs, to show which failed requests also happened there
+    /// Recordings, summaries, folders or globs of earlier runs, to show which failures also happened there
     #[arg(long, value_name = "INPUT")]
     earlier: Vec<PathBuf>,
     /// Which counter's peak to attribute

@@ -75,7 +75,7 @@ pub enum AnswerFormat {
     Csv,
     /// For an issue or a pull request.
     Markdown,
-    /// The output of JSON, then the table of CSV as an object with the key `csv`, for programs: both from one reading.
+    /// The JSON output, then the CSV table in an object with the key `csv`, for programs; the recording is read only once.
     #[cfg_attr(feature = "cli", value(name = "json+csv", hide = true))]
     JsonAndCsv,
 }

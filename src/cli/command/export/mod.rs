@@ -49,10 +49,10 @@ pub struct Export {
     /// Instant to show instead of the peak: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
-    /// Write what happens from this instant on, and search for the peak there
+    /// Write only the part from this instant on, and search for the peak there
     #[arg(long, value_name = "WHEN")]
     from: Option<When>,
-    /// Write what happens up to this instant
+    /// Write only the part up to this instant
     #[arg(long, value_name = "WHEN")]
     to: Option<When>,
     /// Which counter's peak to find, and whose bytes to count [default: allocated]
@@ -65,7 +65,7 @@ pub struct Export {
     #[cfg(feature = "perfetto")]
     #[arg(long, value_name = "N")]
     blocks: Option<usize>,
-    /// Which table to write as Parquet; a folder as output receives all tables [default: allocations]
+    /// Which table to write as Parquet; an output folder receives all tables [default: allocations]
     #[cfg(feature = "parquet")]
     #[arg(long, value_enum)]
     table: Option<TableName>,
