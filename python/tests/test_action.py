@@ -224,7 +224,7 @@ def test_a_pull_request_from_a_fork_has_a_verdict(
     shutil.copy(fixture("gpt_train"), repository.folder / "step.pickle")
     codes = repository.run(recordings="step.pickle", baseline="memory.json")
     assert (codes["Comment"], codes["Verdict"]) == (0, 1)
-    assert "::warning::the comparison is in the summary, and no comment" in capfd.readouterr().out
+    assert "::warning::the comparison is in the summary but not in a comment" in capfd.readouterr().out
 
 
 def test_jobs_and_files_of_one_name_stay_apart(repository: Repository) -> None:

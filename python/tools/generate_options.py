@@ -21,7 +21,7 @@ TARGET = Path(__file__).parent.parent / "src" / "torch_memviz" / "_options.py"
 
 HEAD = '''"""Options of commands, for editors and type checkers: `--no-infer` is `no_infer=True`.
 
-Generated from the help of the binary by `tools/generate_options.py`; do not edit. Nothing imports this module at run time.
+Generated from the help of the binary by `tools/generate_options.py`; do not edit. Nothing imports it at run time.
 """
 
 from __future__ import annotations

@@ -275,8 +275,7 @@ impl Format for ExportFormat {
     }
 
     fn not_for_terminals(&self) -> Option<&'static str> {
-        (!matches!(self, Self::Prometheus | Self::Folded))
-            .then_some("a terminal cannot show files for other programs")
+        (!matches!(self, Self::Prometheus | Self::Folded)).then_some("a terminal cannot show files for other programs")
     }
 }
 

@@ -60,8 +60,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("memviz_most", "number of tests that --memviz shows", default="10")
     parser.addini("memviz_tolerance", "tolerance of gpu_memory_baseline if the marker has none", default="0%")
     message = (
-        "if the machine has no GPU, rehearse tests with limits on this one, or memviz.toml for the GPU in its [rehearse] "
-        "section"
+        "if the machine has no GPU, rehearse tests with limits on this one, or memviz.toml for the GPU in its "
+        "[rehearse] section"
     )
     parser.addini("memviz_rehearse", message)
 
