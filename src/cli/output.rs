@@ -136,7 +136,11 @@ pub fn check_target(args: &SharedArgs, inputs: &[impl AsRef<Path>]) -> Result<()
 }
 
 fn exists(path: &Path) -> Failure {
-    Failure::Message(format!("{} already exists; --force overwrites it", path.display()))
+    Failure::Message(if path.is_dir() {
+        format!("expected a file for --output, found the folder {}", path.display())
+    } else {
+        format!("{} already exists; --force overwrites it", path.display())
+    })
 }
 
 #[cfg(test)]

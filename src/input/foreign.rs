@@ -29,6 +29,7 @@ const KINDS: &[(&[u8], &str, &str)] = &[
     (b"PAR1", "a Parquet table", "memviz ranks reads those that it wrote"),
     (b"\xff\xfe", "text in UTF-16", "save it as UTF-8"),
     (b"<svg", "a picture (SVG)", ""),
+    (b"#!", "a script", ""),
     (b"<?xml", "XML, perhaps a picture (SVG)", ""),
 ];
 

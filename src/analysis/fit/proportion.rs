@@ -59,7 +59,7 @@ impl FitReport {
     pub fn of_one(parameter: &str, input: FitInput<'_>, options: &FitOptions) -> Result<Self> {
         if !(1..=LARGEST).contains(&input.value) {
             let found = input.value;
-            return Err(Error::Request(format!("expected a {parameter} above 0 and below {LARGEST}, found {found}")));
+            return Err(Error::Request(format!("expected a {parameter} from 1 to {LARGEST}, found {found}")));
         }
         let wanted = input.devices.wanted(&options.devices)?;
         let devices = ask_each(&wanted, |device| {
