@@ -6,7 +6,7 @@ macro_rules! setters {
     ($options:ident { $($field:ident: $type:ty),+ $(,)? }) => {
         impl $options {
             $(
-                #[doc = concat!("The same with another `", stringify!($field), "`.")]
+                #[doc = concat!("Sets `", stringify!($field), "`.")]
                 #[must_use]
                 pub fn $field(mut self, $field: $type) -> Self {
                     self.$field = $field;

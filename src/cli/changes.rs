@@ -32,7 +32,7 @@ pub struct ChangeArgs {
     shard_parameters: Option<Change>,
     /// Offload the optimizer or activations to the CPU; may be repeated
     ///
-    /// The optimizer with its state and step, or the activations that forward saves for backward.
+    /// WHAT is optimizer (its state and its step), or activations (the tensors that forward saves for backward).
     #[arg(long, value_name = "WHAT", value_parser = Change::offload)]
     offload: Vec<Change>,
     /// Compute logits and loss in K chunks of the sequence, each checkpointed

@@ -89,7 +89,7 @@ def simulate(path: Input, **options: Unpack[_options.SimulateOptions]) -> answer
 
 
 def fit(*paths: Input, **options: Unpack[_options.FitOptions]) -> answers.FitAnswer:
-    """Find what makes a recording fit a device, or predict from two or three recordings which batch sizes fit."""
+    """Find what makes a recording fit on a device, or predict from two or three recordings which batch sizes fit."""
     return _answer(answers.FitAnswer, "fit", paths, options)
 
 

@@ -1668,7 +1668,7 @@ class FitScaling:
 
 @dataclass(frozen=True, kw_only=True)
 class FitSearch:
-    """Changes that make a program fit a device."""
+    """Changes that make a program fit on a device."""
 
     as_it_is: FitPlan | None
     """The unchanged program; null if there is no simulation."""

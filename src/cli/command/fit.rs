@@ -22,7 +22,7 @@ use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Find what makes a program fit a device, or the largest batch that fits
+/// Find what makes a program fit on a device, or the largest batch that fits
 ///
 /// From one recording, memviz finds the allocator settings or changes to the program that make it fit, easiest first. From two or
 /// three recordings that differ in one number, such as the batch size or the sequence length, it predicts the memory that other

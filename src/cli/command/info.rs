@@ -10,7 +10,7 @@ use clap::Args;
 
 /// Show what is in the file, and whether its history is complete
 ///
-/// Devices, entries by action, time span, completeness, settings, annotations, anomalies.
+/// Shows devices, entries by action, time span, completeness, settings, annotations and anomalies.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz info snapshot.pickle", "what was recorded"),

@@ -31,8 +31,8 @@ use std::path::PathBuf;
     ("memviz ranks rank*.pickle -o ranks.svg", "as a picture"),
 ]))]
 pub struct Ranks {
-    /// Recordings of ranks, folders of recordings, globs, or summaries written by `memviz ranks --format json` or parquet; - for
-    /// standard input
+    /// Recordings of ranks, folders of recordings, globs, or summaries written by `memviz ranks --format json` or
+    /// `--format parquet`; - for standard input
     #[arg(value_name = "INPUT", required = true)]
     inputs: Vec<PathBuf>,
     /// Recordings, summaries, folders or globs of earlier runs, to show which failures also happened there

@@ -29,12 +29,12 @@ use std::path::PathBuf;
     ("memviz mcp --root /data/recordings --root runs", "in these folders"),
 ]))]
 pub struct Mcp {
-    /// A folder with recordings that may be read; may be repeated [default: the current folder]
+    /// A folder whose recordings agents may read; may be repeated [default: the current folder]
     ///
     /// Paths are relative to the first one.
     #[arg(long, value_name = "DIR")]
     root: Vec<PathBuf>,
-    /// Limit on the memory to answer one question
+    /// Limit on the memory used to answer one question
     // This is not the ID of the common option, which limits this process itself.
     #[arg(id = "memory", long = "max-memory", value_name = "SIZE", default_value = limits::MEMORY, value_parser = limits::parse_memory)]
     memory: Bytes,

@@ -18,7 +18,8 @@ use values::{Largest, Vary};
 /// Run a program without a GPU, and record the memory it would use
 ///
 /// PyTorch's CUDA build runs on a stand-in for CUDA: PyTorch's allocator serves every request, kernels do nothing, and every
-/// value read from the device is 0. Linux only; the Python that runs the command needs torch-memviz and a CUDA build of PyTorch.
+/// value read from the device is 0. Works on Linux only; the Python environment of the command needs torch-memviz and a CUDA build
+/// of PyTorch.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz rehearse --gpu a100-40gb -- python train.py", "on an A100"),

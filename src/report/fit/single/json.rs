@@ -5,7 +5,7 @@ use crate::play::plans::{DevicePlans, Plan, PlannedChange};
 use crate::play::{Difference, Generation, Trust};
 use serde::Serialize;
 
-/// Changes that make a program fit a device.
+/// Changes that make a program fit on a device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
