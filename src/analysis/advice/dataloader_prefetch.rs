@@ -223,7 +223,7 @@ fn finding(line: FrameId, evidence: String, remedy: Remedy) -> Finding {
 }
 
 /// Instants at which forward passes begin.
-fn passes(device: &Device<'_>) -> Vec<Instant> {
+pub(super) fn passes(device: &Device<'_>) -> Vec<Instant> {
     let spans = &device.phases().spans;
     let mut passes = Vec::new();
     let mut is_open = false;

@@ -1,9 +1,10 @@
-//! Finds a second copy of the weights that stays on the device: a state dict that was loaded or copied there.
+//! Finds a second copy of the weights that stays on the device: a state dict that was loaded or copied there, or a model that is
+//! never called.
 
-use super::model_calls::{ModelCall, ModelCalls};
+use super::model_calls::{ModelCall, ModelCalls, born_in, inside};
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
-use crate::facts::training::{Category, Phase, Role};
+use crate::facts::training::{Category, Phase, PlaceId, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
@@ -20,8 +21,13 @@ const WITH_STATES: [usize; 2] = [2, 3];
 
 /// Bytes of the largest element.
 const ELEMENT: u64 = 16;
+/// Smaller weights have sizes that other weights also have.
+const SCALAR: u64 = 512;
 /// Least number of steps that a copy stays live without being called.
 const LEAST_STEPS: usize = 3;
+
+/// What is unknown about a copy that is made before training.
+const MAY_BE_AVERAGE: &str = "whether the program updates this copy in place, as a running average, is not recorded";
 
 /// An allocation with its number.
 type Block = (u32, Allocation);
@@ -37,6 +43,8 @@ enum Way {
     Model,
     /// One tensor at a time, by a line of the user's code.
     Cloned,
+    /// `Module.to` or `Module.cuda` of a second model.
+    Moved,
 }
 
 /// One finding for each line that makes a copy that stays live while the model is trained or called.
@@ -59,6 +67,9 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     for (line, blocks) in cloned(device, &steps) {
         copies.insert((Way::Cloned, line), blocks);
     }
+    for (line, blocks) in moved(device, calls, &steps) {
+        copies.insert((Way::Moved, line), blocks);
+    }
     copies.retain(|(way, _), blocks| {
         // `Tensor.__deepcopy__` first makes an empty tensor, whose block is freed at once.
         blocks.retain(|(_, made)| made.requested > ELEMENT);
@@ -72,7 +83,10 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         let blocks = if way == Way::Loaded { without_states(device, blocks) } else { blocks };
         let states = all.saturating_sub(bytes(&blocks));
         let last = *steps.copies(&blocks).last()?;
-        is_like_weights(device, &blocks, last).then(|| finding(way, line, &blocks, bytes(last), states))
+        // A copy of a model in training may be its best state so far; one that is made before may become a running average.
+        let is_early = way == Way::Model && steps.until(last.first()?.1.born) < LEAST_STEPS;
+        let doubt = is_early.then_some(MAY_BE_AVERAGE);
+        is_like_weights(device, &blocks, last).then(|| finding(way, line, &blocks, bytes(last), states, doubt))
     };
     copies.into_iter().filter_map(finding).collect()
 }
@@ -95,6 +109,28 @@ fn cloned(device: &Device<'_>, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
     lines
 }
 
+/// Lines that move a model to the device that is never called, with a layer that the called model has in another size, such as the
+/// head of a pretrained model. A running average has all the sizes of its model, and no allocation shows that it is updated.
+fn moved(device: &Device<'_>, calls: &ModelCalls, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
+    let mut models: BTreeMap<Vec<FrameId>, Vec<Block>> = BTreeMap::new();
+    for (index, made, stack) in device.track.allocations() {
+        if made.born > 0 && made.requested > ELEMENT && device.roles().moves_module(stack) {
+            let frames = device.snapshot().stacks.frame_ids(stack).iter().copied();
+            let own = frames.filter(|&frame| device.sites().is_own(frame)).collect();
+            models.entry(own).or_default().push((index, *made));
+        }
+    }
+    let is_of_others =
+        |own: &[FrameId], line: FrameId| models.keys().any(|other| other != own && other.contains(&line));
+    let idle = models.iter().filter_map(|(own, blocks)| {
+        let line = own.iter().copied().find(|&line| !is_of_others(own, line))?;
+        let sizes = own_sizes(device, blocks, blocks);
+        let differs = blocks.iter().any(|(_, made)| made.requested > SCALAR && !sizes.contains_key(&made.requested));
+        (differs && is_never_called(device, calls, steps, blocks)).then(|| (line.0, blocks.clone()))
+    });
+    idle.collect()
+}
+
 /// Whether copies of a model replace each other, and none of them is called: a target network or a teacher is called in
 /// most steps, without a backward pass.
 fn is_kept_aside(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
@@ -112,13 +148,45 @@ fn is_kept_aside(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
 }
 
 /// Whether a copy of a model stays live through several steps that call only the original: every call keeps a graph
-/// and has a backward pass, and the copy has no gradients.
+/// and has a backward pass, or comes from a place that called the original before the copy was made. The copy has no gradients.
 fn is_never_called(device: &Device<'_>, calls: &ModelCalls, steps: &Steps, blocks: &[Block]) -> bool {
     let Some(copied) = blocks.iter().map(|(_, made)| made.born).max() else { return false };
     let stays = blocks.iter().all(|(_, made)| steps.until(made.freed) >= steps.until(copied) + LEAST_STEPS);
-    let mut later = calls.all.iter().filter(|call| call.start >= copied).peekable();
-    let is_trained = |call: &ModelCall| call.backward.is_some() && call.keeps_graph(device);
-    stays && later.peek().is_some() && later.all(is_trained) && !has_gradients(device, steps, blocks)
+    let (before, later) = calls.all.split_at(calls.all.partition_point(|call| call.start < copied));
+    // A running average that is made late, and evaluated like the model, is called from places of its own.
+    let known: HashSet<PlaceId> = if steps.until(copied) >= LEAST_STEPS {
+        before.iter().map(|call| call.place).collect()
+    } else {
+        HashSet::new()
+    };
+    let is_of_original =
+        |call: &ModelCall| call.is_trained(device) && call.keeps_graph(device) || known.contains(&call.place);
+    stays
+        && later.first().is_some_and(|first| !calls_two_alike(device, first))
+        && later.iter().all(is_of_original)
+        && !has_gradients(device, steps, blocks)
+}
+
+/// Whether two lines of a model's function call much the same layers, such as a student and its teacher in one module.
+fn calls_two_alike(device: &Device<'_>, call: &ModelCall) -> bool {
+    let stacks: HashSet<StackId> =
+        born_in(device, call.start, call.end).map(|(index, _)| device.track.stack_of(index as usize)).collect();
+    let paths: Vec<Vec<FrameId>> = stacks.iter().map(|&stack| inside(device, stack, call.line)).collect();
+    let Some(first) = paths.first() else { return false };
+    let is_shared =
+        |depth: usize| paths.iter().all(|path| path.iter().rev().nth(depth) == first.iter().rev().nth(depth));
+    let shared = (0..first.len()).take_while(|&depth| is_shared(depth)).count();
+    let mut branches: HashMap<FrameId, HashSet<&[FrameId]>> = HashMap::new();
+    for path in &paths {
+        if let Some((&line, layers)) = path[..path.len() - shared].split_last() {
+            branches.entry(line).or_default().insert(layers);
+        }
+    }
+    let all: Vec<&HashSet<&[FrameId]>> = branches.values().collect();
+    let are_alike = |one: &HashSet<&[FrameId]>, other: &HashSet<&[FrameId]>| {
+        one.intersection(other).count() * 2 > one.len().max(other.len()) && (one.len() + other.len()) * 2 > paths.len()
+    };
+    (1..all.len()).any(|place| all[..place].iter().any(|one| are_alike(one, all[place])))
 }
 
 /// Whether the gradients with the sizes of these copies need more bytes than the weights without the copies do.
@@ -250,7 +318,7 @@ fn without_states(device: &Device<'_>, blocks: Vec<Block>) -> Vec<Block> {
 }
 
 /// The finding; `states` is the number of bytes of optimizer state that the line also loads, and that the optimizer uses.
-fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64) -> Finding {
+fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt: Option<&'static str>) -> Finding {
     let kept = if states > 0 {
         format!("; another {} allocated here is optimizer state, which the optimizer goes on using", Bytes(states))
     } else {
@@ -265,20 +333,27 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64) -> Fin
             "keep a copy of the state dict on the CPU instead of a copy of the model",
             vec!["best = {name: value.cpu() for name, value in model.state_dict().items()}"],
         ),
+        Way::Moved => (
+            "leave this model on the CPU: only its weights are used",
+            vec!["pretrained = Model()  # without .cuda(): load_state_dict copies from the CPU"],
+        ),
         Way::Copied | Way::Cloned => (
             "keep the copy of the state dict on the CPU",
             vec!["best = {name: value.cpu() for name, value in model.state_dict().items()}"],
         ),
     };
-    let lives = Lives { removed: blocks.iter().map(|&(index, _)| index).collect(), ..Lives::default() };
+    let lives = Lives { removed: blocks.iter().map(|&(index, _)| index).collect(), doubt, ..Lives::default() };
     Finding {
         story: Story::DuplicateModel,
         line: Some(FrameId(line)),
         cure: cure.to_owned(),
-        evidence: format!(
-            "{} allocated here matches the sizes of the weights and stays alive next to them{kept}",
-            Bytes(each)
-        ),
+        evidence: match way {
+            Way::Moved => format!("a model of {} is moved to the device here, and is never called", Bytes(each)),
+            _ => format!(
+                "{} allocated here matches the sizes of the weights and stays alive next to them{kept}",
+                Bytes(each)
+            ),
+        },
         cost: (way == Way::Model).then(|| "a copy of the weights to the CPU whenever it is updated".to_owned()),
         code: code.into_iter().map(str::to_owned).collect(),
         remedy: Remedy::Lives(lives),

@@ -85,15 +85,15 @@ fn without_states(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     if unused < most / PART_WITHOUT_STATES || !is_small_part || !is_recorded {
         return None;
     }
-    let state = device.allocations_of(Category::OptimizerState).next()?;
-    let line = device.sites().site_frame(device.track.stack_of(state.0 as usize));
+    // The optimizer's line does not lead to these weights; backward, which allocates their gradients, does.
+    let line = calls.all.iter().find_map(|call| backward_line(device, call));
     let evidence = format!(
         "{} of gradients belong to weights for which the optimizer has no state; of each other weight it has {each}",
         Bytes(unused)
     );
     let removed = removed.iter().map(|&(index, _)| index).collect();
-    let lives = frozen(device, calls, removed);
-    Some(freeze(line.filter(|&line| device.sites().is_own(line)), evidence, lives))
+    let lives = frozen(device, calls, removed, |size| states.contains_key(&size));
+    Some(freeze(line, evidence, lives))
 }
 
 /// The same if the optimizer had its states before the recording starts: each weight that it updates has several
@@ -155,7 +155,8 @@ fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option
         "{} of gradients belong to weights of which the optimizer has no state and makes no temporaries",
         Bytes(unused)
     );
-    Some(freeze(backward_line(device, trained[0]), evidence, frozen(device, calls, removed)))
+    let lives = frozen(device, calls, removed, |size| size <= SCALAR || is_updated(size));
+    Some(freeze(backward_line(device, trained[0]), evidence, lives))
 }
 
 fn freeze(line: Option<FrameId>, evidence: String, lives: Lives) -> Finding {
@@ -247,21 +248,21 @@ fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
             "for name, weight in model.named_parameters():".to_owned(),
             "    weight.requires_grad_(\"lora_\" in name)  # train only the low-rank weights".to_owned(),
         ],
-        remedy: Remedy::Lives(frozen(device, calls, removed.iter().map(|&(index, _)| index).collect())),
+        remedy: Remedy::Lives(frozen(device, calls, removed.iter().map(|&(index, _)| index).collect(), |_| true)),
     })
 }
 
 /// Removes the gradients and states of frozen weights, and what only they need. Backward ends at the last gradient of
 /// a trained weight: it allocates nothing after that, and forward keeps nothing for it. For weights whose gradients
-/// come earlier, the recording does not show what forward keeps for them alone.
-fn frozen(device: &Device<'_>, calls: &ModelCalls, removed: Vec<u32>) -> Lives {
+/// come earlier, the recording does not show what forward keeps for them alone. `may_be_trained` says so by the size of a weight.
+fn frozen(device: &Device<'_>, calls: &ModelCalls, removed: Vec<u32>, may_be_trained: impl Fn(u64) -> bool) -> Lives {
     let unused: HashSet<u32> = removed.iter().copied().collect();
     let is_gradient = |index: u32| device.categories().get(index as usize).category == Category::Gradient;
     let gradients = |call: &ModelCall| -> Vec<(u32, Allocation)> {
         let backward = call.backward.clone().unwrap_or_default();
         born_in(device, backward.start, backward.end).filter(|&(index, _)| is_gradient(index)).collect()
     };
-    let is_trained = |(index, _): &&(u32, Allocation)| !unused.contains(index);
+    let is_trained = |(index, made): &&(u32, Allocation)| !unused.contains(index) && may_be_trained(made.requested);
     let trained: Vec<&ModelCall> = calls.all.iter().filter(|call| call.backward.is_some()).collect();
     let counts: Vec<usize> = trained.iter().map(|call| gradients(call).iter().filter(is_trained).count()).collect();
     let mut lives = Lives { removed, ..Lives::default() };

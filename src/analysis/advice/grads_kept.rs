@@ -42,7 +42,9 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
             most = bytes;
             let before = calls.all.iter().rev().find(|call| call.start < start && call.backward.is_some());
             let freed = through.iter().map(|(_, gradient)| gradient.freed).find(|&freed| freed != NEVER);
-            line = freed.and_then(|freed| zero_grad_line(device, freed)).or_else(|| backward_line(device, before?));
+            // The line that frees them belongs to the next step, which the evaluation does not call.
+            let allocated = before.and_then(|call| backward_line(device, call));
+            line = allocated.or_else(|| zero_grad_line(device, freed?));
         }
         kept.extend(through);
     }

@@ -1,6 +1,7 @@
 //! Finds blocks that calls from one line keep over two more calls: the graph of a branch without a backward pass,
 //! graphs that `retain_graph` keeps, and results that accumulate on the device.
 
+use super::function_graphs;
 use super::graphs::Graphs;
 use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::variables::Function;
@@ -8,7 +9,7 @@ use super::whole_copies;
 use super::without_backward::keep_graphs;
 use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
-use crate::facts::training::{Category, Phase, Role};
+use crate::facts::training::{Category, Phase, PlaceId, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
@@ -20,22 +21,22 @@ use std::ops::Range;
 /// Blocks of a call are reported from 1/N of the peak on.
 const NOTABLE_PART: u64 = 200;
 /// A block is small compared with another if it has at most this fraction (1/N) of its bytes.
-const SMALL: u64 = 16;
+pub(super) const SMALL: u64 = 16;
 /// Least number of blocks of one line that are live at once if they are collected.
-const LEAST_COLLECTED: usize = 4;
+pub(super) const LEAST_COLLECTED: usize = 4;
 /// How many allocations of a line are examined for its result.
-const LONGEST_LINE: usize = 64;
+pub(super) const LONGEST_LINE: usize = 64;
 /// The part of the memory kept for backward that outlives two more calls if the graph is retained.
 const GRAPH_SHARE: u64 = 2;
 
 /// The blocks that one call keeps over two more calls.
-struct Kept<'c> {
-    call: &'c ModelCall,
-    blocks: Vec<(u32, Allocation)>,
+pub(super) struct Kept<'c> {
+    pub call: &'c ModelCall,
+    pub blocks: Vec<(u32, Allocation)>,
 }
 
 impl Kept<'_> {
-    fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.blocks.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add)
     }
 }
@@ -62,6 +63,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
             retained(device, &of_line, &over_two)
                 .or_else(|| branch(device, &of_line, &over_two))
                 .or_else(intermediate)
+                .or_else(|| function_graphs::graph_of_function(device, &of_line, &passes))
                 .or_else(|| collected(device, calls, &of_line, &over_two))
         });
     findings.collect()
@@ -81,7 +83,7 @@ fn kept<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: &[Range<Instan
 }
 
 /// The first of these calls, with everything that is allocated until the next call and outlives two more calls.
-fn outliving<'c>(
+pub(super) fn outliving<'c>(
     device: &Device<'_>,
     calls: &[&'c ModelCall],
     passes: &[Range<Instant>],
@@ -163,7 +165,7 @@ pub(super) fn is_of_forward(device: &Device<'_>, index: u32, made: &Allocation) 
     !is_other && is_forward && !is_freed_by_backward(device, made) && stack != StackId::EMPTY
 }
 
-fn is_freed_by_backward(device: &Device<'_>, made: &Allocation) -> bool {
+pub(super) fn is_freed_by_backward(device: &Device<'_>, made: &Allocation) -> bool {
     made.freed != NEVER && device.phases().at(made.freed) == Phase::Backward
 }
 
@@ -211,33 +213,57 @@ fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> O
     let retained: Vec<&Kept<'_>> = kept.iter().filter(is_retained).collect();
     let first = *retained.first()?;
     let entries = first.call.backward.as_ref().map_or(0, |backward| backward.end - backward.start);
-    let mut lives = Lives::default();
-    for call in of_line {
-        let Some(backward) = &call.backward else { continue };
-        // The pass frees the blocks of the call, the newest first; after that it goes on through older graphs.
-        let own = entries.min(backward.end - backward.start);
-        let made = born_in(device, call.start, backward.start);
-        let stay: Vec<u32> = made
-            .filter(|(index, made)| made.freed > backward.end && is_of_forward(device, *index, made))
-            .map(|(index, _)| index)
-            .collect();
-        let at =
-            |place: usize| backward.start + (u64::from(own) * (place as u64 + 1) / stay.len().max(1) as u64) as Instant;
-        lives.freed.extend(stay.iter().rev().enumerate().map(|(place, &index)| (index, at(place))));
+    let stack = |index: u32| device.track.stack_of(index as usize);
+    let mut made_at: HashMap<StackId, Vec<Instant>> = HashMap::new();
+    for (index, made) in born_in(device, first.call.start, device.track.entries()) {
+        made_at.entry(stack(index)).or_default().push(made.born);
     }
-    lives.freed.extend(inputs(device, of_line).into_iter().map(|(_, index, again)| (index, again)));
+    // A variable keeps a result until its line runs again.
+    let rebound = |index: u32, made: &Allocation| {
+        let is_plain = device.roles().role(stack(index)) == Role::Plain;
+        let again = made_at.get(&stack(index)).filter(|_| is_plain)?;
+        Some(again.get(again.partition_point(|&born| born <= made.born)).copied().unwrap_or(NEVER))
+    };
+    let lives = |is_bound: bool| {
+        let mut lives = Lives::default();
+        for call in of_line {
+            let Some(backward) = &call.backward else { continue };
+            // The pass frees the blocks of the call, the newest first; after that it goes on through older graphs.
+            let own = entries.min(backward.end - backward.start);
+            let made = born_in(device, call.start, backward.start);
+            let stay: Vec<(u32, Allocation)> =
+                made.filter(|(index, made)| made.freed > backward.end && is_of_forward(device, *index, made)).collect();
+            let at = |place: usize| {
+                backward.start + (u64::from(own) * (place as u64 + 1) / stay.len().max(1) as u64) as Instant
+            };
+            let freed = stay.iter().rev().enumerate().map(|(place, (index, made))| {
+                let bound = rebound(*index, made).filter(|_| is_bound).unwrap_or(0);
+                (*index, at(place).max(bound), made.freed)
+            });
+            lives.freed.extend(freed.filter(|&(_, at, freed)| at < freed).map(|(index, at, _)| (index, at)));
+        }
+        lives.freed.extend(inputs(device, of_line).into_iter().map(|(_, index, again)| (index, again)));
+        lives
+    };
+    let way = Way {
+        cure: "detach the state that the next step uses, and call backward without retain_graph".to_owned(),
+        code: vec!["state = state.detach()  # for each tensor in it".to_owned(), "loss.backward()".to_owned()],
+        least: lives(true),
+        most: lives(false),
+        unknown: "variables may keep results until the next ones are made",
+    };
     let most = retained.iter().map(|kept| kept.bytes()).max()?;
     Some(Finding {
         story: Story::RetainedGraph,
         line: backward_line(device, first.call).or(Some(first.call.line)),
-        cure: "detach the state that the next step uses, and call backward without retain_graph".to_owned(),
+        cure: way.cure.clone(),
         evidence: format!(
             "the graph of every step, up to {}, stays alive after its backward pass is done",
             Bytes(most)
         ),
         cost: None,
-        code: vec!["state = state.detach()  # for each tensor in it".to_owned(), "loss.backward()".to_owned()],
-        remedy: Remedy::Lives(lives),
+        code: way.code.clone(),
+        remedy: Remedy::Ways(vec![way]),
     })
 }
 
@@ -362,16 +388,34 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
     if of_stack.values().map(|blocks| bytes(blocks)).fold(0, u64::saturating_add) < notable(device) {
         return None;
     }
+    // Other models that are called in every round may still use the results.
+    let round = of_line.first().map_or(0, |call| call.start)..of_line.get(1).map_or(0, |call| call.start);
+    let of_round: HashSet<PlaceId> =
+        calls.all.iter().filter(|call| round.contains(&call.start)).skip(1).map(|call| call.place).collect();
+    let is_of_round = |call: &ModelCall| of_round.contains(&call.place);
     // Only the program decides whether a variable keeps the last result until the next one is computed.
     let lives = |is_bound: bool| {
         let mut lives = Lives::default();
         for blocks in of_stack.values() {
             let gone = |born: Instant, again: Instant| {
-                let next = of_line.iter().map(|call| call.start).find(|&start| start > born);
+                let next = calls.all.iter().find(|call| call.start > born && !is_of_round(call)).map(|call| call.start);
                 if is_bound { again } else { next.map_or(again, |next| next.min(again)) }
             };
             lives.freed.extend(blocks.iter().map(|&(index, made, again)| (index, gone(made.born, again))));
             lives.removed.extend(joined(device, blocks));
+        }
+        // Without a variable, the last result before another phase is also freed, where the program rebinds the collection later.
+        if !is_bound {
+            let known: HashSet<u32> = lives.freed.iter().map(|&(index, _)| index).collect();
+            let others = device
+                .track
+                .allocations()
+                .filter(|(index, _, stack)| of_stack.contains_key(stack) && !known.contains(index));
+            let next = |born: Instant| calls.all.iter().find(|call| call.start > born && !is_of_round(call));
+            let early = others.filter_map(|(index, made, _)| {
+                Some((index, next(made.born)?.start)).filter(|&(_, at)| at < made.freed)
+            });
+            lives.freed.extend(early);
         }
         lives.freed.sort_unstable();
         lives.removed.sort_unstable();

@@ -1,7 +1,8 @@
 //! Finds float32 copies of weights that no optimizer updates.
 //!
 //! Manual training in half precision keeps a float32 copy of each weight, and the optimizer updates these copies. It has states as
-//! large as each copy that it updates. Copies without states belong to weights that are not trained.
+//! large as each copy that it updates. Copies without states belong to weights that are not trained. If the optimizer has no states,
+//! such as SGD without momentum, copies of weights without gradients do.
 
 use super::model_calls::ModelCalls;
 use super::whole_copies::line;
@@ -17,6 +18,8 @@ use std::collections::BTreeMap;
 /// Least number of copies that a line makes, and of backward passes after which copies without states count as not updated.
 const LEAST_COPIES: usize = 8;
 const LEAST_PASSES: usize = 3;
+/// Least number of sizes of copies that are recognized by weights of their size: one size may be that of other tensors by chance.
+const LEAST_SIZES: usize = 3;
 /// Maximum number of states that an optimizer keeps for a weight.
 const MOST_STATES: usize = 3;
 /// Copies that are not updated are reported if they hold at least 1/N of the peak.
@@ -29,13 +32,19 @@ pub(super) fn find(device: &Device<'_>, _: &ModelCalls) -> Vec<Finding> {
     let passes: Vec<_> = device.phases().spans.iter().filter(|span| span.phase == Phase::Backward).collect();
     let Some(last) = passes.last().filter(|_| passes.len() >= LEAST_PASSES) else { return Vec::new() };
     let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut gradients: BTreeMap<u64, usize> = BTreeMap::new();
     let mut states = States::default();
     let mut of_line: BTreeMap<FrameId, Vec<u32>> = BTreeMap::new();
     for (index, made) in (0u32..).zip(&device.history().allocations) {
+        let category = device.categories().get(index as usize).category;
+        let is_of_pass = category == Category::Gradient || made.born > last.start;
+        if made.allocated_at(last.end) && is_of_pass {
+            *gradients.entry(made.requested).or_default() += 1;
+        }
         if !made.allocated_at(last.start) || made.requested <= SCALAR {
             continue;
         }
-        match device.categories().get(index as usize).category {
+        match category {
             Category::OptimizerState => states.add(made.requested),
             Category::Gradient => {}
             _ => {
@@ -46,7 +55,25 @@ pub(super) fn find(device: &Device<'_>, _: &ModelCalls) -> Vec<Finding> {
             }
         }
     }
-    of_line.into_iter().filter_map(|(line, copies)| finding(device, line, &copies, &sizes, &states)).collect()
+    let of_line = of_line.into_iter().filter(|(_, copies)| copies.len() >= LEAST_COPIES);
+    let unused = |copies: &[u32]| {
+        let of_size = by_size(device, copies);
+        match states.counts.is_empty() {
+            true => without_gradients(&of_size, &sizes, &gradients),
+            false => without_states(&of_size, &sizes, &states),
+        }
+    };
+    let has_states = !states.counts.is_empty();
+    of_line.filter_map(|(line, copies)| finding(device, line, copies.len(), &unused(&copies)?, has_states)).collect()
+}
+
+/// Blocks by size.
+fn by_size(device: &Device<'_>, blocks: &[u32]) -> BTreeMap<u64, Vec<u32>> {
+    let mut of_size: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    for &index in blocks {
+        of_size.entry(device.history().allocations[index as usize].requested).or_default().push(index);
+    }
+    of_size
 }
 
 /// The states of an optimizer, in the order in which they were made.
@@ -73,37 +100,48 @@ impl States {
     }
 }
 
-/// The finding for a line; `sizes` counts the blocks of each size that are not optimizer states.
-fn finding(
-    device: &Device<'_>,
-    line: FrameId,
-    copies: &[u32],
+fn count(counts: &BTreeMap<u64, usize>, size: u64) -> usize {
+    counts.get(&size).copied().unwrap_or(0)
+}
+
+/// The blocks of each size, in order, without so many of them.
+fn beyond(of_size: &BTreeMap<u64, Vec<u32>>, used: impl Fn(u64) -> usize) -> Vec<u32> {
+    let beyond = |(&size, blocks): (&u64, &Vec<u32>)| blocks[..blocks.len().saturating_sub(used(size))].to_vec();
+    of_size.iter().flat_map(beyond).collect()
+}
+
+/// Copies of weights for which the optimizer has no states; `sizes` counts the blocks of each size that are not states.
+fn without_states(
+    of_size: &BTreeMap<u64, Vec<u32>>,
     sizes: &BTreeMap<u64, usize>,
     states: &States,
-) -> Option<Finding> {
-    let block = |index: u32| device.history().allocations[index as usize];
-    let mut of_size: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-    for &index in copies {
-        of_size.entry(block(index).requested).or_default().push(index);
-    }
-    let count = |counts: &BTreeMap<u64, usize>, size: u64| counts.get(&size).copied().unwrap_or(0);
+) -> Option<Vec<u32>> {
     // Each is a copy of a weight with half its size.
     let are_copies = of_size.iter().all(|(size, of_size)| size % 2 == 0 && count(sizes, size / 2) >= of_size.len());
-    if copies.len() < LEAST_COPIES || !are_copies || states.counts.is_empty() {
-        return None;
-    }
     // All states belong to copies.
-    let each = states.of_each()?;
+    let each = states.of_each().filter(|_| are_copies)?;
     let is_of_copies =
         |(size, count): (&u64, &usize)| of_size.get(size).is_some_and(|copies| count / each <= copies.len());
-    if !states.counts.iter().all(is_of_copies) {
-        return None;
-    }
-    let unused: Vec<u32> = of_size
-        .iter()
-        .flat_map(|(size, copies)| &copies[..copies.len().saturating_sub(count(&states.counts, *size) / each)])
-        .copied()
-        .collect();
+    states.counts.iter().all(is_of_copies).then(|| beyond(of_size, |size| count(&states.counts, size) / each))
+}
+
+/// The same without states: copies of weights without gradients, next to copies of weights with gradients.
+fn without_gradients(
+    of_size: &BTreeMap<u64, Vec<u32>>,
+    sizes: &BTreeMap<u64, usize>,
+    gradients: &BTreeMap<u64, usize>,
+) -> Option<Vec<u32>> {
+    let is_whole = of_size.iter().all(|(size, copies)| count(sizes, *size) >= copies.len() * 2);
+    let is_half = || of_size.iter().all(|(size, copies)| size % 2 == 0 && count(sizes, size / 2) >= copies.len());
+    let factor = if is_whole { 1 } else { 2 };
+    let trained = |size: u64| count(gradients, size).max(count(gradients, size / factor));
+    let is_known = of_size.len() >= LEAST_SIZES && of_size.keys().any(|&size| trained(size) > 0);
+    (is_known && (is_whole || is_half())).then(|| beyond(of_size, trained))
+}
+
+/// The finding for a line that makes so many copies.
+fn finding(device: &Device<'_>, line: FrameId, copies: usize, unused: &[u32], has_states: bool) -> Option<Finding> {
+    let block = |index: u32| device.history().allocations[index as usize];
     let clones: Vec<u32> = unused.iter().filter_map(|&index| clone_in_front(device, index)).collect();
     let bytes = unused.iter().map(|&index| block(index).size).fold(0, u64::saturating_add);
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0).unsigned_abs();
@@ -114,17 +152,17 @@ fn finding(
         line: Some(line),
         cure: cure.to_owned(),
         evidence: format!(
-            "{} of {} copies that this line makes, {}, belong to weights for which the optimizer has no state",
+            "{} of {copies} copies that this line makes, {}, belong to weights {}",
             unused.len(),
-            copies.len(),
-            Bytes(bytes)
+            Bytes(bytes),
+            if has_states { "for which the optimizer has no state" } else { "without gradients" }
         ),
         cost: None,
         code: code.clone(),
         remedy: Remedy::Ways(vec![Way {
             cure: cure.to_owned(),
             code: code.clone(),
-            least: Lives { removed: unused.clone(), ..Lives::default() },
+            least: Lives { removed: unused.to_vec(), ..Lives::default() },
             most: Lives { removed: unused.iter().copied().chain(clones).collect(), ..Lives::default() },
             unknown: "whether a copy in the dtype of the weight precedes each is inferred",
         }]),

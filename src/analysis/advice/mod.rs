@@ -12,6 +12,7 @@ mod expressions;
 mod foreach_temporaries;
 mod fp32_logits;
 mod frozen;
+mod function_graphs;
 mod gradients_anew;
 mod grads_kept;
 mod grads_zeroed;

@@ -12,6 +12,8 @@ use std::ops::Range;
 /// in percent. Under `no_grad`, only results do, and a cache of keys and values, which keeps two of about a dozen.
 const LEAST_KEPT: usize = 4;
 const LEAST_SHARE: usize = 30;
+/// Only blocks of at least 1/N of the largest one count.
+const PART_OF_LARGEST: u64 = 1000;
 /// If a call keeps the graph that training keeps, this many of its blocks from stacks that allocate memory for backward outlive it, and
 /// this share of them in percent: a model that returns some of them keeps these under `no_grad` as well.
 const LEAST_OF_TRAINING: usize = 3;
@@ -61,6 +63,7 @@ impl ModelCalls {
         };
         let mut all: Vec<ModelCall> = Vec::new();
         let mut is_open = false;
+        let mut lines = Lines::of(device);
         for (entry, (&action, &stack)) in (0..).zip(track.actions().iter().zip(track.stacks())) {
             let is_alloc = action == Action::Alloc;
             if !(is_alloc || action == Action::FreeRequested && phases.frees_tell) {
@@ -69,14 +72,24 @@ impl ModelCalls {
             let role = roles.role(stack);
             // Most entries belong to the open call.
             let is_of_module = role == Role::Module;
-            let goes_on = || is_open && all.last().is_some_and(|last| paths.place(stack) == Some(last.place));
-            if is_of_module && (!is_alloc || goes_on()) || is_captured(entry) {
+            if is_of_module && !is_alloc || is_captured(entry) {
+                continue;
+            }
+            let goes_on =
+                is_of_module && is_open && all.last().is_some_and(|last| paths.place(stack) == Some(last.place));
+            if goes_on {
+                lines.go_on(&mut all, stack);
                 continue;
             }
             let backward = phases.span(entry).filter(|span| span.phase == Phase::Backward);
             match role {
                 Role::Module if backward.is_none() => {
                     let Some(place) = paths.place(stack) else { continue };
+                    if lines.is_continued(&all, place, stack) {
+                        is_open = true;
+                        lines.join(&mut all, entry, stack);
+                        continue;
+                    }
                     let frames = || paths.frames(place).map(|(frame, _)| frame);
                     let own = frames().find(|&frame| device.sites().is_own(frame));
                     let Some(line) = own.or_else(|| frames().next()) else { continue };
@@ -94,6 +107,7 @@ impl ModelCalls {
                         scope: track.entries(),
                         backward: None,
                     });
+                    lines.begin(&all, stack);
                 }
                 Role::Module => {}
                 Role::Silent if backward.is_none() => {}
@@ -185,10 +199,69 @@ impl ModelCall {
 
     /// Whether a call keeps what a backward pass would need.
     pub fn keeps_graph(&self, device: &Device<'_>) -> bool {
-        let made: Vec<Allocation> = born_in(device, self.start, self.end).map(|(_, made)| made).collect();
+        let mut made: Vec<Allocation> = born_in(device, self.start, self.end).map(|(_, made)| made).collect();
+        // Masks and positions of transformers are many blocks without a graph.
+        let largest = made.iter().map(|made| made.size).max().unwrap_or(0);
+        made.retain(|made| made.size >= largest / PART_OF_LARGEST);
         let early = &made[..made.len() / 2];
         let kept = early.iter().filter(|made| made.freed > self.end).count();
         kept >= LEAST_KEPT && kept * 100 >= early.len() * LEAST_SHARE
+    }
+}
+
+/// Which modules the line of the last call has called. A line that calls a model may then call the module of a loss, and move
+/// the targets in between: `criterion(model(x), y.to(device))` is one call. A line that runs again repeats the stacks of its call.
+struct Lines {
+    /// For each stack, twice the number of the call in which it last allocated; one more if the line called another module there.
+    last: Vec<usize>,
+    /// Where the line called another module, and the end of the call before that.
+    joined: Option<(Instant, Instant)>,
+}
+
+impl Lines {
+    fn of(device: &Device<'_>) -> Self {
+        Self { last: vec![0; device.snapshot().stacks.len()], joined: None }
+    }
+
+    fn mark(&mut self, calls: usize, stack: StackId) {
+        if let Some(last) = self.last.get_mut(stack.index()) {
+            *last = calls * 2 + usize::from(self.joined.is_some());
+        }
+    }
+
+    fn has(&self, calls: usize, stack: StackId) -> bool {
+        self.last.get(stack.index()).is_some_and(|last| last / 2 == calls)
+    }
+
+    /// A call begins.
+    fn begin(&mut self, all: &[ModelCall], stack: StackId) {
+        self.joined = None;
+        self.mark(all.len(), stack);
+    }
+
+    /// Whether a module that is called here belongs to the last call.
+    fn is_continued(&self, all: &[ModelCall], place: PlaceId, stack: StackId) -> bool {
+        all.last().is_some_and(|last| last.place == place && last.backward.is_none()) && !self.has(all.len(), stack)
+    }
+
+    /// The line of the last call calls another module.
+    fn join(&mut self, all: &mut [ModelCall], entry: Instant, stack: StackId) {
+        let Some(last) = all.last_mut() else { return };
+        self.joined.get_or_insert((entry, last.end));
+        last.end = last.until;
+        self.mark(all.len(), stack);
+    }
+
+    /// The last call goes on. If it repeats a stack, the line has run again.
+    fn go_on(&mut self, all: &mut Vec<ModelCall>, stack: StackId) {
+        let is_again = self.last.get(stack.index()) == Some(&(all.len() * 2));
+        if let (true, Some((start, end)), Some(last)) = (is_again, self.joined, all.last_mut()) {
+            let again = ModelCall { start, ..last.clone() };
+            (last.end, last.until) = (end, start);
+            all.push(again);
+            self.joined = None;
+        }
+        self.mark(all.len(), stack);
     }
 }
 
@@ -213,7 +286,7 @@ fn give_passes_to_their_calls(device: &Device<'_>, all: &mut [ModelCall]) {
 }
 
 /// The frames of a stack inside the line that calls a model.
-fn inside(device: &Device<'_>, stack: StackId, line: FrameId) -> Vec<FrameId> {
+pub(super) fn inside(device: &Device<'_>, stack: StackId, line: FrameId) -> Vec<FrameId> {
     device.snapshot().stacks.frame_ids(stack).iter().copied().take_while(|&frame| frame != line).collect()
 }
 

@@ -3,10 +3,11 @@
 //! The allocator keeps free blocks per stream: memory that was reserved for a second stream is unused while the first
 //! requests more.
 
+use super::dataloader_prefetch::passes;
 use super::stacks::{Marked, common_line};
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
-use crate::facts::training::Category;
+use crate::facts::training::{Category, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, PoolId, Segment, StackId};
 use crate::play::changes::Lives;
@@ -91,7 +92,7 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: &Stream) -> 
     });
     let category = |&index: &u32| device.categories().get(index as usize).category;
     let computes = stream.blocks.iter().map(category).any(|it| !matches!(it, Category::Input | Category::Unknown));
-    (reserved > 0 && computes).then(|| Finding {
+    (reserved > 0 && computes && !is_one_ahead(device, stream)).then(|| Finding {
         story: Story::SideStreamStranding,
         line,
         cure: "run this code on the main stream".to_owned(),
@@ -109,6 +110,30 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: &Stream) -> 
             ..Lives::default()
         }),
     })
+}
+
+/// Whether plain code prepares the next batch on a stream while the current one is in use: most of what it makes there and is live when
+/// a forward pass starts is still live when the next one starts. Larger temporaries than the raw data would be stranded there.
+fn is_one_ahead(device: &Device<'_>, stream: &Stream) -> bool {
+    let starts = passes(device);
+    let (mut used, mut ahead, mut largest, mut temporary) = (0u64, 0u64, 0u64, 0u64);
+    for &index in &stream.blocks {
+        let made = device.history().allocations[index as usize];
+        match device.roles().role(device.track.stack_of(index as usize)) {
+            Role::Plain | Role::Data | Role::Setup if made.freed != NEVER => {}
+            Role::Module => return false,
+            _ => continue,
+        }
+        match starts.iter().filter(|&&start| made.allocated_at(start)).count() {
+            0 => temporary = temporary.max(made.size),
+            count => {
+                largest = largest.max(made.size);
+                used = used.saturating_add(made.size);
+                ahead = ahead.saturating_add(if count > 1 { made.size } else { 0 });
+            }
+        }
+    }
+    ahead > used / 2 && temporary <= largest / 2
 }
 
 /// Workspaces of libraries, which allocate one for each stream: on the main stream the code uses that of the main stream, so that the

@@ -7,7 +7,7 @@ use super::model_calls::{ModelCall, born_in};
 use crate::facts::device::Device;
 use crate::facts::training::Role;
 use crate::model::{FrameId, StackId};
-use crate::replay::{Allocation, Instant, NEVER};
+use crate::replay::{Allocation, History, Instant, NEVER};
 use std::collections::HashMap;
 
 /// The least number of times that the first block of a function is freed before it is allocated again, if the function
@@ -60,12 +60,23 @@ impl<'d, 'a> Function<'d, 'a> {
             let stack = self.device.track.stack_of(index as usize);
             let is_plain = self.device.roles().role(stack) == Role::Plain && self.is_on[stack.index()];
             if is_plain && let Some(old) = known.insert(stack, made).filter(|old| old.freed != NEVER) {
-                before += usize::from(old.freed > newest && old.freed < made.born);
+                // A line frees the arguments that it makes when its call returns; its function goes on.
+                let is_argument = || self.frees_itself(first.line, stack, &old);
+                before += usize::from(old.freed > newest && old.freed < made.born && !is_argument());
                 after += usize::from(old.freed > made.born);
             }
             newest = made.born;
         }
         before >= LEAST_RETURNS && after == 0
+    }
+}
+
+impl Function<'_, '_> {
+    /// Whether the line of the function that allocates a block also frees it.
+    fn frees_itself(&self, line: FrameId, stack: StackId, made: &Allocation) -> bool {
+        let freed = History::entry_before(made.freed).map_or(StackId::EMPTY, |entry| self.device.track.stack(entry));
+        let own = frame_of_function(self.device, stack, line);
+        self.device.phases().frees_tell && own.is_some() && frame_of_function(self.device, freed, line) == own
     }
 }
 

@@ -129,10 +129,24 @@ fn stored_at(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
     // Without training, blocks between two calls may be computed from the result of the first one.
     let is_data = |made: &Allocation| device.phases().at(made.born) == Phase::Data && device.phases().has_training();
     let own = behind.filter(|(index, made)| !is_data(made) && !is_input(*index));
-    let stack =
-        own.map(|(index, _)| device.track.stack_of(index as usize)).filter(|&stack| stack != StackId::EMPTY).last()?;
+    let stacks: Vec<StackId> =
+        own.map(|(index, _)| device.track.stack_of(index as usize)).filter(|&stack| stack != StackId::EMPTY).collect();
+    // A line that draws a sample from the result stores no graph.
+    let line = |stack: StackId| frame_of_function(device, stack, call.line);
+    let samples = stacks.iter().filter(|&&stack| is_sample(device, stack));
+    let sampled: HashSet<FrameId> = samples.filter_map(|&stack| line(stack)).collect();
+    let stack = stacks.into_iter().rfind(|&stack| line(stack).is_none_or(|line| !sampled.contains(&line)))?;
     let inner = || device.sites().site_frame(stack).filter(|&frame| device.sites().is_own(frame));
-    frame_of_function(device, stack, call.line).or_else(inner)
+    line(stack).or_else(inner)
+}
+
+/// Whether a stack draws a sample of a distribution.
+fn is_sample(device: &Device<'_>, stack: StackId) -> bool {
+    let snapshot = device.snapshot();
+    snapshot.stacks.frames(stack).any(|frame| {
+        snapshot.strings.get(frame.name) == "sample"
+            && snapshot.strings.get(frame.filename).replace('\\', "/").contains("torch/distributions/")
+    })
 }
 
 /// Frees the memory that the calls keep at the time when the program frees their results.

@@ -46,11 +46,16 @@ pub enum CodeChange {
 }
 
 /// The lines of Python that compute logits and loss in so many chunks along the sequence.
+///
+/// If the recomputation of a chunk stops early, it does so inside `cross_entropy`, which then fails in PyTorch 2.11 while memory
+/// history is recorded. PyTorch has `set_checkpoint_early_stop` since 2.1.
 pub fn chunked_loss(pieces: u32) -> Vec<String> {
     vec![
         "def chunk_loss(h, t):".to_owned(),
         "    return F.cross_entropy(head(h).float(), t, reduction=\"sum\")".to_owned(),
         format!("chunks = zip(hidden.flatten(0, 1).chunk({pieces}), targets.flatten().chunk({pieces}))"),
-        "loss = sum(checkpoint(chunk_loss, h, t, use_reentrant=False) for h, t in chunks) / targets.numel()".to_owned(),
+        "with torch.utils.checkpoint.set_checkpoint_early_stop(False):  # stopping early fails while memory is recorded"
+            .to_owned(),
+        "    loss = sum(checkpoint(chunk_loss, h, t, use_reentrant=False) for h, t in chunks) / targets.numel()".to_owned(),
     ]
 }

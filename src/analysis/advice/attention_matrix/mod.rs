@@ -56,7 +56,11 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         let mut all = matrix.blocks.iter().copied().chain(in_front);
         all.any(|index| activations.has(device.track.stack_of(index as usize)))
     };
-    for matrix in named.into_iter().chain(by_hand).filter(|matrix| !is_activated(matrix)) {
+    // `scaled_dot_product_attention` itself makes the matrix where its kernel for any input runs.
+    let fused = Marked::of(device, |path, _, _| path.ends_with("transformers/integrations/sdpa_attention.py"));
+    let is_fused = |matrix: &Matrix| fused.has(matrix.stack);
+    let all = named.into_iter().chain(by_hand);
+    for matrix in all.filter(|matrix| !is_activated(matrix) && !is_fused(matrix)) {
         of_line.entry(matrix.line).or_default().push(matrix);
     }
     of_line.into_par_iter().filter_map(|(line, matrices)| finding(device, line, &matrices)).collect()
