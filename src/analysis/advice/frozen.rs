@@ -1,10 +1,7 @@
-//! Finds weights with unneeded gradients: weights that no optimizer updates, and weights that are trained although
-//! low-rank weights should be trained instead.
-//!
-//! Optimizer state has the size of the weight that it belongs to. Low-rank adaptation trains a `rank x in` and an `out x rank`
-//! weight for each `out x in` weight, allocated right after it: the product of their sizes is its size times the rank squared.
+//! Finds weights with unneeded gradients: weights that no optimizer updates.
 
 use super::kept_over_steps::backward_line;
+use super::low_rank;
 use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
@@ -13,18 +10,10 @@ use crate::model::FrameId;
 use crate::model::bytes::Bytes;
 use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, Instant, Metric, NEVER};
-use foldhash::fast::RandomState;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 /// Size of blocks with a single number, such as step counters.
 const SCALAR: u64 = 512;
-/// Least number of pairs of low-rank weights of one rank.
-const LEAST_PAIRS: usize = 4;
-/// Ranks that are recognized. The two vectors of a norm look like rank 2 after a weight that is four times as high as wide.
-const RANKS: std::ops::RangeInclusive<u64> = 4..=256;
-/// A low-rank weight has at most this fraction (1/N) of the bytes of the weight that it adapts.
-const SMALLER: u64 = 4;
-
 /// Least number of optimizer steps after which memviz concludes that the optimizer does not update weights without state.
 const LEAST_STEPS: usize = 3;
 /// Maximum number of states that an optimizer keeps for a weight.
@@ -39,7 +28,7 @@ const SAVED_FOR_GRADIENTS: &str =
 
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let found = without_states(device, calls).or_else(|| without_states_from_before(device, calls));
-    found.or_else(|| low_rank(device, calls)).into_iter().collect()
+    found.or_else(|| low_rank::find(device, calls)).into_iter().collect()
 }
 
 /// Whether the optimizer has no state for some weights with gradients, and has state for all others.
@@ -175,87 +164,15 @@ fn freeze(line: Option<FrameId>, evidence: String, lives: Lives) -> Finding {
     }
 }
 
-/// Weights for which low-rank weights are trained.
-fn low_rank(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
-    let category = |index: u32| device.categories().get(index as usize).category;
-    let all = || (0u32..).zip(&device.history().allocations);
-    let parameters: Vec<(u32, Allocation)> =
-        device.allocations_of(Category::Parameter).map(|(index, made)| (index, *made)).collect();
-    let mut pairs: BTreeMap<(u64, usize), Vec<[u64; 3]>> = BTreeMap::new();
-    for place in 0..parameters.len() {
-        let size = |ahead: usize| parameters.get(place + ahead).map_or(0, |(_, made)| made.requested);
-        // The bias of a weight may be allocated between the two.
-        let is_biased = size(1) > 0 && size(0) % size(1) == 0;
-        for ahead in if is_biased { 1..=2 } else { 1..=1 } {
-            let (one, other) = (size(ahead), size(ahead + 1));
-            if let Some(rank) = rank(size(0), one, other) {
-                pairs.entry((rank, ahead)).or_default().push([size(0), one, other]);
-            }
-        }
-    }
-    let count = |sizes: &mut dyn Iterator<Item = u64>| {
-        let mut counts: HashMap<u64, usize, RandomState> = HashMap::default();
-        sizes.for_each(|size| *counts.entry(size).or_default() += 1);
-        counts
-    };
-    let sizes = count(&mut parameters.iter().map(|(_, made)| made.requested));
-    // Vectors of norms and biases have sizes that other parameters also have.
-    let is_of_pairs_alone = |pairs: &Vec<[u64; 3]>| {
-        let of_pairs = count(&mut pairs.iter().flat_map(|&[_, one, other]| [one, other]));
-        of_pairs.iter().all(|(size, count)| sizes.get(size) == Some(count))
-    };
-    let is_found = |pairs: &Vec<[u64; 3]>| pairs.len() >= LEAST_PAIRS && is_of_pairs_alone(pairs);
-    let pairs = pairs.into_values().filter(is_found).max_by_key(Vec::len)?;
-    let low_rank: HashSet<u64> = pairs.iter().flat_map(|&[_, one, other]| [one, other]).collect();
-    let weights: HashSet<u64> = pairs.iter().map(|&[weight, ..]| weight).collect();
-    // Blocks that are allocated for weights that should be frozen: their gradients, their states, and temporaries of
-    // the optimizer.
-    let is_for_others = |&(index, made): &(u32, &Allocation)| {
-        let is_of_step = device.phases().at(made.born) == Phase::Optimizer
-            && device.roles().role(device.track.stack_of(index as usize)) == Role::Optimizer
-            && category(index) == Category::Temporary;
-        !low_rank.contains(&made.requested)
-            && (matches!(category(index), Category::Gradient | Category::OptimizerState)
-                || is_of_step && sizes.contains_key(&made.requested))
-    };
-    let removed: Vec<(u32, &Allocation)> = all().filter(is_for_others).collect();
-    let is_trained =
-        removed.iter().any(|(index, made)| category(*index) == Category::Gradient && weights.contains(&made.requested));
-    if !is_trained {
-        return None;
-    }
-    let peak = device.history().maxima[Metric::Allocated as usize].instant;
-    let bytes = removed
-        .iter()
-        .filter(|(_, made)| made.allocated_at(peak))
-        .map(|(_, made)| made.size)
-        .fold(0, u64::saturating_add);
-    let state = removed.iter().find(|(index, _)| category(*index) == Category::OptimizerState);
-    let line = state.and_then(|&(index, _)| device.sites().site_frame(device.track.stack_of(index as usize)));
-    let line = line.filter(|&line| device.sites().is_own(line))?;
-    Some(Finding {
-        story: Story::OptimizerStatesOfFrozen,
-        line: Some(line),
-        cure: "freeze the base weights that the low-rank weights adapt, before creating the optimizer".to_owned(),
-        evidence: format!(
-            "{} pairs of low-rank weights are trained together with the weights that they adapt; the gradients, optimizer state and \
-             temporaries of the optimizer for those hold {} at the peak",
-            pairs.len(),
-            Bytes(bytes)
-        ),
-        cost: None,
-        code: vec![
-            "for name, weight in model.named_parameters():".to_owned(),
-            "    weight.requires_grad_(\"lora_\" in name)  # train only the low-rank weights".to_owned(),
-        ],
-        remedy: Remedy::Lives(frozen(device, calls, removed.iter().map(|&(index, _)| index).collect(), |_| true)),
-    })
-}
-
 /// Removes the gradients and states of frozen weights, and what only they need. Backward ends at the last gradient of
 /// a trained weight: it allocates nothing after that, and forward keeps nothing for it. For weights whose gradients
 /// come earlier, the recording does not show what forward keeps for them alone. `may_be_trained` says so by the size of a weight.
-fn frozen(device: &Device<'_>, calls: &ModelCalls, removed: Vec<u32>, may_be_trained: impl Fn(u64) -> bool) -> Lives {
+pub(super) fn frozen(
+    device: &Device<'_>,
+    calls: &ModelCalls,
+    removed: Vec<u32>,
+    may_be_trained: impl Fn(u64) -> bool,
+) -> Lives {
     let unused: HashSet<u32> = removed.iter().copied().collect();
     let is_gradient = |index: u32| device.categories().get(index as usize).category == Category::Gradient;
     let gradients = |call: &ModelCall| -> Vec<(u32, Allocation)> {
@@ -292,18 +209,4 @@ fn frozen(device: &Device<'_>, calls: &ModelCalls, removed: Vec<u32>, may_be_tra
         (lives.doubt, lives.at_least) = (Some(SAVED_FOR_GRADIENTS), true);
     }
     lives
-}
-
-/// The rank of two weights that adapt a third, from the bytes of all three; `None` if they do not.
-fn rank(weight: u64, one: u64, other: u64) -> Option<u64> {
-    if weight == 0 || one.min(other) == 0 || one.max(other) > weight / SMALLER {
-        return None;
-    }
-    let product = u128::from(one) * u128::from(other);
-    [4u128, 2].into_iter().find_map(|element| {
-        let whole = u128::from(weight) * element;
-        let square = u64::try_from(product / whole).ok().filter(|_| product.is_multiple_of(whole))?;
-        let rank = square.isqrt();
-        (rank * rank == square && RANKS.contains(&rank)).then_some(rank)
-    })
 }

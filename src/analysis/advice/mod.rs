@@ -22,6 +22,7 @@ mod inference_cache;
 mod kept_outputs;
 mod kept_over_steps;
 mod kv_cache_growth;
+mod low_rank;
 mod master_copies;
 mod model_calls;
 mod release_cache;

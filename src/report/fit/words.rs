@@ -174,7 +174,7 @@ pub fn check(parameter: &str, check: &Check) -> String {
 
 fn difference(bytes: i64, of: i64) -> String {
     let percent = if of == 0 { 0.0 } else { bytes as f64 * 100.0 / of as f64 };
-    format!("{} ({percent:+.2} %)", notes::signed(bytes))
+    format!("{} ({percent:+.2}%)", notes::signed(bytes))
 }
 
 /// Notes about one device, one line each.
@@ -217,7 +217,7 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
         }
         Doubt::OneRecording => format!(
             "a single recording does not show what grows with {parameter}; low end: only what forward keeps grows in proportion; \
-             high end: everything grows except what the model and the optimizer own; both ends are widened by 5 %; for 13 \
+             high end: everything grows except what the model and the optimizer own; both ends are widened by 5%; for 13 \
              programs the range contained the measured figures in 25 of 26 predictions at twice the batch, and in 34 of 39 at \
              four times the batch"
         ),

@@ -38,7 +38,7 @@ pub struct Check {
     pub(super) max_leak: Option<Bytes>,
     /// Limit on the memory of matching sites at the peak; may be repeated
     ///
-    /// A site matches by its label or by a frame of its stack.
+    /// A site matches if its label or a frame of its stack matches.
     #[arg(long, value_name = "REGEX=SIZE", allow_hyphen_values = true)]
     pub(super) max_site: Vec<SiteLimit>,
     /// Limit on memory allocated after A and still live at B; may be repeated
