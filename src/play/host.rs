@@ -195,7 +195,8 @@ pub(crate) fn runs(
                 "replay with the recorded settings does not match the recording exactly".to_owned()
             }
             () if run.reserved_range.is_some() => {
-                "recordings have the blocks of pinned host memory, not the requests, so reserved memory is a range".to_owned()
+                "recordings have the blocks of pinned host memory, not the requests, so reserved memory is a range"
+                    .to_owned()
             }
             () => String::new(),
         };

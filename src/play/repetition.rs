@@ -4,6 +4,7 @@
 //! start of an earlier one, everything that follows repeats, and need not be simulated.
 
 use super::program::{Step, StepKind};
+use std::ops::Range;
 
 /// The number of steps compared at two places of a program to decide whether a round may start at both.
 const WINDOW: usize = 64;
@@ -52,10 +53,13 @@ impl<'s> Shapes<'s> {
         Self { steps, distances: steps.iter().map(distance).collect() }
     }
 
-    /// Whether two steps are equal.
-    fn are_equal(&self, one: usize, other: usize) -> bool {
+    /// Whether each step of a range equals the one `period` steps behind it.
+    fn recur(&self, first: Range<usize>, period: usize) -> impl DoubleEndedIterator<Item = bool> {
+        let second = first.start + period..first.end + period;
+        let steps = self.steps[first.clone()].iter().zip(&self.steps[second.clone()]);
+        let distances = self.distances[first].iter().zip(&self.distances[second]);
         let what = |step: &Step| (step.kind, step.pool, step.bytes);
-        self.distances[one] == self.distances[other] && what(&self.steps[one]) == what(&self.steps[other])
+        steps.zip(distances).map(move |((one, other), (near, far))| near == far && what(one) == what(other))
     }
 }
 
@@ -65,12 +69,12 @@ impl Repetition {
         let shapes = Shapes::of(steps);
         let middle = steps.len() / 2;
         let last = steps.len().checked_sub(WINDOW).filter(|&last| last >= middle)?;
-        let is_window = |at: usize| (0..WINDOW).all(|step| shapes.are_equal(middle + step, at + step));
-        let periods = (1..last - middle).filter(|&period| is_window(middle + period));
+        let is_window = |period: &usize| shapes.recur(middle..middle + WINDOW, *period).all(|is_equal| is_equal);
+        let periods = (1..last - middle).filter(is_window);
         for period in periods.take(MOST_TRIED) {
-            let ahead = (middle..steps.len() - period).take_while(|&at| shapes.are_equal(at, at + period)).count();
+            let ahead = shapes.recur(middle..steps.len() - period, period).take_while(|&is_equal| is_equal).count();
             // Layers also repeat, but less often than the program does.
-            let back = (0..middle).rev().take_while(|&at| shapes.are_equal(at, at + period)).count();
+            let back = shapes.recur(0..middle, period).rev().take_while(|&is_equal| is_equal).count();
             let (start, end) = (middle - back, middle + ahead + period);
             if end - start >= steps.len() / 2 && (end - start) / period >= FEWEST_ROUNDS {
                 let rounds = steps[start..start + period].iter().zip(&steps[start + period..]);

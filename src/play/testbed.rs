@@ -230,17 +230,22 @@ impl Testbed {
             run.trust = Trust::Predicted;
             "the effect of the changes is assumed".clone_into(&mut run.because);
         }
-        let order = run.outcome.as_ref().and_then(|outcome| self.depends_on_order(edited, outcome, settings));
-        let doubts: Vec<String> = edited.doubts.iter().cloned().chain(order).collect();
-        if run.trust == Trust::Predicted && !doubts.is_empty() {
-            run.trust = Trust::Uncertain;
-            run.because = doubts.join("; ");
+        if run.trust == Trust::Predicted {
+            let order = run.outcome.as_ref().and_then(|outcome| self.depends_on_order(edited, outcome, settings));
+            let doubts: Vec<String> = edited.doubts.iter().cloned().chain(order).collect();
+            if !doubts.is_empty() {
+                run.trust = Trust::Uncertain;
+                run.because = doubts.join("; ");
+            }
         }
         run
     }
 
     /// Whether the figures differ if the changes free their blocks one request later.
     fn depends_on_order(&self, edited: &Edited, outcome: &Outcome, settings: &AllocatorSettings) -> Option<String> {
+        if edited.moved.is_empty() {
+            return None;
+        }
         let late = play(&edited.with_late_frees(), &self.setup(settings));
         let is_off =
             |one: u64, other: u64, most: u64| one.abs_diff(other).saturating_mul(1000) > one.saturating_mul(most);
@@ -286,11 +291,14 @@ impl Testbed {
             }
             Some((_, false)) => {}
         }
-        let program = self.searched(program, settings, budget);
-        let search = self.search(&program, settings, budget);
-        run.capacities = search.run();
-        if program.goes_on {
-            run.as_it_went = Search { refusals_fail: false, least: program.reserved_at_start(), ..search }.enough();
+        // Without a budget, the search finds nothing.
+        if budget > 0 {
+            let program = self.searched(program, settings, budget);
+            let search = self.search(&program, settings, budget);
+            run.capacities = search.run();
+            if program.goes_on {
+                run.as_it_went = Search { refusals_fail: false, least: program.reserved_at_start(), ..search }.enough();
+            }
         }
         run.outcome = played.map(|(outcome, _)| outcome);
         run

@@ -37,9 +37,14 @@ fn find_trained(device: &Device<'_>) -> Vec<Finding> {
     });
     let (track, history) = (device.track, device.history());
     let largest = |is_loss: &dyn Fn(u32, StackId) -> bool| {
-        let of_loss = track.allocations().filter(|&(index, _, stack)| is_loss(index, stack));
-        let largest = of_loss.max_by_key(|&(index, block, _)| (block.requested, std::cmp::Reverse(index)));
-        largest.map(|(index, ..)| index as usize)
+        // The first of the largest.
+        let mut largest: Option<(u32, u64)> = None;
+        for (index, block, stack) in track.allocations() {
+            if largest.is_none_or(|(_, most)| block.requested > most) && is_loss(index, stack) {
+                largest = Some((index, block.requested));
+            }
+        }
+        largest.map(|(index, _)| index as usize)
     };
     let named = if marked.any() { largest(&|_, stack| marked.has(stack)) } else { None };
     let Some(kept) = named.or_else(|| largest(&|index, _| is_plain_loss(device, index))) else {

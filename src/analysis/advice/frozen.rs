@@ -10,7 +10,7 @@ use crate::model::FrameId;
 use crate::model::bytes::Bytes;
 use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, Instant, Metric, NEVER};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Size of blocks with a single number, such as step counters.
 const SCALAR: u64 = 512;
@@ -57,9 +57,13 @@ fn without_states(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     if !(1..=MOST_STATES).contains(&each) || !are_of_gradients {
         return None;
     }
-    let is_without = |size: u64| size > SCALAR && gradients.contains_key(&size) && !states.contains_key(&size);
+    let without = gradients.keys().copied().filter(|size| *size > SCALAR && !states.contains_key(size));
+    let without: BTreeSet<u64> = without.collect();
+    if without.is_empty() {
+        return None;
+    }
     let removed: Vec<(u32, &Allocation)> =
-        device.allocations_of(Category::Gradient).filter(|(_, made)| is_without(made.requested)).collect();
+        device.allocations_of(Category::Gradient).filter(|(_, made)| without.contains(&made.requested)).collect();
     let bytes = |instant: Instant| {
         let live = removed.iter().filter(|(_, made)| made.allocated_at(instant));
         live.map(|(_, made)| made.size).fold(0, u64::saturating_add)

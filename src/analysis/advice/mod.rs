@@ -45,6 +45,7 @@ use crate::model::{AllocatorSettings, FrameId, HOST_DEVICE};
 use crate::play::Trust;
 use crate::play::changes::{Change, Lives};
 use crate::sorting::SortRows;
+use foldhash::fast::RandomState;
 use model_calls::ModelCalls;
 use rayon::prelude::*;
 use std::cmp::Reverse;
@@ -399,12 +400,12 @@ fn best(trial: &Trial<'_, '_>, mut advice: Vec<(Advice, Remedy)>) -> Vec<(Advice
 
 /// Leaves out cures that change the same blocks as an earlier cure of the same story at another line.
 fn without_repetitions(all: Vec<(Advice, Remedy)>) -> Vec<(Advice, Remedy)> {
-    let mut told: Vec<(Story, HashSet<u32>)> = Vec::new();
+    let mut told: Vec<(Story, HashSet<u32, RandomState>)> = Vec::new();
     let mut kept = Vec::with_capacity(all.len());
     for (advice, remedy) in all {
         if let Remedy::Lives(lives) = &remedy {
-            let own: HashSet<u32> = lives.changed().collect();
-            let is_repeated = |(story, earlier): &(Story, HashSet<u32>)| {
+            let own: HashSet<u32, RandomState> = lives.changed().collect();
+            let is_repeated = |(story, earlier): &(Story, HashSet<u32, RandomState>)| {
                 *story == advice.story && own.intersection(earlier).count() * 2 > own.len()
             };
             if told.iter().any(is_repeated) {

@@ -62,31 +62,32 @@ impl ModelCalls {
             !private.is_empty() && links.get(entry as usize).is_some_and(|block| private.contains_key(block))
         };
         let mut all: Vec<ModelCall> = Vec::new();
-        let mut is_open = false;
+        let of_stack = |id: u32| (roles.role(StackId(id)), paths.place(StackId(id)));
+        let of_stack: Vec<(Role, Option<PlaceId>)> = (0..device.snapshot().stacks.len() as u32).map(of_stack).collect();
+        // The place of the open call.
+        let mut open: Option<PlaceId> = None;
         let mut lines = Lines::of(device);
         for (entry, (&action, &stack)) in (0..).zip(track.actions().iter().zip(track.stacks())) {
             let is_alloc = action == Action::Alloc;
             if !(is_alloc || action == Action::FreeRequested && phases.frees_tell) {
                 continue;
             }
-            let role = roles.role(stack);
+            let (role, place) = of_stack.get(stack.index()).copied().unwrap_or((Role::Silent, None));
             // Most entries belong to the open call.
             let is_of_module = role == Role::Module;
             if is_of_module && !is_alloc || is_captured(entry) {
                 continue;
             }
-            let goes_on =
-                is_of_module && is_open && all.last().is_some_and(|last| paths.place(stack) == Some(last.place));
-            if goes_on {
+            if is_of_module && open.is_some() && open == place {
                 lines.go_on(&mut all, stack);
                 continue;
             }
             let backward = phases.span(entry).filter(|span| span.phase == Phase::Backward);
             match role {
                 Role::Module if backward.is_none() => {
-                    let Some(place) = paths.place(stack) else { continue };
+                    let Some(place) = place else { continue };
                     if lines.is_continued(&all, place, stack) {
-                        is_open = true;
+                        open = Some(place);
                         lines.join(&mut all, entry, stack);
                         continue;
                     }
@@ -94,10 +95,10 @@ impl ModelCalls {
                     let own = frames().find(|&frame| device.sites().is_own(frame));
                     let Some(line) = own.or_else(|| frames().next()) else { continue };
                     if let Some(last) = all.last_mut() {
-                        last.end = if is_open { entry } else { last.end };
+                        last.end = if open.is_some() { entry } else { last.end };
                         last.until = entry;
                     }
-                    is_open = true;
+                    open = Some(place);
                     all.push(ModelCall {
                         place,
                         line,
@@ -113,9 +114,8 @@ impl ModelCalls {
                 Role::Silent if backward.is_none() => {}
                 _ => {
                     let Some(last) = all.last_mut() else { continue };
-                    if is_open {
+                    if open.take().is_some() {
                         last.end = entry;
-                        is_open = false;
                     }
                     if let Some(backward) = backward.filter(|backward| backward.start >= last.start) {
                         let until = last.backward.as_ref().map_or(0, |known| known.end).max(backward.end);

@@ -331,7 +331,6 @@ impl Sample {
 
 /// A block that is live at the end of a step.
 struct Crossing {
-    group: usize,
     /// Index into [`History::allocations`].
     allocation: usize,
     /// Ends at which it is live, by index into [`Sample::ends`].
@@ -349,7 +348,8 @@ fn grown(
 ) -> Vec<LeakRow> {
     let history = track.history;
     let ends = &sample.ends;
-    let mut crossings = Vec::new();
+    // Of each group, the oldest block first.
+    let mut crossings: Vec<Vec<Crossing>> = Vec::new();
     let mut born_in = 0;
     for (index, allocation) in history.allocations.iter().enumerate() {
         // Allocations come in the order of the trace, baseline first.
@@ -365,19 +365,20 @@ fn grown(
             continue;
         }
         let freed_in = born_in + ends[born_in..].partition_point(|&end| end < allocation.freed);
-        crossings.push(Crossing { group, allocation: index, ends: born_in..freed_in });
+        if crossings.len() <= group {
+            crossings.resize_with(group + 1, Vec::new);
+        }
+        crossings[group].push(Crossing { allocation: index, ends: born_in..freed_in });
     }
-    // Within a group, the oldest block comes first.
-    crossings.sort_unstable_by_key(|crossing| (crossing.group, crossing.allocation));
     let heads: Vec<RowHead> = groups.heads(|_| iter::empty()).into_iter().map(|(_, head)| head).collect();
-    let row = |blocks: &[Crossing]| {
+    let row = |(group, blocks): (usize, &Vec<Crossing>)| {
         let survivors = blocks.iter().map(|block| survivor(history, block));
         let series = Series::of(survivors, ends.len());
         let judgement = series.judge(sample.warm_up, sample.stride)?;
         let held = if judgement.verdict == Verdict::Cache { &series.old } else { &series.live };
         let last = |values: &[i128]| values.last().and_then(|&value| u64::try_from(value).ok());
         let origin = example(groups, history, sample, blocks, judgement.verdict);
-        let head = heads.get(blocks.first()?.group)?;
+        let head = heads.get(group)?;
         Some(LeakRow {
             label: head.label.clone(),
             inferred: head.inferred,
@@ -390,7 +391,7 @@ fn grown(
             stack: origin.map(|origin| sites.origin_labels(origin, LONGEST_STACK)).unwrap_or_default(),
         })
     };
-    crossings.chunk_by(|a, b| a.group == b.group).filter_map(row).collect()
+    crossings.iter().enumerate().filter(|(_, blocks)| !blocks.is_empty()).filter_map(row).collect()
 }
 
 fn survivor(history: &History, block: &Crossing) -> Survivor {

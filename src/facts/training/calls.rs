@@ -11,6 +11,7 @@ use super::role::{Role, Roles};
 use crate::facts::code::sites::Sites;
 use crate::model::{Action, FrameId, Snapshot, StackId, StrId};
 use crate::replay::Track;
+use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
@@ -159,8 +160,8 @@ impl Paths {
         let stacks: Vec<PythonStack> = (0..snapshot.stacks.len() as u32).map(python).collect();
         let functions = Functions::of(snapshot, roles, &stacks);
         // A node is a function below an exact place; a place is a node with a line.
-        let mut nodes: HashMap<(u32, u32), u32> = HashMap::new();
-        let mut places: HashMap<(u32, u64), u32> = HashMap::new();
+        let mut nodes: HashMap<(u32, u32), u32, RandomState> = HashMap::default();
+        let mut places: HashMap<(u32, u64), u32, RandomState> = HashMap::default();
         let path = |stack: &PythonStack| {
             let mut calls = stack.calls.iter().copied().peekable();
             let (mut place, mut caller) = (0, None);
@@ -225,7 +226,7 @@ fn is_of_file(snapshot: &Snapshot, id: FrameId, files: &[&str]) -> bool {
 }
 
 /// The number of a key, in the order of first appearance.
-fn intern<K: Eq + Hash>(known: &mut HashMap<K, u32>, key: K) -> u32 {
+fn intern<K: Eq + Hash>(known: &mut HashMap<K, u32, RandomState>, key: K) -> u32 {
     let next = known.len() as u32;
     *known.entry(key).or_insert(next)
 }
@@ -407,7 +408,7 @@ fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<Ra
 /// past the lines that all rounds have in common. There must be at least two such groups; otherwise, the last layer does
 /// additional work.
 fn join_rounds(raw: &[RawCall]) -> Vec<RawCall> {
-    let mut siblings: HashMap<(u32, Option<usize>, u64), Vec<usize>> = HashMap::new();
+    let mut siblings: HashMap<(u32, Option<usize>, u64), Vec<usize>, RandomState> = HashMap::default();
     for (index, call) in raw.iter().enumerate() {
         siblings.entry((call.node, call.parent, call.first_line)).or_default().push(index);
     }
@@ -465,15 +466,15 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
     raw.sort_by_key(|call| (call.start, call.depth));
     let around = checkpoints(paths, roles);
     // Lines seen in one call belong to one function.
-    let mut lines: HashMap<u32, Vec<(u64, u64)>> = HashMap::new();
+    let mut lines: HashMap<u32, Vec<(u64, u64)>, RandomState> = HashMap::default();
     for call in &raw {
         lines.entry(call.function).or_default().push((call.first_line, call.last_line));
     }
     for ranges in lines.values_mut() {
         *ranges = joined(std::mem::take(ranges));
     }
-    let mut known: HashMap<(u32, u64), FunctionId> = HashMap::new();
-    let mut callers: HashSet<(FunctionId, FrameId)> = HashSet::new();
+    let mut known: HashMap<(u32, u64), FunctionId, RandomState> = HashMap::default();
+    let mut callers: HashSet<(FunctionId, FrameId), RandomState> = HashSet::default();
     let (mut functions, mut calls) = (Vec::new(), Vec::new());
     for call in &raw {
         let Some(frame) = snapshot.stacks.frame(call.frame) else { continue };

@@ -12,6 +12,7 @@
 
 use super::role::{Role, Roles};
 use crate::model::{FrameId, Snapshot, StackId, StrId};
+use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
 /// The function of every Python frame of a snapshot.
@@ -40,7 +41,7 @@ impl Functions {
         let seen = Seen::of(snapshot, roles, stacks, &names);
         let mut next = names.lines.len() as u32;
         // For each name, the number of its second range, and the boundaries of its ranges.
-        let mut parted: HashMap<u32, (u32, Vec<u64>)> = HashMap::new();
+        let mut parted: HashMap<u32, (u32, Vec<u64>), RandomState> = HashMap::default();
         for (name, lines) in (0..).zip(&mut names.lines).filter(|(_, lines)| !lines.is_empty()) {
             lines.sort_unstable();
             lines.dedup();
@@ -77,20 +78,20 @@ struct Names {
     /// The lines of each, if modules are called by that name.
     lines: Vec<Vec<u64>>,
     /// For each file, the names of called modules, at most [`MOST_NAMES`].
-    called_in: HashMap<StrId, Vec<u32>>,
+    called_in: HashMap<StrId, Vec<u32>, RandomState>,
 }
 
 impl Names {
     fn of(snapshot: &Snapshot, stacks: &[PythonStack]) -> Self {
-        let mut known: HashMap<(StrId, StrId), u32> = HashMap::new();
+        let mut known: HashMap<(StrId, StrId), u32, RandomState> = HashMap::default();
         let name = |id: u32| {
             let Some(frame) = snapshot.stacks.frame(FrameId(id)) else { return u32::MAX };
             let next = known.len() as u32;
             *known.entry((frame.filename, frame.name)).or_insert(next)
         };
         let of_frame: Vec<u32> = (0..snapshot.stacks.frame_count() as u32).map(name).collect();
-        let mut names = Self { lines: vec![Vec::new(); known.len()], of_frame, called_in: HashMap::new() };
-        let mut called: HashSet<u32> = HashSet::new();
+        let mut names = Self { lines: vec![Vec::new(); known.len()], of_frame, called_in: HashMap::default() };
+        let mut called: HashSet<u32, RandomState> = HashSet::default();
         for stack in stacks {
             for &id in stack.calls.iter().filter_map(|&position| stack.frames.get(position)) {
                 let (Some(frame), Some(name)) = (snapshot.stacks.frame(id), names.get(id)) else { continue };
@@ -124,24 +125,24 @@ struct Seen {
     /// The lines of one name below one place, by the number of both.
     below: Vec<Vec<u64>>,
     /// For each name, the numbers of it with its places.
-    of_name: HashMap<u32, Vec<u32>>,
+    of_name: HashMap<u32, Vec<u32>, RandomState>,
     /// For each name, its number below a place, its line, and its number below that.
-    nested: HashMap<u32, HashSet<(u32, u64, u32)>>,
+    nested: HashMap<u32, HashSet<(u32, u64, u32), RandomState>, RandomState>,
     /// For each name, lines of other names that no frame of this name encloses.
-    apart: HashMap<u32, HashSet<u64>>,
+    apart: HashMap<u32, HashSet<u64, RandomState>, RandomState>,
 }
 
 impl Seen {
     fn of(snapshot: &Snapshot, roles: &Roles, stacks: &[PythonStack], names: &Names) -> Self {
         let mut seen = Self::default();
-        let mut nodes: HashMap<(u32, u32), u32> = HashMap::new();
-        let mut places: HashMap<(u32, u64), u32> = HashMap::new();
+        let mut nodes: HashMap<(u32, u32), u32, RandomState> = HashMap::default();
+        let mut places: HashMap<(u32, u64), u32, RandomState> = HashMap::default();
         for (stack, python) in stacks.iter().enumerate() {
             // The engine calls functions that were defined inside other functions.
             let is_again = matches!(roles.role(StackId(stack as u32)), Role::Backward | Role::Recompute);
             let mut place = 0;
             // For each enclosing name, its innermost frame: node and line.
-            let mut around: HashMap<u32, (u32, u64)> = HashMap::new();
+            let mut around: HashMap<u32, (u32, u64), RandomState> = HashMap::default();
             for &id in &python.frames {
                 let (Some(frame), Some(name)) = (snapshot.stacks.frame(id), names.get(id)) else { continue };
                 let next = nodes.len() as u32;
@@ -214,7 +215,7 @@ impl Seen {
             of_name.map(|&node| self.lines_of(node)).filter(|lines| !lines.is_empty()).collect();
         sets.sort_unstable();
         sets.dedup();
-        let known: HashSet<&[u64]> = sets.iter().copied().collect();
+        let known: HashSet<&[u64], RandomState> = sets.iter().copied().collect();
         let mut pairs = Vec::new();
         for set in &sets {
             let steps = set.windows(2).enumerate().filter(|(_, pair)| pair[1] - pair[0] >= NEXT_CLASS);

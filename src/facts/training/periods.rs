@@ -58,7 +58,12 @@ impl Periods {
             from
         });
         let actions = track.actions();
-        let ooms = (0..).zip(actions).filter(|&(_, &action)| action == Action::Oom).map(|(entry, _)| entry).collect();
+        let mut ooms = Vec::new();
+        for (entry, &action) in (0..).zip(actions) {
+            if action == Action::Oom {
+                ooms.push(entry);
+            }
+        }
         Self { all, from, ooms, entries: history.entries() }
     }
 

@@ -170,19 +170,20 @@ fn spans(phases: &[Stretch<Phase>], hints: &[Stretch<Hint>], recorded: &[Stretch
     let mut start = 0;
     for stretch in phases {
         while start < stretch.end {
-            while hints.next_if(|hint| hint.end <= start).is_some() {}
             while recorded.next_if(|named| named.end <= start).is_some() {}
-            let (hint, named) = (hints.peek(), recorded.peek());
-            let ends = [hint.map(|hint| hint.end), named.map(|named| named.end)];
-            let end = ends.into_iter().flatten().fold(stretch.end, u32::min);
-            let named = named.and_then(|named| named.what);
-            // An optimizer may run a closure: the range around it does not make a separate forward of that.
-            is_closure = match (named, hint.map(|hint| hint.what)) {
-                (Some(Phase::Optimizer), Some(Hint::Sure(Phase::Forward | Phase::Backward))) => true,
-                (Some(Phase::Optimizer), Some(Hint::Sure(_))) => false,
-                (Some(Phase::Optimizer), _) => is_closure,
-                _ => false,
-            };
+            let mut end = recorded.peek().map_or(stretch.end, |named| named.end.min(stretch.end));
+            let named = recorded.peek().and_then(|named| named.what);
+            // An optimizer may run a closure: the range around it does not make a separate forward of that. Elsewhere, hints
+            // show nothing that the phases do not.
+            is_closure = is_closure && named == Some(Phase::Optimizer);
+            if named == Some(Phase::Optimizer) {
+                while hints.next_if(|hint| hint.end <= start).is_some() {}
+                end = hints.peek().map_or(end, |hint| hint.end.min(end));
+                is_closure = match hints.peek().map(|hint| hint.what) {
+                    Some(Hint::Sure(phase)) => matches!(phase, Phase::Forward | Phase::Backward),
+                    _ => is_closure,
+                };
+            }
             let named = named.filter(|_| !is_closure);
             let (phase, is_recorded) = (named.unwrap_or(stretch.what), named.is_some());
             match spans.last_mut().filter(|last| last.phase == phase && last.recorded == is_recorded) {
@@ -273,8 +274,8 @@ fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Stretch<Hint>
             Role::ZeroGrad => Hint::ZeroGrad,
         }
     };
-    // Many entries share a few stacks: each stack has a hint for releases, for allocations, and for everything else. Hints
-    // are compared by number, which is faster.
+    // Many entries share a few stacks: each stack has a hint for each kind of action. Hints are compared by number, which is
+    // faster.
     let mut distinct: Vec<Hint> = Vec::new();
     let mut number = |hint: Hint| {
         let known = distinct.iter().position(|&known| known == hint);
@@ -284,27 +285,33 @@ fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Stretch<Hint>
         }) as u8
     };
     let stacks = track.snapshot.stacks.len();
-    let of_stack: Vec<[u8; 3]> = (0..=stacks as u32)
-        .map(|id| {
-            [Action::FreeRequested, Action::Alloc, Action::SegmentAlloc].map(|act| number(hint(act, StackId(id))))
-        })
-        .collect();
+    let of_stack: Vec<[u8; KINDS.len()]> =
+        (0..=stacks as u32).map(|id| KINDS.map(|action| number(hint(action, StackId(id))))).collect();
+    let kinds = Action::ALL.map(kind);
     let mut stretches = Vec::new();
-    let mut open = None;
-    for (entry, (action, stack)) in (0..).zip(track.actions().iter().zip(track.stacks())) {
-        let kind = match action {
-            Action::FreeRequested | Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap => 0,
-            Action::Alloc => 1,
-            _ => 2,
-        };
-        let number = of_stack[stack.index().min(stacks)][kind];
-        if open != Some(number) {
-            stretches.extend(open.map(|number| Stretch { what: distinct[usize::from(number)], end: entry }));
-            open = Some(number);
+    let Some((&action, &stack)) = track.actions().first().zip(track.stacks().first()) else { return stretches };
+    let mut open = of_stack[stack.index().min(stacks)][kind(action)];
+    for (entry, (&action, stack)) in (0..).zip(track.actions().iter().zip(track.stacks())) {
+        let number = of_stack[stack.index().min(stacks)][kinds[action as usize]];
+        if number != open {
+            stretches.push(Stretch { what: distinct[usize::from(open)], end: entry });
+            open = number;
         }
     }
-    stretches.extend(open.map(|number| Stretch { what: distinct[usize::from(number)], end: track.entries() }));
+    stretches.push(Stretch { what: distinct[usize::from(open)], end: track.entries() });
     stretches
+}
+
+/// An action of each kind: a stack has the same hint for all actions of a kind.
+const KINDS: [Action; 3] = [Action::FreeRequested, Action::Alloc, Action::SegmentAlloc];
+
+/// The kind of an action, as an index into [`KINDS`].
+fn kind(action: Action) -> usize {
+    match action {
+        Action::FreeRequested | Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap => 0,
+        Action::Alloc => 1,
+        _ => 2,
+    }
 }
 
 /// Decides about entries without their own evidence.

@@ -6,6 +6,7 @@ use crate::facts::device::Device;
 use crate::facts::training::{Call, Calls, ForwardFunction, FunctionId, Phase};
 use crate::replay::{Instant, Metric, Track};
 use crate::sorting::SortRows;
+use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -21,6 +22,9 @@ pub(crate) struct Choice {
     /// The effect of checkpointing each call, computed when it is first needed.
     recomputes: Vec<OnceLock<Option<Arc<Recompute>>>>,
 }
+
+/// Calls whose recomputation a thread finds at a time.
+const PORTION: usize = 16;
 
 /// Calls are unequal if one keeps at least this many times as much as another.
 const UNEVEN: u64 = 2;
@@ -157,8 +161,8 @@ impl Choice {
         let recomputing = self.recomputing(device);
         let first_step = self.passes.entries.get(1).map_or(device.history().entries(), |pass| pass.start);
         let likes = recomputing.workspaces(&chosen, first_step);
-        let calls: Vec<Arc<Recompute>> =
-            chosen.into_iter().filter_map(|call| self.recompute_of(&recomputing, call)).collect();
+        let chosen = chosen.into_par_iter().with_min_len(PORTION);
+        let calls: Vec<Arc<Recompute>> = chosen.filter_map(|call| self.recompute_of(&recomputing, call)).collect();
         let mut again: Vec<&Recompute> = calls.iter().map(Arc::as_ref).collect();
         again.sort_rows_by_key(|call| call.resume);
         let workspace = |like: u32| {

@@ -114,12 +114,15 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, lives: &Lives) {
     let resized = lives.resized.iter().map(|&(allocation, _)| allocation);
     let made = lives.made.iter().map(|&(allocation, _)| allocation);
     let beside = lives.beside.iter().map(|&(allocation, _)| allocation);
-    let remade: AllocationSet = lives.removed.iter().copied().chain(resized).chain(made).chain(beside).collect();
+    let remade = lives.removed.iter().copied().chain(resized).chain(made).chain(beside);
+    // Most programs start without blocks.
+    let remade: AllocationSet = remade.filter(|_| rewrite.starts_with(|_| true)).collect();
     if rewrite.starts_with(|allocation| remade.contains(&allocation)) {
         rewrite.request_start();
     }
     put_beside(rewrite, &lives.beside);
-    let places = rewrite.places(device.history().entries());
+    let is_timed = !(lives.emptied.is_empty() && lives.freed.is_empty() && lives.made.is_empty());
+    let places = if is_timed { rewrite.places(device.history().entries()) } else { Vec::new() };
     let end = rewrite.program.steps.len();
     let place = |instant: Instant| places.get(instant as usize).copied().unwrap_or(end);
     let mut patch = Patch::default();

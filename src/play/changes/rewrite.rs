@@ -34,9 +34,9 @@ pub(super) struct Patch {
     /// the order in which they were added.
     inserted: Vec<(usize, Step)>,
     /// Allocations to remove.
-    gone: AllocationSet,
+    gone: Vec<u32>,
     /// Allocations whose recorded frees are removed.
-    kept: AllocationSet,
+    kept: Vec<u32>,
     /// Allocations whose recorded frees now free another allocation.
     replacements: HashMap<u32, u32, RandomState>,
     /// New requested bytes, for allocations that change their size.
@@ -53,19 +53,19 @@ impl Patch {
 
     /// Removes an allocation.
     pub fn remove(&mut self, allocation: u32) {
-        self.gone.insert(allocation);
+        self.gone.push(allocation);
     }
 
     /// Frees an allocation before a step instead of at its recorded place.
     pub fn free_at(&mut self, place: usize, allocation: u32, entry: u32) {
-        self.kept.insert(allocation);
+        self.kept.push(allocation);
         self.moved.insert(allocation);
         self.insert(place, free(allocation, entry));
     }
 
     /// Never frees an allocation.
     pub fn keep(&mut self, allocation: u32) {
-        self.kept.insert(allocation);
+        self.kept.push(allocation);
     }
 
     /// Frees the replacement at the recorded free of an allocation.
@@ -82,6 +82,17 @@ impl Patch {
 /// The free of an allocation.
 pub(super) fn free(allocation: u32, entry: u32) -> Step {
     Step { kind: StepKind::Free, pool: 0, allocation, entry, bytes: 0 }
+}
+
+/// For each of `count` allocations, whether it is among these.
+fn marked(allocations: &[u32], count: usize) -> Vec<bool> {
+    let mut marks = vec![false; count];
+    for &allocation in allocations {
+        if let Some(mark) = marks.get_mut(allocation as usize) {
+            *mark = true;
+        }
+    }
+    marks
 }
 
 /// Whether a step frees a block, wholly or in part.
@@ -135,6 +146,26 @@ impl Rewrite {
         let Patch { mut inserted, gone, kept, replacements, sizes, moved } = patch;
         inserted.sort_rows_by_key(|&(place, _)| place);
         self.moved.extend(moved);
+        let is_gone = marked(&gone, self.origins.len());
+        let is_kept = marked(&kept, self.origins.len());
+        let has = |marks: &[bool], allocation: u32| marks.get(allocation as usize).copied().unwrap_or(false);
+        // Changes a step, and returns whether it remains.
+        let edit = |step: &mut Step| {
+            match step.kind {
+                kind if is_free(kind) => match replacements.get(&step.allocation) {
+                    Some(&replacement) => step.allocation = replacement,
+                    None => return !has(&is_kept, step.allocation) && !has(&is_gone, step.allocation),
+                },
+                StepKind::Alloc if has(&is_gone, step.allocation) => return false,
+                StepKind::Alloc => step.bytes = sizes.get(&step.allocation).copied().unwrap_or(step.bytes),
+                _ => {}
+            }
+            true
+        };
+        if inserted.is_empty() {
+            self.program.steps.retain_mut(edit);
+            return;
+        }
         let steps = std::mem::take(&mut self.program.steps);
         let mut changed = Vec::with_capacity(steps.len() + inserted.len());
         let mut inserted = inserted.into_iter().peekable();
@@ -143,17 +174,9 @@ impl Rewrite {
             while let Some((_, step)) = inserted.next_if(|&(at, _)| at <= place) {
                 changed.push(step);
             }
-            match step.kind {
-                kind if is_free(kind) => match replacements.get(&step.allocation) {
-                    Some(&replacement) => step.allocation = replacement,
-                    None if kept.contains(&step.allocation) || gone.contains(&step.allocation) => continue,
-                    None => {}
-                },
-                StepKind::Alloc if gone.contains(&step.allocation) => continue,
-                StepKind::Alloc => step.bytes = sizes.get(&step.allocation).copied().unwrap_or(step.bytes),
-                _ => {}
+            if edit(&mut step) {
+                changed.push(step);
             }
-            changed.push(step);
         }
         changed.extend(inserted.filter(|&(at, _)| at <= end).map(|(_, step)| step));
         self.program.steps = changed;

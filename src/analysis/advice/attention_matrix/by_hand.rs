@@ -8,11 +8,11 @@
 
 use super::named::{dropout, layers, softmax};
 use super::{Matrix, Weights, has_input_like, is_for_backward, multiplies_activation};
-use crate::analysis::advice::stacks::Marked;
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
 use crate::model::{FrameId, StackId, StrId};
 use crate::replay::Allocation;
+use rayon::prelude::*;
 use std::collections::HashSet;
 
 /// Attention with smaller results is not worth reporting.
@@ -30,23 +30,49 @@ const LEAST_DROPPED: usize = 3;
 const RANDOM_STATE: u64 = 16;
 /// Number of allocations after the result that are checked: if one is as large as the matrix, this is no attention.
 const BEHIND: usize = 2;
+/// Allocations that a thread examines at a time.
+const PORTION: usize = 1 << 14;
 
 /// The matrices of all calls.
 pub(super) fn matrices<'d, 'a>(device: &'d Device<'a>, weights: &'d Weights<'d, 'a>) -> Vec<Matrix> {
-    let search = Search {
-        device,
-        weights,
-        softmax: softmax(device),
-        dropout: dropout(device),
-        layers: layers(device),
-        homes: homes(device),
-        depths: depths(device),
-    };
+    let search = Search { device, weights, of_stack: of_stack(device) };
+    let all = device.history().allocations.par_iter().enumerate().with_min_len(PORTION);
+    let large = all.filter(|(_, out)| out.requested >= SMALL && out.born > 0);
+    let mut all: Vec<Matrix> = large.filter_map(|(result, out)| search.matrix(result, *out)).collect();
     // The function that multiplies comes first; then the functions that call it and use its result.
     let mut known: HashSet<u32> = HashSet::new();
-    let large = device.track.allocations().filter(|(_, out, _)| out.requested >= SMALL && out.born > 0);
-    let all = large.filter_map(|(result, out, stack)| search.matrix(result as usize, *out, stack));
-    all.filter(|matrix| matrix.blocks.first().is_some_and(|&block| known.insert(block))).collect()
+    all.retain(|matrix| matrix.blocks.first().is_some_and(|&block| known.insert(block)));
+    all
+}
+
+/// What a stack shows.
+#[derive(Clone, Copy, Debug)]
+struct Code {
+    /// `None` outside of forward passes. Whether plain code belongs to one depends on the phase.
+    role: Option<Role>,
+    home: Home,
+    /// Number of module calls that it is in.
+    depth: u32,
+    /// Whether PyTorch computes a softmax or a layer here.
+    ends_search: bool,
+    drops: bool,
+}
+
+fn of_stack(device: &Device<'_>) -> Vec<Code> {
+    let (softmax, layers, dropout) = (softmax(device), layers(device), dropout(device));
+    let (homes, depths) = (homes(device), depths(device));
+    let code = |(id, (home, depth)): (u32, (Home, u32))| {
+        let stack = StackId(id);
+        let role = device.roles().role(stack);
+        Code {
+            role: matches!(role, Role::Module | Role::Recompute | Role::Plain).then_some(role),
+            home,
+            depth,
+            ends_search: softmax.has(stack) || layers.has(stack),
+            drops: dropout.has(stack),
+        }
+    };
+    (0..).zip(homes.into_iter().zip(depths)).map(code).collect()
 }
 
 /// The `forward` that each stack is in; outside of modules, the user's function.
@@ -76,12 +102,7 @@ fn depths(device: &Device<'_>) -> Vec<u32> {
 struct Search<'d, 'a> {
     device: &'d Device<'a>,
     weights: &'d Weights<'d, 'a>,
-    softmax: Marked,
-    dropout: Marked,
-    layers: Marked,
-    homes: Vec<Home>,
-    /// Number of module calls that each stack is in.
-    depths: Vec<u32>,
+    of_stack: Vec<Code>,
 }
 
 impl Search<'_, '_> {
@@ -90,32 +111,32 @@ impl Search<'_, '_> {
     }
 
     /// The matrix that is multiplied to compute a block; `None` if there is none.
-    fn matrix(&self, result: usize, out: Allocation, stack: StackId) -> Option<Matrix> {
+    fn matrix(&self, result: usize, out: Allocation) -> Option<Matrix> {
         let track = self.device.track;
-        if !self.is_forward(result) || self.is_fused(result, stack) {
+        let stack = track.stack_of(result);
+        let code = self.forward(stack, out)?;
+        let (home, depth) = (code.home?, code.depth);
+        if self.is_fused(result, stack) {
             return None;
         }
-        let home = self.homes.get(stack.index()).copied().flatten()?;
-        let depth = self.depth(stack);
         let mut blocks: Vec<u32> = Vec::new();
         let mut between: Vec<u32> = Vec::new();
         let (mut statistics, mut modules) = (false, false);
         let mut whole = 0;
         for index in (result.saturating_sub(super::NEAR)..result).rev() {
-            let requested = self.block(index).requested;
+            let block = self.block(index);
+            let requested = block.requested;
             let stack = track.stack_of(index);
-            let nested = self.depth(stack).checked_sub(depth);
-            let is_outside = !self.is_forward(index)
-                || !self.is_within(stack, home)
-                || self.softmax.has(stack)
-                || self.layers.has(stack)
-                || nested.is_none_or(|nested| nested > 1);
-            modules |= !is_outside && nested != Some(0) && !self.dropout.has(stack);
+            let Some(code) = self.forward(stack, block).filter(|code| !code.ends_search) else { break };
+            let nested = code.depth.checked_sub(depth);
+            if nested.is_none_or(|nested| nested > 1) || !self.is_within(stack, home) {
+                break;
+            }
+            modules |= nested != Some(0) && !code.drops;
             let is_like = |size: u64| {
                 requested == size || requested == size.saturating_mul(2) || requested.saturating_mul(2) == size
             };
             match () {
-                () if is_outside => break,
                 () if whole == 0 && requested > out.requested => {
                     whole = requested;
                     blocks.push(index as u32);
@@ -126,7 +147,7 @@ impl Search<'_, '_> {
                     blocks.push(index as u32);
                 }
                 // A mask of single bytes may have the size of the result.
-                () if whole > 0 && requested < whole && self.dropout.has(stack) => between.push(index as u32),
+                () if whole > 0 && requested < whole && code.drops => between.push(index as u32),
                 // A copy of the values comes between; copies of queries and keys come before.
                 () if requested > out.requested || (whole > 0 && requested == out.requested) => break,
                 () if whole > 0 => between.push(index as u32),
@@ -174,14 +195,12 @@ impl Search<'_, '_> {
             })
     }
 
-    /// Whether a block belongs to the forward pass.
-    fn is_forward(&self, index: usize) -> bool {
-        match self.device.roles().role(self.device.track.stack_of(index)) {
-            Role::Module | Role::Recompute => true,
-            // A model that consists of plain functions.
-            Role::Plain => self.device.phases().at(self.block(index).born) == Phase::Forward,
-            _ => false,
-        }
+    /// What a block's stack shows, if the block belongs to the forward pass.
+    fn forward(&self, stack: StackId, block: Allocation) -> Option<&Code> {
+        let code = self.of_stack.get(stack.index())?;
+        // A model may consist of plain functions.
+        let is_forward = code.role? != Role::Plain || self.device.phases().at(block.born) == Phase::Forward;
+        is_forward.then_some(code)
     }
 
     /// Whether a block may hold a number for each row of a matrix: its maximum or its sum.
@@ -198,14 +217,9 @@ impl Search<'_, '_> {
         next.is_some_and(|next| next.requested <= RANDOM_STATE) && self.device.track.stack_of(result + 1) == stack
     }
 
-    /// Number of module calls that a stack is in.
-    fn depth(&self, stack: StackId) -> u32 {
-        self.depths.get(stack.index()).copied().unwrap_or(0)
-    }
-
     fn is_within(&self, stack: StackId, (file, name): (StrId, StrId)) -> bool {
         // Neighbors are mostly in one function, so their frames need not be searched.
-        if self.homes.get(stack.index()) == Some(&Some((file, name))) {
+        if self.of_stack.get(stack.index()).is_some_and(|code| code.home == Some((file, name))) {
             return true;
         }
         let stacks = &self.device.snapshot().stacks;

@@ -162,12 +162,8 @@ impl Weights<'_, '_> {
 fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> Option<Finding> {
     let history = device.history();
     let block = |index: u32| history.allocations[index as usize];
-    let mut removed: Vec<u32> = matrices.iter().flat_map(|matrix| matrix.blocks.iter().copied()).collect();
-    removed.extend(matrices.iter().flat_map(|matrix| copied_operands(device, matrix)));
     let backward = of_backward(device, matrices);
-    removed.extend(&backward);
-    removed.sort_unstable();
-    removed.dedup();
+    let removed = merged(&of_forward(device, matrices), &backward);
     let peak = history.maxima[Metric::Allocated as usize].instant;
     let at_peak = removed.iter().map(|&index| block(index)).filter(|block| block.allocated_at(peak));
     let at_peak = at_peak.fold(0u64, |sum, block| sum.saturating_add(block.size));
@@ -178,7 +174,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
     }
     let (cure, code) = words(device, largest.stack);
     let certain = Lives { removed: removed.clone(), ..Lives::default() };
-    let copies: Vec<u32> = matrices.iter().filter_map(|matrix| copied_result(device, matrix)).collect();
+    let copies = sorted(matrices.iter().filter_map(|matrix| copied_result(device, matrix)).collect());
     let is_trained = matrices.iter().any(|matrix| has_trained_bias(device, matrix));
     let trained = is_trained.then(|| {
         let own = certain.removed.iter().copied().filter(|index| backward.binary_search(index).is_err());
@@ -200,10 +196,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
     let remedy = if unknown.is_empty() {
         Remedy::Lives(certain)
     } else {
-        removed.extend(copies);
-        removed.sort_unstable();
-        removed.dedup();
-        let most = Lives { removed, ..Lives::default() };
+        let most = Lives { removed: merged(&removed, &copies), ..Lives::default() };
         let (least, code) = (biased.or(masked).unwrap_or(certain), vec![code.to_owned()]);
         Remedy::Ways(vec![Way { cure: cure.to_owned(), code, least, most, unknown }])
     };
@@ -221,6 +214,41 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         code: vec![code.to_owned()],
         remedy,
     })
+}
+
+/// What fused attention does not allocate in forward, in order.
+fn of_forward(device: &Device<'_>, matrices: &[Matrix]) -> Vec<u32> {
+    let mut all = Vec::new();
+    for matrix in matrices {
+        // Matrices come in order, mostly, and lists in order need no sorting.
+        let first = all.len();
+        all.extend(&matrix.blocks);
+        all.extend(copied_operands(device, matrix));
+        all[first..].sort_unstable();
+    }
+    sorted(all)
+}
+
+/// A list in order, each index once.
+fn sorted(mut indexes: Vec<u32>) -> Vec<u32> {
+    indexes.sort_unstable();
+    indexes.dedup();
+    indexes
+}
+
+/// Both lists, which are in order, as one, each index once.
+fn merged(one: &[u32], other: &[u32]) -> Vec<u32> {
+    let mut all = Vec::with_capacity(one.len() + other.len());
+    let mut rest = other.iter().copied().peekable();
+    for &index in one {
+        while let Some(before) = rest.next_if(|&before| before < index) {
+            all.push(before);
+        }
+        rest.next_if_eq(&index);
+        all.push(index);
+    }
+    all.extend(rest);
+    all
 }
 
 /// What the two products copy for themselves and free at once, as they do where no backward pass follows: fused attention reads
@@ -365,14 +393,14 @@ fn of_backward(device: &Device<'_>, matrices: &[Matrix]) -> Vec<u32> {
     let mut sizes: Vec<u64> = matrices.iter().flat_map(|matrix| matrix.sizes).collect();
     sizes.sort_unstable();
     sizes.dedup();
+    let (Some(&least), Some(&most)) = (sizes.first(), sizes.last()) else { return Vec::new() };
     let is_backward = |block: &Allocation| {
-        block.born > 0
+        (least..=most).contains(&block.requested)
+            && block.born > 0
             && block.freed != NEVER
             && sizes.binary_search(&block.requested).is_ok()
             && phases.at(block.born) == Phase::Backward
     };
-    let blocks: Vec<(u32, Allocation)> =
-        (0..).zip(history.allocations.iter().copied()).filter(|(_, block)| is_backward(block)).collect();
     let forward = matrices.iter().flat_map(|matrix| &matrix.blocks).map(|&index| history.allocations[index as usize]);
     let mut released: Vec<u32> = forward.map(|block| block.freed).filter(|&freed| freed != NEVER).collect();
     released.sort_unstable();
@@ -384,7 +412,10 @@ fn of_backward(device: &Device<'_>, matrices: &[Matrix]) -> Vec<u32> {
     let mut found = Vec::new();
     let mut together: Vec<u32> = Vec::new();
     let (mut from, mut to) = (0, 0);
-    for (index, block) in blocks {
+    for (index, block) in (0..).zip(&history.allocations) {
+        if !is_backward(block) {
+            continue;
+        }
         if block.born > to {
             if is_needed(from, to) {
                 found.append(&mut together);
