@@ -394,7 +394,7 @@ fn each_color_of_a_picture_means_one_thing() {
     let check = |case: &Case| {
         let recording = support::open(&case.path);
         let mut problems = Vec::new();
-        for by in [GroupBy::Site, GroupBy::File] {
+        for by in [GroupBy::Site, GroupBy::File, GroupBy::Category] {
             let options = timeline_options(&recording, XAxis::Time);
             let peak = options.peak.clone().by(by);
             let options = options.peak(peak);
@@ -411,6 +411,53 @@ fn each_color_of_a_picture_means_one_thing() {
     };
     let problems: Vec<String> = cases(support::FIXTURES).par_iter().flat_map_iter(check).collect();
     assert_none(&problems);
+}
+
+/// Squares of a legend with the name after each.
+fn legend(svg: &str) -> Vec<(String, String)> {
+    let document = Document::parse(svg).unwrap();
+    let is_square = |node: &roxmltree::Node<'_, '_>| {
+        node.has_tag_name("rect") && ["width", "height"].iter().all(|side| node.attribute(*side) == Some("11"))
+    };
+    let squares = document.descendants().filter(is_square);
+    let named = squares.filter_map(|square| {
+        let name = square.next_siblings().skip(1).find(roxmltree::Node::is_element)?;
+        let color = square.attribute("fill")?.to_owned();
+        Some((name.text()?.trim().to_owned(), color)).filter(|_| name.has_tag_name("text"))
+    });
+    named.collect()
+}
+
+/// A legend has each color and each name once, and the same on all devices. Timelines are tested by their bands.
+#[test]
+fn each_color_of_a_legend_means_one_thing() {
+    let seen = std::sync::atomic::AtomicUsize::new(0);
+    let check = |case: &Case| {
+        let recording = support::open(&case.path);
+        let mut problems = Vec::new();
+        for (kind, svg) in pictures(&recording) {
+            if kind.starts_with("timeline") || kind == "report" {
+                continue;
+            }
+            let mut names: BTreeMap<String, String> = BTreeMap::new();
+            let mut colors: BTreeMap<String, String> = BTreeMap::new();
+            for (name, color) in legend(&svg) {
+                seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let known = names.entry(color.clone()).or_insert_with(|| name.clone());
+                if *known != name {
+                    problems.push(format!("{}: {kind}: {color} is {known:?} and {name:?}", case.path));
+                }
+                let known = colors.entry(name.clone()).or_insert_with(|| color.clone());
+                if *known != color {
+                    problems.push(format!("{}: {kind}: {name:?} is {known} and {color}", case.path));
+                }
+            }
+        }
+        problems
+    };
+    let problems: Vec<String> = cases(support::FIXTURES).par_iter().flat_map_iter(check).collect();
+    assert_none(&problems);
+    assert!(seen.into_inner() > 500);
 }
 
 /// The picture by category has one color for a category, for every recording.

@@ -2,7 +2,7 @@
 
 import type { Allocation, Frame, Neighbor } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
-import { button, element } from './dom.ts';
+import { breakable, button, element } from './dom.ts';
 import { bytes, duration, entry, growth, name, share, whole } from './format.ts';
 import type { Lane } from './lane.ts';
 import { withLine } from './sources.ts';
@@ -230,7 +230,7 @@ export class Details {
     #title(text: string): HTMLElement {
         const close = button('×', 'Close (Escape)', () => this.lanes[0].store.set({ selected: null }));
         close.className = 'close';
-        return element('div', { class: 'title' }, element('h2', {}, name(text, 200)), close);
+        return element('div', { class: 'title' }, element('h2', {}, ...breakable(name(text, 200))), close);
     }
 }
 
@@ -249,7 +249,7 @@ function framesOf(lane: Lane, labels: readonly string[]): Promise<Frame[]> {
 /** The user's own frames first, since these can be changed; then all frames in their order. */
 function stack(frames: readonly Frame[]): HTMLElement {
     const item = (frame: Frame) => {
-        const made = element('li', frame.own ? { class: 'own' } : {}, name(frame.label, 200));
+        const made = element('li', frame.own ? { class: 'own' } : {}, ...breakable(name(frame.label, 200)));
         made.title = name(frame.path, 1000);
         withLine(made, frame);
         return made;

@@ -16,6 +16,12 @@ export function element<K extends keyof HTMLElementTagNameMap>(
     return made;
 }
 
+/** Text that may break between the words of a path, a command or an identifier, rather than within a word. */
+export function breakable(text: string): (string | HTMLElement)[] {
+    const parts = text.split(/(?<=[A-Za-z0-9][/\\_=-])(?=[A-Za-z0-9])/);
+    return parts.flatMap((part, at) => (at === 0 ? [part] : [document.createElement('wbr'), part]));
+}
+
 /** The element of the page with an id. If there is none, that is an error in the page. */
 export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
     const found = document.getElementById(id);

@@ -2,7 +2,7 @@
 
 import type { Cure, Finding } from '../engine/engine.d.ts';
 import { tryCure } from './cures.ts';
-import { button, element } from './dom.ts';
+import { breakable, button, element } from './dom.ts';
 import { name } from './format.ts';
 import { isStill, type Lane } from './lane.ts';
 import { command as words, typed } from './shell.ts';
@@ -88,8 +88,8 @@ export class FindingsView implements View {
         return element(
             'div',
             { class: 'other' },
-            element('p', { class: 'sentence' }, `or ${name(sentence, 1000)}`),
-            element('ul', {}, ...lines.map((line) => element('li', {}, name(line, 1000)))),
+            element('p', { class: 'sentence' }, 'or ', ...breakable(name(sentence, 1000))),
+            element('ul', {}, ...lines.map((line) => element('li', {}, ...breakable(name(line, 1000))))),
             ...codeOf(code),
             this.#switch(device, cure),
         );
@@ -100,8 +100,8 @@ export class FindingsView implements View {
         const isOfAll = finding.kind === 'devices';
         const place = recording.figures.devices.length > 1 && !isOfAll ? `${recording.device(finding.device).name}: ` : '';
         const isNamed = finding.sentence.startsWith(place);
-        const head = element('p', { class: 'sentence' }, isNamed ? null : place, name(finding.sentence, 1000));
-        const lines = finding.lines.map((line) => element('li', {}, name(line, 1000)));
+        const head = element('p', { class: 'sentence' }, isNamed ? null : place, ...breakable(name(finding.sentence, 1000)));
+        const lines = finding.lines.map((line) => element('li', {}, ...breakable(name(line, 1000))));
         const isSomewhere = !lane.second && !isStill([lane]) && (finding.instant !== null || finding.from !== null);
         const link = isSomewhere ? button('show where', 'Go to where it is', () => this.go(finding)) : null;
         if (link) link.className = 'link';
@@ -113,7 +113,7 @@ export class FindingsView implements View {
             ...codeOf(finding.code),
             this.#switch(finding.device, finding.cure),
             ...finding.alternatives.map((other) => this.#other(finding.device, other)),
-            element('p', {}, link, link ? ' · ' : null, element('code', {}, name(command(finding, lane), 1000))),
+            element('p', {}, link, link ? ' · ' : null, element('code', {}, ...breakable(name(command(finding, lane), 1000)))),
         );
     }
 }

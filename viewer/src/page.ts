@@ -17,6 +17,7 @@ import * as hash from './hash.ts';
 import { listen as listenToKeys } from './keys.ts';
 import { changeDevice, extent, isOneKind, isStill, Lane } from './lane.ts';
 import { Minimap } from './minimap.ts';
+import { MissingView } from './missing.ts';
 import { clamped } from './navigate.ts';
 import { asked, begin, kept, type Opening } from './opening.ts';
 import { common, type Recording } from './recording.ts';
@@ -39,6 +40,12 @@ const OVER_TIME: Partial<Record<Tab, string>> = {
     tracks: 'there is nothing to show over time',
     whatif: 'memviz does not know the requests of the program and cannot simulate them',
 };
+
+/** Views of files without segments, such as profiler traces, show this. */
+const NO_SEGMENTS = 'This file records no segments. Snapshots do: torch.cuda.memory._dump_snapshot() writes one.';
+const NO_REQUESTS =
+    'This file does not record the requests to the allocator, so memviz cannot simulate other settings or a changed program. ' +
+    'Snapshots do: torch.cuda.memory._dump_snapshot() writes one.';
 
 /** Shows an error in its line. */
 export function fail(error: unknown): void {
@@ -112,11 +119,11 @@ export class Page {
         this.views = [
             table,
             new BlocksView(this.lanes, tip, fail),
-            ...(hasSegments ? [new SegmentsView(this.lanes, tip, fail)] : []),
+            hasSegments ? new SegmentsView(this.lanes, tip, fail) : new MissingView('segments', 'Segments', NO_SEGMENTS),
             new FlameView(this.lanes, details, tip, fail),
             new EventsView(this.lanes, tip, fail),
             new TracksView(this.lanes, tip, turnTo, fail),
-            ...(hasSegments ? [this.#whatIf] : []),
+            hasSegments ? this.#whatIf : new MissingView('whatif', 'What if', NO_REQUESTS),
             this.#findings,
         ];
         // The timeline asks first, once it has a size: its answer is the first picture.
@@ -329,9 +336,11 @@ export class Page {
     }
 
     /** Shows in a view why it is empty; returns whether it is. */
-    #explain({ tab, panel }: View): boolean {
+    #explain(view: View): boolean {
         const still = isStill(this.lanes);
         byId('work').classList.toggle('still', still);
+        if (view instanceof MissingView) return true;
+        const { tab, panel } = view;
         panel.querySelector(':scope > .why')?.remove();
         const isListed = tab === 'events' && this.lanes.some(({ device }) => device.entries > 0);
         const unknown = still && !isListed ? OVER_TIME[tab] : undefined;

@@ -229,7 +229,11 @@ class SegmentPicture implements Drawn {
                 pen.outline({ x: box.x, y: box.y + 0.5, width: box.width, height: ROW - 1 }, { stroke: GRID[shown] }),
             );
             // On top of the edges of their segment.
-            for (const box of holders) pen.outline(box, { stroke: ALARM[shown], width: 1.5 });
+            // A line between two others of another color stands out from every block. It is no failure, so it is not red.
+            for (const box of holders) {
+                pen.outline(box, { stroke: BACKGROUND[shown], width: 3.5 });
+                pen.outline(box, { stroke: TEXT[shown], width: 1.5 });
+            }
         }
         const outline = (spot: Spot | null, style: { stroke: string; width: number }) => {
             if (spot) this.#boxes(spot.place, spot.block.offset, spot.block.bytes, (box) => pen.outline(box, style));

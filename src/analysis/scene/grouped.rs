@@ -4,7 +4,7 @@ use crate::facts::device::Device;
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Inference};
 use crate::facts::training::Category;
-use crate::replay::Metric;
+use crate::replay::{Instant, Metric};
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -51,6 +51,8 @@ impl Grouped {
         let categories = is_by_site.then(|| device.categories());
         let mut groups = Groups::new(&grouper);
         let mut sizes: Vec<Size> = Vec::new();
+        // Behind the last instant, so that blocks of a recording without entries count, too.
+        let end = device.track.entries().saturating_add(1);
         let mut of = Vec::new();
         let mut inferred = Vec::new();
         Holder::visit(
@@ -67,7 +69,8 @@ impl Grouped {
                 if group >= sizes.len() {
                     sizes.resize_with(group + 1, Size::default);
                 }
-                sizes[group].add(holder, categories.map(|categories| categories.get(holder.index).category));
+                let category = categories.map(|categories| categories.get(holder.index).category);
+                sizes[group].add(holder, end, category);
             },
         );
         let places = places(&sizes);
@@ -95,8 +98,9 @@ struct Size {
 }
 
 impl Size {
-    fn add(&mut self, holder: &Holder, category: Option<Category>) {
-        let size = u128::from(holder.bytes) * u128::from(holder.gone.saturating_sub(holder.born));
+    /// Adds a holder up to the `end` of the history, which blocks that are never freed outlive by far.
+    fn add(&mut self, holder: &Holder, end: Instant, category: Option<Category>) {
+        let size = u128::from(holder.bytes) * u128::from(holder.gone.min(end).saturating_sub(holder.born));
         self.all = self.all.saturating_add(size);
         if let Some(category) = category {
             let sum = self.by_category.entry(category).or_default();

@@ -6,6 +6,7 @@ use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
 use crate::analysis::diff::DeviceOverlay;
 use crate::model::Format;
 use crate::report::Source;
+use crate::report::common::code_change;
 use crate::report::common::notes::{self, signed};
 use crate::report::common::picture::pair::{BASE, NEW, Scale, both, point};
 use crate::report::common::picture::palette::{self, Color};
@@ -36,7 +37,7 @@ fn panel(device: &DeviceCheckpoint, format: Format, room: Room) -> Picture {
     let best = device.candidates.first().zip(device.curves.as_ref());
     let title = match best {
         Some((best, _)) => {
-            let function = format!("Checkpoint {}", best.label);
+            let function = format!("Checkpoint {}", code_change::function(&best.label, &best.change));
             format!("{}: {}. {function}", notes::device_name(device.device), words::effect(device, best))
         }
         None => words::headline(device),
@@ -133,8 +134,9 @@ fn legend(mut plot: Group, device: &DeviceCheckpoint, best: &Candidate) -> (Grou
         y += LEGEND_LINE;
     }
     for candidate in others.iter().take(ROWS) {
-        let label = code(LEGEND, y, room - 2.0 * PEAK_COLUMN, &candidate.label);
-        let row = titled(&format!("{}\n{}", candidate.label, words::effect(device, candidate)));
+        let function = code_change::function(&candidate.label, &candidate.change);
+        let label = code(LEGEND, y, room - 2.0 * PEAK_COLUMN, &function);
+        let row = titled(&format!("{function}\n{}", words::effect(device, candidate)));
         plot = plot.add(row.add(label).add(mono(right, y, &signed(candidate.saved_bytes))));
         plot = plot.add(mono(right - PEAK_COLUMN, y, &signed(candidate.predicted_peak_bytes)));
         y += LEGEND_LINE;

@@ -32,8 +32,20 @@ pub fn shorten_end(text: &str, width: usize) -> String {
     text.chars().take_while(fits).chain(std::iter::once('…')).collect()
 }
 
+/// Shortens text to `width` columns. Cuts the middle, since both ends distinguish names of files.
+pub fn shorten_middle(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let end = shorten(text, width.div_ceil(2));
+    format!("{}{}", shorten_end(text, width / 2 + 1).trim_end_matches('…'), end)
+}
+
 /// Words that stay in a line with the number before them.
 const UNITS: [&str; 8] = ["bytes", "KiB", "MiB", "GiB", "TiB", "us", "ms", "s"];
+
+/// Words that stay in a line with the number after them.
+const NUMBERED: [&str; 2] = ["entry", "step"];
 
 /// Wraps text between words into lines of at most `width` columns.
 pub fn broken(text: &str, width: usize) -> Vec<String> {
@@ -44,9 +56,14 @@ pub fn broken(text: &str, width: usize) -> Vec<String> {
 pub fn broken_by(text: &str, width: usize, measure: impl Fn(&str) -> usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split(' ') {
-        // A number stays with its unit.
+        // A number stays with its unit, and with what it counts.
         let is_unit = UNITS.contains(&word.trim_end_matches([',', ';', ')', ':', '.']));
-        match words.last_mut().filter(|last| is_unit && last.ends_with(|end: char| end.is_ascii_digit())) {
+        let is_number = word.starts_with(|start: char| start.is_ascii_digit());
+        let belongs = |last: &&mut String| {
+            is_unit && last.ends_with(|end: char| end.is_ascii_digit())
+                || is_number && NUMBERED.contains(&last.trim_start_matches('('))
+        };
+        match words.last_mut().filter(belongs) {
             Some(number) => *number += &format!(" {word}"),
             None => words.push(word.to_owned()),
         }
@@ -76,5 +93,17 @@ mod tests {
         assert_eq!(shorten("torch/nn/modules/linear.py:134 forward", 20), "…near.py:134 forward");
         assert_eq!(shorten("short", 20), "short");
         assert_eq!(shorten("日本語", 4), "…語");
+    }
+
+    #[test]
+    fn long_names_keep_both_ends() {
+        assert_eq!(shorten_middle("memory_snapshot_200_mixed_precision.pickle", 20), "memory_sna…on.pickle");
+        assert_eq!(shorten_middle("short", 20), "short");
+    }
+
+    #[test]
+    fn numbers_stay_with_their_words() {
+        assert_eq!(broken("requests 4 bytes (entry 5481)", 22), ["requests 4 bytes", "(entry 5481)"]);
+        assert_eq!(broken("in all (1000.00 MiB)", 14), ["in all", "(1000.00 MiB)"]);
     }
 }

@@ -5,11 +5,11 @@ use crate::analysis::diff::{DeviceDiff, DiffReport, Fate, Share};
 use crate::facts::grouping::GroupBy;
 use crate::model::bytes::Bytes;
 use crate::report::Sources;
-use crate::report::common::document::{Cell, Column, Document, Table, Tone};
+use crate::report::common::document::{Cell, Column, Document, Table, Tone, label};
 use crate::report::common::markdown::code;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, signed};
-use crate::report::common::words::{count, starred};
+use crate::report::common::words::count;
 
 /// On narrower screens, rows show only growth, and figures only the two sides.
 const SIDES_FROM: usize = 64;
@@ -87,8 +87,8 @@ fn rows(device: &DeviceDiff) -> Table {
             (_, None) => (["-".to_owned(), "-".to_owned(), signed(row.new_bytes)], String::new()),
         };
         // Nearly all categories are inferred, which the last line states.
-        let label = starred(&row.label, row.inferred && by != GroupBy::Category);
-        let shown = table.row(cells, Cell::code(label).suffix(fate, Tone::Dim, 0));
+        let label = label(by.name(), &row.label, row.inferred && by != GroupBy::Category);
+        let shown = table.row(cells, label.suffix(fate, Tone::Dim, 0));
         if device.lives.is_none() && row.delta_bytes() > 0 {
             shown.toned(Tone::Warn);
         }

@@ -1,7 +1,8 @@
 //! `memviz diff -o`: the memory of both recordings over time, on one axis, and the causes of the difference.
 
 use super::words;
-use crate::analysis::diff::{Curve, DeviceDiff, DeviceOverlay, DiffInputDevice, DiffReport, Lives, Overlay};
+use crate::analysis::diff::{Curve, DeviceDiff, DeviceOverlay, DiffInputDevice, DiffReport, DiffRow, Lives, Overlay};
+use crate::facts::grouping::GroupBy;
 use crate::model::bytes::Bytes;
 use crate::report::Sources;
 use crate::report::common::fit::shorten_end;
@@ -10,9 +11,9 @@ use crate::report::common::picture::pair::{BASE, NEW, Scale, both, one, point};
 use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::plot::{LEGEND, LEGEND_LINE, LEGEND_TOP, Labels, PLOT_HEIGHT, vertical};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
-use crate::report::common::picture::titles::{shown, title};
+use crate::report::common::picture::titles::{NAMES, names, title};
 use crate::report::common::picture::{LINE_WIDTH, Picture, Room, WIDTH, panels, remarks, stacked, warnings};
-use crate::report::common::words::starred;
+use crate::report::common::words::{category, starred};
 use svg::node::element::Group;
 
 /// Rows listed below the plot.
@@ -53,18 +54,15 @@ fn further(report: &DiffReport) -> Option<Picture> {
 
 /// Both files' names, and what they lack.
 fn heading(sources: Sources<'_>, report: &DiffReport) -> Picture {
-    let name = |y: f64, color: Color, what: &str, path: &str| {
-        let name = text(80.0, y, Anchor::Start, palette::TEXT, path).set("font-size", 16).set("font-weight", 600);
+    let key = |y: f64, color: Color, what: &str| {
         let what = text(34.0, y, Anchor::Start, palette::MUTED, what);
-        Group::new().add(rectangle(16.0, y - 10.0, 11.0, 11.0, color)).add(what).add(name)
+        Group::new().add(rectangle(16.0, y - 10.0, 11.0, 11.0, color)).add(what)
     };
     let what = if report.is_of_instants() { "two instants" } else { "two recordings" };
     let title = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, what);
-    let names = shown(&[sources.base.path, sources.new.path]);
-    let [base, new] = [0, 1].map(|side| names.get(side).map_or("", String::as_str));
-    let base = name(28.0, BASE, "base", base);
-    let body = Group::new().add(title).add(base).add(name(50.0, NEW, "new", new));
-    let (body, height) = warnings(body, 54.0, &words::files(sources, report));
+    let body = Group::new().add(title).add(key(28.0, BASE, "base")).add(key(28.0 + NAMES, NEW, "new"));
+    let (body, y) = names(body, 80.0, 28.0, &[sources.base.path, sources.new.path]);
+    let (body, height) = warnings(body, y + 4.0, &words::files(sources, report));
     Picture { height: height + 8.0, body }
 }
 
@@ -119,13 +117,20 @@ fn mark(
 /// The rows that grew and shrank most, and the sum; returns where that ends.
 fn legend(mut plot: Group, device: &DeviceDiff) -> (Group, f64) {
     let right = f64::from(WIDTH) - 16.0;
-    let (head, width) = if device.lives.is_some() { ("allocated, freed", 26.0) } else { ("change", 13.0) };
+    let (heads, width): (&[&str], f64) =
+        if device.lives.is_some() { (&["freed", "allocated"], 26.0) } else { (&["change"], 13.0) };
     let room = right - width * MONO_WIDTH - LEGEND;
     let mut y = LEGEND_TOP;
-    let star = if device.rows.iter().take(ROWS).any(|row| row.inferred) { " (* inferred)" } else { "" };
+    // Nearly all categories are inferred: a star at each would say nothing.
+    let is_category = device.by() == GroupBy::Category;
+    let is_starred = |row: &DiffRow| row.inferred && !is_category;
+    let star = if device.rows.iter().take(ROWS).any(is_starred) { " (* inferred)" } else { "" };
     let by = format!("by {}{star}", device.by().name());
     plot = plot.add(text(LEGEND, y, Anchor::Start, palette::MUTED, &by));
-    plot = plot.add(text(right, y, Anchor::End, palette::MUTED, head));
+    for (column, head) in heads.iter().enumerate() {
+        let right = right - 13.0 * MONO_WIDTH * column as f64;
+        plot = plot.add(text(right, y, Anchor::End, palette::MUTED, head));
+    }
     let number = |x: f64, y: f64, content: &str| {
         let number = text(x, y, Anchor::End, palette::TEXT, content);
         number.set("font-family", MONO).set("font-size", MONO_SIZE)
@@ -141,7 +146,8 @@ fn legend(mut plot: Group, device: &DeviceDiff) -> (Group, f64) {
     };
     for row in device.rows.iter().take(ROWS) {
         y += LEGEND_LINE;
-        let label = format!("{}{}", starred(&row.label, row.inferred), words::fate(row));
+        let name = if is_category { category(&row.label) } else { &row.label };
+        let label = format!("{}{}", starred(name, is_starred(row)), words::fate(row));
         let title = format!("{label}\n{} -> {}", signed(row.base_bytes), signed(row.new_bytes));
         plot = plot.add(titled(&title).add(code(LEGEND, y, room, &label)).add(amount(y, row.delta_bytes(), row.lives)));
     }

@@ -13,7 +13,7 @@ use crate::report::common::picture::plot::{
     LABEL_LINE, LEFT, LEGEND, LEGEND_LINE, LEGEND_TOP, Labels, PLOT_HEIGHT, PLOT_WIDTH, vertical,
 };
 use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled};
-use crate::report::common::picture::titles::{shown, title};
+use crate::report::common::picture::titles::{names, title};
 use crate::report::common::picture::{Picture, Room, WIDTH, panels, stacked, warnings};
 use svg::node::element::{Circle, Group, Line};
 
@@ -35,13 +35,9 @@ pub fn draw(sources: &[Source<'_>], report: &FitReport) -> Picture {
 
 fn heading(sources: &[Source<'_>], parameter: &str) -> Picture {
     let what = format!("peak memory by {}", shorten_end(&safe(parameter), NAME));
-    let mut body = Group::new().add(text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, &what));
-    let mut y = 6.0;
-    for name in shown(&sources.iter().map(|source| source.path).collect::<Vec<_>>()) {
-        y += 22.0;
-        let name = text(16.0, y, Anchor::Start, palette::TEXT, &name);
-        body = body.add(name.set("font-size", 16).set("font-weight", 600));
-    }
+    let body = Group::new().add(text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, &what));
+    let paths: Vec<&str> = sources.iter().map(|source| source.path).collect();
+    let (body, y) = names(body, 16.0, 28.0, &paths);
     let (body, height) = warnings(body, y + 4.0, &words::files(sources));
     Picture { height: height + 8.0, body }
 }

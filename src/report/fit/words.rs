@@ -180,12 +180,26 @@ fn difference(bytes: i64, of: i64) -> String {
 /// Notes about one device, one line each.
 pub fn limits(parameter: &str, device: &DeviceFit) -> Vec<String> {
     let mut lines: Vec<String> = device.doubts.iter().map(|&it| doubt(parameter, it)).collect();
+    // Each doubt once, with all values that it concerns.
+    let mut about: Vec<(Doubt, Vec<String>)> = Vec::new();
     for prediction in &device.predictions {
-        let about = |it: &Doubt| format!("{parameter} {}: {}", prediction.value, doubt(parameter, *it));
-        lines.extend(prediction.doubts.iter().map(about));
+        for &it in &prediction.doubts {
+            match about.iter_mut().find(|(other, _)| *other == it) {
+                Some((_, values)) => values.push(prediction.value.to_string()),
+                None => about.push((it, vec![prediction.value.to_string()])),
+            }
+        }
     }
-    lines.dedup();
+    lines.extend(about.iter().map(|(it, values)| format!("{parameter} {}: {}", listed(values), doubt(parameter, *it))));
     lines
+}
+
+/// Values in a sentence: `430 and 431`.
+fn listed(values: &[String]) -> String {
+    match values {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => values.concat(),
+    }
 }
 
 /// Why a prediction is not certain.

@@ -11,36 +11,30 @@ use std::collections::{BTreeMap, HashMap};
 /// Frames whose memory has several uses.
 const SEVERAL: Color = palette::FIGURE;
 
-/// The colors of a tree's frames.
+/// The colors of the frames of a picture, the same on all devices.
 pub(crate) enum Colors<'a> {
-    /// By category; the categories of frames, the largest first.
-    Categories(Vec<Category>),
-    /// By package, the largest first, if no category is known.
-    Packages(Vec<(&'a str, Color)>, HashMap<&'a str, Color>),
+    /// By category.
+    Categories,
+    /// By package, if no category is known.
+    Packages(HashMap<&'a str, Color>),
 }
 
 impl<'a> Colors<'a> {
-    pub(crate) fn of(nodes: &'a [FlameNode]) -> Self {
-        let categories = largest_first(nodes.iter().filter_map(|node| Some((node.category?, node.own_bytes))));
-        if categories.iter().any(|(category, _)| hues::is_known(*category)) {
-            return Self::Categories(categories.into_iter().map(|(category, _)| category).collect());
+    pub(crate) fn of(nodes: impl Iterator<Item = &'a FlameNode> + Clone) -> Self {
+        if nodes.clone().any(|node| node.category.is_some_and(hues::is_known)) {
+            return Self::Categories;
         }
-        let own = |node: &'a FlameNode| match &node.owner {
-            Owner::Package(package) => Some((&**package, node.own_bytes)),
-            _ => None,
-        };
-        let packages = largest_first(nodes.iter().filter_map(own));
+        let packages = packages(nodes);
         let member = |&(label, bytes): &(&'a str, u64)| Member { label, category: None, is_whole: false, bytes };
         let colors = palette::together(&packages.iter().map(member).collect::<Vec<_>>());
-        let named: Vec<(&str, Color)> = packages.iter().map(|&(package, _)| package).zip(colors).collect();
-        Self::Packages(named.clone(), named.into_iter().collect())
+        Self::Packages(packages.iter().map(|&(package, _)| package).zip(colors).collect())
     }
 
     pub(crate) fn of_node(&self, node: &FlameNode) -> Color {
         match (self, &node.owner) {
             (_, Owner::Group) => named(&node.label).unwrap_or(SEVERAL),
-            (Self::Categories(_), _) => node.category.map_or(SEVERAL, palette::of_category),
-            (Self::Packages(_, colors), Owner::Package(package)) => {
+            (Self::Categories, _) => node.category.map_or(SEVERAL, palette::of_category),
+            (Self::Packages(colors), Owner::Package(package)) => {
                 colors.get(&**package).copied().unwrap_or(palette::OTHER)
             }
             (Self::Packages(..), Owner::Native) => palette::OTHER,
@@ -48,21 +42,33 @@ impl<'a> Colors<'a> {
         }
     }
 
-    /// The meaning of the colors, the largest first.
+    /// The meaning of the colors of a tree, the largest first.
     pub(crate) fn legend(&self, nodes: &[FlameNode]) -> Vec<(String, Color)> {
         match self {
-            Self::Categories(categories) => {
-                let known = categories.iter().map(|&it| (category(it.name()).to_owned(), palette::of_category(it)));
+            Self::Categories => {
+                let categories = largest_first(nodes.iter().filter_map(|node| Some((node.category?, node.own_bytes))));
+                let known =
+                    categories.iter().map(|(it, _)| (category(it.name()).to_owned(), palette::of_category(*it)));
                 let mixed = nodes.iter().any(|node| node.category.is_none());
-                known.chain(mixed.then(|| ("several".to_owned(), SEVERAL))).collect()
+                known.chain(mixed.then(|| ("several categories".to_owned(), SEVERAL))).collect()
             }
-            Self::Packages(packages, _) => {
-                let packages = packages.iter().map(|&(package, color)| (package.to_owned(), color));
+            Self::Packages(colors) => {
+                let packages = packages(nodes.iter());
+                let named =
+                    packages.iter().filter_map(|(package, _)| Some(((*package).to_owned(), *colors.get(package)?)));
                 let native = nodes.iter().any(|node| node.owner == Owner::Native);
-                packages.chain(native.then(|| ("C++".to_owned(), palette::OTHER))).collect()
+                named.chain(native.then(|| ("C++".to_owned(), palette::OTHER))).collect()
             }
         }
     }
+}
+
+/// The packages of frames, the largest first.
+fn packages<'n>(nodes: impl Iterator<Item = &'n FlameNode>) -> Vec<(&'n str, u64)> {
+    largest_first(nodes.filter_map(|node| match &node.owner {
+        Owner::Package(package) => Some((&**package, node.own_bytes)),
+        _ => None,
+    }))
 }
 
 /// The color of a group that is a category.

@@ -9,7 +9,8 @@ use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::safe;
 use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, rectangle, text, titled};
-use crate::report::common::picture::{Picture, Room, WIDTH, device_heading, heading, panels, stacked};
+use crate::report::common::picture::{Picture, Room, Script, WIDTH, device_heading, heading, panels, stacked};
+use crate::report::common::words::category;
 use crate::report::{Source, percent};
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
@@ -36,18 +37,21 @@ const METHODS: [&str; 4] = ["apply", "call", "operator()", "redispatch"];
 /// Colors named in the legend, and the height of a line of it.
 const LEGEND: usize = 12;
 const LEGEND_ROW: f64 = 17.0;
+/// The most characters of a name in the legend: enough for each category.
+const LEGEND_NAME: usize = 32;
 /// Opacity of frames, so that text on them is legible.
 const OPACITY: f64 = 0.42;
 
 /// All devices below each other.
 pub fn draw(source: Source<'_>, report: &FlameReport) -> Picture {
     let mut parts = vec![heading(source, "live bytes by stack")];
-    parts.extend(panels(&report.devices, true, panel));
+    let colors = Colors::of(report.devices.iter().flat_map(|device| &device.nodes));
+    parts.extend(panels(&report.devices, true, |device, room| panel(device, &colors, room)));
     stacked(parts)
 }
 
 /// One device.
-pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
+pub(crate) fn panel(device: &DeviceFlame, colors: &Colors<'_>, room: Room) -> Picture {
     let total = device.peak.attribution.total_bytes;
     let (mut body, top) = device_heading(&device.peak, room);
 
@@ -64,7 +68,6 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     let hidden = device.nodes.len() - shown.len();
 
     let mut graph = Group::new().set("font-family", MONO).set("font-size", MONO_SIZE);
-    let colors = Colors::of(&device.nodes);
     for node in &shown {
         let x = MARGIN + (f64::from(WIDTH) - 2.0 * MARGIN) * share(node.start, total);
         let y = top + 10.0 + ROW * node.depth as f64;
@@ -84,7 +87,7 @@ fn frame(node: &FlameNode, color: Color, x: f64, width: f64, y: f64, total: u64)
     let plural = if node.blocks == 1 { "" } else { "s" };
     let share = percent(node.bytes, total);
     // If the label is cut off, the picture shows it only here.
-    let name = shorten_end(&node.label, TOOLTIP);
+    let name = shorten_end(name(node), TOOLTIP);
     let title = format!("{name}\n{} ({share:.1}%) in {} block{plural}", Bytes(node.bytes), node.blocks);
     let shape = rectangle(x, y, (width - 0.5).max(0.5), ROW - 1.0, color).set("fill-opacity", OPACITY);
     let mut frame = titled(&title).add(shape.set("data-bytes", node.bytes));
@@ -94,9 +97,14 @@ fn frame(node: &FlameNode, color: Color, x: f64, width: f64, y: f64, total: u64)
     frame
 }
 
+/// The name of a frame: that of a category as sentences call it.
+fn name(node: &FlameNode) -> &str {
+    if node.owner == Owner::Group { category(&node.label) } else { &node.label }
+}
+
 /// The longest text that fits: the whole label with its bytes, the label, path and line, file and line; otherwise nothing.
 fn label(node: &FlameNode, width: usize) -> Option<String> {
-    let label = safe(&node.label);
+    let label = safe(name(node));
     let with_bytes = format!("{label}  {}", Bytes(node.bytes));
     let line = label.split(' ').next().filter(|line| line.contains(':'));
     let fits = |text: &str| shorten(text, width) == text;
@@ -121,10 +129,10 @@ fn native(label: &str, fits: impl Fn(&str) -> bool) -> Option<String> {
 
 /// The meaning of the colors on as many lines as needed, and how much was too narrow; returns the baseline of the last line.
 fn legend(mut body: Group, colors: &[(String, Color)], top: f64, hidden: usize) -> (Group, f64) {
-    let entries = colors.iter().take(LEGEND).map(|(name, color)| (shorten_end(&safe(name), 24), *color));
+    let entries = colors.iter().take(LEGEND).map(|(name, color)| (shorten_end(&safe(name), LEGEND_NAME), *color));
     let (mut x, mut y) = (MARGIN, top);
     for (name, color) in entries {
-        let width = 16.0 + 7.0 * name.chars().count() as f64 + 18.0;
+        let width = 16.0 + Script::Body.width(&name) + 18.0;
         let room = if y > top || hidden == 0 { MARGIN } else { NOTE };
         if x + width > f64::from(WIDTH) - room {
             (x, y) = (MARGIN, y + LEGEND_ROW);
@@ -171,6 +179,8 @@ mod tests {
         assert_eq!(fitted, expected.map(|label| label.map(str::to_owned)));
         let marker = FlameNode { label: "(backward, inferred)".into(), ..node.clone() };
         assert_eq!(label(&marker, 12), None);
+        let group = FlameNode { label: "optimizer_state".into(), owner: Owner::Group, ..node.clone() };
+        assert_eq!(label(&group, 20).as_deref(), Some("optimizer state"));
         let native =
             FlameNode { label: "torch::autograd::generated::SubBackward0::apply".into(), owner: Owner::Native, ..node };
         let fitted = [50, 33, 20, 12].map(|width| label(&native, width));

@@ -2,7 +2,7 @@
 
 use crate::analysis::fragmentation::segment_map::{DeviceSegmentMap, SegmentMapReport};
 use crate::facts::grouping::GroupBy;
-use crate::facts::grouping::attribution::OTHER;
+use crate::facts::grouping::attribution::{OTHER, Row};
 use crate::facts::segments::figures::Figures;
 use crate::facts::segments::layout::{Piece, SegmentLayout};
 use crate::model::bytes::Bytes;
@@ -12,10 +12,11 @@ use crate::report::common::notes::safe;
 use crate::report::common::picture::palette::{self, Color, Member};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, px, rectangle, text, titled};
 use crate::report::common::picture::{Picture, Room, Script, WIDTH, device_heading, heading, panels, stacked};
-use crate::report::common::words::{count, starred};
+use crate::report::common::words::{category, count, starred};
 use crate::report::{Source, percent};
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use svg::node::element::{Group, Path};
 
 /// What the color of a block represents.
@@ -55,17 +56,18 @@ const FINEST: u64 = 16 << 20;
 /// All devices below each other.
 pub fn draw(source: Source<'_>, report: &SegmentMapReport, color: BlockColor) -> Picture {
     let mut parts = vec![heading(source, "segments and their blocks")];
-    parts.extend(panels(&report.devices, true, |device, room| panel(device, color, MAX_LINES, room)));
+    let colors = Colors::of(&report.devices, color);
+    parts.extend(panels(&report.devices, true, |device, room| panel(device, &colors, MAX_LINES, room)));
     stacked(parts)
 }
 
 /// One device.
-pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_lines: usize, room: Room) -> Picture {
+pub(crate) fn panel(device: &DeviceSegmentMap, colors: &Colors<'_>, max_lines: usize, room: Room) -> Picture {
     let (body, mut y) = device_heading(&device.peak, room);
     let mut drawing = Drawing {
         body,
         device,
-        paint: Paint::of(device, color),
+        paint: Paint::of(device, colors),
         titled: 0,
         max_titled: MAX_TITLED / room.devices.max(1),
     };
@@ -177,6 +179,29 @@ fn totals(device: &DeviceSegmentMap) -> String {
     line
 }
 
+/// What the colors of blocks represent, the same on all devices.
+pub(crate) enum Colors<'a> {
+    /// Their state.
+    States,
+    /// Their group: the colors of the largest groups.
+    Groups(HashMap<&'a str, Color>),
+}
+
+impl<'a> Colors<'a> {
+    fn of(devices: &'a [DeviceSegmentMap], color: BlockColor) -> Self {
+        let BlockColor::Group(top) = color else { return Self::States };
+        let attributions = devices.iter().map(|device| &device.peak.attribution);
+        let mut rows: Vec<(&Row, bool)> =
+            attributions.flat_map(|it| it.rows.iter().take(top).map(|row| (row, it.by == GroupBy::Category))).collect();
+        // If a group is on several devices, the larger one determines its place.
+        rows.sort_rows_by_key(|(row, _)| Reverse(row.bytes));
+        let mut seen = HashSet::new();
+        rows.retain(|(row, _)| seen.insert(row.label.as_str()));
+        let members: Vec<Member<'_>> = rows.iter().map(|(row, is_whole)| Member::of_row(row, *is_whole)).collect();
+        Self::Groups(rows.iter().map(|(row, _)| row.label.as_str()).zip(palette::together(&members)).collect())
+    }
+}
+
 /// Colors of blocks.
 struct Paint {
     /// One per row of the attribution; empty if colors represent states.
@@ -192,24 +217,25 @@ const ALLOCATED: Color = palette::FIGURE;
 const PENDING: Color = palette::TEXT;
 
 impl Paint {
-    fn of(device: &DeviceSegmentMap, color: BlockColor) -> Self {
+    fn of(device: &DeviceSegmentMap, colors: &Colors<'_>) -> Self {
         let pending = device.layout.pieces.iter().any(|piece| piece.state == BlockState::ActivePendingFree);
         let pending = pending.then(|| ("pending free".to_owned(), PENDING));
         let free = ("free".to_owned(), palette::FREE);
-        let BlockColor::Group(top) = color else {
+        let Colors::Groups(colors) = colors else {
             let legend = [("allocated".to_owned(), ALLOCATED)].into_iter().chain(pending).chain([free]).collect();
             return Self { rows: Vec::new(), legend, inferred: false };
         };
         let groups = &device.peak.attribution.rows;
         let is_whole = device.peak.attribution.by == GroupBy::Category;
-        let members: Vec<Member<'_>> = groups.iter().take(top).map(|row| Member::of_row(row, is_whole)).collect();
-        let colors = palette::together(&members);
-        let named: Vec<(String, Color)> =
-            groups.iter().map(|row| starred(&row.label, row.inferred)).zip(colors).collect();
-        let mut rows: Vec<Color> = named.iter().map(|(_, color)| *color).collect();
-        let more = groups.len() > rows.len();
-        let inferred = groups.iter().take(rows.len()).any(|row| row.inferred);
-        rows.resize(groups.len(), palette::OTHER);
+        let color = |row: &Row| colors.get(row.label.as_str()).copied();
+        // A star at each category would say nothing.
+        let name = |row: &Row| {
+            if is_whole { category(&row.label).to_owned() } else { starred(&row.label, row.inferred) }
+        };
+        let named: Vec<(String, Color)> = groups.iter().filter_map(|row| Some((name(row), color(row)?))).collect();
+        let rows: Vec<Color> = groups.iter().map(|row| color(row).unwrap_or(palette::OTHER)).collect();
+        let more = groups.len() > named.len();
+        let inferred = !is_whole && groups.iter().any(|row| row.inferred && color(row).is_some());
         let other = more.then(|| (OTHER.to_owned(), palette::OTHER));
         let legend = named.into_iter().chain(other).chain(pending).chain([free]).collect();
         Self { rows, legend, inferred }
@@ -246,7 +272,7 @@ impl Drawing<'_> {
         y += 14.0;
         for (name, color) in self.paint.legend.clone() {
             let name = shorten(&safe(&name), 40);
-            let width = 16.0 + 7.0 * name.chars().count() as f64 + 18.0;
+            let width = 17.0 + Script::Body.width(&name) + 18.0;
             if x + width > f64::from(WIDTH) {
                 x = 16.0;
                 y += ROW;
@@ -420,7 +446,7 @@ impl Drawing<'_> {
     fn title(&self, piece: &Piece) -> String {
         let row = piece.allocation.and_then(|index| self.device.rows.get(&index));
         let row = row.and_then(|&row| self.device.peak.attribution.rows.get(row));
-        let label = row.map_or("pending free", |row| row.label.as_str());
+        let label = row.map_or("pending free", |row| category(&row.label));
         format!("{label}\n{} at 0x{:x}", Bytes(piece.size), piece.addr)
     }
 }

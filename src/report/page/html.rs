@@ -22,7 +22,7 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
     writeln!(out, "<title>{name}</title>\n<style>\n{}</style>\n</head>\n<body>", style())?;
-    writeln!(out, "<h1>{name}</h1>")?;
+    writeln!(out, "<h1>{}</h1>", breakable(page.name()))?;
     if page.overview.peak.devices.is_empty() {
         writeln!(out, "<p>{}</p>", escape(&figures::recording(page)))?;
         writeln!(out, "<p>No memory was allocated on any device while recording.</p>")?;
@@ -39,6 +39,9 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     let remedies = verdict::remedies(page);
     if !remedies.is_empty() {
         writeln!(out, "<h2>What to do</h2>")?;
+        if let Some(line) = verdict::meaning(page) {
+            writeln!(out, "<p class=\"note\">{}</p>", escape(line))?;
+        }
         what_to_do(&remedies, out)?;
     }
     let mut timelines = page.first_pictures();
@@ -61,7 +64,7 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "<h2>Figures</h2>")?;
     all_figures(page, out)?;
-    writeln!(out, "</details>\n<p>{}</p>\n</body>\n</html>", escape(&figures::recording(page)))
+    writeln!(out, "</details>\n<p>{}</p>\n</body>\n</html>", breakable(&figures::recording(page)))
 }
 
 /// Rows of a table, and items of a list, that are shown; the rest are collapsed.
@@ -107,10 +110,10 @@ fn what_to_do(remedies: &[Remedy], out: &mut dyn Write) -> io::Result<()> {
     };
     writeln!(out, "<ul>")?;
     for remedy in remedies {
-        write!(out, "<li>{}", escape(&remedy.text))?;
+        write!(out, "<li>{}", breakable(&remedy.text))?;
         code(&remedy.code, out)?;
         for (text, lines) in &remedy.others {
-            write!(out, "<div>{}</div>", escape(text))?;
+            write!(out, "<div>{}</div>", breakable(text))?;
             code(lines, out)?;
         }
         writeln!(out, "</li>")?;
@@ -126,7 +129,7 @@ fn escape_lines(lines: &[String]) -> String {
 fn list(lines: &[String], out: &mut dyn Write) -> io::Result<()> {
     let items = |lines: &[String], out: &mut dyn Write| {
         writeln!(out, "<ul>")?;
-        lines.iter().try_for_each(|line| writeln!(out, "<li>{}</li>", escape(line)))?;
+        lines.iter().try_for_each(|line| writeln!(out, "<li>{}</li>", breakable(line)))?;
         writeln!(out, "</ul>")
     };
     let (first, rest) = lines.split_at(lines.len().min(UNFOLDED));
@@ -180,7 +183,7 @@ fn sites(device: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<(
     let names = ["bytes", "share", "blocks"].map(|name| number("th", name)).concat();
     writeln!(out, "<table>\n<tr>{names}<th>{}</th></tr>", top.by.name())?;
     for row in &top.rows {
-        let label = format!("<code>{}</code>", escape(&starred(&row.label, row.inferred)));
+        let label = format!("<code>{}</code>", breakable(&starred(&row.label, row.inferred)));
         let label = if row.stack.is_empty() {
             label
         } else {
@@ -234,6 +237,25 @@ fn style() -> String {
     )
 }
 
+/// Text without markup that may break between the words of a path, a setting or an identifier, rather than within a word.
+fn breakable(text: &str) -> String {
+    let escaped = escape(text);
+    let mut out = String::with_capacity(escaped.len());
+    let mut last = [' '; 2];
+    for next in escaped.chars() {
+        let [before, separator] = last;
+        if before.is_ascii_alphanumeric()
+            && matches!(separator, '/' | '\\' | '_' | '=' | '-')
+            && next.is_ascii_alphanumeric()
+        {
+            out.push_str("<wbr>");
+        }
+        out.push(next);
+        last = [separator, next];
+    }
+    out
+}
+
 /// Text without markup.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -252,6 +274,12 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_break_between_their_words() {
+        assert_eq!(breakable("a.py:4 scaled_dot(x=<b>)"), "a.py:4 scaled_<wbr>dot(x=&lt;b&gt;)");
+        assert_eq!(breakable("--own __init__ -12.14 MiB"), "--own __init__ -12.14 MiB");
+    }
 
     #[test]
     fn markup_is_escaped() {

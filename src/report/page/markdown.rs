@@ -36,6 +36,9 @@ fn document(page: &Page<'_>) -> Document {
     let remedies = verdict::remedies(page);
     if !remedies.is_empty() {
         document.title("What to do");
+        if let Some(line) = verdict::meaning(page) {
+            document.paragraph(line);
+        }
         for remedy in remedies {
             document.items([remedy.text]);
             document.code(4, remedy.code);

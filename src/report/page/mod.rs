@@ -10,9 +10,9 @@ pub(super) mod verdict;
 use super::Source;
 use super::common::picture::{MAX_PANELS, Picture, PictureFormat, panels};
 use super::common::source::file_names;
+use super::flamegraph::colors::Colors;
 use super::flamegraph::picture as flamegraph;
 use super::fragmentation::picture as segments;
-use super::fragmentation::picture::BlockColor;
 use super::timeline::picture as timeline;
 use crate::analysis::fragmentation::segment_map::DeviceSegmentMap;
 use crate::analysis::overview::Overview;
@@ -173,12 +173,14 @@ impl Page<'_> {
         let mut sections = Vec::new();
         let maps = &overview.segments.devices;
         if !maps.is_empty() {
-            let panel = |map: &DeviceSegmentMap, room| segments::panel(map, BlockColor::State, SEGMENT_LINES, room);
+            let panel =
+                |map: &DeviceSegmentMap, room| segments::panel(map, &segments::Colors::States, SEGMENT_LINES, room);
             sections.push(Section { caption: "Segments and their free blocks", pictures: panels(maps, false, panel) });
         }
         if self.has_sites() {
             let devices = self.first_first(&overview.flame.devices, |device| device.peak.device);
-            let pictures = panels(&devices, false, |device, room| flamegraph::panel(device, room));
+            let colors = Colors::of(devices.iter().flat_map(|device| &device.nodes));
+            let pictures = panels(&devices, false, |device, room| flamegraph::panel(device, &colors, room));
             sections.push(Section { caption: "Live bytes by stack, outermost caller on top", pictures });
         }
         sections

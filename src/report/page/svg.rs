@@ -23,6 +23,7 @@ pub fn page(page: &Page<'_>) -> Picture {
     let remedies = verdict::remedies(page);
     if !remedies.is_empty() {
         parts.push(picture::caption("What to do"));
+        parts.extend(verdict::meaning(page).map(picture::remark));
         let lines: Vec<String> = remedies.into_iter().map(|remedy| remedy.text).collect();
         parts.push(picture::list(&lines));
     }

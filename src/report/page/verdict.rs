@@ -8,6 +8,7 @@ use crate::analysis::triage::{DeviceTriage, Finding};
 use crate::model::DeviceId;
 use crate::play::SettingsAdvice;
 use crate::report::checkpoint::words as checkpoint;
+use crate::report::common::code_change::function;
 use crate::report::common::cures;
 use crate::report::common::notes::device_name;
 use crate::report::common::words::count;
@@ -76,6 +77,12 @@ impl From<&Advice> for Remedy {
         let others = advice.alternatives.iter().map(|other| (cures::instead(other), other.code.clone()));
         Self { text: cures::sentence(advice), code: advice.code.clone(), others: others.collect() }
     }
+}
+
+/// What the savings mean, if that needs to be said: after a failed request, they are parts of more than the peak.
+pub fn meaning(page: &Page<'_>) -> Option<&'static str> {
+    let of_failure = |device: &DeviceTriage| device.failure.is_some() && !device.advice.is_empty();
+    page.overview.triage.devices.iter().any(of_failure).then_some(cures::INCLUDES)
 }
 
 /// What would help, with its saving; then, in one line, what was tried and would not help. A remedy that helps several
@@ -177,7 +184,7 @@ fn of_first(device: &DeviceOoms, helps: bool) -> impl Iterator<Item = String> + 
 pub fn savings(device: &DeviceCheckpoint) -> Option<String> {
     let best = device.candidates.first()?;
     let cost = checkpoint::cost(device, best).map_or(String::new(), |cost| format!("; {cost}"));
-    Some(format!("checkpoint {}: {}{cost}", best.label, checkpoint::effect(device, best)))
+    Some(format!("checkpoint {}: {}{cost}", function(&best.label, &best.change), checkpoint::effect(device, best)))
 }
 
 /// The memory to release.

@@ -39,7 +39,13 @@ pub fn headline(device: &DeviceSimulation) -> String {
         (None, None) => "the recorded settings cannot be simulated".to_owned(),
         (_, None) => "the recorded settings fail".to_owned(),
         (None, Some(needs)) => format!("the recorded settings need {}", Bytes(needs)),
-        (Some(_), Some(needs)) => format!("the recorded settings need {} and reserve {}", Bytes(needs), reserved(run)),
+        (Some(_), Some(needs)) => match device.capacity {
+            // What the settings reserve until a request fails says nothing.
+            Some(capacity) if needs > capacity => {
+                format!("the recorded settings need {}, more than the {} of the device", Bytes(needs), Bytes(capacity))
+            }
+            _ => format!("the recorded settings need {} and reserve {}", Bytes(needs), reserved(run)),
+        },
     });
     if let Some(changed) = device.changed() {
         let changes = changed.changes.join(", ");

@@ -20,12 +20,15 @@ use crate::report::common::picture::{Script, WIDTH};
 use crate::report::common::words::{self, count};
 use crate::report::percent;
 use crate::sorting::SortRows;
+use indexmap::IndexMap;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use svg::node::element::{Circle, Group};
 
 /// Side of a square that shows a color.
 const SQUARE: f64 = 11.0;
+/// Width of a shade next to others of its category.
+const SHADE: f64 = 6.0;
 /// Right edges of the columns.
 const RIGHT: f64 = WIDTH as f64 - 16.0;
 const SHARE: f64 = RIGHT - 10.0 * MONO_WIDTH;
@@ -123,13 +126,12 @@ fn moment(device: &DeviceTimeline) -> &'static str {
     }
 }
 
-/// Bands without memory at the selected instant, the highest first, one of each category.
-fn absent(stack: &Stack<'_>) -> Vec<(String, Color)> {
+/// Bands without memory at the selected instant, the highest first, those of a category together.
+fn absent(stack: &Stack<'_>) -> IndexMap<String, Vec<Color>> {
     let highest = |band: &Band| band.bytes.iter().copied().max().unwrap_or(0);
     let mut absent: Vec<(&Band, Color)> = stack.bands.iter().zip(stack.colors.iter().copied()).collect();
     absent.retain(|(band, _)| band.bytes_there == 0);
     absent.sort_rows_by_key(|(band, _)| Reverse(highest(band)));
-    let mut names = HashSet::new();
     let is_grouped = stack.by == GroupBy::Category || is_by_category(stack);
     let present: HashSet<_> =
         stack.bands.iter().filter(|band| band.bytes_there > 0).map(|band| band.category).collect();
@@ -141,22 +143,31 @@ fn absent(stack: &Stack<'_>) -> Vec<(String, Color)> {
         };
         (band.category.filter(|_| is_grouped).map_or_else(|| name(band), category), color)
     };
-    absent.into_iter().map(named).filter(|(name, _)| names.insert(name.clone())).collect()
+    let mut colors: IndexMap<String, Vec<Color>> = IndexMap::new();
+    for (name, color) in absent.into_iter().map(named) {
+        colors.entry(name).or_default().push(color);
+    }
+    colors
 }
 
 /// As many of them as fit into a line.
-fn elsewhere(absent: &[(String, Color)], y: f64) -> Group {
+fn elsewhere(absent: &IndexMap<String, Vec<Color>>, y: f64) -> Group {
     let head = "at other times:";
     let mut group = Group::new().add(text(LEGEND, y, Anchor::Start, palette::MUTED, head));
     let mut x = LEGEND + Script::Body.width(head) + 8.0;
-    for (name, color) in absent {
+    for (name, colors) in absent {
         let name = shorten_end(&safe(name), ABSENT);
-        let end = x + 16.0 + Script::Body.width(&name) + 12.0;
+        // All shades of the category.
+        let width = if colors.len() == 1 { SQUARE } else { SHADE };
+        let right = x + width * colors.len() as f64;
+        let end = right + 5.0 + Script::Body.width(&name) + 12.0;
         if end > RIGHT {
             break;
         }
-        let square = rectangle(x, y - 9.5, SQUARE, SQUARE, *color);
-        group = group.add(square).add(text(x + 16.0, y, Anchor::Start, palette::MUTED, &name));
+        for (index, &color) in colors.iter().enumerate() {
+            group = group.add(rectangle(x + width * index as f64, y - 9.5, width, SQUARE, color));
+        }
+        group = group.add(text(right + 5.0, y, Anchor::Start, palette::MUTED, &name));
         x = end;
     }
     group
@@ -170,7 +181,8 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
     for mut bands in runs(&stack.bands) {
         // Bands that are held only at other times are listed below.
         bands.retain(|(band, _)| band.bytes_there > 0);
-        bands.sort_rows_by_key(|(band, _)| (band.label == OTHER, Reverse(band.bytes_there)));
+        // As in `palette::together`, so that colors follow the order.
+        bands.sort_rows_by_key(|(band, _)| (band.label == OTHER, Reverse(band.bytes_there), band.label.as_str()));
         let category = bands.first().and_then(|(band, _)| band.category).filter(|_| is_by_category);
         let is_one = bands.len() == 1;
         if let Some(category) = category.filter(|_| !is_one) {

@@ -11,7 +11,7 @@ use crate::analysis::triage::{DeviceTriage, Finding, TriageOptions, TriageReport
 use crate::error::Result;
 use crate::facts::device::Devices;
 use crate::facts::time::when::When;
-use crate::model::DeviceId;
+use crate::model::{CPU_DEVICE, DeviceId};
 use crate::replay::Instant;
 use crate::report::common::cures;
 use crate::report::oom::words as oom;
@@ -79,11 +79,15 @@ pub fn findings(devices: &Devices<'_>, cures: &BTreeMap<DeviceId, WhatIf<'_, '_>
     let mut found = Vec::new();
     for device in order.into_iter().filter_map(|index| report.devices.get(index)) {
         let id = device.peak.device;
-        found.push(Found {
-            sentence: triage::verdict(device),
-            command: "triage",
-            ..Found::new("verdict", device.failure.is_some(), device)
-        });
+        // A profiler trace of a GPU also has the CPU's memory, often a few bytes: the page shows it, but it is no finding.
+        let is_aside = id == CPU_DEVICE && report.devices.iter().any(|other| other.peak.device != CPU_DEVICE);
+        if !is_aside {
+            found.push(Found {
+                sentence: triage::verdict(device),
+                command: "triage",
+                ..Found::new("verdict", device.failure.is_some(), device)
+            });
+        }
         if let Some(ooms) = ooms.devices.iter().find(|ooms| ooms.device == id) {
             failures(device, ooms, &mut found);
         }
@@ -149,9 +153,13 @@ fn failures(device: &DeviceTriage, ooms: &DeviceOoms, found: &mut Vec<Found>) {
 /// Something to change in the program.
 fn cure(device: &DeviceTriage, advice: &Advice, list: Option<(&WhatIf<'_, '_>, usize)>) -> Found {
     let cure = list.and_then(|(list, place)| Cure::of(&advice.saving, list, place));
+    let mut lines = vec![cures::effect(advice), advice.evidence.clone()];
+    if device.failure.is_some() {
+        lines.push(cures::INCLUDES.to_owned());
+    }
     Found {
         sentence: cures::change(advice),
-        lines: vec![cures::effect(advice), advice.evidence.clone()],
+        lines,
         code: advice.code.clone(),
         cure,
         alternatives: list.map_or_else(Vec::new, |(list, place)| alternatives(list, place)),
@@ -198,7 +206,7 @@ fn fragmentation(devices: &Devices<'_>, device: &DeviceTriage, finding: &Finding
 /// Memory that grows, from the first counted end of a step to the last one.
 fn growth(device: &DeviceTriage, leaks: &LeakReport, finding: &Finding) -> Found {
     let is_leak = matches!(finding, Finding::Growth { is_leak: true, .. });
-    let said = Found::new(if is_leak { "leak" } else { "growth" }, is_leak, device).said(finding);
+    let said = Found::new(if is_leak { "leak" } else { "growth" }, false, device).said(finding);
     let of_device = |leaks: &&DeviceLeaks| leaks.device == device.peak.device;
     let Some(leaks) = leaks.devices.iter().find(of_device) else { return said };
     let lines = page::leak(leaks).map(|finding| finding.lines).unwrap_or_default();

@@ -20,7 +20,7 @@ struct Node<'a> {
 
 /// The nodes of a tree, each before its callees.
 pub fn flame(nodes: &[FlameNode]) -> String {
-    let colors = Colors::of(nodes);
+    let colors = Colors::of(nodes.iter());
     json(&nodes.iter().map(|node| Node::of(node, &colors)).collect::<Vec<_>>())
 }
 

@@ -132,7 +132,7 @@ pub fn device(device: &DevicePeak) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
     lines.extend(early_peak(device));
     if let Some((from, to)) = device.window {
-        lines.push(format!("maximum and end refer to the range from {} to {}", instant_name(from), instant_name(to)));
+        lines.push(format!("maximum and end are those from {} to {}", instant_name(from), instant_name(to)));
     }
     lines.extend(contradiction(device));
     lines.extend(anomalies(&device.anomalies));

@@ -26,37 +26,37 @@ const fn hue(base: Color, strongest: Color, faintest: Color, terminal: u8) -> Hu
 
 /// Blue.
 const PARAMETER: Hue =
-    hue(Color::of("#3B6FFD", "#555FF5"), Color::of("#13328D", "#A3B8FF"), Color::of("#6690F4", "#4B58BB"), 33);
+    hue(Color::of("#3B6FFD", "#555FF5"), Color::of("#0A3D9A", "#A3B8FF"), Color::of("#638EFD", "#4B58BB"), 33);
 /// Steel blue.
 const BUFFER: Hue =
-    hue(Color::of("#005385", "#4B93C1"), Color::of("#004069", "#2EC1FA"), Color::of("#2399EA", "#006897"), 31);
+    hue(Color::of("#005385", "#4B93C1"), Color::of("#0C4675", "#2EC1FA"), Color::of("#239AE2", "#006897"), 31);
 /// Amber.
 const GRADIENT: Hue =
-    hue(Color::of("#BA8100", "#BA8800"), Color::of("#5B3C04", "#EFBF3C"), Color::of("#C38800", "#7E5C00"), 136);
+    hue(Color::of("#BA8100", "#BA8800"), Color::of("#563E0D", "#EFBF3C"), Color::of("#BC8B00", "#7E5C00"), 136);
 /// Green.
 const OPTIMIZER_STATE: Hue =
-    hue(Color::of("#00A55E", "#007F35"), Color::of("#004A27", "#85F09B"), Color::of("#14A862", "#00712E"), 35);
+    hue(Color::of("#00A55E", "#007F35"), Color::of("#00501E", "#85F09B"), Color::of("#1EA76D", "#00712E"), 35);
 /// Teal.
 const MODEL_STATE: Hue =
-    hue(Color::of("#00423A", "#00C0A6"), Color::of("#004840", "#27F5D4"), Color::of("#00A594", "#006F5E"), 30);
+    hue(Color::of("#00423A", "#00C0A6"), Color::of("#0A503E", "#27F5D4"), Color::of("#18A48C", "#006F5E"), 30);
 /// Violet.
 const ACTIVATION: Hue =
-    hue(Color::of("#B77CD6", "#A932BD"), Color::of("#581575", "#F6BDFF"), Color::of("#BA79DC", "#8E429A"), 134);
+    hue(Color::of("#B77CD6", "#A932BD"), Color::of("#590989", "#F6BDFF"), Color::of("#C270EB", "#8E429A"), 134);
 /// Indigo.
 const KV_CACHE: Hue =
-    hue(Color::of("#4210B3", "#A78CFF"), Color::of("#382789", "#D5CDFF"), Color::of("#8B87F2", "#6A4FB5"), 62);
+    hue(Color::of("#4210B3", "#A78CFF"), Color::of("#381F9F", "#DACAFF"), Color::of("#8D80FE", "#7450B8"), 62);
 /// Orange.
 const TEMPORARY: Hue =
-    hue(Color::of("#5A2800", "#FFC99E"), Color::of("#612C00", "#FFC79C"), Color::of("#E0772B", "#945000"), 166);
+    hue(Color::of("#5A2800", "#FFC99E"), Color::of("#723109", "#FFC79C"), Color::of("#E4742D", "#945000"), 166);
 /// Cyan.
 const INPUT: Hue =
-    hue(Color::of("#007D92", "#8BF1FF"), Color::of("#004552", "#54ECFF"), Color::of("#00A1BC", "#006C77"), 37);
+    hue(Color::of("#007D92", "#8BF1FF"), Color::of("#024B55", "#54ECFF"), Color::of("#1D9CB3", "#006C77"), 37);
 /// Magenta.
 const COMMUNICATION: Hue =
-    hue(Color::of("#88005D", "#FF97DA"), Color::of("#6F004C", "#F7A4CC"), Color::of("#DC6EAB", "#9F3B80"), 162);
+    hue(Color::of("#88005D", "#FF97DA"), Color::of("#760261", "#F7A4CC"), Color::of("#E558A3", "#9F3B80"), 162);
 /// Olive.
 const WORKSPACE: Hue =
-    hue(Color::of("#4C6C08", "#AFD62A"), Color::of("#2F4600", "#C2E469"), Color::of("#74A025", "#546900"), 64);
+    hue(Color::of("#4C6C08", "#AFD62A"), Color::of("#434E02", "#C2E469"), Color::of("#809E18", "#546900"), 64);
 /// Gray.
 const UNKNOWN: Hue =
     hue(Color::of("#8A939D", "#6F7884"), Color::of("#33383E", "#DDE2E8"), Color::of("#8D969F", "#6B7480"), 244);
@@ -66,22 +66,6 @@ const BEFORE_RECORDING: Hue =
 /// Groups without a category: packages, settings, ranks.
 pub(crate) const PLAIN: Hue =
     hue(Color::of("#4F6F93", "#86A6C8"), Color::of("#1F3247", "#C3D9F0"), Color::of("#7C96B3", "#56718F"), 67);
-
-/// All hues of known categories, the most different first: in a picture without categories, they distinguish groups.
-#[cfg(feature = "plot")]
-pub(crate) const KNOWN: [Hue; 11] = [
-    PARAMETER,
-    GRADIENT,
-    ACTIVATION,
-    OPTIMIZER_STATE,
-    TEMPORARY,
-    INPUT,
-    COMMUNICATION,
-    WORKSPACE,
-    KV_CACHE,
-    MODEL_STATE,
-    BUFFER,
-];
 
 /// The hue of a category, the same everywhere.
 pub(crate) const fn of_category(category: Category) -> Hue {

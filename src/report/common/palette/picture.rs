@@ -4,7 +4,7 @@
 //! of a picture to their dark partners if the reader prefers a dark theme. So there is one mechanism for our own elements and
 //! for those that plotters writes, and every light color must have exactly one dark partner.
 
-use super::hues::{self, Hue, KNOWN, PLAIN, STEPS};
+use super::hues::{self, Hue, PLAIN, STEPS};
 use super::{Color, Rgb, contrast};
 use crate::analysis::timeline;
 use crate::facts::code::sites;
@@ -136,7 +136,7 @@ impl<'a> Member<'a> {
 }
 
 /// The colors of all groups of a picture: shades of their category's hue by size, and the rest of a category last. If no
-/// category is known, or groups have none, each group has a different hue.
+/// category is known, or groups have none, shades of the hue of groups without a category.
 pub(crate) fn together(members: &[Member<'_>]) -> Vec<Color> {
     let is_by_category = members.iter().any(|member| member.category.is_some_and(hues::is_known));
     let category = |member: &Member<'_>| member.category.filter(|_| is_by_category || member.is_whole);
@@ -166,18 +166,7 @@ pub(crate) fn together(members: &[Member<'_>]) -> Vec<Color> {
     colors
 }
 
-/// The color of the group with index `place` in its category, by size; without a category, a different hue as long as there
-/// are hues, and then shades of them.
+/// The color of the group with index `place` in its category, by size; without a category, in the hue of groups without one.
 pub(crate) fn of_place(category: Option<Category>, place: usize, members: usize) -> Color {
-    let Some(category) = category else {
-        let hue = KNOWN[place % KNOWN.len()];
-        return match (place / KNOWN.len()) % ROUNDS.len() {
-            0 => hue.base,
-            round => hue.step(ROUNDS[round]),
-        };
-    };
-    hues::of_category(category).member(place, members)
+    category.map_or(PLAIN, hues::of_category).member(place, members)
 }
-
-/// The shades after a hue's base color, if there are more groups than hues.
-const ROUNDS: [usize; 4] = [0, 4, 36, 16];

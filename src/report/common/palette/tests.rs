@@ -162,6 +162,27 @@ fn sites_of_a_category_are_distinguished() {
     }
 }
 
+/// Sites of one category differ from sites of another one, whatever their sizes.
+#[cfg(feature = "plot")]
+#[test]
+fn sites_of_two_categories_are_distinguished() {
+    let all: Vec<Category> = known().collect();
+    let colors = |category| {
+        let steps = (0..hues::STEPS).map(move |place| of_place(Some(category), place, hues::STEPS));
+        steps.chain([of_category(category)])
+    };
+    for (index, &a) in all.iter().enumerate() {
+        for &b in &all[..index] {
+            for (one, other) in colors(a).flat_map(|one| colors(b).map(move |other| (one, other))) {
+                for (theme, pick) in THEMES {
+                    let distance = distance(pick(one), pick(other), VISION[0]);
+                    assert!(distance > 0.04, "{theme}: {a:?} {} and {b:?} {}: {distance:.3}", pick(one), pick(other));
+                }
+            }
+        }
+    }
+}
+
 #[cfg(feature = "plot")]
 #[test]
 fn all_colors_contrast_with_the_background() {

@@ -49,7 +49,7 @@ pub(crate) fn bars(bars: &[Bar], device: Option<u64>) -> (Group, f64) {
         group = group.add(row(bar, HEAD + ROW * index as f64, device, x));
     }
     if let Some(device) = device {
-        let label = format!("the device: {}", Bytes(device));
+        let label = format!("{} for the allocator", Bytes(device));
         let half = Script::Label.width(&label) / 2.0;
         let middle = x(device).max(LEFT + half).min(f64::from(WIDTH) - LEFT - half);
         group = group.add(text(middle, HEAD - 10.0, Anchor::Middle, palette::TEXT, &label));

@@ -80,11 +80,9 @@ pub(crate) fn stacked(parts: Vec<Picture>) -> Picture {
 
 /// The file's name, what the picture shows, and what the file as a whole lacks.
 pub(crate) fn heading(source: Source<'_>, what: &str) -> Picture {
-    let name = titles::shown(&[source.path]).concat();
-    let title = text(16.0, 28.0, Anchor::Start, palette::TEXT, &name).set("font-size", 16).set("font-weight", 600);
     let what = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, what);
-    let body = Group::new().add(title).add(what);
-    let (mut body, mut y) = (body, 32.0);
+    let (body, _) = titles::names(Group::new(), 16.0, 28.0, &[source.path]);
+    let (mut body, mut y) = (body.add(what), 32.0);
     for note in notes::file(&source.recording.snapshot) {
         (body, y) = if note.is_plain { remarks(body, y, &[note.text]) } else { warnings(body, y, &[note.text]) };
     }
