@@ -4,7 +4,6 @@
 //! has the same size and is among the first blocks that backward allocates.
 
 use super::model_calls::{ModelCall, ModelCalls, born_in};
-use super::variables::frame_of_function;
 use super::without_backward::is_cached;
 use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
@@ -44,10 +43,8 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         !is_of_loss(device, index)
             && (is_loss_input(device, made, backward, least) || is_taken_by_log_softmax(device, index, made, backward))
     };
-    let mut computed: HashSet<StackId> = HashSet::new();
     for pair in trained.windows(2) {
         let ((call, backward), (_, next)) = (pair[0], pair[1]);
-        computed.extend(computed_behind(device, call, backward, next, least));
         for (index, made) in born_in(device, call.start, call.end) {
             let is_held = made.size >= least && made.freed > call.until && made.freed <= next;
             let Some(holder) = is_held.then(|| let_go_by(device, &made)).flatten() else { continue };
@@ -109,66 +106,19 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
             lives.freed.push((index, behind_its_readers(device, call, &made)));
         }
     }
-    let mut with_it = 0;
-    for &(call, backward) in &trained {
-        let end = call.backward.as_ref().map_or(0, |backward| backward.end);
-        let made = born_in(device, call.end, backward);
-        for (index, made) in made.filter(|&(index, made)| made.freed > end && computed.contains(&stack(index))) {
-            most.freed.push((index, backward));
-            lives.freed.push((index, behind_its_readers(device, call, &made)));
-            with_it = made.size.max(with_it);
-        }
-    }
-    let (cure, code, with_it) = if with_it == 0 {
-        let code = "del outputs  # or self.outputs = None; before loss.backward()";
-        ("delete the model's output once the loss is computed", code, String::new())
-    } else {
-        let code = "del outputs, probabilities  # and others like them; before loss.backward()";
-        let with_it = format!("; so do tensors of up to {} that the same function computes after it", Bytes(with_it));
-        ("delete the model's output, and what is computed from it, once the loss is computed", code, with_it)
-    };
-    let code = vec![code.to_owned()];
+    let cure = "delete the model's output once the loss is computed";
+    let code = vec!["del outputs  # or self.outputs = None; before loss.backward()".to_owned()];
     let unknown = "the line keeps other outputs, which backward may need";
     let way = Way { cure: cure.to_owned(), code: code.clone(), least: lives, most, unknown };
     Some(Finding {
         story: Story::KeptOutputs,
         line,
         cure: cure.to_owned(),
-        evidence: format!(
-            "{up_to}{} of output stays alive through backward and the next forward pass{with_it}",
-            Bytes(largest)
-        ),
+        evidence: format!("{up_to}{} of output stays alive through backward and the next forward pass", Bytes(largest)),
         cost: None,
         code,
         remedy: Remedy::Ways(vec![way]),
     })
-}
-
-/// Where the function that calls the model computes other tensors after the call, which its variables also hold through backward and
-/// the next forward pass.
-fn computed_behind(
-    device: &Device<'_>,
-    call: &ModelCall,
-    backward: Instant,
-    next: Instant,
-    least: u64,
-) -> Vec<StackId> {
-    let stack = |index: u32| device.track.stack_of(index as usize);
-    let is_held = |index: u32, made: &Allocation| {
-        made.size >= least
-            && made.freed > call.until
-            && made.freed <= next
-            && device.roles().role(stack(index)) == Role::Plain
-            && frame_of_function(device, stack(index), call.line).is_some()
-            && History::entry_before(made.freed)
-                .is_some_and(|entry| frame_of_function(device, device.track.stack(entry), call.line).is_some())
-            && let_go_by(device, made).is_some()
-            && !is_of_loss(device, index)
-    };
-    born_in(device, call.end, backward)
-        .filter(|(index, made)| is_held(*index, made))
-        .map(|(index, _)| stack(index))
-        .collect()
 }
 
 /// The user's line that releases a block, if plain code does so by rebinding a variable.

@@ -58,9 +58,10 @@ pub(super) fn find(device: &Device<'_>, _: &ModelCalls) -> Vec<Finding> {
     let of_line = of_line.into_iter().filter(|(_, copies)| copies.len() >= LEAST_COPIES);
     let unused = |copies: &[u32]| {
         let of_size = by_size(device, copies);
-        match states.counts.is_empty() {
-            true => without_gradients(&of_size, &sizes, &gradients),
-            false => without_states(&of_size, &sizes, &states),
+        if states.counts.is_empty() {
+            without_gradients(&of_size, &sizes, &gradients)
+        } else {
+            without_states(&of_size, &sizes, &states)
         }
     };
     let has_states = !states.counts.is_empty();
