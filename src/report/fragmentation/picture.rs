@@ -445,8 +445,13 @@ impl Drawing<'_> {
 
     fn title(&self, piece: &Piece) -> String {
         let row = piece.allocation.and_then(|index| self.device.rows.get(&index));
-        let row = row.and_then(|&row| self.device.peak.attribution.rows.get(row));
-        let label = row.map_or("pending free", |row| category(&row.label));
+        let attribution = &self.device.peak.attribution;
+        let row = row.and_then(|&row| attribution.rows.get(row));
+        let label = match row {
+            None => "pending free",
+            Some(row) if attribution.by == GroupBy::Category => category(&row.label),
+            Some(row) => &row.label,
+        };
         format!("{label}\n{} at 0x{:x}", Bytes(piece.size), piece.addr)
     }
 }
