@@ -124,9 +124,21 @@ fn moved(device: &Device<'_>, calls: &ModelCalls, steps: &Steps) -> BTreeMap<u32
         |own: &[FrameId], line: FrameId| models.keys().any(|other| other != own && other.contains(&line));
     let idle = models.iter().filter_map(|(own, blocks)| {
         let line = own.iter().copied().find(|&line| !is_of_others(own, line))?;
-        let sizes = own_sizes(device, blocks, blocks);
+        let others: Vec<Block> =
+            models.iter().filter(|(other, _)| *other != own).flat_map(|(_, other)| other).copied().collect();
+        let mut sizes: HashMap<u64, usize> = HashMap::new();
+        for (_, made) in &others {
+            *sizes.entry(made.requested).or_default() += 1;
+        }
         let differs = blocks.iter().any(|(_, made)| made.requested > SCALAR && !sizes.contains_key(&made.requested));
-        (differs && is_never_called(device, calls, steps, blocks)).then(|| (line.0, blocks.clone()))
+        let like = bytes(&like_weights(sizes, blocks));
+        let is_like = like.saturating_mul(100) >= bytes(blocks).saturating_mul(LEAST_LIKE);
+        // Most of the other model has gradients, so it is the one that is called.
+        let trained: HashSet<u64> = device.allocations_of(Category::Gradient).map(|(_, made)| made.requested).collect();
+        let of_trained: Vec<Block> =
+            others.iter().filter(|(_, made)| trained.contains(&made.requested)).copied().collect();
+        let is_idle = differs && is_like && bytes(&of_trained) > bytes(&others) / 2;
+        (is_idle && is_never_called(device, calls, steps, blocks)).then(|| (line.0, blocks.clone()))
     });
     idle.collect()
 }
