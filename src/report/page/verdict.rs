@@ -101,7 +101,7 @@ pub fn remedies(page: &Page<'_>) -> Vec<Remedy> {
             .into_iter()
             .flat_map(served)
             .chain(device.checkpoint.as_ref().and_then(savings))
-            .chain(growth(device).filter(|_| device.advice.iter().all(|it| !it.story.piles_up())))
+            .chain(leak(device).filter(|_| device.advice.iter().all(|it| !it.story.piles_up())))
             .chain(device.settings.as_ref().and_then(settings_advice));
         for remedy in cures.chain(others.map(Remedy::from)) {
             let (_, devices) = remedies.entry(remedy.text.clone()).or_insert_with(|| (remedy, Vec::new()));
@@ -187,8 +187,8 @@ pub fn savings(device: &DeviceCheckpoint) -> Option<String> {
     Some(format!("checkpoint {}: {}{cost}", function(&best.label, &best.change), checkpoint::effect(device, best)))
 }
 
-/// The memory to release.
-fn growth(device: &DeviceTriage) -> Option<String> {
-    let finding = device.findings.iter().find(|finding| matches!(finding, Finding::Growth { .. }))?;
+/// The memory to release: leaks. Longer inputs and caches also grow.
+fn leak(device: &DeviceTriage) -> Option<String> {
+    let finding = device.findings.iter().find(|finding| matches!(finding, Finding::Growth { is_leak: true, .. }))?;
     Some(format!("free the memory that {}", triage::finding(finding).text))
 }
