@@ -223,6 +223,14 @@ impl<'a> Device<'a> {
         self.categories().all_of(category).filter_map(|index| Some((index, all.get(index as usize)?)))
     }
 
+    /// Makes sure that the phases are computed, as [`prepare_categories`](Self::prepare_categories) does for what needs them.
+    pub(crate) fn prepare_phases(&self) {
+        if self.own.has_begun.load(Ordering::Relaxed) {
+            while self.own.phases.get().is_none() && rayon::yield_now() == Some(rayon::Yield::Executed) {}
+        }
+        self.phases();
+    }
+
     /// Makes sure that the categories are computed, before anything that asks for them. If another thread computes them, this
     /// one works on something else meanwhile, so the caller must hold no lock that such work may wait for.
     pub(crate) fn prepare_categories(&self) {

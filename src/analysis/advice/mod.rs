@@ -288,10 +288,11 @@ const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 10] = [
     master_copies::find,
 ];
 const OF_CATEGORIES: [fn(&Device<'_>) -> Vec<Finding>; 6] = [
+    // It takes longest, so it starts first: the others fill what it leaves of other threads' time.
+    attention_matrix::find,
     zero_grad_late::find,
     foreach_temporaries::find,
     fp32_logits::find,
-    attention_matrix::find,
     dataloader_prefetch::find,
     side_stream::find,
 ];
@@ -374,12 +375,15 @@ fn candidates(device: &Device<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let all = |finders: &[fn(&Device<'_>) -> Vec<Finding>]| -> Vec<Finding> {
-        finders.par_iter().flat_map_iter(|find| find(device)).collect()
+        finders.par_iter().with_max_len(1).flat_map_iter(|find| find(device)).collect()
     };
-    // Categories take about as long as all that can be found without them.
-    let without = || rayon::join(|| ModelCalls::of(device), || all(&OTHERS));
-    let ((), (calls, others)) = rayon::join(|| device.prepare_categories(), without);
-    let of_calls = || OF_CALLS.par_iter().flat_map_iter(|find| find(device, &calls)).collect::<Vec<Finding>>();
+    // Categories take about as long as all that can be found without them. Some of that does not need phases, either.
+    let without = || rayon::join(|| all(&OTHERS), || ModelCalls::of(device));
+    let ((), (others, calls)) = rayon::join(|| device.prepare_categories(), without);
+    let of_calls = || {
+        let finders = OF_CALLS.par_iter().with_max_len(1);
+        finders.flat_map_iter(|find| find(device, &calls)).collect::<Vec<Finding>>()
+    };
     let (mut found, of_categories) = rayon::join(of_calls, || all(&OF_CATEGORIES));
     found.extend(of_categories.into_iter().chain(others));
     found.truncate(MOST_FOUND);

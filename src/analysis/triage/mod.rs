@@ -240,6 +240,7 @@ impl TriageReport {
             let wanted = recording.wanted(&options.devices)?;
             for device in &wanted {
                 device.backward();
+                device.prepare_phases();
             }
             let leaks = LeakReport::of(recording, &leaks.rows_alone())?;
             for device in &wanted {
