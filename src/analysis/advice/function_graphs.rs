@@ -62,7 +62,8 @@ pub(super) fn graph_of_function(
     let graphs = Graphs::of(device, of_line, inputs(device, of_line), is_wanted);
     let most = kept.iter().map(|(_, kept)| kept.bytes()).max()?;
     let evidence = format!(
-        "the function that this line calls leaves up to {} of intermediates alive in every step: its result is stored with its          graph, and no backward pass goes through it",
+        "the function that this line calls leaves up to {} of intermediates alive in every step: its result is stored with its graph, \
+         and no backward pass goes through it",
         Bytes(most)
     );
     Some(graphs.finding_beside_loss(Some(line), evidence))
