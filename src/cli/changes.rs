@@ -35,7 +35,7 @@ pub struct ChangeArgs {
     /// WHAT is optimizer (its state and its step), or activations (the tensors that forward saves for backward).
     #[arg(long, value_name = "WHAT", value_parser = Change::offload)]
     offload: Vec<Change>,
-    /// Compute logits and loss in K chunks of the sequence, each checkpointed
+    /// Compute logits and loss in K chunks, each checkpointed
     #[arg(long, value_name = "K", value_parser = Change::chunk_loss)]
     chunk_loss: Option<Change>,
     /// Run K forward and backward passes per optimizer step
