@@ -162,7 +162,7 @@ fn verdicts(findings: &Value) -> Value {
     all.into_iter().map(|(_, sentence)| sentence).collect()
 }
 
-/// The same from `memviz triage`.
+/// The same from `memviz triage`. The page has no verdict on CPU memory next to that of a GPU.
 fn triage(source: Source<'_>) -> Value {
     let report = source.recording.triage(&memviz::analysis::triage::TriageOptions::default()).unwrap();
     let json: Value = serde_json::from_str(&text(&report, source)).unwrap();
@@ -172,6 +172,9 @@ fn triage(source: Source<'_>) -> Value {
         .iter()
         .map(|device| (device["device"].as_i64().unwrap(), device["verdict"].clone()))
         .collect();
+    if all.iter().any(|verdict| verdict.0 >= 0) {
+        all.retain(|verdict| verdict.0 >= 0);
+    }
     all.sort_by_key(|verdict| verdict.0);
     all.into_iter().map(|(_, sentence)| sentence).collect()
 }

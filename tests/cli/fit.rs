@@ -54,7 +54,7 @@ fn mistakes_are_named() {
         (&[OOM, "fixtures/families/b_bert_fp16_04/snapshot.pickle.gz"], &["other sizes", "entry", "the same batch"]),
         (&[OOM, FINISHES, "--top", "3"], &["finish for --top"]),
         (&[BATCH_4, "--vary", "batch=4", "--capacity", "4GiB"], &["two or three recordings", "--capacity"]),
-        (&[BATCH_4, "--vary", "batch=0"], &["above 0", "found 0"]),
+        (&[BATCH_4, "--vary", "batch=0"], &["from 1 to", "found 0"]),
         (&[BATCH_4, BATCH_8, "--alloc-conf", "frob:1"], &["--alloc-conf", "frob"]),
         (&["-", "-", "--vary", "batch=4,8"], &["one input from standard input"]),
         (&[BATCH_4, BATCH_8, "--device", "7"], &["recorded devices (0), found 7"]),
