@@ -10,6 +10,7 @@ use memviz::facts::grouping::GroupBy;
 use memviz::facts::grouping::private_pools::PrivatePool;
 use memviz::facts::time::when::When;
 use memviz::input::ReadOptions;
+use memviz::model::CPU_DEVICE;
 use memviz::model::View;
 use memviz::replay::{Metric, Track};
 use memviz::report::{Answer, Source, safe};
@@ -173,7 +174,7 @@ fn triage(source: Source<'_>) -> Value {
         .map(|device| (device["device"].as_i64().unwrap(), device["verdict"].clone()))
         .collect();
     if all.iter().any(|verdict| verdict.0 >= 0) {
-        all.retain(|verdict| verdict.0 >= 0);
+        all.retain(|verdict| verdict.0 != i64::from(CPU_DEVICE));
     }
     all.sort_by_key(|verdict| verdict.0);
     all.into_iter().map(|(_, sentence)| sentence).collect()
