@@ -461,6 +461,8 @@ export interface Finding {
     code: string[];
     /** The command that shows more. */
     command: string;
+    /** Its options. */
+    options: string;
     /** Its instant; null if it has none. */
     instant: number | null;
     from: number | null;

@@ -125,5 +125,7 @@ export function codeOf(lines: readonly string[]): HTMLElement[] {
 
 /** The command that shows more about it. */
 function command(finding: Finding, { recording }: Lane): string {
-    return words([...(['', 'triage'].includes(finding.command) ? [] : [finding.command]), typed(recording.name)], []);
+    const own = ['', 'triage'].includes(finding.command) ? [] : [finding.command];
+    const options = finding.options.split(' ').filter((option) => option !== '');
+    return words([...own, typed(recording.name), ...options], []);
 }

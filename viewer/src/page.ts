@@ -42,10 +42,10 @@ const OVER_TIME: Partial<Record<Tab, string>> = {
 };
 
 /** Views of files without segments, such as profiler traces, show this. */
-const NO_SEGMENTS = 'This file records no segments. Snapshots do: torch.cuda.memory._dump_snapshot() writes one.';
+const NO_SEGMENTS = 'This file does not record segments; a snapshot does: torch.cuda.memory._dump_snapshot() writes one.';
 const NO_REQUESTS =
     'This file does not record the requests to the allocator, so memviz cannot simulate other settings or a changed program. ' +
-    'Snapshots do: torch.cuda.memory._dump_snapshot() writes one.';
+    'A snapshot with a history does: call torch.cuda.memory._record_memory_history() before _dump_snapshot().';
 
 /** Shows an error in its line. */
 export function fail(error: unknown): void {

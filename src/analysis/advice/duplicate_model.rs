@@ -2,7 +2,7 @@
 //! never called.
 
 use super::model_calls::{ModelCall, ModelCalls, born_in, inside};
-use super::{Finding, Remedy, Story};
+use super::{Finding, Remedy, SCALAR, Story};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, PlaceId, Role};
 use crate::model::bytes::Bytes;
@@ -21,8 +21,6 @@ const WITH_STATES: [usize; 2] = [2, 3];
 
 /// Bytes of the largest element.
 const ELEMENT: u64 = 16;
-/// Smaller weights have sizes that other weights also have.
-const SCALAR: u64 = 512;
 /// Least number of steps that a copy stays live without being called.
 const LEAST_STEPS: usize = 3;
 
@@ -109,7 +107,7 @@ fn cloned(device: &Device<'_>, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
     lines
 }
 
-/// Lines that move a model to the device that is never called, with a layer that the called model has in another size, such as the
+/// Lines that move to the device a model that is never called, with a layer that the called model has in another size, such as the
 /// head of a pretrained model. A running average has all the sizes of its model, and no allocation shows that it is updated.
 fn moved(device: &Device<'_>, calls: &ModelCalls, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
     let mut models: BTreeMap<Vec<FrameId>, Vec<Block>> = BTreeMap::new();
@@ -346,7 +344,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt:
             vec!["best = {name: value.cpu() for name, value in model.state_dict().items()}"],
         ),
         Way::Moved => (
-            "leave this model on the CPU: only its weights are used",
+            "leave this model on the CPU if only its weights are used",
             vec!["pretrained = Model()  # without .cuda(): load_state_dict copies from the CPU"],
         ),
         Way::Copied | Way::Cloned => (
@@ -360,7 +358,9 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt:
         line: Some(FrameId(line)),
         cure: cure.to_owned(),
         evidence: match way {
-            Way::Moved => format!("a model of {} is moved to the device here, and is never called", Bytes(each)),
+            Way::Moved => {
+                format!("a model of {} is moved to the device here, and the recording shows no call to it", Bytes(each))
+            }
             _ => format!(
                 "{} allocated here matches the sizes of the weights and stays alive next to them{kept}",
                 Bytes(each)

@@ -3,7 +3,7 @@
 use super::kept_over_steps::backward_line;
 use super::low_rank;
 use super::model_calls::{ModelCall, ModelCalls, born_in};
-use super::{Finding, Remedy, Story};
+use super::{Finding, Remedy, SCALAR, Story};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::FrameId;
@@ -12,8 +12,6 @@ use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, Instant, Metric, NEVER};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Size of blocks with a single number, such as step counters.
-const SCALAR: u64 = 512;
 /// Least number of optimizer steps after which memviz concludes that the optimizer does not update weights without state.
 const LEAST_STEPS: usize = 3;
 /// Maximum number of states that an optimizer keeps for a weight.
@@ -170,7 +168,7 @@ fn freeze(line: Option<FrameId>, evidence: String, lives: Lives) -> Finding {
 
 /// Removes the gradients and states of frozen weights, and what only they need. Backward ends at the last gradient of
 /// a trained weight: it allocates nothing after that, and forward keeps nothing for it. For weights whose gradients
-/// come earlier, the recording does not show what forward keeps for them alone. `may_be_trained` says so by the size of a weight.
+/// come earlier, the recording does not show what forward keeps for them alone. `may_be_trained` decides by the size of a weight whether it is trained.
 pub(super) fn frozen(
     device: &Device<'_>,
     calls: &ModelCalls,

@@ -15,7 +15,7 @@ use crate::replay::{Allocation, Instant};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-/// Least number of intermediates that a function leaves live if autograd keeps them.
+/// Minimum number of intermediates that a function leaves live if autograd keeps them.
 const LEAST_INTERMEDIATES: usize = 3;
 
 /// The graph of a function with a small result, called by the function that calls the model: several of its intermediates outlive it

@@ -28,7 +28,7 @@ const LIBRARIES: [Library; 2] = [
         package: "vllm/",
         makes: |_, function| function.contains("allocate_kv_cache") || function.contains("initialize_kv_cache"),
         setting: "gpu_memory_utilization",
-        code: "llm = LLM(model, gpu_memory_utilization=0.5)  # the share of the device that vLLM may fill",
+        code: "llm = LLM(model, gpu_memory_utilization=...)  # lower than now: the share of the device that vLLM may fill",
     },
     Library {
         name: "SGLang",

@@ -6,7 +6,7 @@
 
 use super::model_calls::ModelCalls;
 use super::whole_copies::line;
-use super::{Finding, Remedy, Story, Way};
+use super::{Finding, Remedy, SCALAR, Story, Way};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::FrameId;
@@ -24,8 +24,6 @@ const LEAST_SIZES: usize = 3;
 const MOST_STATES: usize = 3;
 /// Copies that are not updated are reported if they hold at least 1/N of the peak.
 const NOTABLE_PART: u64 = 20;
-/// Maximum size of blocks with a single number, such as step counters.
-const SCALAR: u64 = 512;
 
 /// One finding for each line that makes such copies.
 pub(super) fn find(device: &Device<'_>, _: &ModelCalls) -> Vec<Finding> {

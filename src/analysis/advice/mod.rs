@@ -250,6 +250,9 @@ pub enum Plays {
     Quick,
 }
 
+/// Maximum size, in bytes, of blocks with a single number, such as step counters, and of the smallest weights.
+const SCALAR: u64 = 512;
+
 /// Entries of a device that are quick to simulate.
 const QUICK: u32 = 100_000;
 
@@ -288,7 +291,7 @@ const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 10] = [
     master_copies::find,
 ];
 const OF_CATEGORIES: [fn(&Device<'_>) -> Vec<Finding>; 6] = [
-    // It takes longest, so it starts first: the others fill what it leaves of other threads' time.
+    // It takes longest, so it starts first: the others run on the threads that it leaves idle.
     attention_matrix::find,
     zero_grad_late::find,
     foreach_temporaries::find,

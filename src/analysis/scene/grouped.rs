@@ -51,7 +51,7 @@ impl Grouped {
         let categories = is_by_site.then(|| device.categories());
         let mut groups = Groups::new(&grouper);
         let mut sizes: Vec<Size> = Vec::new();
-        // Behind the last instant, so that blocks of a recording without entries count, too.
+        // After the last instant, so that blocks of a recording without entries count, too.
         let end = device.track.entries().saturating_add(1);
         let mut of = Vec::new();
         let mut inferred = Vec::new();

@@ -173,7 +173,7 @@ fn spans(phases: &[Stretch<Phase>], hints: &[Stretch<Hint>], recorded: &[Stretch
             while recorded.next_if(|named| named.end <= start).is_some() {}
             let mut end = recorded.peek().map_or(stretch.end, |named| named.end.min(stretch.end));
             let named = recorded.peek().and_then(|named| named.what);
-            // An optimizer may run a closure: the range around it does not make a separate forward of that. Elsewhere, hints
+            // An optimizer may run a closure: the range around the closure does not make it a separate forward pass. Elsewhere, hints
             // show nothing that the phases do not.
             is_closure = is_closure && named == Some(Phase::Optimizer);
             if named == Some(Phase::Optimizer) {

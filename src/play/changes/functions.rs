@@ -51,8 +51,7 @@ pub enum CodeChange {
 /// history is recorded. PyTorch has `set_checkpoint_early_stop` since 2.1.
 pub fn chunked_loss(pieces: u32) -> Vec<String> {
     vec![
-        "def chunk_loss(h, t):".to_owned(),
-        "    return F.cross_entropy(head(h).float(), t, reduction=\"sum\")".to_owned(),
+        "def chunk_loss(h, t): return F.cross_entropy(head(h).float(), t, reduction=\"sum\")".to_owned(),
         format!("chunks = zip(hidden.flatten(0, 1).chunk({pieces}), targets.flatten().chunk({pieces}))"),
         "with torch.utils.checkpoint.set_checkpoint_early_stop(False):  # stopping early fails while memory is recorded"
             .to_owned(),

@@ -37,7 +37,7 @@ const METHODS: [&str; 4] = ["apply", "call", "operator()", "redispatch"];
 /// Colors named in the legend, and the height of a line of it.
 const LEGEND: usize = 12;
 const LEGEND_ROW: f64 = 17.0;
-/// The most characters of a name in the legend: enough for each category.
+/// Maximum length of a name in the legend, in characters: enough for each category.
 const LEGEND_NAME: usize = 32;
 /// Opacity of frames, so that text on them is legible.
 const OPACITY: f64 = 0.42;

@@ -228,7 +228,7 @@ impl Paint {
         let groups = &device.peak.attribution.rows;
         let is_whole = device.peak.attribution.by == GroupBy::Category;
         let color = |row: &Row| colors.get(row.label.as_str()).copied();
-        // A star at each category would say nothing.
+        // Every category is inferred, so an asterisk would carry no information.
         let name = |row: &Row| {
             if is_whole { category(&row.label).to_owned() } else { starred(&row.label, row.inferred) }
         };

@@ -31,6 +31,8 @@ struct Found {
     /// Lines of Python that make a change.
     code: Vec<String>,
     command: &'static str,
+    /// Its options.
+    options: &'static str,
     instant: Option<Instant>,
     from: Option<Instant>,
     to: Option<Instant>,
@@ -126,6 +128,7 @@ impl Found {
             lines: Vec::new(),
             code: Vec::new(),
             command: "",
+            options: "",
             instant: Some(device.peak.instant),
             from: None,
             to: None,
@@ -136,8 +139,8 @@ impl Found {
 
     /// The same, in the words of the triage.
     fn said(self, finding: &Finding) -> Self {
-        let triage::Line { text, command, .. } = triage::finding(finding);
-        Self { sentence: text, command, ..self }
+        let triage::Line { text, command, options } = triage::finding(finding);
+        Self { sentence: text, command, options, ..self }
     }
 }
 

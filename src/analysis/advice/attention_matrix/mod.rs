@@ -220,7 +220,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
 fn of_forward(device: &Device<'_>, matrices: &[Matrix]) -> Vec<u32> {
     let mut all = Vec::new();
     for matrix in matrices {
-        // Matrices come in order, mostly, and lists in order need no sorting.
+        // Matrices are mostly sorted already.
         let first = all.len();
         all.extend(&matrix.blocks);
         all.extend(copied_operands(device, matrix));
@@ -382,7 +382,7 @@ fn words(device: &Device<'_>, stack: StackId) -> (&'static str, &'static str) {
     } else {
         (
             "compute attention with scaled_dot_product_attention",
-            "y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # is_causal=True in a causal decoder",
+            "y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # in a causal decoder: is_causal=True instead of attn_mask",
         )
     }
 }

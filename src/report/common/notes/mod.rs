@@ -499,7 +499,7 @@ pub fn private_pool(pool: &PrivatePool) -> String {
     let evidence = match evidence {
         PoolEvidence::Id => "its ID",
         PoolEvidence::Stack => "the stacks of its requests",
-        PoolEvidence::Stream => "its requests on the default stream",
+        PoolEvidence::Stream => "its memory on the default stream",
     };
     let used = first_used.as_ref().map(|site| format!(", first used at {}", safe(site))).unwrap_or_default();
     format!("private pool ({first}, {second}): {}, inferred from {evidence}{used}", kind.words())

@@ -31,7 +31,7 @@ const GAP: f64 = 2.0;
 const ROW: f64 = 48.0;
 /// Height of the line above the bars that names the device.
 const HEAD: f64 = 22.0;
-/// The most characters of a name.
+/// Maximum length of a name, in characters.
 const NAME: usize = 100;
 
 /// Colors of needed and reserved memory.

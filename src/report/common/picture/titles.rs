@@ -32,7 +32,7 @@ pub(crate) fn title(mut body: Group, y: f64, content: &str) -> (Group, f64) {
     (body, y)
 }
 
-/// Names of files as titles show them. Of a longer one, both ends remain: a comparison is often of names with one start.
+/// Names of files as titles show them. Of a longer one, both ends remain: compared files often share a prefix.
 pub(crate) fn shown(paths: &[&str]) -> Vec<String> {
     file_names(paths).iter().map(|name| shorten_middle(&safe(name), NAME)).collect()
 }
