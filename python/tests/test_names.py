@@ -92,7 +92,7 @@ def test_a_ring_has_room_for_something() -> None:
 
 def test_what_a_recorder_refuses() -> None:
     for options, reason in [
-        ({"path": "run.pickle.gz"}, "not compressed"),
+        ({"path": "run.pickle.gz"}, "uncompressed"),
         ({"stacks": "c++"}, "stacks of python or all"),
         ({"steps": (3, 2)}, "first step"),
         ({"on_signal": "SIGNOTHING"}, "the name of a signal"),
