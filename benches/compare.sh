@@ -26,7 +26,7 @@ large() { # NAME FIXTURE TIMES [OPTIONS]
 }
 real() { # NAME FILE TIMES
     if [ -f "../shared/real/$2.pickle.gz" ]; then
-        python3 benches/enlarge.py "../shared/real/$2.pickle.gz" "$work/$1.pickle" "$3" --as-it-is >&2
+        python3 benches/enlarge.py "../shared/real/$2.pickle.gz" "$work/$1.pickle" "$3" >&2
     fi
 }
 zstd --quiet --decompress fixtures/snapshots/big_1m/snapshot.pickle.zst -o "$work/big_1m.pickle"

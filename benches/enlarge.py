@@ -2,12 +2,10 @@
 """Makes a large snapshot out of a small one, for measuring.
 
     python3 benches/enlarge.py IN.pickle[.gz] OUT.pickle TIMES [--inline] [--stacks N] [--depth N] [--shuffle] [--devices N]
-        [--as-it-is]
 
-The history of each device is repeated TIMES times. Between two repetitions every live block is freed and every segment
-is given back, as if the program had let go of everything and started over, so the result is a history that the
-allocator could have written. Needs a complete recording without expandable segments. With --as-it-is nothing is let go of
-in between: for recordings that start late and end as they began.
+The history of each device is repeated TIMES times. Between two repetitions the program frees and releases what it
+allocated, and allocates again what it had before the recording started, so the result is a history that the allocator
+could have written. Needs a recording without expandable segments.
 
 What the bytes look like is what matters to a reader, so they are made as PyTorch makes them: each repetition has
 dictionaries and lists of frames of its own, shared by the entries that share them in IN, and strings that IN has afresh
@@ -33,7 +31,6 @@ def arguments():
     parser.add_argument("--depth", type=int, default=0, help="frames that each stack has at least")
     parser.add_argument("--shuffle", action="store_true", help="stacks in random order instead of one set after another")
     parser.add_argument("--devices", type=int, default=0, help="devices; as many as in IN without it")
-    parser.add_argument("--as-it-is", action="store_true", help="repeat the entries alone, without frees in between")
     return parser.parse_args()
 
 
@@ -76,18 +73,45 @@ def is_afresh(trace):
     return len({id(entry.get("compile_context")) for entry in trace}) > len(trace) // 2
 
 
-def letting_go(segments, like, time_us):
-    """Entries that free whatever the final segments hold."""
+def going_back(trace, segments, like, time_us):
+    """Entries that lead from the final segments back to what existed before the first entry."""
+    blocks, reserved = Holdings(), Holdings()
+    for entry in trace:
+        holdings = reserved if entry["action"].startswith("segment") else blocks
+        if entry["action"] in ("alloc", "segment_alloc"):
+            holdings.add(entry["addr"])
+        elif entry["action"] in ("free_requested", "free_completed", "segment_free"):
+            holdings.remove(entry["addr"], entry["size"], is_last=entry["action"] != "free_requested")
+    entry = lambda action, addr, size: {"action": action, "addr": addr, "size": size, "time_us": time_us, **like}
     for segment in segments:
         for block in segment["blocks"]:
-            if block["state"] == "inactive":
+            if block["state"] == "inactive" or block["address"] not in blocks.added:
                 continue
             actions = ["free_requested"] if block["state"] == "active_allocated" else []
             for action in actions + ["free_completed"]:
-                yield {"action": action, "addr": block["address"], "size": block["requested_size"],
-                       "time_us": time_us, **like}
-        yield {"action": "segment_free", "addr": segment["address"], "size": segment["total_size"],
-               "time_us": time_us, **like}
+                yield entry(action, block["address"], block["requested_size"])
+        if segment["address"] in reserved.added:
+            yield entry("segment_free", segment["address"], segment["total_size"])
+    for action, holdings in ("segment_alloc", reserved), ("alloc", blocks):
+        for addr, size in holdings.lost.items():
+            yield entry(action, addr, size)
+
+
+class Holdings:
+    """What a trace changes: blocks, or segments, by address."""
+
+    def __init__(self):
+        self.added = set()
+        self.lost = {}
+
+    def add(self, addr):
+        self.added.add(addr)
+
+    def remove(self, addr, size, is_last):
+        if addr not in self.added:
+            self.lost.setdefault(addr, size)
+        elif is_last:
+            self.added.remove(addr)
 
 
 def enlarged(trace, segments, stacks, options):
@@ -100,8 +124,8 @@ def enlarged(trace, segments, stacks, options):
     for repetition in range(options.times):
         shift = repetition * (end - start + 2)
         again = list(trace)
-        if repetition + 1 < options.times and not options.as_it_is:
-            again += letting_go(segments, like, end + 1)
+        if repetition + 1 < options.times:
+            again += going_back(trace, segments, like, end + 1)
         lists = {}
         for entry in again:
             copy = {**entry}

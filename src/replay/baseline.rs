@@ -11,6 +11,8 @@ pub struct Baseline {
     pub blocks: Vec<BaselineBlock>,
     /// Reserved ranges, in address order.
     pub ranges: Vec<SegmentSpan>,
+    /// Whether entries or final segments contradict an entry that frees a block from before the trace.
+    pub contradicted: bool,
 }
 
 /// A block from before the first entry.

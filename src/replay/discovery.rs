@@ -12,6 +12,7 @@ use super::simulation::Simulation;
 use crate::allocator::{SMALL_SIZE, SizeRules};
 use crate::model::{Action, BlockState, DeviceTrace, Segment, Snapshot, StackId};
 use foldhash::fast::RandomState;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 /// Computes the baseline of `trace` from what `discovery`, a simulation that starts with an empty allocator, found.
@@ -19,10 +20,10 @@ pub fn baseline(snapshot: &Snapshot, trace: &DeviceTrace, discovery: &Simulation
     // The final segments of a truncated trace belong to a later time.
     let segments = if trace.truncated { &[] } else { snapshot.segments_of(trace.device) };
     let ranges = ranges_at_start(snapshot, trace, discovery, segments);
-    let mut blocks = blocks_at_start(snapshot, trace, discovery, segments);
+    let (mut blocks, contradicted) = blocks_at_start(snapshot, trace, discovery, segments);
     blocks.sort_by_key(|block| block.allocation.addr);
     size_blocks(&mut blocks, &ranges, rules);
-    Baseline { blocks, ranges: ranges.iter().copied().collect() }
+    Baseline { blocks, ranges: ranges.iter().copied().collect(), contradicted }
 }
 
 /// Undoes the segment entries from the last to the first.
@@ -104,12 +105,14 @@ fn evident_segments<'s>(
     })
 }
 
+/// The blocks before the first entry, and whether entries or final segments contradict an entry that frees one of them.
 fn blocks_at_start(
     snapshot: &Snapshot,
     trace: &DeviceTrace,
     discovery: &Simulation,
     segments: &[Segment],
-) -> Vec<BaselineBlock> {
+) -> (Vec<BaselineBlock>, bool) {
+    let mut contradicted = false;
     let first_alloc = first_allocations(discovery, segments);
     let mut blocks: HashMap<u64, BaselineBlock, RandomState> = HashMap::default();
     for &index in &discovery.discovered {
@@ -117,7 +120,9 @@ fn blocks_at_start(
         let news = if allocation.freed == 0 { allocation.completed } else { allocation.freed };
         // An address that was allocated and freed earlier in the trace is freed twice; that says nothing about the time
         // before.
-        if first_alloc.get(&allocation.addr).is_some_and(|&born| born < news) {
+        let first = first_alloc.get(&allocation.addr).copied().unwrap_or(NEVER);
+        contradicted |= first < allocation.completed;
+        if first < news {
             continue;
         }
         let row = trace.rows.start + news as usize - 1;
@@ -128,7 +133,12 @@ fn blocks_at_start(
             // A missing block does not imply that the free was pending.
             allocation.freed = NEVER;
         }
-        blocks.entry(allocation.addr).or_insert(BaselineBlock { allocation, settled: false, origin });
+        match blocks.entry(allocation.addr) {
+            Entry::Occupied(_) => contradicted = true,
+            Entry::Vacant(place) => {
+                place.insert(BaselineBlock { allocation, settled: false, origin });
+            }
+        }
     }
 
     for segment in segments {
@@ -144,7 +154,7 @@ fn blocks_at_start(
             }
             let pending = block.state == BlockState::ActivePendingFree;
             let freed = live.map_or(if pending { 0 } else { NEVER }, |live| live.freed);
-            blocks.insert(
+            let replaced = blocks.insert(
                 block.address,
                 BaselineBlock {
                     allocation: Allocation {
@@ -164,6 +174,7 @@ fn blocks_at_start(
                     },
                 },
             );
+            contradicted |= replaced.is_some_and(|block| block.allocation.completed != NEVER);
         }
     }
     // The simulation writes the instants of free entries itself; it only needs to know what was pending at the start.
@@ -174,7 +185,7 @@ fn blocks_at_start(
         }
         block
     };
-    blocks.into_values().map(reset).collect()
+    (blocks.into_values().map(reset).collect(), contradicted)
 }
 
 /// When the trace first allocates at each address that it frees without having allocated, or that has a block at the end

@@ -7,7 +7,7 @@
 //! The trace records requested sizes, while the counters count blocks. Block sizes follow from the rules of the
 //! [`crate::allocator`] once its layout is known, so the replay drives a small model of the allocator (`simulation`). A first
 //! run starts from an empty allocator. If the recording did not start there, that run discovers what was there before
-//! (`discovery`), and a second run starts from that.
+//! (`discovery`), and a second run starts from that, over the entries that depend on it.
 
 mod address_map;
 mod allocation;
@@ -103,16 +103,15 @@ impl HeadStart {
 /// Replays one device. `head_start` is a first run that was made while the file was still being read.
 fn replay_trace(snapshot: &Snapshot, trace: &DeviceTrace, head_start: Option<Simulation>) -> History {
     let rules = if trace.device == HOST_DEVICE { SizeRules::host() } else { SizeRules::device(&snapshot.settings) };
-    let discovery = match head_start {
+    let mut simulation = match head_start {
         Some(simulation) => simulation,
         None => run(Simulation::discovering(SizeRules::default()), snapshot, trace),
     };
-    let baseline = discovery::baseline(snapshot, trace, &discovery, &rules);
-    let simulation = if baseline.is_empty() && discovery.discovered.is_empty() && discovery.holds_under(&rules) {
-        discovery
-    } else {
-        run(Simulation::from_baseline(rules, &baseline, discovery), snapshot, trace)
-    };
+    let baseline = discovery::baseline(snapshot, trace, &simulation, &rules);
+    let is_complete = baseline.is_empty() && simulation.discovered.is_empty() && simulation.holds_under(&rules);
+    if !is_complete && !simulation.second_run(rules.clone(), &baseline, &snapshot.entries, trace.rows.clone()) {
+        simulation = run(Simulation::from_baseline(rules, &baseline, simulation), snapshot, trace);
+    }
     finish(snapshot, trace, simulation, &baseline)
 }
 
@@ -200,19 +199,16 @@ fn count(snapshot: &Snapshot, history: &mut History, unsettled: &HashSet<u32, Ra
         |now: &Counters, uncertain| UNCERTAIN.map(|metric| now.get(metric).saturating_add_unsigned(uncertain));
     let mut highest = at_most(&history.start, uncertain);
     let track = Track::new(snapshot, history);
-    let (actions, sizes) = (track.actions(), track.sizes());
-    let baseline = history.baseline.len();
-    track.walk(|instant, now| {
-        let index = instant as usize - 1;
-        tally.see(actions[index], sizes[index], instant, *now);
-        let link = history.links[index];
-        if actions[index] == Action::FreeCompleted && (link as usize) < baseline && unsettled.contains(&link) {
+    let entries = track.actions().iter().zip(track.sizes()).zip(&history.links);
+    for (instant, ((&action, &size), &link)) in (1..).zip(entries) {
+        tally.step(action, history.allocations.get(link as usize), instant, size);
+        if action == Action::FreeCompleted && (link as usize) < history.baseline.len() && unsettled.contains(&link) {
             uncertain -= SMALL_SIZE;
         }
-        for (highest, bytes) in highest.iter_mut().zip(at_most(now, uncertain)) {
+        for (highest, bytes) in highest.iter_mut().zip(at_most(&tally.now, uncertain)) {
             *highest = (*highest).max(bytes);
         }
-    });
+    }
     enter(tally, history);
     if !unsettled.is_empty() {
         let excess = |(metric, bytes): (Metric, i64)| bytes.saturating_sub(history.maxima[metric as usize].bytes);

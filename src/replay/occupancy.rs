@@ -1,5 +1,6 @@
 //! Which addresses of the small pool are in use, to detect blocks that overlap or are in no segment.
 
+use super::allocation::Instant;
 use crate::allocator::MIN_BLOCK;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -16,8 +17,12 @@ const MOST_PAGES: usize = 64;
 #[derive(Clone, Debug, Default)]
 struct Page {
     used: [u64; WORDS],
+    /// What was in use at any time.
+    ever: [u64; WORDS],
     /// When all of it was found to be reserved, in the counting of [`Occupancy::add`].
     reserved_at: Option<u32>,
+    /// The last instant at which a block was placed here that was in no segment; 0 if there was none.
+    outside_at: Instant,
 }
 
 /// One bit for each [`MIN_BLOCK`] bytes, in pages.
@@ -40,6 +45,7 @@ impl Occupancy {
             for (word, bits) in words(blocks) {
                 free &= page.used[word] & bits == 0;
                 page.used[word] |= bits;
+                page.ever[word] |= bits;
             }
         }
         (free, reserved)
@@ -52,6 +58,29 @@ impl Occupancy {
                 page.reserved_at = Some(now);
             }
         }
+    }
+
+    /// Stores that a block was placed outside every segment.
+    pub fn note_outside(&mut self, addr: u64, size: u64, now: Instant) {
+        for (number, _) in pages(addr, size) {
+            if let Some(page) = self.pages.get_mut(&number) {
+                page.outside_at = now;
+            }
+        }
+    }
+
+    /// The address of each page in which blocks were placed that were in no segment, and the last instant of that.
+    pub fn outside(&self) -> impl Iterator<Item = (u64, Instant)> {
+        let pages = self.pages.iter().filter(|(_, page)| page.outside_at > 0);
+        pages.map(|(&number, page)| (number.saturating_mul(PAGE_BYTES), page.outside_at))
+    }
+
+    /// Whether any of these bytes was ever in use.
+    pub fn was_used(&self, addr: u64, size: u64) -> bool {
+        let was_used = |(page, blocks): (u64, (u64, u64))| {
+            self.pages.get(&page).is_some_and(|page| words(blocks).any(|(word, bits)| page.ever[word] & bits != 0))
+        };
+        pages(addr, size).any(was_used)
     }
 
     /// Whether any block is in a segment, if the segment's size is one that the small pool uses.

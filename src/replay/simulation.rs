@@ -4,6 +4,8 @@
 //! blocks are not stored: the allocator merges free neighbors at once, so a free block is the gap between two active blocks,
 //! and the gap after a new block determines its size.
 
+mod second_run;
+
 use super::address_map::AddressMap;
 use super::allocation::{Allocation, Instant, NEVER, NO_ALLOCATION};
 use super::anomaly::{Anomalies, Anomaly, AnomalyKind};
@@ -47,6 +49,10 @@ pub struct Simulation {
     /// The counters along the trace. They are counted during the simulation if the size of every block is known when its
     /// entry is applied, which saves a second pass over all entries.
     pub tally: Option<Tally>,
+    /// Number of entries applied.
+    applied: u32,
+    /// While discovering: whether an entry may contradict what was there before the trace.
+    doubted: bool,
     /// Whether a block kept a remainder that was too small to be split off.
     kept_remainder: bool,
     live: HashMap<u64, u32, RandomState>,
@@ -74,29 +80,35 @@ impl Simulation {
         live.clear();
         small.clear();
         let mut simulation = Self { rules, allocations, links, live, small, ..Self::default() };
-        for &span in &baseline.ranges {
-            simulation.ranges.add(span);
-        }
         for (index, block) in baseline.blocks.iter().enumerate() {
-            let index = index as u32;
-            let allocation = block.allocation;
-            simulation.allocations.push(allocation);
-            simulation.live.insert(allocation.addr, index);
-            if simulation.rules.is_large(allocation.size) {
-                let end = allocation.addr.saturating_add(allocation.size);
-                let place = simulation.large.place(allocation.addr);
-                simulation.large.insert(place, allocation.addr, LargeBlock { end, allocation: index });
-            } else if allocation.size <= SMALL_SIZE {
-                simulation.small.add(allocation.addr, allocation.size, 0);
-            }
-            if !block.settled {
-                simulation.unsettled.insert(index);
-            }
+            simulation.allocations.push(block.allocation);
+            simulation.live.insert(block.allocation.addr, index as u32);
         }
+        simulation.place(baseline);
         if simulation.unsettled.is_empty() {
             simulation.tally = Some(Tally::starting_at(baseline.counters(&simulation.allocations), 0));
         }
         simulation
+    }
+
+    /// Reserves the ranges of the baseline, and places its blocks there.
+    fn place(&mut self, baseline: &Baseline) {
+        for &span in &baseline.ranges {
+            self.ranges.add(span);
+        }
+        for (index, block) in baseline.blocks.iter().enumerate() {
+            let (index, allocation) = (index as u32, block.allocation);
+            if self.rules.is_large(allocation.size) {
+                let end = allocation.addr.saturating_add(allocation.size);
+                let place = self.large.place(allocation.addr);
+                self.large.insert(place, allocation.addr, LargeBlock { end, allocation: index });
+            } else if allocation.size <= SMALL_SIZE {
+                self.small.add(allocation.addr, allocation.size, 0);
+            }
+            if !block.settled {
+                self.unsettled.insert(index);
+            }
+        }
     }
 
     /// The active allocation at `addr`, including those whose free is pending.
@@ -108,11 +120,6 @@ impl Simulation {
     pub fn lacks_free_requests(&self) -> bool {
         let unrequested = |anomaly: &Anomaly| anomaly.kind == AnomalyKind::CompletedWithoutRequest;
         self.free_requests == 0 && self.anomalies.kinds().any(unrequested)
-    }
-
-    /// Number of entries applied.
-    fn applied(&self) -> u32 {
-        self.links.len() as u32
     }
 
     /// Applies the next entry.
@@ -130,13 +137,14 @@ impl Simulation {
                 self.segment_removed(entry);
                 NO_ALLOCATION
             }
-            Action::Annotate => self.live.get(&entry.addr).copied().unwrap_or(NO_ALLOCATION),
+            Action::Annotate => self.annotated(entry),
             Action::Snapshot | Action::Oom | Action::Unknown => NO_ALLOCATION,
         };
         self.links.push(link);
+        self.applied += 1;
         if let Some(tally) = &mut self.tally {
             let allocation = self.allocations.get(link as usize);
-            tally.step(entry.action, allocation, self.links.len() as u32, entry.size);
+            tally.step(entry.action, allocation, self.applied, entry.size);
         }
     }
 
@@ -154,7 +162,7 @@ impl Simulation {
             addr: entry.addr,
             requested: entry.size,
             size,
-            born: self.applied() + 1,
+            born: self.applied + 1,
             freed: NEVER,
             completed: NEVER,
         });
@@ -170,6 +178,7 @@ impl Simulation {
                 let ranges = &self.ranges;
                 self.small.note_reserved(addr, rounded, now, |page| ranges.cover(page, PAGE_BYTES));
             } else {
+                self.small.note_outside(addr, rounded, self.applied + 1);
                 self.anomaly(AnomalyKind::OutsideSegment, addr);
             }
         }
@@ -224,7 +233,7 @@ impl Simulation {
 
     fn free_requested(&mut self, entry: &TraceEntry) -> u32 {
         self.free_requests += 1;
-        let now = self.applied() + 1;
+        let now = self.applied + 1;
         let Some(&index) = self.live.get(&entry.addr) else { return self.free_of_unknown(entry, now, NEVER) };
         let allocation = &mut self.allocations[index as usize];
         if allocation.freed == NEVER {
@@ -238,7 +247,7 @@ impl Simulation {
     }
 
     fn free_completed(&mut self, entry: &TraceEntry) -> u32 {
-        let now = self.applied() + 1;
+        let now = self.applied + 1;
         let Some(index) = self.live.remove(&entry.addr) else { return self.free_of_unknown(entry, 0, now) };
         let allocation = &mut self.allocations[index as usize];
         allocation.completed = now;
@@ -247,10 +256,11 @@ impl Simulation {
         if unrequested {
             allocation.freed = now;
         }
-        let size = allocation.size;
+        let (size, is_baseline) = (allocation.size, allocation.is_baseline());
         if large {
             self.large.remove(entry.addr);
         } else if size <= SMALL_SIZE {
+            self.doubted |= is_baseline && self.discovering && self.small.was_used(entry.addr, size);
             self.small.remove(entry.addr, size);
         }
         if unrequested {
@@ -272,7 +282,17 @@ impl Simulation {
         self.discovered.push(index);
         if completed == NEVER {
             self.live.insert(entry.addr, index);
+        } else {
+            self.doubted |= size <= SMALL_SIZE && self.small.was_used(entry.addr, size);
         }
+        index
+    }
+
+    fn annotated(&mut self, entry: &TraceEntry) -> u32 {
+        let Some(&index) = self.live.get(&entry.addr) else {
+            self.doubted |= self.discovering;
+            return NO_ALLOCATION;
+        };
         index
     }
 
@@ -286,16 +306,18 @@ impl Simulation {
         let added = self.ranges.add(SegmentSpan {
             addr: entry.addr,
             size: entry.size,
-            born: self.applied() + 1,
-            made: self.applied() + 1,
+            born: self.applied + 1,
+            made: self.applied + 1,
             gone: NEVER,
             expandable: entry.action == Action::SegmentMap,
             stack: entry.stack,
         });
         // A block that is active there is from before the first entry, so its segment must be, too.
-        if !added || (!self.discovering && self.holds_block_in(entry.addr, entry.size)) {
+        let holds_block = self.holds_block_in(entry.addr, entry.size);
+        if !added || (holds_block && !self.discovering) {
             self.anomaly(AnomalyKind::OverlappingSegment, entry.addr);
         }
+        self.doubted |= holds_block;
     }
 
     /// Whether an active block is in a range.
@@ -305,7 +327,7 @@ impl Simulation {
     }
 
     fn segment_removed(&mut self, entry: &TraceEntry) {
-        let now = self.applied() + 1;
+        let now = self.applied + 1;
         let removed = match entry.action {
             Action::SegmentFree => self.ranges.remove(entry.addr, entry.size, now),
             _ => self.ranges.cut(entry.addr, entry.size, now),
@@ -316,7 +338,6 @@ impl Simulation {
     }
 
     fn anomaly(&mut self, kind: AnomalyKind, addr: u64) {
-        let entry = self.applied();
-        self.anomalies.add(kind, Some(entry), addr);
+        self.anomalies.add(kind, Some(self.applied), addr);
     }
 }

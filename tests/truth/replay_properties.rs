@@ -51,6 +51,49 @@ proptest! {
         }
     }
 
+    /// The second run over a late recording applies only what depends on the baseline. An annotation of an unknown block, which
+    /// changes nothing, makes it apply all entries.
+    #[test]
+    fn a_partial_second_run_equals_a_full_one(
+        program in programs(plain_or_expandable(), true),
+        changes in vec((any::<prop::sample::Index>(), change()), 0..4),
+        cut in vec(0..=1000usize, 3),
+        truncated in any::<bool>(),
+    ) {
+        let mut recording = program.run().cut(&cut);
+        for log in &mut recording.logs {
+            for &(index, change) in &changes {
+                if !log.entries.is_empty() {
+                    let index = index.index(log.entries.len());
+                    change.apply(&mut log.entries, index);
+                }
+            }
+        }
+        let replayed = |recording: &Recording| {
+            let mut snapshot = recording.snapshot();
+            for trace in &mut snapshot.traces {
+                trace.truncated = truncated;
+            }
+            replay(&snapshot)
+        };
+        let partial = replayed(&recording);
+        for log in &mut recording.logs {
+            let unknown = Entry { action: Action::Annotate, addr: 1, size: 0, stream: 0, private_pool: 0, op: 0 };
+            log.entries.push(unknown);
+        }
+        let full = replayed(&recording).into_iter().filter(|history| history.rows.len() > 1);
+        for (partial, full) in partial.iter().filter(|history| !history.rows.is_empty()).zip(full) {
+            prop_assert_eq!(&partial.allocations, &full.allocations);
+            prop_assert_eq!(&partial.segments, &full.segments);
+            prop_assert_eq!(&partial.baseline, &full.baseline);
+            prop_assert_eq!(&partial.anomalies, &full.anomalies);
+            prop_assert_eq!(partial.completeness, full.completeness);
+            prop_assert_eq!((partial.start, partial.end, partial.maxima), (full.start, full.end, full.maxima));
+            let entries = 0..partial.entries();
+            prop_assert!(entries.clone().all(|entry| partial.allocation_of(entry) == full.allocation_of(entry)));
+        }
+    }
+
     #[test]
     fn checksums_hold_in_complete_recordings(program in programs(plain_or_expandable(), true)) {
         let recording = program.run();
