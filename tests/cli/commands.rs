@@ -472,7 +472,7 @@ fn checkpoint_without_a_training_step_says_why() {
         ("state_only", "no forward pass of a module"),
         ("no_history", "without a history"),
         ("empty", "no gpu memory was allocated"),
-        ("oom", "does not finish"),
+        ("oom", "is incomplete"),
         ("gpt_train_ckpt", "is already checkpointed"),
     ] {
         for format in ["text", "markdown"] {

@@ -366,7 +366,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt:
                 Bytes(each)
             ),
         },
-        cost: (way == Way::Model).then(|| "a copy of the weights to the CPU whenever it is updated".to_owned()),
+        cost: (way == Way::Model).then(|| "each update then copies the weights to the CPU".to_owned()),
         code: code.into_iter().map(str::to_owned).collect(),
         remedy: Remedy::Lives(lives),
     }

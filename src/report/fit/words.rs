@@ -53,7 +53,7 @@ fn figures(parameter: &str, device: &DeviceFit) -> String {
 }
 
 /// A number far from the recorded ones, with two digits: more digits would suggest a certainty that does not exist.
-fn two_digits(value: u64) -> u64 {
+pub(super) fn two_digits(value: u64) -> u64 {
     let unit = 10u64.pow(value.max(1).ilog10().saturating_sub(1));
     value / unit * unit
 }
