@@ -26,7 +26,7 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
             "" => "which were 0".to_owned(),
             assumed => format!("which were assumed ({assumed}), or 0"),
         };
-        lines.push((format!("not exact: some sizes depend on values read from the device: {values} ({named})"), true));
+        lines.push((format!("not exact: some sizes depend on values read from the device, {values} ({named})"), true));
     }
     for (kind, done, what, end) in
         [(ValueUse::Value, "read", "value", "from the device"), (ValueUse::Copy, "copied", "tensor", "to the host")]

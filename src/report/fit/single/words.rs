@@ -85,7 +85,7 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
 /// The changes that the cures were combined with, if no plan is enough.
 pub fn combined(device: &DevicePlans, cures: &[FitCure]) -> Option<&'static str> {
     let is_tried = device.refused.is_none() && device.plans.is_empty() && device.nearest.is_some() && !cures.is_empty();
-    is_tried.then_some("memviz tried the cures alone, together, and together with the plan that comes closest")
+    is_tried.then_some("memviz tried these changes alone, together, and together with the plan that comes closest")
 }
 
 fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
@@ -217,7 +217,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
         lines.push(format!(
             "the device is the one on which the other recording ran out of memory; {} before the failure match this recording",
             match failed.requests {
-                all if all == failed.equal => format!("all {} of its requests", all),
+                all if all == failed.equal => format!("all {all} of its requests"),
                 all => format!("{} of its {}", failed.equal, count(all as u64, "request")),
             }
         ));
