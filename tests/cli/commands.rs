@@ -498,7 +498,10 @@ fn simulate_says_whether_the_changed_program_fits() {
     assert!(fits.contains("Device 0: fits: needs 2.92 GiB of 3.00 GiB with checkpoint:minigpt.py:53"), "{fits}");
     assert!(fits.contains("the program without the changes runs out of memory"), "{fits}");
     let fails = simulate("2560MiB");
-    assert!(fails.contains("Device 0: does not fit: needs 2.92 GiB with checkpoint:minigpt.py:53, but only"), "{fails}");
+    assert!(
+        fails.contains("Device 0: does not fit: needs 2.92 GiB with checkpoint:minigpt.py:53, but only"),
+        "{fails}"
+    );
     assert!(fails.contains("the program runs out of memory with the changes too, at entry"), "{fails}");
     assert!(!fails.contains("without the changes runs out"), "{fails}");
 }
