@@ -92,7 +92,7 @@ fn table(runs: &[Run]) -> Table {
     table
 }
 
-/// The least width from which on every screen shows a name whole; `used` is the width of the name and of "reserved".
+/// The least width from which every screen shows a name whole; `used` is the width of the name and of "reserved".
 fn whole_from(used: usize) -> usize {
     match () {
         () if WIDE + used > CALLS_FROM => WIDE + used,
