@@ -153,8 +153,7 @@ fn play(program: &Program, recorded: &AllocatorSettings, settings: &AllocatorSet
 fn refusal(settings: &AllocatorSettings) -> Option<&'static str> {
     let limit = settings.pinned_max_cached_size.unwrap_or(u64::MAX);
     settings.pinned_max_round_threshold.is_some_and(|threshold| threshold < limit).then_some(
-        "pinned_max_round_threshold_mb keeps blocks of any size: which of them serves a request depends on what was asked \
-         for, and recordings hold the size of the block",
+        "pinned_max_round_threshold_mb keeps blocks of any size: which of them serves a request depends on the requested size, but recordings contain the size of the block",
     )
 }
 
@@ -195,7 +194,7 @@ pub(crate) fn runs(
                 "replay with the recorded settings does not match the recording exactly".to_owned()
             }
             () if run.reserved_range.is_some() => {
-                "recordings have the blocks of pinned host memory, not the requests, so reserved memory is a range"
+                "recordings contain the blocks of pinned host memory, not the requests, so reserved memory is a range"
                     .to_owned()
             }
             () => String::new(),

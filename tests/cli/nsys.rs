@@ -75,7 +75,7 @@ fn a_recording_of_the_same_run_is_found_in_it() {
     assert_eq!((&share["pid"], &share["found"], &share["segments"]), (&json!(4711), &json!(3), &json!(3)));
     assert_eq!(row(memory(&answer, "device", 4711), "PyTorch's allocator")["peak_bytes"], share["found_bytes"]);
     let text = memviz(&["nsys", TRAINING, "--snapshot", &fixture("gpt_train")]).stdout;
-    assert!(text.contains("is it of the same run?"), "{text}");
+    assert!(text.contains("are both from the same run?"), "{text}");
 }
 
 #[test]

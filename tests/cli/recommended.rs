@@ -40,7 +40,7 @@ const SHOWS: [&str; 5] = ["memviz report", "memviz flame", "memviz view", "memvi
 
 /// A sweep that is recommended says one of these: what to set, or what serves the request that failed.
 const LEADS: [&str; 4] =
-    ["export PYTORCH", "unset PYTORCH", "succeeds on this device with", "all succeed on this device with"];
+    ["export PYTORCH", "unset PYTORCH", "succeeds on this device with", "succeed on this device with"];
 
 #[test]
 fn commands_that_are_recommended_answer() {

@@ -112,7 +112,7 @@ fn memviz_toml_says_what_is_rehearsed() {
 fn a_rehearsal_is_exact_on_its_own_device_alone() {
     let folder = Folder::new();
     let path = folder.0.path().join("rehearsed.pickle");
-    let of_another = |answer: &Value| answer.to_string().contains("rehearsed as another GPU: ");
+    let of_another = |answer: &Value| answer.to_string().contains("rehearsed for another GPU: ");
     let write = |reads: &str| {
         let facts = format!(r#"{{"version": 1, "gpu": "a100-40gb", "memory": {}, "reads": [{reads}]}}"#, 700 << 20);
         let mut bytes = support::read_unpacked(&fixture("tiny"));

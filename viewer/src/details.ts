@@ -141,7 +141,7 @@ export class Details {
             facts.push([heads[1], size(line.bytes, total)]);
             facts.push(['change', `${growth(change)} (${whole(change)} bytes)`]);
         }
-        if (line.inferred) facts.push(['inferred', 'the label was worked out, not recorded']);
+        if (line.inferred) facts.push(['inferred', 'the label is inferred, not recorded']);
         return facts;
     }
 

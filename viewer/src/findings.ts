@@ -15,10 +15,10 @@ const CURES = 3;
 export class FindingsView implements View {
     readonly tab = 'findings';
     readonly title = 'Findings';
-    readonly panel = element('div', { class: 'panel findings' }, element('p', { class: 'note' }, 'Looking…'));
+    readonly panel = element('div', { class: 'panel findings' }, element('p', { class: 'note' }, 'Analyzing the recording…'));
     readonly drawn = [];
     /** The same next to the views, if there is nothing else. */
-    readonly aside = element('div', {}, element('p', { class: 'note' }, 'Looking…'));
+    readonly aside = element('div', {}, element('p', { class: 'note' }, 'Analyzing the recording…'));
 
     /** Whether the place next to the views stays empty. */
     isSilent = false;
@@ -80,7 +80,7 @@ export class FindingsView implements View {
         if (!cure || this.lanes.length > 1) return null;
         const box = element('input', { type: 'checkbox', 'data-cure': String(cure.place), 'data-device': String(device) });
         box.addEventListener('change', () => void tryCure(this.lanes[0].store, this.#found, device, cure, box.checked, this.turn));
-        return element('label', { class: 'try' }, box, ' show its curve in the timeline');
+        return element('label', { class: 'try' }, box, ' show the predicted memory in the timeline');
     }
 
     /** An alternative to the cure of a finding. */
@@ -103,7 +103,7 @@ export class FindingsView implements View {
         const head = element('p', { class: 'sentence' }, isNamed ? null : place, ...breakable(name(finding.sentence, 1000)));
         const lines = finding.lines.map((line) => element('li', {}, ...breakable(name(line, 1000))));
         const isSomewhere = !lane.second && !isStill([lane]) && (finding.instant !== null || finding.from !== null);
-        const link = isSomewhere ? button('show where', 'Go to where it is', () => this.go(finding)) : null;
+        const link = isSomewhere ? button('go to it', 'Go to the instant that this is about', () => this.go(finding)) : null;
         if (link) link.className = 'link';
         return element(
             'div',

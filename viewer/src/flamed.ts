@@ -32,7 +32,7 @@ export const OF: Record<FlameOf, Words> = {
     difference: {
         button: 'difference',
         title: 'What grew and what shrank',
-        words: 'in one of both',
+        words: 'in the larger of the two',
         none: 'Nothing is allocated in either.',
     },
     live: { button: 'at the cursor', title: 'What is live at the cursor', words: 'live', none: 'Nothing is allocated here.' },

@@ -36,7 +36,7 @@ export class WhatIfView implements View {
     #latest = new Latest();
     /** Updates the inputs to what is tried. */
     readonly #updates: (() => void)[] = [];
-    readonly #cures = element('div', { class: 'cures' }, element('p', { class: 'note' }, 'Looking…'));
+    readonly #cures = element('div', { class: 'cures' }, element('p', { class: 'note' }, 'Looking for changes to try…'));
     readonly #answer = element('div', { class: 'answer', 'aria-live': 'polite' });
     #isBegun = false;
 

@@ -54,7 +54,8 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let lines: HashSet<Option<FrameId>> = pairs.iter().map(|&(_, result)| line(result)).collect();
     let elsewhere = match lines.len() {
         0 | 1 => String::new(),
-        lines => format!(" on {lines} lines"),
+        2 => "; the savings include another such line".to_owned(),
+        lines => format!("; the savings include {} other such lines", lines - 1),
     };
     let function = activations.frame(device.track.stack_of(named as usize));
     let function = function.and_then(|frame| device.snapshot().stacks.frame(frame));
@@ -62,9 +63,9 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     vec![Finding {
         story: Story::Temporary,
         line: line(named),
-        cure: format!("call {function} with inplace=True{elsewhere}"),
+        cure: format!("call {function} with inplace=True"),
         evidence: format!(
-            "the input and the result of {function}, {} each, are both alive at the peak; nothing needs the input afterwards",
+            "the input and the result of {function}, {} each, are both alive at the peak; nothing needs the input afterwards{elsewhere}",
             Bytes(block(named).size)
         ),
         cost: None,

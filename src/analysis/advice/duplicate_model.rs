@@ -25,7 +25,8 @@ const ELEMENT: u64 = 16;
 const LEAST_STEPS: usize = 3;
 
 /// What is unknown about a copy that is made before training.
-const MAY_BE_AVERAGE: &str = "whether the program updates this copy in place, as a running average, is not recorded";
+const MAY_BE_AVERAGE: &str =
+    "whether the program updates this copy in place, as for a running average, is not recorded";
 
 /// An allocation with its number.
 type Block = (u32, Allocation);
@@ -330,7 +331,7 @@ fn without_states(device: &Device<'_>, blocks: Vec<Block>) -> Vec<Block> {
 /// The finding; `states` is the number of bytes of optimizer state that the line also loads, and that the optimizer uses.
 fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt: Option<&'static str>) -> Finding {
     let kept = if states > 0 {
-        format!("; another {} allocated here is optimizer state, which the optimizer goes on using", Bytes(states))
+        format!("; another {} allocated here is optimizer state, which the optimizer keeps using", Bytes(states))
     } else {
         String::new()
     };
@@ -366,7 +367,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64, states: u64, doubt:
                 Bytes(each)
             ),
         },
-        cost: (way == Way::Model).then(|| "a copy of the weights to the CPU whenever it is updated".to_owned()),
+        cost: (way == Way::Model).then(|| "each update then copies the weights to the CPU".to_owned()),
         code: code.into_iter().map(str::to_owned).collect(),
         remedy: Remedy::Lives(lives),
     }

@@ -103,7 +103,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
             most: lives(least),
             unknown: "how many temporaries the implementation for single tensors holds at once is not recorded",
         };
-        let cost = Some("a kernel for each parameter instead of one for many".to_owned());
+        let cost = Some("the optimizer then launches a kernel for each parameter instead of one for many".to_owned());
         (cure, "foreach=False", cost, Remedy::Ways(vec![way]))
     };
     Some(Finding {

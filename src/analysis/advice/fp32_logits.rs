@@ -79,7 +79,7 @@ fn find_trained(device: &Device<'_>) -> Vec<Finding> {
     vec![Finding {
         story: Story::Fp32Logits,
         line,
-        cure: format!("compute logits and loss in {PIECES} chunks along the sequence"),
+        cure: format!("compute logits and loss in {PIECES} chunks of tokens"),
         evidence: format!(
             "{count} blocks of {} are in use at the peak: the logits of all tokens{cast}, and the buffers of the loss",
             Bytes(bytes)
@@ -127,7 +127,7 @@ fn scored(device: &Device<'_>) -> Option<Finding> {
     Some(Finding {
         story: Story::Fp32Logits,
         line: device.sites().site_frame(device.track.stack_of(first + 1)),
-        cure: format!("compute logits and loss in {PIECES} chunks along the sequence"),
+        cure: format!("compute logits and loss in {PIECES} chunks of tokens"),
         evidence: format!(
             "the logits of all tokens, {}, are cast to float32, and log_softmax makes a tensor of the same size; {} of these are in use \
              at the peak",

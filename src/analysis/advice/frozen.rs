@@ -79,7 +79,7 @@ fn without_states(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     // The optimizer's line does not lead to these weights; backward, which allocates their gradients, does.
     let line = calls.all.iter().find_map(|call| backward_line(device, call));
     let evidence = format!(
-        "{} of gradients belong to weights for which the optimizer has no state; of each other weight it has {each}",
+        "{} of gradients belong to weights for which the optimizer has no state; for every other weight it has {each}",
         Bytes(unused)
     );
     let removed = removed.iter().map(|&(index, _)| index).collect();
@@ -143,7 +143,7 @@ fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option
         return None;
     }
     let evidence = format!(
-        "{} of gradients belong to weights of which the optimizer has no state and makes no temporaries",
+        "{} of gradients belong to weights for which the optimizer has no state and allocates no temporaries",
         Bytes(unused)
     );
     let lives = frozen(device, calls, removed, |size| size <= SCALAR || is_updated(size));

@@ -150,8 +150,10 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
     fn store_a_number(&self) -> Way {
         Way {
             // The scalar of `mse_loss` shares the storage of all losses, so `detach()` alone may keep much more than a number.
-            cure: "store loss.item(), not a tensor with its graph".to_owned(),
-            code: vec!["values.append(loss.item())  # for a tensor of several values: loss.detach().cpu()".to_owned()],
+            cure: "store a number (.item()), not a tensor with its graph".to_owned(),
+            code: vec![
+                "values.append(tensor.item())  # for a tensor of several values: tensor.detach().cpu()".to_owned(),
+            ],
             least: self.stored(true),
             most: self.stored(false),
             unknown: UNKNOWN,

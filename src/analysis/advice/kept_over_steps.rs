@@ -434,10 +434,10 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
         line: device.sites().site_frame(stack),
         cure: way.cure.clone(),
         evidence: format!(
-            "every step keeps up to {} allocated here, and all of it is freed together or never",
+            "each step leaves up to {} alive that is allocated here, and all of it is freed at once or never",
             Bytes(each)
         ),
-        cost: Some("a copy to the CPU in each step".to_owned()),
+        cost: Some("each step then copies its result to the CPU".to_owned()),
         code: way.code.clone(),
         remedy: Remedy::Ways(vec![way]),
     })

@@ -165,8 +165,8 @@ fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
     let grows_by: u64 = caches.iter().map(|cache| cache.grows_by).fold(0, u64::saturating_add);
     let cure = "allocate the cache once, at its full length, and write into it";
     let codes = vec![
-        "cache = torch.zeros(batch, heads, longest, width, device=device)  # once".to_owned(),
-        "cache[:, :, n : n + new.shape[2]] = new".to_owned(),
+        "cache = torch.zeros(full_shape, dtype=new.dtype, device=new.device)  # once".to_owned(),
+        "cache.narrow(dim, n, new.shape[dim]).copy_(new)  # dim is the dimension that grows".to_owned(),
     ];
     Finding {
         story: Story::KvCacheGrowth,

@@ -87,8 +87,8 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
         line: Some(line),
         cure: "freeze the base weights that the low-rank weights adapt, before creating the optimizer".to_owned(),
         evidence: format!(
-            "{} pairs of low-rank weights are trained together with the weights that they adapt; the gradients, optimizer state and \
-             temporaries of the optimizer for those hold {} at the peak",
+            "{} pairs of low-rank weights are trained together with the weights that they adapt; the gradients and optimizer state of the \
+             adapted weights, and the temporaries of their updates, hold {} at the peak",
             pairs.len(),
             Bytes(bytes)
         ),

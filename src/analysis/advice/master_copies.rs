@@ -145,7 +145,8 @@ fn finding(device: &Device<'_>, line: FrameId, copies: usize, unused: &[u32], ha
     let bytes = unused.iter().map(|&index| block(index).size).fold(0, u64::saturating_add);
     let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0).unsigned_abs();
     let cure = "make float32 copies only of the weights that are trained";
-    let code = vec!["copies = [p.detach().float() for p in model.parameters() if p.requires_grad]".to_owned()];
+    let code = vec!["copies = [p.detach().float() for p in model.parameters() if p.requires_grad]  # freeze the other weights first"
+            .to_owned()];
     (bytes >= (peak / NOTABLE_PART).max(1)).then(|| Finding {
         story: Story::OptimizerStatesOfFrozen,
         line: Some(line),

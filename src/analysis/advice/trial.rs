@@ -14,7 +14,7 @@ const NOTABLE_BYTES: u64 = 8 << 20;
 /// Two figures count as equal if they differ by at most N thousandths of the remaining peak: allocated, reserved.
 const SAME: [u64; 2] = [20, 30];
 /// A finding with several cures is simulated with one of them.
-const WAYS: &str = "one of several cures is simulated at a time";
+const WAYS: &str = "only one of several fixes is simulated at a time";
 /// Why a saving is a lower bound: with the change, usage is highest at the start of the recording, which no change lowers.
 const FROM_THE_START: &str =
     "with the change, the peak is where the recording starts; what the change saves before that is not recorded";

@@ -192,7 +192,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
 
     fn trial(&self) -> Result<&Trial<'d, 'a>> {
         if self.device.id() <= HOST_DEVICE {
-            return Err(Error::Request("only memory of a GPU can be simulated here".to_owned()));
+            return Err(Error::Request("only GPU memory can be simulated here".to_owned()));
         }
         Ok(self.trial.get_or_init(|| Trial::new(self.device, None, 0)))
     }
@@ -207,7 +207,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         }
         if let Some(text) = &attempt.alloc_conf {
             if !is_recorded {
-                let message = "this cure changes the allocator's settings; it cannot be simulated together with others";
+                let message = "this fix changes the allocator's settings; it cannot be simulated together with others";
                 return Err(Error::Request(message.to_owned()));
             }
             let rest = rest_of(&self.device.snapshot().settings);
@@ -229,7 +229,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     /// One remedy for all chosen cures.
     fn remedy(&self, chosen: &[usize]) -> Result<Cow<'_, Remedy>> {
         let wrong = |message: &str| Error::Request(message.to_owned());
-        let none = || wrong("expected places in the list of cures, found another");
+        let none = || wrong("expected positions in the list of fixes, found another");
         let cures = chosen.iter().map(|&place| self.at(place).ok_or_else(none));
         let mut cures: Vec<Cure<'_>> = cures.collect::<Result<_>>()?;
         if cures.len() == 1 {
@@ -237,11 +237,11 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         }
         let mut cured = HashSet::new();
         if !cures.iter().all(|cure| cured.insert(cure.instead_of)) {
-            return Err(wrong("expected one of several cures of the same mistake, found two"));
+            return Err(wrong("expected one of several fixes for the same mistake, found two"));
         }
         let lives = cures.iter().map(|cure| match &*cure.remedy {
             Remedy::Lives(lives) => Ok(lives),
-            _ => Err(wrong("one of these cures cannot be simulated together with others")),
+            _ => Err(wrong("one of these fixes cannot be simulated together with others")),
         });
         let lives: Vec<&Lives> = lives.collect::<Result<_>>()?;
         Ok(Cow::Owned(Remedy::Lives(Lives::merged(lives.into_iter()))))

@@ -100,7 +100,7 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
         let first =
             pairs.iter().find(|pair| !is_equal(pair)).map_or(String::new(), |&(a, b)| differs(a as usize, b as usize));
         return Err(Error::Request(format!(
-            "the two recordings request other sizes: {} of {} requests in both{first}; record the other one with the same batch, \
+            "the two recordings request different sizes: {} of {} requests are in both{first}; record the other one with the same batch, \
              on a device that is large enough",
             pairs.len() - equal,
             pairs.len(),

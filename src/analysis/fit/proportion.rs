@@ -86,8 +86,7 @@ impl DeviceFit {
             return Err(Refusal::OutOfMemory(value));
         }
         if history.completeness.has_baseline {
-            let late =
-                "it was recorded late: what was there before cannot be scaled; record from before the model is built";
+            let late = "it was recorded late: what was there before cannot be scaled; start recording before the model is built";
             return Err(Refusal::NotPlayed(value, late));
         }
         let recorded = recorded_settings(device.track);

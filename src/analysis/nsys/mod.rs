@@ -195,7 +195,7 @@ impl NsysReport {
         groups.sort_by(|(process, place), _, (other, elsewhere), _| (place, process).cmp(&(elsewhere, other)));
         for wanted in &options.devices {
             if !groups.keys().any(|(_, place)| place.is(*wanted)) {
-                let message = format!("expected a device that the profile has memory events of, found {wanted}");
+                let message = format!("expected a device with memory events in the profile, found {wanted}");
                 return Err(Error::Request(message));
             }
         }

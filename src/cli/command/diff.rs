@@ -21,6 +21,9 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+/// The help for the second input.
+const NEW: &str = "Recording to compare with the base, or FILE@WHEN; - for standard input";
+
 /// Compare two recordings, or two instants of one
 ///
 /// To select an instant, append it to the file name: FILE@WHEN. For two instants of one file (the earlier one first), the rows
@@ -30,10 +33,9 @@ use std::thread;
     ("memviz diff before.pickle after.pickle", "what grew, and where"),
     ("memviz diff run.pickle@step:3:end run.pickle@step:4:end", "what a step left behind"),
 ]))]
-#[command(mut_arg("input", |arg| arg.value_name("NEW").help("Recording to compare with the base, or FILE@WHEN; - \
-                   for standard input")))]
+#[command(mut_arg("input", |arg| arg.value_name("NEW").help(NEW).long_help(NEW)))]
 pub struct Diff {
-    /// Recording to compare with, or FILE@WHEN; - for standard input
+    /// Recording to use as the base, or FILE@WHEN; - for standard input
     #[arg(value_name = "BASE", value_parser = one_input())]
     base: PathBuf,
     /// What to group rows by
@@ -51,7 +53,8 @@ pub struct Diff {
     at: Option<When>,
     /// How to align the timelines in the picture
     ///
-    /// The default is step if both recordings have steps, else time.
+    /// The default is step if both recordings have steps; otherwise time, or entry if one takes more than ten times as
+    /// long as the other.
     #[arg(long, value_enum)]
     align: Option<Align>,
     /// Exit with 1 if memory on a device grew by more than this, such as 64MiB or 2%

@@ -131,7 +131,7 @@ impl Run for Fit {
             parse(conf, Rest::default()).map_err(|error| Failure::Message(format!("--alloc-conf: {error}")))?;
         }
         if self.tokens.is_some() && !self.changes.changes().is_empty() {
-            return Err(Failure::Message("expected --tokens or changes of the program, found both".to_owned()));
+            return Err(Failure::Message("expected --tokens or changes to the program, found both".to_owned()));
         }
         if self.inputs.len() == 1 {
             if self.tokens.is_some() {

@@ -41,7 +41,7 @@ impl Run for Nsys {
         let path = self.common.path();
         if self.common.input.as_os_str() == "-" {
             return Err(Failure::Message(
-                "expected a file, which is read in any order; found standard input".to_owned(),
+                "expected a file that can be read in any order, found standard input".to_owned(),
             ));
         }
         limits::grant(size_of_file(&self.common.input));

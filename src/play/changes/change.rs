@@ -44,7 +44,7 @@ pub enum Change {
     OffloadActivations,
     /// Only forward passes, under `eval` and `no_grad`.
     Inference,
-    /// Logits and loss computed in pieces of the sequence, each checkpointed.
+    /// Logits and loss computed in chunks of tokens, each checkpointed.
     ChunkLoss {
         /// Number of pieces.
         pieces: u32,

@@ -38,7 +38,7 @@ pub(crate) struct Holders {
 /// Why the pass with the peak does not show what checkpointing would save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PassObstacle {
-    /// The pass does not finish: it runs out of memory, or the file is cut off.
+    /// The pass is incomplete: it runs out of memory, or the file is cut off.
     Unfinished,
     /// No backward pass follows.
     NoBackward,

@@ -1,4 +1,4 @@
-//! Computes the loss over pieces of the sequence, one after the other.
+//! Computes the loss over chunks of tokens, one after the other.
 //!
 //! Each piece is checkpointed: its logits are live in forward, and again in backward; logits of two pieces are never
 //! live at once.
@@ -73,7 +73,7 @@ struct Loss {
 /// Why chunks of a loss are uncertain in such a pass: for four programs that were recorded with and without them, the prediction was
 /// off by 3% to 7% of the new peak.
 const INTERRUPTED: &str =
-    "zero_grad comes between forward and backward, where predictions of chunks may be several percent off";
+    "zero_grad comes between forward and backward; predictions for chunks may then be several percent off";
 
 /// Computes losses in pieces; an error says what is unknown.
 pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, pieces: u64) -> Result<Assumed, String> {
@@ -90,7 +90,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, pieces: u64) -> 
     rewrite.apply(patch);
     Ok(Assumed {
         assumption: format!(
-            "logits and loss are computed in {pieces} chunks along the sequence, each under torch.utils.checkpoint, and the gradients \
+            "logits and loss are computed in {pieces} chunks of tokens, each under torch.utils.checkpoint, and the gradients \
              of the last layer are accumulated"
         ),
         doubt: is_interrupted.then(|| INTERRUPTED.to_owned()),

@@ -45,7 +45,7 @@ pub enum CodeChange {
     Transformers,
 }
 
-/// The lines of Python that compute logits and loss in so many chunks along the sequence.
+/// The lines of Python that compute logits and loss in so many chunks of tokens.
 ///
 /// If the recomputation of a chunk stops early, it does so inside `cross_entropy`, which then fails in PyTorch 2.11 while memory
 /// history is recorded. PyTorch has `set_checkpoint_early_stop` since 2.1.

@@ -423,7 +423,7 @@ impl<'d, 'a> Editor<'d, 'a> {
     fn with_states(&self) -> Result<&Trained, String> {
         let trained = self.trained()?;
         match trained.per_parameter {
-            0 => Err("no states of an optimizer are known".to_owned()),
+            0 => Err("no optimizer states are known".to_owned()),
             1..=MOST_STATES => Ok(trained),
             _ => Err(trained.too_many()),
         }

@@ -60,7 +60,7 @@ impl Optimizer {
             }
             Self::Adafactor => {
                 "Adafactor as in torch.optim, without foreach: a value per row and per column of each matrix instead of two states \
-                 of its size, parameters of 16384 or more elements are square matrices, and elements have 4 bytes; the updates \
+                 of its size, parameters of 16384 or more elements are treated as square matrices, and elements have 4 bytes; the updates \
                  of two parameters are live during the step"
             }
             Self::Sgd => "SGD without momentum or weight decay: no states, and no allocations during the step",

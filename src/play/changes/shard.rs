@@ -80,7 +80,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others
     }
     rewrite.apply(patch);
     let gradients = match others {
-        OtherGradients::AsRecorded => "gradients stay whole and are dropped as recorded",
+        OtherGradients::AsRecorded => "gradients stay whole and are freed as recorded",
         OtherGradients::Stay => {
             "the gradients of other ranks' parameters stay, since the rank's optimizer frees only its own"
         }
@@ -89,8 +89,8 @@ pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others
         }
     };
     format!(
-        "the rank that holds the most of {ranks}: {} of {} of trained parameters, each assigned to one rank, the largest first, as in \
-         ZeroRedundancyOptimizer; {gradients}",
+        "the figures are for the one of {ranks} ranks that holds the most: {} of {} of trained parameters, each assigned to one rank, \
+         the largest first, as in ZeroRedundancyOptimizer; {gradients}",
         Bytes(share.bytes),
         Bytes(trained.bytes()),
     )

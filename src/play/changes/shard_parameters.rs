@@ -87,9 +87,7 @@ pub(super) fn apply(
     let largest = passes.iter().flat_map(|pass| &pass.units).map(|unit| unit.bytes).max().unwrap_or(0);
     Ok(Assumed {
         assumption: format!(
-            "one of {ranks} ranks, with parameters, gradients and states divided evenly, as under fully_shard; parameters of \
-             each call of {label}, {} at most, are gathered while it runs and one call ahead, and {} of all others until \
-             backward is over",
+            "one of {ranks} ranks, with parameters, gradients and states divided evenly, as under fully_shard; the parameters of each call to {label}, at most {}, are gathered while it runs and one call ahead, and {} of all others stay gathered until backward ends",
             Bytes(largest),
             Bytes(passes.iter().map(|pass| pass.bytes).max().unwrap_or(0)),
         ),

@@ -43,8 +43,7 @@ const LATE: &str = "the recording starts with more live memory than the device h
                     recording before the model is built";
 
 /// Why there is no prediction if the simulation does not fail like the recording.
-const FITS_REPEATED: &str = "the last complete step, repeated, fits the device on which the recording runs out of memory: how the \
-                             failed step differs is not known";
+const FITS_REPEATED: &str = "the last complete step, repeated, fits the device on which the recording runs out of memory: how the failed step differs is unknown";
 
 /// Options of a search for plans.
 #[derive(Clone, Debug, Default)]

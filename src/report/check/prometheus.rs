@@ -12,7 +12,7 @@ use std::io::{self, Write};
 pub fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
     let mut gauges = Gauges(out);
     let name = "check_verdict";
-    gauges.head(name, "Result of a budget: 1 for the verdict that it has.")?;
+    gauges.head(name, "Result of a budget: 1 for its verdict.")?;
     each(inputs, |labels, check| {
         let labels = [labels, &[("verdict", check.verdict.name())]].concat();
         gauges.line(name, &labels, 1)
@@ -21,8 +21,10 @@ pub fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
     gauges.head(name, "Limit of a budget in bytes, or as a share from 0 to 1.")?;
     each(inputs, |labels, check| check.limit.map_or(Ok(()), |limit| gauges.line(name, labels, number(limit))))?;
     let name = "check_measured";
-    gauges
-        .head(name, "What was measured for a budget, in bytes or as a share; with the label bound where it is one.")?;
+    gauges.head(
+        name,
+        "What was measured for a budget, in bytes or as a share from 0 to 1; the label bound marks bounds.",
+    )?;
     each(inputs, |labels, check| {
         let (Some(measured), bound) = check.measured() else { return Ok(()) };
         let labels: Vec<_> = labels.iter().copied().chain(bound.map(|bound| ("bound", bound))).collect();

@@ -251,7 +251,7 @@ pub fn doubt(doubt: &Doubt) -> String {
         Doubt::UncertainSizes(bytes) => {
             let bytes = Bytes(*bytes);
             format!(
-                "sizes of some blocks from before the recording left no evidence: the true value may be up to {bytes} higher"
+                "the sizes of some blocks from before the recording are unknown: the true value may be up to {bytes} higher"
             )
         }
         Doubt::NoReserved => "a memory timeline does not record reserved memory".to_owned(),

@@ -163,8 +163,8 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
                 .to_owned()
         }
         NoCandidates::Unfinished => {
-            "the pass at the peak does not finish (it runs out of memory, or the file is cut off), so what its backward \
-             would have freed is unknown; record a step that fits, with a smaller batch"
+            "the training step at the peak is incomplete in the recording, so what its backward pass would have freed is \
+             unknown; record a complete step, with a smaller batch if necessary"
                 .to_owned()
         }
         NoCandidates::NoBackward => {
@@ -195,10 +195,10 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
         reason.push_str(&format!(" (forward and backward reach {})", signed(elsewhere)));
     }
     let parts = [
-        (peak.kept_bytes, "allocated by the optimizer since the first kept entry and kept"),
-        (peak.temporary_bytes, "temporary in its step"),
+        (peak.kept_bytes, "that the optimizer allocated and keeps"),
+        (peak.temporary_bytes, "of temporary memory in its step"),
         (peak.backward_bytes, "allocated in backward (gradients)"),
-        (peak.other_bytes, "everything else"),
+        (peak.other_bytes, "of other memory"),
     ];
     let parts = parts.into_iter().filter(|&(bytes, _)| bytes > 0);
     let parts: Vec<String> = parts.map(|(bytes, what)| format!("{} {what}", Bytes(bytes))).collect();

@@ -26,7 +26,7 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
             "" => "which were 0".to_owned(),
             assumed => format!("which were assumed ({assumed}), or 0"),
         };
-        lines.push((format!("not exact: some sizes depend on values read from the device: {values} ({named})"), true));
+        lines.push((format!("not exact: some sizes depend on values read from the device, {values} ({named})"), true));
     }
     for (kind, done, what, end) in
         [(ValueUse::Value, "read", "value", "from the device"), (ValueUse::Copy, "copied", "tensor", "to the host")]
@@ -35,8 +35,9 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
         let number = reads().fold(0, |number: u64, reads| number.saturating_add(reads.count));
         if number > 0 {
             let what = count(number, what);
-            let (named, condition) = (named(reads()), "exact if no allocation depends on them");
-            lines.push((format!("the program {done} {what} {end}, 0 in a rehearsal: {condition} ({named})"), true));
+            let named = named(reads());
+            let zeros = "a rehearsal returns zeros, so figures are exact only if no allocation depends on them";
+            lines.push((format!("the program {done} {what} {end}: {zeros} ({named})"), true));
         }
     }
     if rehearsal.cudnn_operations > 0 {

@@ -29,7 +29,7 @@ pub fn category(name: &str) -> &str {
         "buffer" => "buffers",
         "gradient" => "gradients",
         "optimizer_state" => "optimizer state",
-        "model_state" => "model state",
+        "model_state" => "model or optimizer state",
         "before_recording" => "unknown (before the recording)",
         "activation" => "activations",
         "kv_cache" => "KV cache",

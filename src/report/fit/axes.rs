@@ -1,5 +1,6 @@
 //! The axes of the picture: linear, or logarithmic if the numbers are far apart.
 
+use super::words::two_digits;
 use crate::analysis::fit::DeviceFit;
 use crate::report::common::picture::plot::{LEFT, PLOT_HEIGHT, PLOT_WIDTH, vertical};
 use crate::report::common::picture::shape::{Anchor, px, text};
@@ -13,7 +14,8 @@ const FAR: u64 = 20;
 const LINES: u32 = 9;
 
 pub(super) struct Axes {
-    values: Vec<u64>,
+    /// The numbers, each with its label.
+    values: Vec<(u64, u64)>,
     /// Ends of both axes.
     across: (f64, f64),
     up: (f64, f64),
@@ -41,6 +43,8 @@ impl Axes {
         } else {
             ((0.0, most as f64 * 1.04), (0.0, highest * 1.06))
         };
+        let label = |value: u64| if device.is_far(value) { two_digits(value) } else { value };
+        let values = values.into_iter().map(|value| (value, label(value))).collect();
         Self { values, across, up, is_logarithmic }
     }
 
@@ -91,8 +95,8 @@ impl Axes {
             group = group.add(text(left - 8.0, y + 4.0, Anchor::End, palette::MUTED, &label));
         }
         let mut taken = f64::MIN;
-        for &value in &self.values {
-            let (x, label) = (self.x(value), value.to_string());
+        for &(value, label) in &self.values {
+            let (x, label) = (self.x(value), label.to_string());
             let half = Script::Label.width(&label) / 2.0;
             group = group.add(vertical(x, bottom, bottom + 4.0, palette::MUTED));
             if x - half > taken + 6.0 {

@@ -53,7 +53,7 @@ fn figures(parameter: &str, device: &DeviceFit) -> String {
 }
 
 /// A number far from the recorded ones, with two digits: more digits would suggest a certainty that does not exist.
-fn two_digits(value: u64) -> u64 {
+pub(super) fn two_digits(value: u64) -> u64 {
     let unit = 10u64.pow(value.max(1).ilog10().saturating_sub(1));
     value / unit * unit
 }
@@ -205,7 +205,7 @@ fn listed(values: &[String]) -> String {
 /// Why a prediction is not certain.
 pub fn doubt(parameter: &str, doubt: Doubt) -> String {
     match doubt {
-        Doubt::BaseOfOne => format!("a recording at {parameter} 1 is a poor base: it has no copies and broadcasts"),
+        Doubt::BaseOfOne => format!("a recording at {parameter} 1 is a poor base: it has no copies or broadcasts"),
         Doubt::StartsLate(value) => {
             format!(
                 "the recording of {parameter} {value} starts late: what existed before is assumed not to grow with {parameter}"
@@ -221,7 +221,7 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
             format!("up to {} at once belong to requests that only one recording contains", Bytes(bytes))
         }
         Doubt::WeakRule(bytes) => format!(
-            "up to {} at once are neither constant nor in proportion to {parameter}; one more recording would show how they grow",
+            "up to {} at once are neither constant nor proportional to {parameter}; one more recording would show how they grow",
             Bytes(bytes)
         ),
         Doubt::Far => "far from the recorded values: kernels may need different workspaces there".to_owned(),

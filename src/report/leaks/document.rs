@@ -75,7 +75,7 @@ fn table(device: &DeviceLeaks) -> Table {
         }
     }
     if device.left_out > 0 {
-        table.short("", format!("{} more; --top shows them", count(device.left_out, "row")));
+        table.short("", format!("{}; --top shows them", count(device.left_out, "more row")));
     }
     table
 }

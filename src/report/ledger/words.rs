@@ -64,8 +64,7 @@ fn doubt(doubt: &LedgerDoubt) -> String {
             )
         }
         LedgerDoubt::OwnNotListed { pid, listed, bytes } => format!(
-            "the driver lists {} with {} in total, but not the recorded process, {pid}: inside a container processes have \
-             other IDs, so which of them was recorded is unknown",
+            "the driver lists {} with {} in total, but not the recorded process, {pid}: inside a container, processes have different IDs, so which of them was recorded is unknown",
             processes(*listed),
             Bytes(*bytes)
         ),

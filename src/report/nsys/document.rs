@@ -10,7 +10,7 @@ const MOST_ROWS: usize = 15;
 const MOST_RANGES: usize = 8;
 /// Memory that no profile contains.
 const NOT_RECORDED: &str =
-    "Nsight Systems does not record the memory of CUDA contexts and of the driver: the device has more in use.";
+    "Nsight Systems does not record the memory of CUDA contexts or the driver, so more memory is in use than shown.";
 
 pub(super) fn document(path: &str, report: &NsysReport) -> Document {
     let mut document = Document::about("Memory in", path);

@@ -159,7 +159,7 @@ pub(super) fn pytorch(share: &PytorchShare) -> Vec<String> {
             Bytes(share.found_bytes),
             Bytes(share.segment_bytes)
         ),
-        None => format!("None of the {segments} of the recording is in the profile: is it of the same run?"),
+        None => format!("None of the {segments} of the recording is in the profile: are both from the same run?"),
     }];
     if share.repeated > 0 {
         lines.push(format!(

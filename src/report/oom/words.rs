@@ -130,7 +130,7 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
         Symptom::KeptBack { bytes } => statement(
             "kept_back",
             [("free_block_bytes", bytes)],
-            format!("a free block of {} is not used: max_split_size_mb keeps it for larger requests", Bytes(bytes)),
+            format!("a free block of {} was not used: max_split_size_mb keeps it for larger requests", Bytes(bytes)),
         ),
         Symptom::FreedTooLate { bytes } => statement(
             "freed_too_late",

@@ -209,7 +209,7 @@ pub fn failure(failure: &SameFailure) -> String {
 /// The ranks on which requests with one signature failed, and the earlier runs, a line for each signature.
 pub fn failed_where(report: &RanksReport) -> Vec<String> {
     let before = |failure: &SameFailure, rows: usize| match failure.earlier.len() {
-        0 => format!("; new: not in the {}", count(rows as u64, "earlier row")),
+        0 => format!("; new (compared with {})", count(rows as u64, "earlier rank")),
         seen => format!("; seen before: {}", listed(failure.earlier.iter().map(|of| of.path.clone()), seen)),
     };
     let of = |failure: &SameFailure| {

@@ -8,6 +8,7 @@ use crate::report::Source;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::next::Next;
 use crate::report::common::notes::device_name;
+use unicode_width::UnicodeWidthStr;
 
 /// Screens narrower than this show no calls of the driver and no inactive bytes.
 const CALLS_FROM: usize = 100;
@@ -16,6 +17,10 @@ const RETRIES_FROM: usize = 64;
 /// The least widths of the columns for reserved memory and for the name of settings.
 const RESERVED: usize = 11;
 const NAME: usize = 12;
+/// Width of all columns except "reserved" and the names: on every screen, from [`RETRIES_FROM`], and from [`CALLS_FROM`].
+const NARROW: usize = 26;
+const MIDDLE: usize = NARROW + 9;
+const WIDE: usize = MIDDLE + 27;
 
 pub(crate) fn document(source: Source<'_>, report: &SimulateReport) -> Document {
     let mut document = Document::devices("Allocator settings for", source, report.devices.iter(), simulation);
@@ -65,7 +70,8 @@ fn table(runs: &[Run]) -> Table {
         Column::right(8, "retries").from(RETRIES_FROM),
         Column::left(9, "trust"),
         Column::label("settings").gap(1).cut(Cut::End).least(NAME),
-    ]);
+    ])
+    .below(1);
     for run in runs {
         let number = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
         let outcome = run.outcome.as_ref();
@@ -78,7 +84,38 @@ fn table(runs: &[Run]) -> Table {
             number(outcome.map(|outcome| outcome.retries)),
             run.trust.name().to_owned(),
         ];
-        table.row(cells, Cell::code(words::name(run)));
+        let name = words::name(run);
+        let row = table.row(cells, Cell::code(name.clone()));
+        row.is_said = Some(whole_from(reserved + name.width()));
+        row.below(&[name]);
     }
     table
+}
+
+/// The least width from which every screen shows a name whole; `used` is the width of the name and of "reserved".
+fn whole_from(used: usize) -> usize {
+    match () {
+        () if WIDE + used > CALLS_FROM => WIDE + used,
+        () if MIDDLE + used > RETRIES_FROM => MIDDLE + used,
+        () => NARROW + used,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_cut_are_shown_below() {
+        let taken = |width: usize| match width {
+            CALLS_FROM.. => WIDE,
+            RETRIES_FROM.. => MIDDLE,
+            _ => NARROW,
+        };
+        for used in 20..90 {
+            let from = whole_from(used);
+            assert!((from..200).all(|width| taken(width) + used <= width), "{used}");
+            assert!(taken(from - 1) + used > from - 1, "{used}");
+        }
+    }
 }

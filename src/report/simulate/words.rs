@@ -54,9 +54,13 @@ pub fn headline(device: &DeviceSimulation) -> String {
         return match &changed.outcome {
             Some(outcome) => {
                 let verdict = device.capacity.map_or(String::new(), |capacity| verdict(outcome, capacity));
-                let there = device.capacity.map_or(String::new(), |capacity| format!(" of {}", Bytes(capacity)));
-                let there = if changed.needs().is_some() { there } else { String::new() };
-                format!("{verdict}{}{there} with {changes}; {unchanged} without", needs(changed))
+                let there = device.capacity.zip(changed.needs());
+                let of = there.filter(|(capacity, needs)| needs <= capacity);
+                let of = of.map_or(String::new(), |(capacity, _)| format!(" of {}", Bytes(capacity)));
+                let but = there.filter(|(capacity, needs)| needs > capacity);
+                let but =
+                    but.map_or(String::new(), |(capacity, _)| format!(", but only {} is available", Bytes(capacity)));
+                format!("{verdict}{}{of} with {changes}{but}; {unchanged} without", needs(changed))
             }
             None => format!("{recorded}; with {changes}: cannot be simulated"),
         };
@@ -278,17 +282,18 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
         return Vec::new();
     };
     let requests = count(all as u64, "failed request");
+    let those = if all == 1 { "the failed request".to_owned() } else { format!("the {requests}") };
     let serves = |(run, outcome): (&Run, &Outcome)| outcome.failure().is_none().then(|| name(run));
     let serving: Vec<String> = outcomes.filter_map(serves).collect();
     let mut lines = vec![match serving.as_slice() {
         _ if device.refused_otherwise => format!(
-            "{requests} that the simulated device serves: something that is not recorded made it fail, such as \
+            "the simulated device serves {those}: something that is not recorded caused the failure, such as \
              torch.cuda.set_per_process_memory_fraction"
         ),
-        [] if all == 1 => format!("{requests}: fails on this device with all of these settings"),
-        [] => format!("{requests}: at least one fails on this device with each of these settings"),
-        names if all == 1 => format!("{requests}: succeeds on this device with {}", names.join("; ")),
-        names => format!("{requests}: all succeed on this device with {}", names.join("; ")),
+        [] if all == 1 => "the failed request also fails on this device with all of these settings".to_owned(),
+        [] => format!("of {those}, at least one also fails on this device with each of these settings"),
+        names if all == 1 => format!("the failed request succeeds on this device with {}", names.join("; ")),
+        names => format!("all {requests} succeed on this device with {}", names.join("; ")),
     }];
     let (it, they) = if all == 1 { ("it", "it fails") } else { ("them", "they fail") };
     let noun = if all == 1 { "request" } else { "requests" };

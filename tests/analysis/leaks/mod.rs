@@ -219,6 +219,6 @@ mod binary {
             }
         }
         let one = memviz(&["leaks", "--top", "1", &path]).stdout;
-        assert!(one.contains(&format!("{} rows more; --top shows them", rows.len() - 1)), "{one}");
+        assert!(one.contains(&format!("{} more rows; --top shows them", rows.len() - 1)), "{one}");
     }
 }

@@ -411,9 +411,9 @@ fn a_rehearsal_is_checked_and_names_its_gaps() {
     run.expect(0);
     for said in [
         "rehearsed for a100-40gb with 64.00 MiB, without a GPU",
-        "read 3 values from the device, 0 in a rehearsal",
+        "read 3 values from the device: a rehearsal returns zeros",
         "train.py:9 print(loss.item()), 3 times",
-        "copied 2 tensors to the host, 0 in a rehearsal",
+        "copied 2 tensors to the host: a rehearsal returns zeros",
         "train.py:11 splits = counts.tolist(), 2 times",
         "1 cuDNN operation",
     ] {

@@ -57,7 +57,7 @@ fn the_same_failure_is_one_group_and_was_seen_before() {
     }
     let text = memviz(&[&["ranks"], &inputs[..], &["--earlier", &earlier]].concat());
     assert!(text.stdout.contains(&format!("; seen before: {earlier}")), "{}", text.stdout);
-    assert!(text.stdout.contains("; new: not in the 1 earlier row"), "{}", text.stdout);
+    assert!(text.stdout.contains("; new (compared with 1 earlier rank)"), "{}", text.stdout);
     // An earlier run that cannot be read leaves the question open.
     let missing = memviz(&["ranks", inputs[0], "--earlier", "nothing.pickle"]);
     missing.expect(2);

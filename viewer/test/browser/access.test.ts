@@ -162,7 +162,7 @@ test('the keyboard tries an alternative, and moves through a page without a hist
     await inPage(pageFile(fixture('stories/retained_graph_mdn_flawed/snapshot.pickle.gz')), '#tab=findings', async (page) => {
         await ready(page);
         const box = page.locator('#panel-findings .other input');
-        assert.equal(await box.evaluate((input: HTMLInputElement) => input.labels?.[0].textContent?.trim()), 'show its curve in the timeline');
+        assert.equal(await box.evaluate((input: HTMLInputElement) => input.labels?.[0].textContent?.trim()), 'show the predicted memory in the timeline');
         await box.focus();
         await page.keyboard.press('Space');
         await settled(page);

@@ -13,7 +13,7 @@ const TRIED: Record<string, [file: string, name: string]> = {
     'Reserved memory by segment over time (the cached-segment timeline)': ['totals', 'reserved memory over time has a band for each segment'],
     'Segments and blocks at any event': ['features', 'segments and blocks are shown at any event'],
     'List of events, with single steps and animation': ['features', 'buttons go from event to event, and play goes on by itself'],
-    'Stack under the pointer, kept by a click': ['features', 'a click keeps the stack under the pointer'],
+    'Stack under the pointer; a click keeps it': ['features', 'a click keeps the stack under the pointer'],
     'Drop a file; nothing is uploaded': ['dropped', 'a dropped folder of ranks is opened'],
     'What the figures mean, in words': ['features', 'the headline and the findings are in the words of memviz triage'],
     'Memory that fragmentation strands, and the blocks that keep it reserved': ['stranded', 'holders of stranded memory are outlined'],
@@ -36,7 +36,7 @@ const TRIED: Record<string, [file: string, name: string]> = {
 
 test('each feature in the book has a test in a browser, or is missing', () => {
     const book = readFileSync(path.join(ROOT, 'docs/src/commands/view.md'), 'utf8');
-    const [, table] = book.split('| Feature | Known from | Here |\n|---|---|---|\n');
+    const [, table] = book.split('| Feature | Other tools that have it | In memviz |\n|---|---|---|\n');
     const rows = table.split('\n\n')[0].split('\n').map((row) => row.split('|').map((cell) => cell.trim()));
     assert.ok(rows.length > 20);
     const named = new Set(Object.keys(TRIED));

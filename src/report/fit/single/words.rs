@@ -21,7 +21,8 @@ pub fn headline(device: &DevicePlans) -> String {
         return format!("no plan: {reason}");
     }
     let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
-    let (needed, there) = (Bytes(needed), room_of(device));
+    let there = room_of(device, needed);
+    let needed = Bytes(needed);
     match (device.fits, device.best(), &device.nearest) {
         (true, ..) if device.is_partial => {
             format!("the recorded part fits: needs {needed}{there}")
@@ -43,9 +44,10 @@ pub fn headline(device: &DevicePlans) -> String {
 }
 
 /// The memory of the device, in a phrase after what a program needs.
-fn room_of(device: &DevicePlans) -> String {
+fn room_of(device: &DevicePlans, needed: u64) -> String {
     match (device.goal.bytes(), device.context) {
         (0, Some(context)) => format!(", but CUDA itself uses all {} of the device", Bytes(context)),
+        (bytes, _) if needed > bytes => format!(", but only {} is available", Bytes(bytes)),
         (bytes, _) => format!(" of {}", Bytes(bytes)),
     }
 }
@@ -83,7 +85,7 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
 /// The changes that the cures were combined with, if no plan is enough.
 pub fn combined(device: &DevicePlans, cures: &[FitCure]) -> Option<&'static str> {
     let is_tried = device.refused.is_none() && device.plans.is_empty() && device.nearest.is_some() && !cures.is_empty();
-    is_tried.then_some("memviz tried the cures alone, together, and together with the plan that comes closest")
+    is_tried.then_some("memviz tried these changes alone, together, and together with the plan that comes closest")
 }
 
 fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
@@ -113,7 +115,7 @@ pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<
         return headline(device);
     };
     let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
-    format!("does not fit: needs {}{}; fits with {changes}", Bytes(needed), room_of(device))
+    format!("does not fit: needs {}{}; fits with {changes}", Bytes(needed), room_of(device, needed))
 }
 
 /// The name of a plan.
@@ -213,9 +215,11 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     }
     if let Some(failed) = device.failed {
         lines.push(format!(
-            "the device is the one on which the other recording ran out of memory; {} of its {} before that match this recording",
-            failed.equal,
-            count(failed.requests as u64, "request")
+            "the device is the one on which the other recording ran out of memory; {} before the failure match this recording",
+            match failed.requests {
+                all if all == failed.equal => format!("all {all} of its requests"),
+                all => format!("{} of its {}", failed.equal, count(all as u64, "request")),
+            }
         ));
     }
     if let Some(unfinished) = device.unfinished {
@@ -352,7 +356,7 @@ pub fn code(change: &PlannedChange) -> (String, String) {
             "with torch.autograd.graph.save_on_cpu(pin_memory=True): loss = model(batch)".to_owned(),
         ),
         (Change::ChunkLoss { pieces }, _) => (
-            format!("where logits and loss are computed, now in {pieces} chunks along the sequence"),
+            format!("where logits and loss are computed, now in {pieces} chunks of tokens"),
             chunked_loss(*pieces).join("\n"),
         ),
         (Change::Accumulate { passes }, _) => (
