@@ -197,7 +197,7 @@ pub fn needs(run: &Run) -> String {
 }
 
 /// What the column of needed bytes is.
-pub const NEEDS: &str = "needs: memory of the smallest device that is enough, without what CUDA itself uses";
+pub const NEEDS: &str = "needs: memory of the smallest device that is large enough, without what CUDA itself uses";
 
 /// What the columns of bytes are; pinned host memory has no device.
 pub fn columns(device: &DeviceSimulation) -> Option<String> {

@@ -513,7 +513,7 @@ pub fn inferred(by: GroupBy) -> &'static str {
     match by {
         GroupBy::Category => "* inferred from stacks, phases, lifetimes and sizes",
         GroupBy::Phase => "* inferred from stacks and the order of entries",
-        GroupBy::ModulePath => "* inferred: calls are numbered in their order",
+        GroupBy::ModulePath => "* inferred: calls are numbered in the order in which they occur",
         _ => "* inferred: backward has no Python frames; --no-infer turns this off",
     }
 }
