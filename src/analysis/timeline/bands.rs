@@ -152,7 +152,9 @@ fn piles(
     });
     for (row, &rate) in categories.iter().flat_map(|(_, leaks)| leaks.rates.iter().enumerate()) {
         let largest = piles.iter_mut().filter(|pile| pile.row == Some(row)).max_by_key(|pile| pile.area);
-        largest.into_iter().for_each(|pile| pile.leak = rate);
+        if let Some(pile) = largest {
+            pile.leak = rate;
+        }
     }
     (piles, stays)
 }
