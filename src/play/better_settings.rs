@@ -9,17 +9,10 @@ use crate::play::testbed::{PLAYS_TO_PREPARE, Testbed, program};
 use crate::replay::{Instant, Metric};
 use rayon::prelude::*;
 
-/// Settings that save less than 1/N of reserved memory, or fewer bytes, are not worth mentioning.
+/// Settings that save at most 1/N of reserved memory are not worth mentioning.
 const NOTABLE_PART: u64 = 50;
-const NOTABLE_BYTES: u64 = 64 << 20;
 /// Steps simulated for one instant: the answer must appear at once.
 const STEPS_OF_AN_INSTANT: u64 = 6_000_000;
-
-/// Whether the difference between these reserved bytes and the recorded ones is worth mentioning.
-fn is_notable(recorded: u64, reserved: u64) -> bool {
-    let saved = recorded.saturating_sub(reserved);
-    saved >= NOTABLE_BYTES && is_notable_part(recorded, reserved)
-}
 
 /// Whether the savings of settings are large enough to change them, for a program of any size: all commands use this rule.
 pub(crate) fn is_notable_part(before: u64, after: u64) -> bool {
@@ -97,7 +90,7 @@ impl SettingsAdvice {
             return None;
         }
         let recorded = u64::try_from(device.history().maxima[Metric::Reserved as usize].bytes).ok()?;
-        let better = testbed.best(Part::Whole, &others, |reserved| refused > 0 || is_notable(recorded, reserved));
+        let better = testbed.best(Part::Whole, &others, |reserved| refused > 0 || is_notable_part(recorded, reserved));
         Some(Self { recorded_reserved: recorded, refused, tried: others.len(), better })
     }
 
@@ -111,7 +104,7 @@ impl SettingsAdvice {
         if reserved != recorded {
             return None;
         }
-        let better = testbed.best(part, &others, |reserved| is_notable(recorded, reserved));
+        let better = testbed.best(part, &others, |reserved| is_notable_part(recorded, reserved));
         Some(Self { recorded_reserved: recorded, refused: 0, tried: others.len(), better })
     }
 }

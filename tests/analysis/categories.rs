@@ -273,6 +273,20 @@ fn inference_has_parameters_and_temporaries() {
     }
 }
 
+/// A forward without a backward pass keeps the keys and the values of each of its six layers: 16 times 256 tokens of width 256.
+#[test]
+fn keys_and_values_of_a_single_forward_are_a_cache() {
+    let path = "fixtures/stories/healthy_prefill/snapshot.pickle.gz";
+    let peak = by(path, GroupBy::Category, Metric::Requested, None).remove(0);
+    // At the peak, in the last layer, all of them are there.
+    assert_eq!(held(&peak, Category::KvCache), (6 * 2 * 16 * 256 * 256 * 4, 12));
+    // Hidden states that a model returns are one block of each layer.
+    for path in ["fixtures/stories/healthy_autoencoder/snapshot.pickle.gz".to_owned(), fixture("infer")] {
+        let peak = by(&path, GroupBy::Category, Metric::Requested, None).remove(0);
+        assert_eq!(held(&peak, Category::KvCache), (0, 0), "{path}");
+    }
+}
+
 fn check_sums(path: &str, problems: &mut Vec<String>) {
     let recording = open(path);
     let sum = |row: &Row, value: fn(&Reason) -> u64| row.evidence.iter().map(value).sum::<u64>();

@@ -1,5 +1,6 @@
 //! Analyses, on recordings with a known answer and on programs written for a test.
 
+mod agreement;
 mod backward;
 mod categories;
 mod checkpoint;

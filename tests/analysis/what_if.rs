@@ -93,9 +93,10 @@ fn an_alternative_is_tried_instead_of_its_cure() {
     // Its index follows those of the list.
     assert!(cures.combines(1) && !cures.combines(2));
     assert_eq!(cures.saving(&[1]).unwrap().as_ref(), Some(&other.saving));
-    let Saving::Played { allocated, .. } = &other.saving else { panic!("it is played") };
+    let Saving::Played { allocated, at_least: true, .. } = &other.saving else { panic!("it is a lower bound") };
     let peak = |places: &[usize]| cures.over_time(Metric::Allocated, &cures_at(places)).unwrap().unwrap().peak();
-    assert_eq!(peak(&[1]), allocated.after);
+    // The bound leaves room for the placement of blocks.
+    assert!((allocated.after - allocated.after / 100..=allocated.after).contains(&peak(&[1])));
     assert_ne!(peak(&[0]), peak(&[1]));
     let both = cures.over_time(Metric::Allocated, &cures_at(&[0, 1])).unwrap_err();
     assert_eq!(both.to_string(), "expected one of several fixes for the same mistake, found two");

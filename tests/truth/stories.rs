@@ -201,8 +201,8 @@ fn figures(saving: &Saving, story: &Value, truth: &Value) -> Vec<String> {
         let wanted = truth[format!("saves_peak_{metric}_bytes")].as_u64().unwrap();
         let flawed = story[format!("flawed_peak_{metric}_bytes")].as_u64().unwrap();
         let most_off = flawed.saturating_sub(wanted) / 1000 * MOST_OFF;
-        let is_off = trust != Trust::Uncertain && said.by().abs_diff(wanted) > most_off
-            || is_bound && said.by() > wanted + most_off;
+        let is_off =
+            trust != Trust::Uncertain && said.by().abs_diff(wanted) > most_off || is_bound && said.by() > wanted;
         is_off.then(|| format!("{} bytes {metric} are said to be saved, not {wanted}", said.by()))
     };
     let allocated = is_off("allocated", allocated, *trust, *at_least);

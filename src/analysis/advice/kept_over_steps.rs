@@ -4,6 +4,7 @@
 use super::function_graphs;
 use super::graphs::Graphs;
 use super::model_calls::{ModelCall, ModelCalls, born_in};
+use super::retained::retained;
 use super::variables::Function;
 use super::whole_copies;
 use super::without_backward::keep_graphs;
@@ -26,8 +27,6 @@ pub(super) const SMALL: u64 = 16;
 pub(super) const LEAST_COLLECTED: usize = 4;
 /// How many allocations of a line are examined for its result.
 pub(super) const LONGEST_LINE: usize = 64;
-/// The part of the memory kept for backward that outlives two more calls if the graph is retained.
-const GRAPH_SHARE: u64 = 2;
 
 /// The blocks that one call keeps over two more calls.
 pub(super) struct Kept<'c> {
@@ -197,76 +196,6 @@ fn held_longer(
     held
 }
 
-/// Graphs that stay live after their backward pass.
-fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
-    let is_retained = |kept: &&Kept<'_>| {
-        let at_end = born_in(device, kept.call.start, kept.call.end).filter(|(_, made)| made.freed > kept.call.end);
-        let at_end: u64 = at_end.map(|(_, made)| made.size).fold(0, u64::saturating_add);
-        let inner: u64 = kept
-            .blocks
-            .iter()
-            .filter(|(_, made)| made.born <= kept.call.end)
-            .map(|(_, made)| made.size)
-            .fold(0, u64::saturating_add);
-        kept.call.backward.is_some() && kept.call.keeps_graph(device) && inner.saturating_mul(GRAPH_SHARE) >= at_end
-    };
-    let retained: Vec<&Kept<'_>> = kept.iter().filter(is_retained).collect();
-    let first = *retained.first()?;
-    let entries = first.call.backward.as_ref().map_or(0, |backward| backward.end - backward.start);
-    let stack = |index: u32| device.track.stack_of(index as usize);
-    let mut made_at: HashMap<StackId, Vec<Instant>> = HashMap::new();
-    for (index, made) in born_in(device, first.call.start, device.track.entries()) {
-        made_at.entry(stack(index)).or_default().push(made.born);
-    }
-    // A variable keeps a result until its line runs again.
-    let rebound = |index: u32, made: &Allocation| {
-        let is_plain = device.roles().role(stack(index)) == Role::Plain;
-        let again = made_at.get(&stack(index)).filter(|_| is_plain)?;
-        Some(again.get(again.partition_point(|&born| born <= made.born)).copied().unwrap_or(NEVER))
-    };
-    let lives = |is_bound: bool| {
-        let mut lives = Lives::default();
-        for call in of_line {
-            let Some(backward) = &call.backward else { continue };
-            // The pass frees the blocks of the call, the newest first; after that it goes on through older graphs.
-            let own = entries.min(backward.end - backward.start);
-            let made = born_in(device, call.start, backward.start);
-            let stay: Vec<(u32, Allocation)> =
-                made.filter(|(index, made)| made.freed > backward.end && is_of_forward(device, *index, made)).collect();
-            let at = |place: usize| {
-                backward.start + (u64::from(own) * (place as u64 + 1) / stay.len().max(1) as u64) as Instant
-            };
-            let freed = stay.iter().rev().enumerate().map(|(place, (index, made))| {
-                let bound = rebound(*index, made).filter(|_| is_bound).unwrap_or(0);
-                (*index, at(place).max(bound), made.freed)
-            });
-            lives.freed.extend(freed.filter(|&(_, at, freed)| at < freed).map(|(index, at, _)| (index, at)));
-        }
-        lives.freed.extend(inputs(device, of_line).into_iter().map(|(_, index, again)| (index, again)));
-        lives
-    };
-    let way = Way {
-        cure: "detach the state that the next step uses, and call backward without retain_graph".to_owned(),
-        code: vec!["state = state.detach()  # for each tensor in it".to_owned(), "loss.backward()".to_owned()],
-        least: lives(true),
-        most: lives(false),
-        unknown: "variables may keep results until the next ones are made",
-    };
-    let most = retained.iter().map(|kept| kept.bytes()).max()?;
-    Some(Finding {
-        story: Story::RetainedGraph,
-        line: backward_line(device, first.call).or(Some(first.call.line)),
-        cure: way.cure.clone(),
-        evidence: format!(
-            "the graph of every step, up to {}, stays alive after its backward pass is done",
-            Bytes(most)
-        ),
-        cost: None,
-        code: way.code.clone(),
-        remedy: Remedy::Ways(vec![way]),
-    })
-}
-
 /// Inputs that only the graphs of calls keep alive: the first layer saves them for backward. Each comes with the place
 /// of its call, and with the instant at which its variable would release it: when its line allocates the next input.
 pub(super) fn inputs(device: &Device<'_>, of_line: &[&ModelCall]) -> Vec<(usize, u32, Instant)> {
@@ -377,7 +306,10 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
         call.is_some_and(|call| call.is_trained(device))
     };
     of_stack.retain(|stack, blocks| {
-        piles_up(blocks) && !inputs.contains(stack) && !is_of_one_graph(blocks, &passes, is_trained)
+        piles_up(blocks)
+            && !inputs.contains(stack)
+            && !is_of_one_graph(blocks, &passes, is_trained)
+            && !is_trained_on(device, calls, blocks, &passes)
     });
     let bytes = |blocks: &[(u32, Allocation, Instant)]| {
         blocks.iter().map(|(_, made, _)| made.size).fold(0, u64::saturating_add)
@@ -473,6 +405,30 @@ fn is_of_one_graph(
     let together = blocks.windows(2).filter(|pair| passed(pair[0].1.born) == passed(pair[1].1.born)).count();
     let trained = blocks.iter().filter(|(_, made, _)| is_trained(made)).count();
     together * 2 > blocks.len() && trained * 2 > blocks.len()
+}
+
+/// Whether the results are data for training, such as those of a rollout: no backward pass lies between most of them, they stay
+/// live for the first pass after the last of them, and so do the inputs of their calls. Nobody keeps the inputs of metrics.
+fn is_trained_on(
+    device: &Device<'_>,
+    calls: &ModelCalls,
+    blocks: &[(u32, Allocation, Instant)],
+    passes: &[Range<Instant>],
+) -> bool {
+    let passed = |instant: Instant| passes.partition_point(|pass| pass.start < instant);
+    let is_input = |(index, made): &(u32, Allocation), until: Instant| {
+        let stack = device.track.stack_of(*index as usize);
+        made.freed > until && stack != StackId::EMPTY && matches!(device.roles().role(stack), Role::Plain | Role::Data)
+    };
+    let is_data = |(_, made, _): &(u32, Allocation, Instant)| {
+        let Some(pass) = passes.get(passed(made.born)).filter(|pass| pass.end < made.freed) else { return false };
+        let place = calls.all.partition_point(|call| call.start < made.born);
+        let call = place.checked_sub(1).and_then(|place| calls.all.get(place));
+        let before = place.checked_sub(2).and_then(|place| calls.all.get(place)).map_or(0, |call| call.end);
+        call.is_some_and(|call| born_in(device, before, call.start).any(|input| is_input(&input, pass.start)))
+    };
+    let together = blocks.windows(2).filter(|pair| passed(pair[0].1.born) == passed(pair[1].1.born)).count();
+    together * 2 > blocks.len() && blocks.iter().filter(|block| is_data(block)).count() * 2 > blocks.len()
 }
 
 /// Whether several blocks are live together and are freed together: a store of fixed size frees one block for each new one.

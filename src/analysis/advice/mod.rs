@@ -26,6 +26,7 @@ mod low_rank;
 mod master_copies;
 mod model_calls;
 mod release_cache;
+mod retained;
 mod side_stream;
 mod stacks;
 mod temporaries;

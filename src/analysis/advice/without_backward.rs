@@ -29,6 +29,13 @@ struct Wasted<'c> {
     piles_up: bool,
 }
 
+/// The blocks of a call that outlive it, except for workspaces of libraries, which also stay live under `no_grad`.
+fn kept(device: &Device<'_>, call: &ModelCall) -> Vec<(u32, Allocation)> {
+    let is_workspace = |index: u32| device.categories().get(index as usize).category == Category::Workspace;
+    let made = born_in(device, call.start, call.end);
+    made.filter(|&(index, made)| made.freed > call.end && !is_workspace(index)).collect()
+}
+
 /// Whether calls from a line that have no backward pass keep their graphs over two more calls.
 pub(super) fn keep_graphs(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall]) -> bool {
     wasted(device, calls, of_line).is_some_and(|wasted| wasted.piles_up)
@@ -45,12 +52,7 @@ fn wasted<'c>(device: &Device<'_>, all: &ModelCalls, of_line: &[&'c ModelCall]) 
         return None;
     }
     let first = *calls.first()?;
-    let kept = |call: &ModelCall| -> Vec<(u32, Allocation)> {
-        // Workspaces of libraries also stay live under no_grad.
-        let is_workspace = |index: u32| device.categories().get(index as usize).category == Category::Workspace;
-        let made = born_in(device, call.start, call.end);
-        made.filter(|&(index, made)| made.freed > call.end && !is_workspace(index)).collect()
-    };
+    let kept = |call: &ModelCall| kept(device, call);
     let bytes = |blocks: &[(u32, Allocation)]| blocks.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
     let outlives = |calls: &&[&ModelCall]| {
         bytes(&kept(calls[0])) / 2 < {
@@ -153,11 +155,7 @@ fn is_sample(device: &Device<'_>, stack: StackId) -> bool {
 fn lives(device: &Device<'_>, calls: &[&ModelCall]) -> Lives {
     let mut lives = Lives::default();
     let passes = calls.iter().map(|call| call.start..call.end).collect();
-    let kept = |call: &&ModelCall| -> Vec<u32> {
-        let made = born_in(device, call.start, call.end);
-        made.filter(|(_, made)| made.freed > call.end).map(|(index, _)| index).collect()
-    };
-    let blocks: Vec<u32> = calls.iter().flat_map(kept).collect();
+    let blocks: Vec<u32> = calls.iter().flat_map(|call| kept(device, call)).map(|(index, _)| index).collect();
     let releases = Editor::new(device).releases_without_backward(passes, &blocks);
     let freed = |index: u32| device.track.allocation(index as usize).map_or(NEVER, |made| made.freed);
     lives.freed.extend(releases.into_iter().filter(|&(index, at)| at < freed(index)));

@@ -21,6 +21,7 @@ use indexmap::IndexMap;
 use rayon::prelude::*;
 use regex::Regex;
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::iter;
 use std::ops::Range;
 
@@ -92,6 +93,8 @@ pub struct LeakRow {
     pub oldest: Option<Oldest>,
     /// The stack of most of the blocks that the verdict is about, innermost frame first.
     pub stack: Vec<String>,
+    /// The blocks that a [`Verdict::Leak`] is about, by index into [`History::allocations`]: the group may have others.
+    pub(crate) leaked: Vec<usize>,
 }
 
 /// Where a live block was allocated.
@@ -389,6 +392,10 @@ fn grown(
             filled_in: judgement.filled_in.map(|index| sample.number(index)),
             oldest: origin.and_then(|origin| oldest(track, groups, all_ends, blocks, origin)),
             stack: origin.map(|origin| sites.origin_labels(origin, LONGEST_STACK)).unwrap_or_default(),
+            leaked: match judgement.verdict {
+                Verdict::Leak => leaked(groups, history, sample, blocks),
+                Verdict::Growth | Verdict::Cache => Vec::new(),
+            },
         })
     };
     crossings.iter().enumerate().filter(|(_, blocks)| !blocks.is_empty()).filter_map(row).collect()
@@ -428,6 +435,21 @@ fn example(
         }
     }
     origins.into_iter().max_by_key(|&(origin, bytes)| (bytes, Reverse(origin))).map(|(origin, _)| origin)
+}
+
+/// The blocks that steps after the warm-up leave behind until the end of the recording, and those like them from before. The
+/// last step may still hold what the next one would free.
+fn leaked(groups: &Groups<'_>, history: &History, sample: &Sample, blocks: &[Crossing]) -> Vec<usize> {
+    let last = sample.ends.len().saturating_sub(1);
+    let is_left = |block: &&Crossing| {
+        let allocation = &history.allocations[block.allocation];
+        !allocation.is_baseline() && allocation.allocated_at(history.entries())
+    };
+    let kind = |block: &Crossing| (groups.origin_of(block.allocation), history.allocations[block.allocation].requested);
+    let is_judged = |block: &&Crossing| (sample.warm_up..last).contains(&block.ends.start);
+    let kinds: HashSet<(CodeOrigin, u64)> = blocks.iter().filter(is_left).filter(is_judged).map(kind).collect();
+    let of_kind = blocks.iter().filter(is_left).filter(|block| kinds.contains(&kind(block)));
+    of_kind.map(|block| block.allocation).collect()
 }
 
 /// The oldest block of an origin that is live at the end of the last step.

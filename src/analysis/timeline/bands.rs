@@ -1,6 +1,7 @@
 //! Bands: the memory in each column, by group.
 
 use super::{Band, Column, ColumnOf, DeviceTimeline, INACTIVE, LEAKS};
+use crate::analysis::leaks::LeakRow;
 use crate::facts::grouping::attribution::OTHER;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder};
 use crate::facts::training::{Categories, Category};
@@ -38,12 +39,33 @@ struct Stay {
     to: usize,
 }
 
+/// The blocks that leak, as `leaks` finds them.
+#[derive(Default)]
+pub(super) struct Leaks {
+    /// The requested bytes per step of each row.
+    rates: Vec<i64>,
+    /// The row of each block, by index into the allocations of the history.
+    rows: HashMap<usize, usize, RandomState>,
+}
+
+impl Leaks {
+    /// Adds a row with its blocks.
+    pub fn add(&mut self, row: &LeakRow) {
+        self.rows.extend(row.leaked.iter().map(|&block| (block, self.rates.len())));
+        self.rates.push(i64::try_from(row.rate.bytes).unwrap_or(i64::MAX));
+    }
+}
+
 /// The memory of a group in a category.
 struct Pile {
     /// An index into the groups found.
     group: usize,
     /// `None` if bands have no category.
     category: Option<Category>,
+    /// The row of the leaks that it is part of, if it leaks.
+    row: Option<usize>,
+    /// Its bytes per step; 0 if it does not leak, or if another pile of the same row has them.
+    leak: i64,
     /// Bytes times columns.
     area: u128,
     /// Bytes and blocks at the selected instant.
@@ -54,7 +76,7 @@ struct Pile {
 /// The bands of a device, the one on top of the stack first.
 pub(super) fn bands(
     grouper: &Grouper<'_>,
-    categories: Option<&Categories>,
+    categories: Option<(&Categories, &Leaks)>,
     columns: &[Column],
     (metric, instant): (Metric, Instant),
     top: usize,
@@ -83,6 +105,7 @@ pub(super) fn bands(
             });
         }
         let band = &mut bands[index];
+        band.leak = pile.row.map(|_| band.leak.unwrap_or(0).saturating_add(pile.leak));
         band.groups += 1;
         band.bytes_there = band.bytes_there.wrapping_add(pile.bytes);
         band.blocks_there += pile.blocks;
@@ -97,7 +120,7 @@ pub(super) fn bands(
 /// Sums up the memory of each group in each category.
 fn piles(
     groups: &mut Groups<'_>,
-    categories: Option<&Categories>,
+    categories: Option<(&Categories, &Leaks)>,
     columns: &[Column],
     (metric, instant): (Metric, Instant),
 ) -> (Vec<Pile>, Vec<Stay>) {
@@ -107,13 +130,14 @@ fn piles(
     let seen = |born, gone| column_of(born) < column_of(gone) || is_there(born, gone);
     let mut piles: Vec<Pile> = Vec::new();
     let mut stays = Vec::new();
-    let mut known: HashMap<(usize, Option<Category>), usize, RandomState> = HashMap::default();
+    let mut known: HashMap<(usize, Option<Category>, Option<usize>), usize, RandomState> = HashMap::default();
     Holder::visit(groups.grouper.track, metric, seen, |holder| {
         let Some(&group) = groups.of(holder).first() else { return };
-        let category = categories.map(|categories| categories.get(holder.index).category);
-        let index = *known.entry((group, category)).or_insert(piles.len());
+        let category = categories.map(|(categories, _)| categories.get(holder.index).category);
+        let row = categories.and_then(|(_, leaks)| leaks.rows.get(&holder.index).copied());
+        let index = *known.entry((group, category, row)).or_insert(piles.len());
         if index == piles.len() {
-            piles.push(Pile { group, category, area: 0, bytes: 0, blocks: 0 });
+            piles.push(Pile { group, category, row, leak: 0, area: 0, bytes: 0, blocks: 0 });
         }
         let pile = &mut piles[index];
         let (from, to) = (column_of(holder.born), column_of(holder.gone));
@@ -126,14 +150,20 @@ fn piles(
             pile.blocks += 1;
         }
     });
+    for (row, &rate) in categories.iter().flat_map(|(_, leaks)| leaks.rates.iter().enumerate()) {
+        let largest = piles.iter_mut().filter(|pile| pile.row == Some(row)).max_by_key(|pile| pile.area);
+        if let Some(pile) = largest {
+            pile.leak = rate;
+        }
+    }
     (piles, stays)
 }
 
-/// The band of a pile: its own, or the rest of its category.
+/// The band of a pile: its own, or the rest of its category that leaks, or does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Slot {
     Own(usize),
-    Rest(Option<Category>),
+    Rest(Option<Category>, bool),
 }
 
 /// The `top` piles with the largest areas have their own bands, and more piles do if the rest of a category would be
@@ -141,7 +171,7 @@ enum Slot {
 fn chosen(piles: &[Pile], top: usize, stands_apart: impl Fn(&Pile) -> bool) -> Vec<Slot> {
     let mut by_area: Vec<usize> = (0..piles.len()).collect();
     by_area.sort_rows_by_key(|&index| (Reverse(piles[index].area), Reverse(piles[index].bytes), index));
-    let mut slots: Vec<Slot> = piles.iter().map(|pile| Slot::Rest(pile.category)).collect();
+    let mut slots: Vec<Slot> = piles.iter().map(|pile| Slot::Rest(pile.category, pile.row.is_some())).collect();
     let (mut own, mut largest) = (0, 0);
     for &index in &by_area {
         // Memory that cannot be attributed also has a band.
@@ -153,7 +183,7 @@ fn chosen(piles: &[Pile], top: usize, stands_apart: impl Fn(&Pile) -> bool) -> V
         }
     }
     let mut rests: HashMap<Slot, (usize, u128), RandomState> = HashMap::default();
-    for (slot, pile) in slots.iter().zip(piles).filter(|(slot, _)| matches!(slot, Slot::Rest(_))) {
+    for (slot, pile) in slots.iter().zip(piles).filter(|(slot, _)| matches!(slot, Slot::Rest(..))) {
         let rest = rests.entry(*slot).or_default();
         *rest = (rest.0 + 1, rest.1 + pile.area);
     }
@@ -221,21 +251,22 @@ pub(super) fn inactive(columns: &[Column], there: &Counters) -> Band {
 }
 
 impl DeviceTimeline {
-    /// The bands of each category as one band, and memory that leaks as another one on top: [`LEAKS`].
+    /// The bands of each category as one band, and on top of it another one of what leaks: [`LEAKS`].
     pub fn categories(&self) -> Vec<Band> {
-        let (leaking, others): (Vec<&Band>, Vec<&Band>) = self.bands.iter().partition(|band| band.leak.is_some());
         let mut merged: Vec<Band> = Vec::new();
-        for band in leaking.into_iter().chain(others) {
-            let category = band.category.filter(|_| band.leak.is_none());
-            let label = match category {
+        for band in &self.bands {
+            let label = match band.category {
+                Some(_) if band.leak.is_some() => LEAKS,
                 Some(category) => category.name(),
-                None if band.leak.is_some() => LEAKS,
                 None => &band.label,
             };
-            if let Some(known) = merged.iter_mut().find(|known| known.label == label) {
+            let is_alike = |known: &Band| known.category == band.category;
+            if let Some(known) = merged.iter_mut().find(|known| is_alike(known) && known.label == label) {
                 known.add(band);
             } else {
-                merged.push(Band { label: label.to_owned(), category, inferred: false, ..band.clone() });
+                // Bands of a category are next to each other.
+                let place = merged.iter().position(|known| label == LEAKS && is_alike(known)).unwrap_or(merged.len());
+                merged.insert(place, Band { label: label.to_owned(), inferred: false, ..band.clone() });
             }
         }
         merged

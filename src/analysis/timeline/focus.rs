@@ -11,10 +11,13 @@ use crate::replay::{History, Instant};
 /// The steps of a device on its history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StepSpan {
-    /// Where the first step starts: at the first forward pass.
+    /// Where the first step starts: at the first forward pass, or at the start of the recording.
     pub start: Instant,
-    /// The end of each step. The last one may be cut off by the end of the recording.
+    /// The end of each step, and of what follows the last one.
     pub ends: Vec<Instant>,
+    /// Number of steps: those of all answers. More ends are of what follows the last step, such as a step that the recording
+    /// does not contain in full.
+    pub known: usize,
 }
 
 impl StepSpan {
@@ -24,18 +27,19 @@ impl StepSpan {
         let works = |phase| matches!(phase, Phase::Forward | Phase::Backward | Phase::Optimizer);
         let known = device.steps().map(|steps| steps.ends.clone()).unwrap_or_default();
         let start = spans.iter().find(|span| span.phase == Phase::Forward).map(|span| span.start);
+        let start = start.filter(|&start| known.first().is_none_or(|&end| start < end));
         let start = start.or_else(|| known.first().map(|_| 0))?;
         let last_work = spans.iter().rev().find(|span| works(span.phase)).map_or(0, |span| span.end);
         let actions = device.track.actions();
         let last_oom =
             actions.iter().rposition(|&action| action == Action::Oom).map_or(0, |entry| entry as Instant + 1);
-        let mut ends: Vec<Instant> = known.into_iter().filter(|&end| end > start).collect();
-        // The part after the last known end is a step, too, if it does the work of a step.
+        let (mut ends, known) = (known.clone(), known.len());
+        // What follows the last step is shown like a step if it does the work of one.
         let end = last_work.max(last_oom);
         if ends.last().is_none_or(|&last| last < end) {
             ends.push(end);
         }
-        Some(Self { start, ends })
+        Some(Self { start, ends, known })
     }
 
     /// The end of the last step.
@@ -43,12 +47,13 @@ impl StepSpan {
         self.ends.last().copied().unwrap_or(self.start)
     }
 
-    /// The step that contains an instant, counted from 1, and its start and end, if there are several.
-    pub fn around(&self, instant: Instant) -> Option<(usize, (Instant, Instant))> {
+    /// The step that contains an instant, counted from 1, and its start and end, if there are several; no number for what
+    /// follows the last step.
+    pub fn around(&self, instant: Instant) -> Option<(Option<usize>, (Instant, Instant))> {
         let step = self.ends.partition_point(|&end| end < instant);
         let end = *self.ends.get(step).filter(|_| self.ends.len() > 1 && instant >= self.start)?;
         let start = step.checked_sub(1).map_or(self.start, |before| self.ends[before]);
-        Some((step + 1, (start, end)))
+        Some(((step < self.known).then_some(step + 1), (start, end)))
     }
 }
 

@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices};
 use crate::facts::grouping::{GroupBy, Grouper};
 use crate::replay::{Instant, Metric, Track};
+use bands::Leaks;
 use focus::StepSpan;
 use rayon::prelude::*;
 use sample::{Sampled, Scale};
@@ -105,9 +106,9 @@ pub struct Run {
     pub columns: Vec<Column>,
     /// First x and last x of the enlarged part.
     pub shown: (i64, i64),
-    /// The step that is shown large, counted from 1.
-    pub step: usize,
-    /// The ends of steps on the x axis. The last one may be cut off.
+    /// The step that is shown large, counted from 1; `None` for what follows the last step.
+    pub step: Option<usize>,
+    /// The ends of steps on the x axis.
     pub steps: Vec<i64>,
     /// Failed requests.
     pub ooms: Vec<OomMark>,
@@ -178,15 +179,15 @@ struct Asked<'d, 'a> {
     whole: Scale,
     /// The step to show large.
     focus: Option<Focus>,
-    /// Places that leak, with the bytes leaked in each step.
-    leaks: Vec<(String, i64)>,
+    /// Memory that leaks.
+    leaks: Leaks,
 }
 
 /// One of several steps.
 struct Focus {
     window: (Instant, Instant),
-    /// Counted from 1.
-    step: usize,
+    /// Counted from 1; `None` after the last step.
+    step: Option<usize>,
     span: StepSpan,
     scale: Scale,
 }
@@ -203,13 +204,13 @@ impl<'d, 'a> Asked<'d, 'a> {
         let span = StepSpan::of(device);
         let whole = Scale::of(device.track, options.axis, origin, window, span.as_ref());
         let rows = leaks.devices.iter().find(|leaks| leaks.device == device.id()).map(|leaks| leaks.rows.iter());
-        let (mut leaking, mut grows) = (Vec::new(), false);
+        let (mut leaking, mut grows) = (Leaks::default(), false);
         let held = u64::try_from(peak.at.allocated).unwrap_or(0);
         for row in rows.into_iter().flatten() {
             let is_much = row.live_bytes >= held / GROWN_PART;
             grows |= is_much && matches!(row.verdict, Verdict::Leak | Verdict::Growth);
             if row.verdict == Verdict::Leak {
-                leaking.push((row.label.clone(), row.rate.allocated_bytes));
+                leaking.add(row);
             }
         }
         // Growth is visible only over many steps, and the peaks of ranges are meant to be compared.
@@ -250,13 +251,10 @@ impl<'d, 'a> Asked<'d, 'a> {
         let top = options.peak.top.unwrap_or(usize::MAX);
         let bands = || {
             let categories = options.has_categories().then(|| device.categories());
-            bands::bands(&grouper, categories, &columns, (metric, peak.instant), top)
+            bands::bands(&grouper, categories.map(|all| (all, &leaks)), &columns, (metric, peak.instant), top)
         };
         let run = || focus.as_ref().map(|focus| run(track, &peak, focus, (whole, &own), &axis, options.columns));
         let (mut bands, run) = rayon::join(bands, run);
-        for band in &mut bands {
-            band.leak = leaks.iter().find(|(label, _)| *label == band.label).map(|(_, bytes)| *bytes);
-        }
         if options.inactive {
             bands.insert(0, bands::inactive(&columns, &peak.at));
         }
@@ -286,7 +284,7 @@ fn run(
         ooms,
         shown: shown.range(),
         step: focus.step,
-        steps: focus.span.ends.iter().map(|&end| x(end)).collect(),
+        steps: focus.span.ends.iter().take(focus.span.known).map(|&end| x(end)).collect(),
         peak: x(peak.maxima[peak.metric as usize].instant),
         axis,
     }

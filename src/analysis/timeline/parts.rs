@@ -21,7 +21,7 @@ pub enum XAxis {
 /// of the metric.
 pub const INACTIVE: &str = "(inactive)";
 
-/// Label of the band for all leaks, if other bands are categories.
+/// Label of the band for the leaks of a category, if other bands are categories.
 pub const LEAKS: &str = "(leaks)";
 
 /// A sample: the instant within a period of the x axis at which memory is highest, so that no peak is lost.
@@ -55,7 +55,8 @@ pub struct Band {
     pub bytes_there: u64,
     /// Blocks at that instant.
     pub blocks_there: u64,
-    /// Bytes that each step leaks here.
+    /// If this is memory that leaks, the bytes that each step requests of it, as `leaks` shows them. If a line that leaks has
+    /// several bands, the first of them has its bytes, and the others have 0.
     pub leak: Option<i64>,
 }
 

@@ -4,21 +4,35 @@
 //! allocations of one line form generations: the same number of blocks, each generation larger than the previous one by the
 //! same amount, and each block live until the next generation has started. Attention scores grow as well, but are
 //! short-lived.
+//!
+//! A single forward has no generations. But if it keeps nothing for backward, and two lines alternate, once in each layer, with
+//! blocks of one size that are live when the forward has made its last block, these are the keys and the values: other memory of
+//! a layer is free by then, and hidden states or attention weights are one block of each layer.
 
+use super::category::Evidence;
+use super::forwards::Forwards;
 use super::own_lines::OwnLines;
 use super::periods::{Cursor, Periods};
 use super::role::{Role, Roles};
 use crate::model::FrameId;
 use crate::replay::{Allocation, History, NEVER, Track};
 use foldhash::fast::RandomState;
+use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 
 /// The least number of generations of a series.
 const LEAST_GENERATIONS: usize = 4;
+/// The least number of layers for which two lines must alternate.
+const LEAST_LAYERS: usize = 4;
 
-/// The blocks of growing caches on one device.
+/// The blocks of caches on one device.
 #[derive(Default)]
-pub(super) struct Caches(HashSet<u32, RandomState>);
+pub(super) struct Caches {
+    /// Those of caches that grow.
+    growing: HashSet<u32, RandomState>,
+    /// Those that a single forward makes in pairs.
+    paired: HashSet<u32, RandomState>,
+}
 
 /// The blocks that one line of code allocates.
 #[derive(Default)]
@@ -38,7 +52,13 @@ struct Generation {
 
 impl Caches {
     /// Examines every line that allocates. For recordings without a backward pass.
-    pub(super) fn of(track: Track<'_>, periods: &Periods, roles: &Roles, lines: &mut OwnLines<'_>) -> Self {
+    pub(super) fn of(
+        track: Track<'_>,
+        periods: &Periods,
+        forwards: &Forwards,
+        roles: &Roles,
+        lines: &mut OwnLines<'_>,
+    ) -> Self {
         let history = track.history;
         let mut by_line: HashMap<FrameId, Series, RandomState> = HashMap::default();
         let mut cursor = Cursor::new(periods);
@@ -58,13 +78,49 @@ impl Caches {
             let lasting = lasting(history, &series.blocks);
             found.extend(growing(history, &lasting, series.in_module));
         }
-        Self(found)
+        Self { growing: found, paired: paired(track, forwards, roles, lines) }
     }
 
-    /// Whether a block is part of a cache.
-    pub(super) fn has(&self, allocation: usize) -> bool {
-        self.0.contains(&(allocation as u32))
+    /// Why a block is part of a cache, if it is.
+    pub(super) fn evidence(&self, allocation: usize) -> Option<Evidence> {
+        let index = allocation as u32;
+        match () {
+            () if self.growing.contains(&index) => Some(Evidence::Grows),
+            () => self.paired.contains(&index).then_some(Evidence::KeptInPairs),
+        }
     }
+}
+
+/// The blocks that each layer of a forward makes in pairs, and that outlive it.
+fn paired(track: Track<'_>, forwards: &Forwards, roles: &Roles, lines: &mut OwnLines<'_>) -> HashSet<u32, RandomState> {
+    // The blocks of each line and size that outlive their forward, by the number of the forward and the size.
+    let mut kept: IndexMap<(usize, u64, FrameId), Vec<u32>, RandomState> = IndexMap::default();
+    for (index, allocation, stack) in track.allocations() {
+        let Some(forward) = forwards.outlived(allocation.born, allocation.freed) else { continue };
+        if let Some(line) = lines.of(stack).filter(|_| roles.role(stack) == Role::Module) {
+            kept.entry((forward, allocation.requested, line)).or_default().push(index);
+        }
+    }
+    let mut found = HashSet::default();
+    let mut of_size: IndexMap<(usize, u64), Vec<Vec<u32>>, RandomState> = IndexMap::default();
+    for ((forward, bytes, _), blocks) in kept.into_iter().filter(|(_, blocks)| blocks.len() >= LEAST_LAYERS) {
+        of_size.entry((forward, bytes)).or_default().push(blocks);
+    }
+    for lines in of_size.values() {
+        for (place, one) in lines.iter().enumerate() {
+            if let Some(other) = lines[place + 1..].iter().find(|other| alternate(one, other)) {
+                found.extend(one.iter().chain(other));
+            }
+        }
+    }
+    found
+}
+
+/// Whether two lines alternate.
+fn alternate(one: &[u32], other: &[u32]) -> bool {
+    one.len() == other.len()
+        && one.iter().zip(other).all(|(one, other)| one < other)
+        && one.iter().skip(1).zip(other).all(|(next, other)| other < next)
 }
 
 /// The blocks of a series that are a cache: runs of enough generations.

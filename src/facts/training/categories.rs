@@ -48,9 +48,10 @@ impl Categories {
         let replacements = Replacements::of(track, phases, &periods, roles, &mut lines);
         let has_backward = periods.from(Phase::Backward, 0).is_some();
         let trains = has_backward || roles.trains();
-        let caches = if has_backward { Caches::default() } else { Caches::of(track, &periods, roles, &mut lines) };
         let parameters = Parameters::of(track, &periods, &origins, roles, &replacements);
         let forwards = Forwards::of(track, sites, &periods, roles, phases.frees_tell);
+        let caches =
+            if has_backward { Caches::default() } else { Caches::of(track, &periods, &forwards, roles, &mut lines) };
         let mut last_born = vec![0; snapshot.stacks.len()];
         for (_, allocation, stack) in track.allocations() {
             if let Some(last) = last_born.get_mut(stack.index()) {
@@ -180,8 +181,8 @@ impl Judge<'_> {
         if let Some(verdict) = self.parameters.verdict(block.index) {
             return Some(verdict);
         }
-        if self.caches.has(block.index) {
-            return Some((Category::KvCache, Evidence::Grows));
+        if let Some(evidence) = self.caches.evidence(block.index) {
+            return Some((Category::KvCache, evidence));
         }
         match block.origin {
             Origin::Timeline(category) => Some((category, Evidence::Timeline)),

@@ -25,7 +25,7 @@ pub enum Category {
     /// Allocated by forward and still live when backward starts, or when the kept history starts; also what a
     /// recomputation allocates for backward.
     Activation,
-    /// Keys and values that a model without backward keeps from one forward to the next.
+    /// Keys and values that a model without backward keeps after its forward, for the next one.
     KvCache,
     /// Freed before the phase that allocated it ends.
     Temporary,
@@ -187,6 +187,8 @@ pub enum Evidence {
     KeptByForward,
     /// Every forward allocates a block that is larger by the same amount, and each block lives until the next one.
     Grows,
+    /// Two lines allocate a block of the same size in each layer, and these blocks outlive a forward that keeps no others.
+    KeptInPairs,
     /// In the backward pass that runs out of memory, with the size of a parameter.
     MirrorsInCutBackward,
     /// In the backward pass that runs out of memory, without the size of a parameter.
@@ -253,6 +255,7 @@ impl Evidence {
             Self::Recomputed => "allocated by a recomputation, outlives it",
             Self::ForwardCutShort => "held in the forward that runs out of memory",
             Self::KeptByForward => "allocated in a forward that keeps the outputs of its modules, outlives the call",
+            Self::KeptInPairs => "two blocks of the same size from each layer, which outlive the forward",
             Self::Grows => "grows by the same amount each time, each block lives until the next",
             Self::MirrorsInCutBackward => "held in the backward that runs out of memory, size of a parameter",
             Self::BackwardCutShort => "held in the backward that runs out of memory, size of no parameter",

@@ -64,9 +64,17 @@ impl Forwards {
 
     /// Whether a block allocated at an instant outlives a call of the model that keeps the outputs of its modules.
     pub(super) fn keeps(&self, born: Instant, freed: Instant) -> bool {
-        let index = self.0.partition_point(|call| call.start < born).checked_sub(1);
-        let call = index.and_then(|index| self.0.get(index)).filter(|call| born <= call.last);
-        call.is_some_and(|call| call.keeps && freed > call.last)
+        self.outlived_by(born, freed).is_some_and(|(_, call)| call.keeps)
+    }
+
+    /// The number of the call that a block outlives, if the call does not keep the outputs of its modules.
+    pub(super) fn outlived(&self, born: Instant, freed: Instant) -> Option<usize> {
+        self.outlived_by(born, freed).filter(|(_, call)| !call.keeps).map(|(index, _)| index)
+    }
+
+    fn outlived_by(&self, born: Instant, freed: Instant) -> Option<(usize, &Call)> {
+        let index = self.0.partition_point(|call| call.start < born).checked_sub(1)?;
+        self.0.get(index).filter(|call| born <= call.last && freed > call.last).map(|call| (index, call))
     }
 }
 

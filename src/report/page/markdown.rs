@@ -141,8 +141,11 @@ fn stacks(document: &mut Document, peak: &DevicePeak, shown: usize) {
 fn caption(timeline: &DeviceTimeline) -> String {
     // Steps with names are not numbered.
     let step = match &timeline.run {
-        Some(run) if timeline.peak.annotations.is_empty() => format!(" in step {},", run.step),
-        Some(_) => " in the step of the peak,".to_owned(),
+        Some(run) => match run.step {
+            Some(step) if timeline.peak.annotations.is_empty() => format!(" in step {step},"),
+            Some(_) => " in the step of the peak,".to_owned(),
+            None => format!(" after step {},", run.steps.len()),
+        },
         None => String::new(),
     };
     format!("{} memory{step} over {}", timeline.peak.metric.name(), span(timeline))

@@ -183,7 +183,8 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
         bands.retain(|(band, _)| band.bytes_there > 0);
         // As in `palette::together`, so that colors follow the order.
         bands.sort_rows_by_key(|(band, _)| (band.label == OTHER, Reverse(band.bytes_there), band.label.as_str()));
-        let category = bands.first().and_then(|(band, _)| band.category).filter(|_| is_by_category);
+        let has_leaks = bands.iter().any(|(band, _)| band.label == LEAKS);
+        let category = bands.first().and_then(|(band, _)| band.category).filter(|_| is_by_category || has_leaks);
         let is_one = bands.len() == 1;
         if let Some(category) = category.filter(|_| !is_one) {
             let bytes = bands.iter().map(|(band, _)| band.bytes_there).sum();
@@ -213,11 +214,12 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
                         category_name(category)
                     }
                     Some(category) => format!("{}: {}", category_name(category), name(band)),
+                    None if has_leaks && band.label != LEAKS => format!("other {}", written(band)),
                     None => written(band),
                 },
                 note: band
                     .leak
-                    .filter(|_| band.label != LEAKS)
+                    .filter(|&bytes| bytes > 0 && band.label != LEAKS)
                     .map_or(String::new(), |bytes| format!(" leaks {} per step", signed(bytes))),
                 bytes: band.bytes_there,
                 // Inactive memory is not part of the total of the shares.

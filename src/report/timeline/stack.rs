@@ -103,7 +103,8 @@ fn title(device: &DeviceTimeline, band: &Band) -> String {
     let what = band.category.filter(|category| band.label != category.name());
     let what = what.map_or(String::new(), |category| format!("{}: ", legend::category_name(category)));
     let name = format!("{what}{}", written(band));
-    let leak = band.leak.map(|bytes| format!("\nleaks {} per step", crate::report::common::notes::signed(bytes)));
+    let leak = band.leak.filter(|&bytes| bytes > 0);
+    let leak = leak.map(|bytes| format!("\nleaks {} per step", crate::report::common::notes::signed(bytes)));
     let blocks = count(band.blocks_there, "block");
     format!("{name}\n{there} ({share:.1}%) in {blocks} at that instant{}", leak.unwrap_or_default())
 }

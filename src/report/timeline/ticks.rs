@@ -112,12 +112,12 @@ fn title(device: &DeviceTimeline, unit: Unit) -> String {
     let mut title = unit.name.to_owned();
     if let Some(run) = device.run.as_ref().filter(|_| axis.counts == XAxis::Time) {
         // Annotated steps have names; programs start to count them at 0 or 1.
-        let step = if device.peak.annotations.is_empty() {
-            format!("step {}", run.step)
-        } else {
-            "the step of the peak".to_owned()
+        let start = match run.step {
+            Some(step) if device.peak.annotations.is_empty() => format!("from the start of step {step}"),
+            Some(_) => "from the start of the step of the peak".to_owned(),
+            None => format!("from the end of step {}", run.steps.len()),
         };
-        title += &format!(" from the start of {step}");
+        title += &format!(" {start}");
     }
     let folds: Vec<&Period> = axis.periods.iter().filter(|period| period.shows == Shows::Idle).collect();
     if !folds.is_empty() {
