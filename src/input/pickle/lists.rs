@@ -60,8 +60,9 @@ struct Place {
 
 /// A free place.
 const FREE: Place = Place { tag: 0, id: NO_LIST, start: 0 };
-/// The most places where a list may be. If all are taken by others, the list is decoded each time.
-const PLACES: usize = 16;
+/// The most places where a list may be: many more than a table that is half full needs. If all are taken by others, the list
+/// is decoded each time.
+const PLACES: usize = 128;
 /// Places of a new table.
 const FIRST_PLACES: usize = 1 << 10;
 
