@@ -162,7 +162,7 @@ struct ContextColumn {
 
 impl ContextColumn {
     fn extend(&mut self, ids: impl Iterator<Item = ContextId> + Clone) {
-        if self.wide.is_empty() && ids.clone().all(|id| id.0 <= u32::from(u8::MAX)) {
+        if self.wide.is_empty() && ids.clone().all(|id| u8::try_from(id.0).is_ok()) {
             self.narrow.extend(ids.map(|id| id.0 as u8));
         } else {
             self.wide.extend(std::mem::take(&mut self.narrow).into_iter().map(|id| ContextId(u32::from(id))));
