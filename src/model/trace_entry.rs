@@ -152,6 +152,33 @@ pub struct TraceEntry {
     pub context: ContextId,
 }
 
+/// The context column. Most recordings have a handful of contexts, so an ID has one byte until the first larger one comes.
+#[derive(Clone, Debug, Default)]
+struct ContextColumn {
+    narrow: Vec<u8>,
+    /// All IDs, if one does not fit a byte.
+    wide: Vec<ContextId>,
+}
+
+impl ContextColumn {
+    fn extend(&mut self, ids: impl Iterator<Item = ContextId> + Clone) {
+        if self.wide.is_empty() && ids.clone().all(|id| u8::try_from(id.0).is_ok()) {
+            self.narrow.extend(ids.map(|id| id.0 as u8));
+        } else {
+            self.wide.extend(std::mem::take(&mut self.narrow).into_iter().map(|id| ContextId(u32::from(id))));
+            self.wide.extend(ids);
+        }
+    }
+
+    #[inline]
+    fn get(&self, row: usize) -> Option<ContextId> {
+        match self.narrow.get(row) {
+            Some(&id) => Some(ContextId(u32::from(id))),
+            None => self.wide.get(row).copied(),
+        }
+    }
+}
+
 /// Trace entries as columns of equal length. A [`super::DeviceTrace`] is a range of rows.
 #[derive(Clone, Debug, Default)]
 pub struct TraceEntries {
@@ -160,11 +187,11 @@ pub struct TraceEntries {
     sizes: Vec<u64>,
     times: Vec<i64>,
     stacks: Vec<StackId>,
-    contexts: Vec<ContextId>,
+    contexts: ContextColumn,
 }
 
 impl TraceEntries {
-    /// Bytes of memory that one row takes.
+    /// Bytes of memory that one row takes at most.
     pub const ROW_BYTES: usize = 33;
 
     /// Number of rows.
@@ -185,7 +212,7 @@ impl TraceEntries {
         self.sizes.push(entry.size);
         self.times.push(entry.time_us);
         self.stacks.push(entry.stack);
-        self.contexts.push(entry.context);
+        self.contexts.extend(std::iter::once(entry.context));
     }
 
     /// Appends rows, column by column.
@@ -206,7 +233,7 @@ impl TraceEntries {
             size: *self.sizes.get(row)?,
             time_us: *self.times.get(row)?,
             stack: *self.stacks.get(row)?,
-            context: *self.contexts.get(row)?,
+            context: self.contexts.get(row)?,
         })
     }
 
@@ -216,9 +243,10 @@ impl TraceEntries {
         let start = range.start.min(end);
         let range = start..end;
         let words = self.addrs[range.clone()].iter().zip(&self.sizes[range.clone()]).zip(&self.times[range.clone()]);
-        let ids = self.stacks[range.clone()].iter().zip(&self.contexts[range.clone()]);
+        let contexts = range.clone().map(|row| self.context(row));
+        let ids = self.stacks[range.clone()].iter().zip(contexts);
         self.actions[range].iter().zip(words).zip(ids).map(
-            |((&action, ((&addr, &size), &time_us)), (&stack, &context))| TraceEntry {
+            |((&action, ((&addr, &size), &time_us)), (&stack, context))| TraceEntry {
                 action,
                 addr,
                 size,
@@ -246,7 +274,7 @@ impl TraceEntries {
 
     /// The context of one row; past the end, that of the first row.
     pub fn context(&self, row: usize) -> ContextId {
-        self.contexts.get(row).copied().unwrap_or(ContextId(0))
+        self.contexts.get(row).unwrap_or(ContextId(0))
     }
 
     /// The size column, in bytes.
@@ -263,6 +291,36 @@ impl TraceEntries {
     pub fn number_times(&mut self, range: Range<usize>) {
         for (index, time) in self.times[range].iter_mut().enumerate() {
             *time = index as i64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_stay_the_same_when_one_does_not_fit_a_byte() {
+        let entry = |context| TraceEntry {
+            action: Action::Alloc,
+            addr: 1,
+            size: 2,
+            time_us: 3,
+            stack: StackId::EMPTY,
+            context: ContextId(context),
+        };
+        let ids = [0, 255, 7, 256, 0, 70_000, 9];
+        let mut at_once = TraceEntries::default();
+        at_once.extend(&ids[..2].iter().copied().map(entry).collect::<Vec<_>>());
+        at_once.extend(&ids[2..].iter().copied().map(entry).collect::<Vec<_>>());
+        let mut one_by_one = TraceEntries::default();
+        ids.iter().for_each(|&id| one_by_one.push(entry(id)));
+        for entries in [at_once, one_by_one] {
+            let expected: Vec<_> = ids.into_iter().map(entry).collect();
+            assert_eq!(entries.rows(0..9).collect::<Vec<_>>(), expected);
+            assert_eq!(entries.get(3), Some(entry(256)));
+            assert_eq!((entries.context(6), entries.context(7)), (ContextId(9), ContextId(0)));
+            assert_eq!(entries.get(7), None);
         }
     }
 }

@@ -13,14 +13,13 @@ use super::tables::{Tables, reference};
 use super::value::Value;
 use crate::model::{FrameId, StackId};
 use foldhash::fast::RandomState;
-use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::ops::Range;
 
 /// Number of a known list; [`NO_LIST`] means none.
-pub type ListId = u32;
+pub type ListId = u16;
 /// Not a known list.
-pub const NO_LIST: ListId = u32::MAX;
+pub const NO_LIST: ListId = ListId::MAX;
 
 /// The list found in the bytes ahead.
 #[derive(Clone, Copy, Debug)]
@@ -47,15 +46,34 @@ impl Known {
     }
 }
 
+/// A place for a list in a table by hash. It is small, so that the table stays in the processor's cache while the file streams
+/// through it, and has the position of the bytes, which are compared before anything else is looked up.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Some other bits of the hash.
+    tag: u16,
+    /// [`NO_LIST`] if the place is free.
+    id: ListId,
+    /// Position of the list in [`Lists::bytes`].
+    start: u32,
+}
+
+/// A free place.
+const FREE: Place = Place { tag: 0, id: NO_LIST, start: 0 };
+/// The most places where a list may be: many more than a table that is half full needs. If all are taken by others, the list
+/// is decoded each time.
+const PLACES: usize = 128;
+/// Places of a new table.
+const FIRST_PLACES: usize = 1 << 10;
+
 /// The lists of a file.
 #[derive(Debug, Default)]
 pub struct Lists {
     /// The bytes of all known lists, one after the other.
     bytes: Vec<u8>,
     known: Vec<Known>,
-    /// The list for each hash, and what is known about it, which saves another lookup. If two lists have the same hash, the
-    /// later one is decoded each time.
-    by_hash: HashMap<u64, (ListId, Known), RandomState>,
+    /// Where lists are found by their hash; the length is a power of two.
+    places: Vec<Place>,
     hasher: RandomState,
     /// Frames of the list being decoded; kept to reuse the memory.
     frames: Vec<FrameId>,
@@ -69,7 +87,7 @@ pub struct Lists {
 const LIST_BYTES: usize = 1 << 13;
 /// The most bytes of all stored lists, and the most lists. Both limit memory.
 const ALL_BYTES: usize = 1 << 24;
-const LISTS: usize = 1 << 16;
+const LISTS: usize = NO_LIST as usize;
 /// From this value on, lists are assumed to be in no particular order, and are looked up without comparing the expected one.
 const NO_ORDER: u8 = 64;
 
@@ -78,7 +96,7 @@ impl Lists {
     pub fn forget(&mut self) {
         self.bytes.clear();
         self.known.clear();
-        self.by_hash.clear();
+        self.places.clear();
     }
 
     /// The list whose items `ahead` starts with; most likely it is list `likely`. `None` if the items are not references to
@@ -86,7 +104,7 @@ impl Lists {
     #[inline]
     pub fn find(&mut self, ahead: &[u8], likely: ListId, tables: &mut Tables<'_>) -> Option<Found> {
         if self.have_order()
-            && let Some(known) = self.known.get(likely as usize)
+            && let Some(known) = self.known.get(usize::from(likely))
             && ahead.get(..known.length as usize) == Some(&self.bytes[known.range()])
         {
             self.surprise = self.surprise.saturating_sub(1);
@@ -114,23 +132,52 @@ impl Lists {
         };
         let items = &ahead[..length];
         let hash = self.hasher.hash_one(items);
-        let same_hash = self.by_hash.get(&hash).copied();
-        if let Some((id, known)) = same_hash
-            && items == &self.bytes[known.range()]
-        {
-            return Some(Found { id, length, stack: known.stack });
+        if self.places.len() <= 2 * self.known.len() {
+            self.enlarge();
+        }
+        let mut free = None;
+        for (index, tag) in places(hash, self.places.len()) {
+            let place = self.places[index];
+            if place.id == NO_LIST {
+                free = Some((index, tag));
+                break;
+            }
+            let start = place.start as usize;
+            // No list is the beginning of another one, since an instruction ends it.
+            if place.tag == tag
+                && self.bytes.get(start..start + length) == Some(items)
+                && let Some(known) = self.known.get(usize::from(place.id))
+            {
+                return Some(Found { id: place.id, length, stack: known.stack });
+            }
         }
         let stack = self.decode(items, tables)?;
         let mut id = NO_LIST;
         let is_room = self.known.len() < LISTS && self.bytes.len() + length <= ALL_BYTES;
-        if same_hash.is_none() && length <= LIST_BYTES && is_room {
+        if let Some((index, tag)) = free
+            && length <= LIST_BYTES
+            && is_room
+        {
             id = self.known.len() as ListId;
-            let known = Known { start: self.bytes.len() as u32, length: length as u32, stack };
-            self.known.push(known);
+            let start = self.bytes.len() as u32;
+            self.places[index] = Place { tag, id, start };
+            self.known.push(Known { start, length: length as u32, stack });
             self.bytes.extend_from_slice(items);
-            self.by_hash.insert(hash, (id, known));
         }
         Some(Found { id, length, stack })
+    }
+
+    /// Doubles the table by hash.
+    fn enlarge(&mut self) {
+        let length = (2 * self.places.len()).max(FIRST_PLACES);
+        self.places = vec![FREE; length];
+        for (id, known) in self.known.iter().enumerate() {
+            let hash = self.hasher.hash_one(&self.bytes[known.range()]);
+            let free = places(hash, length).find(|&(index, _)| self.places[index].id == NO_LIST);
+            if let Some((index, tag)) = free {
+                self.places[index] = Place { tag, id: id as ListId, start: known.start };
+            }
+        }
     }
 
     /// The stack of `items`, if each of them is a frame.
@@ -144,6 +191,11 @@ impl Lists {
         }
         Some(tables.findings.stacks.intern_stack(&self.frames))
     }
+}
+
+/// The indexes where a list with this hash may be in a table of `length` places, a power of two, and its tag there.
+fn places(hash: u64, length: usize) -> impl Iterator<Item = (usize, u16)> {
+    (0..PLACES).map(move |step| ((hash as usize + step) & (length - 1), (hash >> 48) as u16))
 }
 
 /// Whether `ahead` starts with the items of a list, rather than with what follows an empty one.
@@ -190,7 +242,11 @@ fn items_length(bytes: &[u8]) -> Result<usize, usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::findings::Findings;
+    use super::super::memo::Memo;
+    use super::super::value::Heap;
     use super::*;
+    use std::collections::HashSet;
 
     #[test]
     fn items_end_where_the_list_does() {
@@ -209,5 +265,26 @@ mod tests {
         assert_eq!(items_length(&many(&[&long[..], &[op::FRAME; 9], &long].concat())), Err(6));
         assert!(has_items(&[op::LONG_BINGET, 1, 2, 3, 4, op::APPEND]) && has_items(&[op::MARK]));
         assert!(!has_items(&[op::BINGET, 1, op::BINGET, 2]), "the next key and its value");
+    }
+
+    #[test]
+    fn thousands_of_lists_are_known_the_second_time() {
+        let (mut memo, mut heap, mut findings) = (Memo::default(), Heap::default(), Findings::default());
+        (0..8000).for_each(|frame| memo.push(Value::Frame(FrameId(frame))));
+        let mut tables = Tables { memo: &memo, heap: &mut heap, findings: &mut findings };
+        let lists = (0..7990u32).map(|first| {
+            let items: Vec<u8> =
+                (first..first + 10).flat_map(|slot| [&[op::LONG_BINGET][..], &slot.to_le_bytes()].concat()).collect();
+            [&[op::MARK], &items[..], &[op::APPENDS]].concat()
+        });
+        let lists: Vec<Vec<u8>> = lists.collect();
+        let mut known = Lists::default();
+        let mut find = |list: &Vec<u8>| known.find(list, NO_LIST, &mut tables).map(|found| (found.id, found.stack));
+        let first: Vec<_> = lists.iter().map(&mut find).collect();
+        let again: Vec<_> = lists.iter().map(&mut find).collect();
+        assert_eq!(again, first);
+        let unknown = first.iter().filter(|found| found.is_none_or(|(id, _)| id == NO_LIST)).count();
+        assert_eq!(unknown, 0);
+        assert_eq!(first.iter().collect::<HashSet<_>>().len(), lists.len());
     }
 }
