@@ -252,7 +252,7 @@ impl Testbed {
         let differs = is_off(outcome.max_allocated, late.max_allocated, MOST_OFF[0])
             || is_off(outcome.max_reserved, late.max_reserved, MOST_OFF[1]);
         let reserved = Bytes(late.max_reserved);
-        differs.then(|| format!("if the changes freed their blocks one request later, {reserved} would be reserved"))
+        differs.then(|| format!("if blocks were freed one request later, {reserved} would stay reserved"))
     }
 
     fn run_program(&self, program: &Program, settings: &AllocatorSettings, is_recorded: bool, budget: u64) -> Run {

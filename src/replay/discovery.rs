@@ -5,6 +5,7 @@
 //! trace. Reserved ranges follow from the final segments by undoing the segment entries backwards.
 
 use super::allocation::{Allocation, NEVER};
+use super::anomaly::AnomalyKind;
 use super::baseline::{Baseline, BaselineBlock};
 use super::history::{BaselineOrigin, SegmentSpan};
 use super::ranges::Ranges;
@@ -19,11 +20,28 @@ use std::collections::{HashMap, HashSet};
 pub fn baseline(snapshot: &Snapshot, trace: &DeviceTrace, discovery: &Simulation, rules: &SizeRules) -> Baseline {
     // The final segments of a truncated trace belong to a later time.
     let segments = if trace.truncated { &[] } else { snapshot.segments_of(trace.device) };
-    let ranges = ranges_at_start(snapshot, trace, discovery, segments);
+    let ranges = if starts_empty(trace, discovery, segments) {
+        Ranges::default()
+    } else {
+        ranges_at_start(snapshot, trace, discovery, segments)
+    };
     let (mut blocks, contradicted) = blocks_at_start(snapshot, trace, discovery, segments);
     blocks.sort_by_key(|block| block.allocation.addr);
     size_blocks(&mut blocks, &ranges, rules);
     Baseline { blocks, ranges: ranges.iter().copied().collect(), contradicted }
+}
+
+/// Whether the first run, which starts with no segment, ends with exactly the final ones. Undoing the entries of segments would
+/// then leave nothing. Expandable segments are recorded whole, not as they were mapped.
+fn starts_empty(trace: &DeviceTrace, discovery: &Simulation, segments: &[Segment]) -> bool {
+    let of_segments = [AnomalyKind::OverlappingSegment, AnomalyKind::UnknownSegment];
+    let same = |(span, segment): (&SegmentSpan, &Segment)| {
+        !span.expandable && !segment.is_expandable && (span.addr, span.size) == (segment.address, segment.total_size)
+    };
+    !trace.truncated
+        && !discovery.anomalies.kinds().any(|anomaly| of_segments.contains(&anomaly.kind))
+        && discovery.ranges.iter().count() == segments.len()
+        && discovery.ranges.iter().zip(segments).all(same)
 }
 
 /// Undoes the segment entries from the last to the first.

@@ -54,8 +54,8 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let lines: HashSet<Option<FrameId>> = pairs.iter().map(|&(_, result)| line(result)).collect();
     let elsewhere = match lines.len() {
         0 | 1 => String::new(),
-        2 => "; the savings include another such line".to_owned(),
-        lines => format!("; the savings include {} other such lines", lines - 1),
+        2 => "; the savings include the same change at another line".to_owned(),
+        lines => format!("; the savings include the same change at {} other lines", lines - 1),
     };
     let function = activations.frame(device.track.stack_of(named as usize));
     let function = function.and_then(|frame| device.snapshot().stacks.frame(frame));

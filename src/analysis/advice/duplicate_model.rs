@@ -94,13 +94,17 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
 /// latest weights. A copy that is allocated once and stays, such as a running average, is in use.
 fn cloned(device: &Device<'_>, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
     let mut lines: BTreeMap<u32, Vec<Block>> = BTreeMap::new();
+    let mut step = 0;
     for (index, made, stack) in device.track.allocations() {
         if device.roles().role(stack) != Role::Plain || stack == StackId::EMPTY || made.born == 0 {
             continue;
         }
+        while steps.0.get(step).is_some_and(|&end| end <= made.born) {
+            step += 1;
+        }
         // It is unknown how long the last copy would stay live.
-        let (born, freed) = (steps.until(made.born), steps.until(made.freed));
-        let may_be_copy = (born < freed || born == steps.0.len()) && !is_weight(device, index);
+        let outlives_step = steps.0.get(step).is_none_or(|&end| end <= made.freed);
+        let may_be_copy = outlives_step && !is_weight(device, index);
         let Some(line) = may_be_copy.then(|| device.sites().site_frame(stack)).flatten() else { continue };
         lines.entry(line.0).or_default().push((index, *made));
     }

@@ -91,11 +91,11 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
     })?;
     let (cure, code, cost, remedy) = if scratch.is_fusable {
         let lives = Lives { removed: scratch.blocks.clone(), ..Lives::default() };
-        ("create the optimizer that steps here with fused=True", "fused=True", None, Remedy::Lives(lives))
+        ("pass fused=True to the optimizer that steps here", "fused=True", None, Remedy::Lives(lives))
     } else {
         let [least, most] = AT_ONCE.iter().find(|(other, _)| *other == name).map_or(OF_OTHERS, |(_, at_once)| *at_once);
         let lives = |at_once| one_parameter_at_a_time(device, &scratch.blocks, at_once);
-        let cure = "create the optimizer that steps here with foreach=False";
+        let cure = "pass foreach=False to the optimizer that steps here";
         let way = Way {
             cure: cure.to_owned(),
             code: Vec::new(),

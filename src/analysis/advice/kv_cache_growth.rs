@@ -31,22 +31,17 @@ struct Cache {
 
 /// One finding for all caches that grow in one function.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
-    let (track, snapshot) = (device.track, device.snapshot());
-    let mut of_stack: Vec<Vec<u32>> = vec![Vec::new(); snapshot.stacks.len()];
-    for (index, allocation, stack) in track.allocations() {
-        if allocation.born > 0
-            && allocation.requested >= SMALL
-            && stack != StackId::EMPTY
-            && let Some(blocks) = of_stack.get_mut(stack.index())
-        {
-            blocks.push(index);
-        }
+    let snapshot = device.snapshot();
+    let may_grow = may_grow(device);
+    if !may_grow.contains(&true) {
+        return Vec::new();
+    }
+    let mut of_stack: Vec<Vec<u32>> = vec![Vec::new(); may_grow.len()];
+    for (index, _, stack) in candidates(device).filter(|(.., stack)| may_grow[stack.index()]) {
+        of_stack[stack.index()].push(index);
     }
     let mut of_function = BTreeMap::new();
     for (stack, blocks) in (0u32..).map(StackId).zip(of_stack) {
-        if !may_grow(device, &blocks) {
-            continue;
-        }
         let caches = caches(device, &blocks);
         let Some(line) = device.sites().site_frame(stack).filter(|_| !caches.is_empty()) else { continue };
         let Some(frame) = snapshot.stacks.frame(line) else { continue };
@@ -60,16 +55,24 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     of_function.into_values().map(|(line, caches)| finding(device, line, &caches)).collect()
 }
 
-/// Whether a place allocates as many different sizes as a growing cache needs.
-fn may_grow(device: &Device<'_>, blocks: &[u32]) -> bool {
-    let mut sizes: Vec<u64> = Vec::new();
-    blocks.iter().any(|&index| {
-        let size = device.history().allocations[index as usize].requested;
-        if !sizes.contains(&size) {
-            sizes.push(size);
-        }
-        sizes.len() >= LEAST_COPIES
+/// The allocations that may be copies of a cache.
+fn candidates<'d>(device: &Device<'d>) -> impl Iterator<Item = (u32, &'d Allocation, StackId)> {
+    let stacks = device.snapshot().stacks.len();
+    device.track.allocations().filter(move |(_, made, stack)| {
+        made.born > 0 && made.requested >= SMALL && *stack != StackId::EMPTY && stack.index() < stacks
     })
+}
+
+/// Whether each stack allocates as many different sizes as a growing cache needs.
+fn may_grow(device: &Device<'_>) -> Vec<bool> {
+    let mut sizes: Vec<Vec<u64>> = vec![Vec::new(); device.snapshot().stacks.len()];
+    for (_, made, stack) in candidates(device) {
+        let sizes = &mut sizes[stack.index()];
+        if sizes.len() < LEAST_COPIES && !sizes.contains(&made.requested) {
+            sizes.push(made.requested);
+        }
+    }
+    sizes.iter().map(|sizes| sizes.len() >= LEAST_COPIES).collect()
 }
 
 /// The caches that grow at one place, given its allocations.

@@ -73,7 +73,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     vec![Finding {
         story: Story::ZeroGradLate,
         line: device.sites().site_frame(stack),
-        cure: "call zero_grad before the forward pass".to_owned(),
+        cure: "move zero_grad before the forward pass".to_owned(),
         evidence: format!(
             "{} of gradients from the previous step stay alive during the forward pass, because zero_grad comes after it",
             Bytes(bytes)

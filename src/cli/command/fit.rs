@@ -242,7 +242,7 @@ impl Fit {
             (!self.at.is_empty(), "--at"),
             (self.alloc_conf.is_some(), "--alloc-conf"),
             (self.top.is_some(), "--top"),
-            (!self.changes.changes().is_empty(), "changes (memviz simulate applies them to one)"),
+            (!self.changes.changes().is_empty(), "changes to the program (for one recording, use memviz simulate)"),
         ];
         let wanted = of_several.iter().find(|(is_wanted, _)| *is_wanted).map(|(_, what)| *what);
         match wanted {

@@ -152,7 +152,7 @@ pub(super) fn offload(rewrite: &mut Rewrite, trained: &Trained) -> String {
     remove_scratch(rewrite, trained, &mut patch);
     trained.states.iter().for_each(|&state| patch.remove(state));
     rewrite.apply(patch);
-    "the optimizer steps on the CPU and keeps its state there, as in DeepSpeed: none of it is on the device".to_owned()
+    "the optimizer steps on the CPU and keeps all its state there, so none of it is on the device".to_owned()
 }
 
 fn remove_scratch(rewrite: &Rewrite, trained: &Trained, patch: &mut Patch) {

@@ -206,14 +206,19 @@ pub(crate) fn saves(saving: &Saving) -> String {
                 (trust, reserved) if trust == reserved => format!(" ({})", trust.name()),
                 (trust, reserved) => format!(" ({}; reserved {})", trust.name(), reserved.name()),
             };
-            let of = |lowered: &Lowered, what| match (lowered.by(), lowered.adds()) {
-                (0, 0) => format!("none of {} {what}", Bytes(lowered.before)),
-                (0, adds) => format!("none of {} {what}, which rises by {}", Bytes(lowered.before), Bytes(adds)),
-                (bytes, _) => format!("{} of {} {what}", Bytes(bytes), Bytes(lowered.before)),
+            let of = |(lowered, what): (&Lowered, _)| match lowered.by() {
+                0 => format!("none of {} {what}", Bytes(lowered.before)),
+                bytes => format!("{} of {} {what}", Bytes(bytes), Bytes(lowered.before)),
             };
+            let both = [(allocated, "allocated"), (reserved, "reserved")];
+            let (rise, rest): (Vec<_>, Vec<_>) = both.into_iter().partition(|(lowered, _)| lowered.adds() > 0);
             let least = if *at_least { "at least " } else { "" };
-            let (allocated, reserved) = (of(allocated, "allocated"), of(reserved, "reserved"));
-            format!("saves {least}{allocated}, {reserved}{trust}")
+            let saves = rest.into_iter().map(of).collect::<Vec<_>>().join(", ");
+            let rises: String = rise
+                .into_iter()
+                .map(|(lowered, what)| format!("; {} {what} rises by {}", Bytes(lowered.before), Bytes(lowered.adds())))
+                .collect();
+            format!("saves {least}{saves}{rises}{trust}")
         }
         Saving::NotPlayed { because, .. } => format!("savings not simulated: {because}"),
     }
@@ -236,7 +241,8 @@ impl Document {
             return;
         }
         self.section("What to change");
-        if failed {
+        let has_savings = |advice: &Advice| matches!(advice.saving, Saving::Played { .. });
+        if failed && advice.iter().take(MOST).any(has_savings) {
             self.toned(Tone::Plain, 2, INCLUDES);
         }
         for (number, advice) in (1..).zip(advice.iter().take(MOST)) {

@@ -56,7 +56,7 @@ pub fn request(oom: &Oom) -> Vec<String> {
         lines.push("backward passes have no Python frames; stacks=\"all\" records C++ frames".to_owned());
     }
     if let Some((entry, site)) = &request.last_known {
-        lines.push(format!("the last request before it with a Python stack was {site} (entry {entry})"));
+        lines.push(format!("the last request before it with a Python stack came from {site} (entry {entry})"));
     }
     if !request.same_size.is_empty() {
         let sites: Vec<String> =
@@ -117,8 +117,9 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             ),
         ),
         Symptom::Pinned { bytes, blocks, ref top } => {
-            let most =
-                top.as_ref().map_or_else(String::new, |(label, bytes)| format!(", {} of it by {label}", Bytes(*bytes)));
+            let most = top
+                .as_ref()
+                .map_or_else(String::new, |(label, bytes)| format!("; those from {label} keep {}", Bytes(*bytes)));
             let blocks_text = count(blocks, "live block");
             let keep = if blocks == 1 { "keeps" } else { "keep" };
             statement(

@@ -42,7 +42,11 @@ pub fn headline(device: &DeviceSimulation) -> String {
         (Some(_), Some(needs)) => match device.capacity {
             // What the settings reserve until a request fails says nothing.
             Some(capacity) if needs > capacity => {
-                format!("the recorded settings need {}, more than the {} of the device", Bytes(needs), Bytes(capacity))
+                format!(
+                    "the recorded settings need {}, more than the {} that the allocator can use",
+                    Bytes(needs),
+                    Bytes(capacity)
+                )
             }
             _ => format!("the recorded settings need {} and reserve {}", Bytes(needs), reserved(run)),
         },
@@ -364,7 +368,7 @@ fn doubt(trust: Trust) -> &'static str {
 /// The bound below every row; changes to the program may go below it.
 pub fn bound(device: &DeviceSimulation) -> Option<String> {
     let live = device.live_bytes.filter(|_| device.changed().is_none())?;
-    Some(format!("no setting can go below {}, the most that was requested at once", Bytes(live)))
+    Some(format!("no setting can go below {}, the peak of requested bytes", Bytes(live)))
 }
 
 /// Assumptions of the changes to the program, and their effect on allocated memory.

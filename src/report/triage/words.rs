@@ -109,7 +109,7 @@ fn failed(failure: &Failure) -> String {
     let Failure { requested, device_free, capacity, cause, count: failures, .. } = *failure;
     let free = format!("tried to allocate {}, {} free of {}", Bytes(requested), Bytes(device_free), Bytes(capacity));
     let why = match cause {
-        Cause::Capacity => ": not enough in total",
+        Cause::Capacity => ": not enough, even with inactive memory",
         Cause::Fragmentation => ": enough with inactive memory, but fragmented",
         Cause::Leak => ": memory that accumulates fills the device",
         Cause::OtherProcess => ": another process on the device holds memory",
@@ -207,6 +207,9 @@ pub(crate) fn findings(device: &DeviceTriage) -> Vec<Line> {
 /// A finding, with the saving of the best function to checkpoint.
 pub(crate) fn found_on(device: &DeviceTriage, found: &Finding) -> Line {
     let mut line = finding(found);
+    if device.failure.is_some() && line.command == "fragmentation" {
+        line.options = "--at oom";
+    }
     let checkpoint = device.checkpoint.as_ref().filter(|_| matches!(found, Finding::Activations { .. }));
     if let Some((checkpoint, best)) = checkpoint.and_then(|it| Some((it, it.candidates.first()?))) {
         let function = safe(&code_change::function(&best.label, &best.change));
@@ -233,7 +236,7 @@ pub(crate) fn finding(finding: &Finding) -> Line {
     match finding {
         Finding::Fragmentation { pinned_free, reserved } => Line::new(
             format!(
-                "{} of {} reserved is free, but live blocks keep it reserved",
+                "live blocks keep {} of free memory reserved, of {} in total",
                 Bytes(*pinned_free),
                 Bytes(*reserved)
             ),

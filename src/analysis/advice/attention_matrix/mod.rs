@@ -189,7 +189,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
             "backward of fused attention may allocate the gradient of a bias that is trained, as large as the matrix"
         }
         (None, _) if masked.is_some() => "transformers may pass a mask, which each layer then copies and keeps",
-        (Some(_), _) => "a layer may copy the bias to the dtype of its queries, and keep the copy for backward",
+        (Some(_), _) => "a layer may copy attn_mask to the dtype of its queries and keep the copy for backward",
         (None, false) => "fused attention may return its result in the layout to which the next line copies it",
         (None, true) => "",
     };

@@ -85,7 +85,11 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
 /// The changes that the cures were combined with, if no plan is enough.
 pub fn combined(device: &DevicePlans, cures: &[FitCure]) -> Option<&'static str> {
     let is_tried = device.refused.is_none() && device.plans.is_empty() && device.nearest.is_some() && !cures.is_empty();
-    is_tried.then_some("memviz tried these changes alone, together, and together with the plan that comes closest")
+    let tried = match cures {
+        [_] => "memviz tried this change alone and together with the plan that comes closest",
+        _ => "memviz tried these changes alone, together, and together with the plan that comes closest",
+    };
+    is_tried.then_some(tried)
 }
 
 fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
@@ -104,8 +108,10 @@ fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
 
 /// The verdict, with known mistakes cured first.
 pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) -> String {
-    let enough = cures.iter().find(|cure| cure.fits == Some(true));
-    let one = enough.and_then(|cure| cure.advice.line.as_ref()).map(|line| format!("one change, at {}", line.label));
+    let enough = cures.iter().enumerate().find(|(_, cure)| cure.fits == Some(true));
+    let one = enough.and_then(|(index, cure)| {
+        cure.advice.line.as_ref().map(|line| format!("change {} below, at {}", index + 1, line.label))
+    });
     let several = || {
         let enough = |together: &&FitTogether| together.fits == Some(true) && device.plans.is_empty();
         let together = combined.into_iter().flatten().find(enough)?;
@@ -233,7 +239,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     let by_settings = device.best().is_some_and(|best| best.changes.is_empty());
     if device.settings_tried > 0 && !by_settings {
         let settings = count(device.settings_tried as u64, "other allocator setting");
-        lines.push(format!("none of the {settings} makes it fit on its own"));
+        lines.push(format!("none of the {settings} that memviz tried makes it fit on its own"));
     }
     if let Some(time) = device.forward_us.filter(|_| !device.plans.is_empty() || device.nearest.is_some()) {
         lines.push(format!("a forward pass takes {} ({})", duration(time), code_change::TIMES));
