@@ -96,7 +96,8 @@ fn one_screen_is_enough_and_its_figures_are_those_of_peak() {
     assert!(failed >= 3, "{failed} devices ran out of memory");
 }
 
-/// A program without mistakes is told of settings that reserve less at most. For the others, the output names the command that shows the mistake.
+/// For a program without mistakes, memviz names at most settings that reserve less. For the others, the output names the
+/// command that shows the mistake.
 #[test]
 fn findings_are_there_where_something_is_wrong() {
     let kinds = |name: &str| -> Vec<String> {
