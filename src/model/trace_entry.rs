@@ -314,7 +314,9 @@ mod tests {
         at_once.extend(&ids[..2].iter().copied().map(entry).collect::<Vec<_>>());
         at_once.extend(&ids[2..].iter().copied().map(entry).collect::<Vec<_>>());
         let mut one_by_one = TraceEntries::default();
-        ids.iter().for_each(|&id| one_by_one.push(entry(id)));
+        for id in ids {
+            one_by_one.push(entry(id));
+        }
         for entries in [at_once, one_by_one] {
             let expected: Vec<_> = ids.into_iter().map(entry).collect();
             assert_eq!(entries.rows(0..9).collect::<Vec<_>>(), expected);

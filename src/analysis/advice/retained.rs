@@ -10,7 +10,7 @@ use crate::model::StackId;
 use crate::model::bytes::Bytes;
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, NEVER};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// Least number of blocks, other than small ones, from the first half of a call that a retained graph keeps.
@@ -62,9 +62,11 @@ pub(super) fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept
             let at = |place: usize| {
                 backward.start + (u64::from(own) * (place as u64 + 1) / stay.len().max(1) as u64) as Instant
             };
+            let is_inside = |(index, _): &(u32, Allocation)| is_inside_function(device, *index);
+            let gradients = if stay.iter().any(is_inside) { gradients_of(device, backward) } else { HashMap::new() };
             let freed = stay.iter().rev().enumerate().map(|(place, (index, made))| {
                 if is_inside_function(device, *index) {
-                    let gone = gradients_of(device, backward, made.requested).unwrap_or_else(|| at(place));
+                    let gone = gradients.get(&made.requested).copied().unwrap_or_else(|| at(place));
                     return (*index, gone.min(at(place)), made.freed);
                 }
                 let bound = rebound(*index).filter(|_| is_bound).unwrap_or(0);
@@ -105,7 +107,7 @@ fn keeps_most(device: &Device<'_>, kept: &Kept<'_>) -> bool {
     let (mut all, mut stay) = (0, 0);
     for (index, _) in early {
         all += 1;
-        stay += usize::from(kept.blocks.iter().any(|(other, _)| other == index));
+        stay += usize::from(kept.blocks.binary_search_by_key(index, |(other, _)| *other).is_ok());
     }
     stay >= LEAST_OF_SMALL && stay * 2 >= all
 }
@@ -133,8 +135,13 @@ fn is_inside_function(device: &Device<'_>, index: u32) -> bool {
             .is_some_and(|(it, next)| next.requested.saturating_mul(SMALL) <= it.requested)
 }
 
-/// When a backward pass has made two gradients of a size: that of a function's result, and that of its input. The pass needs no
-/// intermediate of the function after that.
-fn gradients_of(device: &Device<'_>, pass: &Range<Instant>, bytes: u64) -> Option<Instant> {
-    born_in(device, pass.start, pass.end).filter(|(_, made)| made.requested == bytes).nth(1).map(|(_, made)| made.born)
+/// When a backward pass has made two gradients of a size, by that size: that of a function's result, and that of its input. The
+/// pass needs no intermediate of the function after that.
+fn gradients_of(device: &Device<'_>, pass: &Range<Instant>) -> HashMap<u64, Instant> {
+    let mut first: HashSet<u64> = HashSet::new();
+    let mut second = HashMap::new();
+    for (_, made) in born_in(device, pass.start, pass.end).filter(|(_, made)| !first.insert(made.requested)) {
+        second.entry(made.requested).or_insert(made.born);
+    }
+    second
 }

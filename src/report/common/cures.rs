@@ -213,12 +213,15 @@ pub(crate) fn saves(saving: &Saving) -> String {
             let both = [(allocated, "allocated"), (reserved, "reserved")];
             let (rise, rest): (Vec<_>, Vec<_>) = both.into_iter().partition(|(lowered, _)| lowered.adds() > 0);
             let least = if *at_least { "at least " } else { "" };
-            let saves = rest.into_iter().map(of).collect::<Vec<_>>().join(", ");
-            let rises: String = rise
-                .into_iter()
-                .map(|(lowered, what)| format!("; {} {what} rises by {}", Bytes(lowered.before), Bytes(lowered.adds())))
-                .collect();
-            format!("saves {least}{saves}{rises}{trust}")
+            let mut told = if rest.is_empty() {
+                "saves nothing".to_owned()
+            } else {
+                format!("saves {least}{}", rest.into_iter().map(of).collect::<Vec<_>>().join(", "))
+            };
+            for (lowered, what) in rise {
+                told += &format!("; {} {what} rises by {}", Bytes(lowered.before), Bytes(lowered.adds()));
+            }
+            told + &trust
         }
         Saving::NotPlayed { because, .. } => format!("savings not simulated: {because}"),
     }
