@@ -200,8 +200,14 @@ fn count(snapshot: &Snapshot, history: &mut History, unsettled: &HashSet<u32, Ra
     let mut highest = at_most(&history.start, uncertain);
     let track = Track::new(snapshot, history);
     let entries = track.actions().iter().zip(track.sizes()).zip(&history.links);
+    let mut corrections = history.corrections.iter().peekable();
     for (instant, ((&action, &size), &link)) in (1..).zip(entries) {
-        tally.step(action, history.allocations.get(link as usize), instant, size);
+        let mut now = tally.now;
+        now.apply(action, history.allocations.get(link as usize), instant, || size);
+        while let Some((_, bytes)) = corrections.next_if(|(from, _)| *from <= instant) {
+            now.correct(*bytes);
+        }
+        tally.see(action, size, instant, now);
         if action == Action::FreeCompleted && (link as usize) < history.baseline.len() && unsettled.contains(&link) {
             uncertain -= SMALL_SIZE;
         }

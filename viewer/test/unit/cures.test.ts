@@ -8,7 +8,7 @@ const cure = (place: number, combines = true): Cure => ({ place, combines, saves
 
 function finding(own: Cure, ...others: Cure[]): Finding {
     const alternatives = others.map((other) => ({ sentence: '', lines: [''], code: [], cure: other }));
-    const rest = { kind: 'advice', severity: 'note', sentence: '', lines: [], code: [], command: '', instant: null, from: null, to: null };
+    const rest = { kind: 'advice', severity: 'note', sentence: '', lines: [], code: [], command: '', options: '', instant: null, from: null, to: null };
     return { ...rest, device: 0, cure: own, alternatives };
 }
 
