@@ -2,7 +2,7 @@
 
 import torch
 from torch import multiprocessing
-from torch.distributed import destroy_process_group, init_process_group
+from torch.distributed import barrier, destroy_process_group, init_process_group
 
 import torch_memviz
 
@@ -11,6 +11,7 @@ def run(rank: int, store: str) -> None:
     with torch_memviz.record("run.pickle"):
         init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
         torch.empty((rank + 1) * 4 << 20, dtype=torch.uint8, device="cuda")
+        barrier()  # The other rank may still be connecting.
         destroy_process_group()
 
 
