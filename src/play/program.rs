@@ -105,7 +105,7 @@ impl Program {
         let (snapshot, history) = (track.snapshot, track.history);
         let mut reader = Reader::new(track);
         let end = until.map_or(history.entries(), |until| until.min(history.entries()));
-        let allocations = history.allocations.partition_point(|allocation| allocation.born <= end);
+        let allocations = history.born_after(end);
         for (entry, recorded) in (0..end).zip(snapshot.entries.rows(history.rows.clone())) {
             reader.read(entry, &recorded)?;
         }

@@ -8,6 +8,9 @@ use crate::model::{DeviceId, PoolId, StackId};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
+/// Entries after an instant among which the next allocation mostly is.
+const NEAR: usize = 16;
+
 /// A reserved range and its lifetime: a segment, or a mapped part of an expandable one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -211,6 +214,18 @@ impl History {
     pub fn born_row(&self, index: usize) -> Option<usize> {
         let born = self.allocations.get(index)?.born;
         (born > 0).then(|| self.rows.start + born as usize - 1)
+    }
+
+    /// Index of the first allocation that is born after an instant; their number if there is none.
+    pub(crate) fn born_after(&self, instant: Instant) -> usize {
+        // An allocation is mostly a few entries ahead. Looking there misses the cache less often than bisecting.
+        let near = self.links.get(instant as usize..).unwrap_or_default().iter().take(NEAR);
+        let born = |(&link, born): (&u32, Instant)| {
+            let made = self.allocations.get(link as usize)?;
+            (made.born == born).then_some(link as usize)
+        };
+        let found = near.zip(instant.saturating_add(1)..).find_map(born);
+        found.unwrap_or_else(|| self.allocations.partition_point(|made| made.born <= instant))
     }
 
     /// The entry that leads to an instant, counted within the trace; `None` for instant 0.

@@ -116,7 +116,9 @@ fn cloned(device: &Device<'_>, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
 /// head of a pretrained model. A running average has all the sizes of its model, and no allocation shows that it is updated.
 fn moved(device: &Device<'_>, calls: &ModelCalls, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
     let mut models: BTreeMap<Vec<FrameId>, Vec<Block>> = BTreeMap::new();
-    for (index, made, stack) in device.track.allocations() {
+    let stacks = device.snapshot().stacks.len() as u32;
+    let has_moves = (0..stacks).any(|stack| device.roles().moves_module(StackId(stack)));
+    for (index, made, stack) in has_moves.then(|| device.track.allocations()).into_iter().flatten() {
         if made.born > 0 && made.requested > ELEMENT && device.roles().moves_module(stack) {
             let frames = device.snapshot().stacks.frame_ids(stack).iter().copied();
             let own = frames.filter(|&frame| device.sites().is_own(frame)).collect();

@@ -2,32 +2,28 @@
 
 use super::Finding;
 use super::graphs::Graphs;
-use super::kept_over_steps::{
-    Kept, LEAST_COLLECTED, LONGEST_LINE, SMALL, inputs, is_freed_by_backward, is_of_forward, outliving,
-};
+use super::kept_over_steps::{Kept, LEAST_COLLECTED, LONGEST_LINE, SMALL, inputs, is_freed_by_backward, is_of_forward};
 use super::model_calls::ModelCall;
 use super::variables::frame_of_function;
 use crate::facts::device::Device;
 use crate::facts::training::Role;
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
-use crate::replay::{Allocation, Instant};
+use crate::replay::Allocation;
 use std::collections::{BTreeMap, HashSet};
-use std::ops::Range;
 
 /// Minimum number of intermediates that a function leaves live if autograd keeps them.
 const LEAST_INTERMEDIATES: usize = 3;
 
 /// The graph of a function with a small result, called by the function that calls the model: several of its intermediates outlive it
 /// over two more calls. No variable of a function that has returned holds them, so autograd does.
-pub(super) fn graph_of_function(
+pub(super) fn graph_of_function<'c>(
     device: &Device<'_>,
     of_line: &[&ModelCall],
-    passes: &[Range<Instant>],
+    outlived: Vec<Kept<'c>>,
 ) -> Option<Finding> {
     let stack = |index: u32| device.track.stack_of(index as usize);
-    let kept = |place: usize| -> Option<(FrameId, Kept<'_>)> {
-        let (call, blocks) = outliving(device, &of_line[place..], passes)?;
+    let kept = |Kept { call, blocks }: Kept<'c>| -> Option<(FrameId, Kept<'c>)> {
         let line = |index: u32| frame_of_function(device, stack(index), call.line);
         // The caller's own line may keep its result in a variable.
         let is_inner = |index: u32| {
@@ -35,7 +31,9 @@ pub(super) fn graph_of_function(
             device.roles().role(stack(index)) == Role::Plain && own.is_some() && own != line(index)
         };
         let mut lines: BTreeMap<FrameId, Vec<(u32, Allocation)>> = BTreeMap::new();
-        for (index, made) in blocks.filter(|(index, made)| is_inner(*index) && !is_freed_by_backward(device, made)) {
+        for (index, made) in
+            blocks.into_iter().filter(|(index, made)| is_inner(*index) && !is_freed_by_backward(device, made))
+        {
             if let Some(line) = line(index) {
                 lines.entry(line).or_default().push((index, made));
             }
@@ -52,7 +50,7 @@ pub(super) fn graph_of_function(
         let is_graph = blocks.len() >= LEAST_INTERMEDIATES && stacks.len() > 1;
         (is_graph && result.saturating_mul(SMALL) <= largest).then_some((of_line, Kept { call, blocks }))
     };
-    let kept: Vec<(FrameId, Kept<'_>)> = (0..of_line.len()).filter_map(kept).collect();
+    let kept: Vec<(FrameId, Kept<'_>)> = outlived.into_iter().filter_map(kept).collect();
     let &(line, ref first) =
         kept.first().filter(|_| kept.len() >= LEAST_COLLECTED && kept.len() * 2 >= of_line.len())?;
     let stacks: HashSet<StackId> = first.blocks.iter().map(|&(index, _)| stack(index)).collect();

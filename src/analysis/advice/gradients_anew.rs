@@ -78,7 +78,7 @@ pub(super) fn is_zeroed(device: &Device<'_>, passes: &[Range<Instant>]) -> bool 
 
 fn blocks_of(device: &Device<'_>, entries: &Range<Instant>) -> Blocks {
     let allocations = &device.history().allocations;
-    let from = allocations.partition_point(|block| block.born <= entries.start);
+    let from = device.history().born_after(entries.start);
     let mut blocks = Blocks::new();
     for (index, block) in (from..).zip(&allocations[from..]).take_while(|(_, block)| block.born <= entries.end) {
         let index = u32::try_from(index).unwrap_or(u32::MAX);

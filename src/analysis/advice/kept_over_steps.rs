@@ -38,6 +38,11 @@ impl Kept<'_> {
     pub fn bytes(&self) -> u64 {
         self.blocks.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add)
     }
+
+    /// Only some of the blocks.
+    fn only(&self, is_wanted: impl Fn(&(u32, Allocation)) -> bool) -> Self {
+        Self { call: self.call, blocks: self.blocks.iter().copied().filter(is_wanted).collect() }
+    }
 }
 
 /// One finding for each line that calls a model, at most.
@@ -45,15 +50,14 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let passes = calls.passes();
     let findings =
         calls.by_place().into_iter().filter(|of_line| !keep_graphs(device, calls, of_line)).filter_map(|of_line| {
-            let over_two: Vec<Kept<'_>> = (0..of_line.len())
-                .into_par_iter()
-                .filter_map(|place| kept(device, &of_line[place..], &passes))
-                .collect();
+            let places = (0..of_line.len()).into_par_iter();
+            let outlived: Vec<Kept<'_>> =
+                places.filter_map(|place| outliving(device, &of_line[place..], &passes)).collect();
+            let is_of_forward = |(index, made): &(u32, Allocation)| is_of_forward(device, *index, made);
+            let over_two: Vec<Kept<'_>> = outlived.iter().map(|kept| kept.only(is_of_forward)).collect();
             let least = notable(device);
             let intermediate = || {
-                let all = (0..of_line.len()).into_par_iter();
-                let of_lines =
-                    all.filter_map(|place| kept_intermediates(device, &of_line[place..], &passes)).collect::<Vec<_>>();
+                let of_lines: Vec<Kept<'_>> = outlived.iter().map(|kept| kept_intermediates(device, kept)).collect();
                 is_enough(&of_lines, least).then(|| graph_of_intermediates(device, &of_line, &of_lines)).flatten()
             };
             if !is_enough(&over_two, least) {
@@ -62,7 +66,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
             retained(device, &of_line, &over_two)
                 .or_else(|| branch(device, &of_line, &over_two))
                 .or_else(intermediate)
-                .or_else(|| function_graphs::graph_of_function(device, &of_line, &passes))
+                .or_else(|| function_graphs::graph_of_function(device, &of_line, outlived))
                 .or_else(|| collected(device, calls, &of_line, &over_two))
         });
     findings.collect()
@@ -74,32 +78,22 @@ fn notable(device: &Device<'_>) -> u64 {
     (peak / NOTABLE_PART).max(1)
 }
 
-/// What the first of these calls keeps over two more; `None` at the end of the recording. A step may call a part of a model
-/// several times, and a variable holds results until the next step: if backward passes lie in between, two of them count.
-fn kept<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: &[Range<Instant>]) -> Option<Kept<'c>> {
-    let (call, blocks) = outliving(device, calls, passes)?;
-    Some(Kept { call, blocks: blocks.filter(|(index, made)| is_of_forward(device, *index, made)).collect() })
-}
-
-/// The first of these calls, with everything that is allocated until the next call and outlives two more calls.
-pub(super) fn outliving<'c>(
-    device: &Device<'_>,
-    calls: &[&'c ModelCall],
-    passes: &[Range<Instant>],
-) -> Option<(&'c ModelCall, impl Iterator<Item = (u32, Allocation)>)> {
+/// What is allocated between the first of these calls and the next one, and outlives two more; `None` at the end of the recording. A
+/// step may call a part of a model several times, and a variable holds results until the next step: if backward passes lie in
+/// between, two of them count.
+fn outliving<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: &[Range<Instant>]) -> Option<Kept<'c>> {
     let (&call, next) = (calls.first()?, calls.get(1)?);
     let passed = |instant: Instant| passes.partition_point(|pass| pass.start < instant);
     let before = passed(call.end);
     let is_after = |later: &&&ModelCall| matches!(passed(later.start) - before, 0 | 2..);
     let after = calls.get(2..)?.iter().find(is_after)?.start;
     let made = born_in(device, call.start, next.start.min(call.scope));
-    Some((call, made.filter(move |(_, made)| made.freed > after)))
+    Some(Kept { call, blocks: made.filter(|(_, made)| made.freed > after).collect() })
 }
 
-/// Intermediates of a line with a small result that the first of these calls keeps over two more: `(a - b).abs().mean()` keeps the
-/// difference. No variable holds it, so autograd does.
-fn kept_intermediates<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: &[Range<Instant>]) -> Option<Kept<'c>> {
-    let (call, blocks) = outliving(device, calls, passes)?;
+/// Intermediates of a line with a small result among what outlives two more calls: `(a - b).abs().mean()` keeps the difference. No
+/// variable holds it, so autograd does.
+fn kept_intermediates<'c>(device: &Device<'_>, outlived: &Kept<'c>) -> Kept<'c> {
     let track = device.track;
     let line = |index: u32| device.sites().site_frame(track.stack_of(index as usize));
     // Results may hold allocations of PyTorch's functions: the scalar of `mse_loss` shares the storage of all losses.
@@ -111,10 +105,7 @@ fn kept_intermediates<'c>(device: &Device<'_>, calls: &[&'c ModelCall], passes: 
         let of_line = behind.take_while(|(index, _)| line(*index) == Some(own)).take(LONGEST_LINE);
         of_line.last().is_some_and(|(_, last)| last.requested.saturating_mul(SMALL) <= made.requested)
     };
-    Some(Kept {
-        call,
-        blocks: blocks.filter(is_intermediate).filter(|(_, made)| !is_freed_by_backward(device, made)).collect(),
-    })
+    outlived.only(|block| is_intermediate(block) && !is_freed_by_backward(device, &block.1))
 }
 
 /// Whether enough calls keep enough memory to report it.

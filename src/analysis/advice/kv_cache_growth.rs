@@ -65,14 +65,15 @@ fn candidates<'d>(device: &Device<'d>) -> impl Iterator<Item = (u32, &'d Allocat
 
 /// Whether each stack allocates as many different sizes as a growing cache needs.
 fn may_grow(device: &Device<'_>) -> Vec<bool> {
-    let mut sizes: Vec<Vec<u64>> = vec![Vec::new(); device.snapshot().stacks.len()];
+    // Different sizes of each stack; 0 stands for none.
+    let mut sizes = vec![[0; LEAST_COPIES]; device.snapshot().stacks.len()];
     for (_, made, stack) in candidates(device) {
-        let sizes = &mut sizes[stack.index()];
-        if sizes.len() < LEAST_COPIES && !sizes.contains(&made.requested) {
-            sizes.push(made.requested);
+        let free = sizes[stack.index()].iter_mut().find(|size| **size == made.requested || **size == 0);
+        if let Some(free) = free {
+            *free = made.requested;
         }
     }
-    sizes.iter().map(|sizes| sizes.len() >= LEAST_COPIES).collect()
+    sizes.iter().map(|sizes| !sizes.contains(&0)).collect()
 }
 
 /// The caches that grow at one place, given its allocations.

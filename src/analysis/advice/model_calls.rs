@@ -297,7 +297,7 @@ pub(super) fn born_in<'d>(
     to: Instant,
 ) -> impl Iterator<Item = (u32, Allocation)> + 'd {
     let all = &device.history().allocations;
-    let first = all.partition_point(|made| made.born <= from);
-    let end = all.partition_point(|made| made.born <= to).max(first);
+    let first = device.history().born_after(from);
+    let end = device.history().born_after(to).max(first);
     (first as u32..).zip(all[first..end].iter().copied())
 }

@@ -45,7 +45,7 @@ impl BackwardSites {
             return Self::default();
         }
         let reader = NodeReader { track, roles, operators: &operators };
-        let behind = |entry: u32| history.allocations.partition_point(|allocation| allocation.born <= entry) as u32;
+        let behind = |entry: u32| history.born_after(entry) as u32;
         let mut passes: Vec<Pass> = Vec::new();
         while let Some(index) = (next..history.allocations.len()).find(is_wanted) {
             next = index + 1;

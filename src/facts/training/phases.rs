@@ -358,7 +358,6 @@ const BUSY: usize = 16;
 
 /// Plain code that computes, such as a user's own optimizer without a backward pass, is not the data phase.
 fn drop_busy_data(phases: &mut [Stretch<Phase>], hints: &[Stretch<Hint>], track: Track<'_>) {
-    let allocations = &track.history.allocations;
     let mut start = 0;
     for stretch in phases {
         let entries = start..stretch.end;
@@ -372,8 +371,8 @@ fn drop_busy_data(phases: &mut [Stretch<Phase>], hints: &[Stretch<Hint>], track:
             continue;
         }
         // An entry leads to the instant after it.
-        let behind = |entry: u32| allocations.partition_point(|allocation| allocation.born <= entry);
-        let made = allocations.get(behind(entries.start)..behind(entries.end)).unwrap_or(&[]);
+        let behind = |entry: u32| track.history.born_after(entry);
+        let made = track.history.allocations.get(behind(entries.start)..behind(entries.end)).unwrap_or(&[]);
         let gone = made.iter().filter(|allocation| allocation.freed <= entries.end).count();
         if made.len() >= BUSY && gone * 2 > made.len() {
             stretch.what = Phase::Other;

@@ -103,7 +103,7 @@ fn keeps_graph(calls: &Calls, history: &History, pass: &Range<u32>) -> bool {
     let mut of_size: HashMap<u64, (u64, u64)> = HashMap::new();
     for call in calls.calls.iter().filter(within).filter(|call| times[call.function.index()] > 1) {
         let start = call.start.max(over);
-        let behind = |entry: u32| history.allocations.partition_point(|allocation| allocation.born <= entry);
+        let behind = |entry: u32| history.born_after(entry);
         for allocation in history.allocations.get(behind(start)..behind(call.end)).unwrap_or(&[]) {
             let (made, kept) = of_size.entry(allocation.size).or_default();
             *made += 1;

@@ -121,7 +121,7 @@ fn multiplies_activation(
     let has_activation = |bytes: u64| {
         blocks[first.saturating_sub(NEAR)..first].iter().any(|block| block.requested == bytes && is_activation(block))
     };
-    let released = blocks.partition_point(|block| block.born < matrix.freed);
+    let released = device.history().born_after(matrix.freed.saturating_sub(1));
     let gradients = &blocks[released.saturating_sub(GRADIENTS)..released];
     // Its own gradient is the first of those of its size: what lies further in front belongs to another product.
     let alike = (0..gradients.len()).rev().filter(|&index| gradients[index].requested == matrix.requested);
@@ -296,7 +296,7 @@ fn has_trained_bias(device: &Device<'_>, matrix: &Matrix) -> bool {
     let Some(released) = released.filter(|block| is_for_backward(device, block)).map(|block| block.freed).max() else {
         return false;
     };
-    let behind = blocks.partition_point(|block| block.born < released);
+    let behind = device.history().born_after(released.saturating_sub(1));
     blocks.get(behind).is_some_and(|block| {
         block.requested >= SMALLEST_BIAS
             && block.requested < matrix.sizes[1]

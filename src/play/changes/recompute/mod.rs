@@ -385,7 +385,7 @@ impl<'a> Recomputing<'a> {
             (is_given && instant < until).then(|| self.gap(index, instant, until))
         });
         let mut inputs: Vec<Gap> = of_caller.collect();
-        let made = self.track.history.allocations.partition_point(|block| block.born <= call.start) as u32;
+        let made = self.track.history.born_after(call.start) as u32;
         let start = self.pass_around(call.start).map_or(call.start, |pass| pass.start);
         let earlier = (0..made).rev().take_while(|&index| self.allocation(index).born > start);
         let mut there = earlier.filter(|&index| self.allocation(index).freed > call.end).peekable();
