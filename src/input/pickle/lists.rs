@@ -47,7 +47,7 @@ impl Known {
 }
 
 /// A place for a list in a table by hash. It is small, so that the table stays in the processor's cache while the file streams
-/// through it, and has the position of the bytes, which are compared before anything else is looked up.
+/// through it, and has all that a list needs, so that nothing but its bytes is looked up elsewhere.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Some other bits of the hash.
@@ -56,10 +56,11 @@ struct Place {
     id: ListId,
     /// Position of the list in [`Lists::bytes`].
     start: u32,
+    stack: StackId,
 }
 
 /// A free place.
-const FREE: Place = Place { tag: 0, id: NO_LIST, start: 0 };
+const FREE: Place = Place { tag: 0, id: NO_LIST, start: 0, stack: StackId::EMPTY };
 /// The most places where a list may be: many more than a table that is half full needs. If all are taken by others, the list
 /// is decoded each time.
 const PLACES: usize = 128;
@@ -144,11 +145,8 @@ impl Lists {
             }
             let start = place.start as usize;
             // No list is the beginning of another one, since an instruction ends it.
-            if place.tag == tag
-                && self.bytes.get(start..start + length) == Some(items)
-                && let Some(known) = self.known.get(usize::from(place.id))
-            {
-                return Some(Found { id: place.id, length, stack: known.stack });
+            if place.tag == tag && self.bytes.get(start..start + length) == Some(items) {
+                return Some(Found { id: place.id, length, stack: place.stack });
             }
         }
         let stack = self.decode(items, tables)?;
@@ -160,7 +158,7 @@ impl Lists {
         {
             id = self.known.len() as ListId;
             let start = self.bytes.len() as u32;
-            self.places[index] = Place { tag, id, start };
+            self.places[index] = Place { tag, id, start, stack };
             self.known.push(Known { start, length: length as u32, stack });
             self.bytes.extend_from_slice(items);
         }
@@ -175,7 +173,7 @@ impl Lists {
             let hash = self.hasher.hash_one(&self.bytes[known.range()]);
             let free = places(hash, length).find(|&(index, _)| self.places[index].id == NO_LIST);
             if let Some((index, tag)) = free {
-                self.places[index] = Place { tag, id: id as ListId, start: known.start };
+                self.places[index] = Place { tag, id: id as ListId, start: known.start, stack: known.stack };
             }
         }
     }
