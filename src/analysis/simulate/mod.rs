@@ -71,6 +71,8 @@ pub struct DeviceSimulation {
     pub is_full_device: bool,
     /// Further bytes of the device that CUDA itself uses, if a device was named.
     pub context: Option<u64>,
+    /// Whether these are a guess: neither given nor shown by the recording.
+    pub is_context_assumed: bool,
     /// Whether the recorded settings, simulated on the recorded device, serve the request that failed: then
     /// something that is not recorded refused it, such as a memory fraction.
     pub refused_otherwise: bool,
@@ -157,7 +159,46 @@ pub struct SimulateReport {
     pub sweep: bool,
 }
 
+/// Settings for all devices of a process, since they share `PYTORCH_CUDA_ALLOC_CONF`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SharedSettings<'a> {
+    /// As `PYTORCH_CUDA_ALLOC_CONF` takes them.
+    pub alloc_conf: &'a str,
+    /// The sum of `max_memory_reserved()` over the devices, with the settings of the recording.
+    pub before: u64,
+    /// The sum with these settings.
+    pub after: u64,
+}
+
 impl SimulateReport {
+    /// The GPUs whose programs were simulated with several settings.
+    pub fn compared(&self) -> impl Iterator<Item = &DeviceSimulation> {
+        let is_compared = |device: &&DeviceSimulation| device.runs.len() > 1 && device.changed().is_none();
+        self.devices.iter().filter(|device| device.device != HOST_DEVICE).filter(is_compared)
+    }
+
+    /// The settings to recommend for several GPUs, by the rule for one: see [`DeviceSimulation::best`].
+    pub fn for_all(&self) -> Option<SharedSettings<'_>> {
+        let devices: Vec<&DeviceSimulation> = self.compared().collect();
+        let (first, others) = devices.split_first().filter(|(_, others)| !others.is_empty())?;
+        let sum = |all: &[&Run]| all.iter().map(|run| reserved(run)).fold(0, u64::saturating_add);
+        let recorded: Vec<&Run> = devices.iter().filter_map(|device| device.runs.first()).collect();
+        let before = if recorded.iter().all(|run| works(run)) { sum(&recorded) } else { u64::MAX };
+        let everywhere = |run: &'_ Run| -> Option<(u64, u64)> {
+            let same =
+                |device: &&DeviceSimulation| device.others().position(|other| other.alloc_conf == run.alloc_conf);
+            let places: Option<Vec<usize>> = others.iter().map(same).collect();
+            let same = others.iter().zip(places?).filter_map(|(device, place)| device.others().nth(place));
+            let all: Vec<&Run> = std::iter::once(run).chain(same).collect();
+            let is_usable = all.iter().all(|run| run.warnings.is_empty()) && is_notable_part(before, sum(&all));
+            is_usable.then(|| (all.iter().map(|run| retries(run)).fold(0, u64::saturating_add), sum(&all)))
+        };
+        let all = first.others().filter_map(|run| Some((run, everywhere(run)?)));
+        let (run, (_, after)) = recommended(all, |(run, (retries, reserved))| (&run.alloc_conf, *retries, *reserved))?;
+        Some(SharedSettings { alloc_conf: &run.alloc_conf, before, after })
+    }
+
     /// Simulates the programs of the devices.
     ///
     /// # Errors
@@ -181,6 +222,7 @@ impl DeviceSimulation {
             capacity: None,
             is_full_device: false,
             context: None,
+            is_context_assumed: false,
             refused_otherwise: false,
             runs: Vec::new(),
             live_bytes: None,
@@ -204,6 +246,7 @@ impl DeviceSimulation {
         simulation.capacity = testbed.capacity;
         simulation.is_full_device = testbed.is_full_device;
         simulation.context = options.capacity.map(|total| total.min(testbed.context));
+        simulation.is_context_assumed = testbed.is_context_assumed;
         simulation.releases = testbed.program.releases;
         simulation.difference = Some(testbed.difference.clone());
         simulation.live_bytes = Some(testbed.program.live_bytes(&SizeRules::device(&testbed.settings)));

@@ -41,8 +41,10 @@ pub fn category(name: &str) -> &str {
 }
 
 /// Memory of a device that the allocator cannot use: the CUDA context, and recorded memory of other processes.
-pub fn kept(capacity: u64, context: u64) -> String {
-    format!("outside PyTorch's allocator: {} of {}", Bytes(context), Bytes(capacity.saturating_add(context)))
+pub fn kept(capacity: u64, context: u64, is_assumed: bool) -> String {
+    let total = Bytes(capacity.saturating_add(context));
+    let assumed = if is_assumed { " (assumed; set it with --context)" } else { "" };
+    format!("outside PyTorch's allocator: {} of {total}{assumed}", Bytes(context))
 }
 
 /// The name of a row, with a star if it is inferred: [`super::notes::inferred`].

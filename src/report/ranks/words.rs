@@ -203,7 +203,15 @@ fn missing(report: &RanksReport) -> Option<String> {
 pub fn failure(failure: &SameFailure) -> String {
     let FailureSignature { cause, requester, holder, size_class_bytes, .. } = &failure.signature;
     let holder = if holder.is_empty() { String::new() } else { format!("; {holder} held the most") };
-    format!("{}: {requester} requested at most {}{holder}", cause.replace('_', " "), Bytes(*size_class_bytes))
+    let cause = match cause.as_str() {
+        "capacity" => "not enough memory",
+        "leak" => "memory accumulates",
+        "other_process" => "another process holds memory",
+        "limit" => "the process is limited to part of the device",
+        "unknown" => "unknown cause",
+        other => other,
+    };
+    format!("{cause}: {requester} requested at most {}{holder}", Bytes(*size_class_bytes))
 }
 
 /// The ranks on which requests with one signature failed, and the earlier runs, a line for each signature.

@@ -6,6 +6,9 @@ use crate::report::common::notes::safe;
 use crate::report::common::text::TextStyle;
 use unicode_width::UnicodeWidthStr;
 
+/// The beginning of the name of memory that backward allocated for a line of forward.
+const BACKWARD_OF: &str = "backward of ";
+
 /// Rows of figures with a label in the last column, which takes the remaining width.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
@@ -235,10 +238,13 @@ impl Table {
         };
         let (suffix, suffix_tone, from) = &cell.suffix;
         let suffix = if style.has(*from) { safe(suffix) } else { String::new() };
-        let text = safe(&cell.text);
+        // A label that does not fit is below instead.
+        let is_below = self.columns.last().is_some_and(|last| std::ptr::eq(last, *column))
+            && row.is_said.is_some_and(|from| !style.has(from));
+        let text = if is_below { String::new() } else { safe(&cell.text) };
         let room = style.room(used + gap + suffix.width()).max(column.least);
         let lines = if column.cut == Cut::Start && cell.is_code {
-            vec![shorten(&text, room)]
+            name(&text, room)
         } else if column.cut == Cut::End || row.is_short {
             vec![shorten_end(&text, room)]
         } else {
@@ -282,11 +288,24 @@ impl Table {
         // The first column has no gap.
         let label = (self.indent + front).saturating_sub(self.columns.first().map_or(0, |first| first.gap));
         let indent = self.below.unwrap_or(label + 2);
-        let line = |(front, text): &(String, String)| {
-            let text = shorten(&safe(text), style.room(indent + front.width()));
-            format!("{}{}", " ".repeat(indent), style.toned(&format!("{front}{text}"), Tone::Dim))
+        let lines = |(front, text): &(String, String)| {
+            let room = style.room(indent + front.width());
+            // The label itself is never cut; frames are, since their ends distinguish them.
+            let is_label = row.cells.last().is_some_and(|label| label.text == *text);
+            let texts = if is_label { broken(&safe(text), room) } else { vec![shorten(&safe(text), room)] };
+            let line = |text| format!("{}{}", " ".repeat(indent), style.toned(&format!("{front}{text}"), Tone::Dim));
+            texts.into_iter().map(line).collect::<Vec<String>>()
         };
-        row.below.iter().map(line).collect()
+        row.below.iter().flat_map(lines).collect()
+    }
+}
+
+/// A name from the user's program in at most `room` columns. Its end distinguishes it; but that memory is of backward, which the
+/// beginning says, stays.
+fn name(text: &str, room: usize) -> Vec<String> {
+    match text.strip_prefix(BACKWARD_OF).filter(|_| text.width() > room) {
+        Some(line) => vec![BACKWARD_OF.trim_end().to_owned(), shorten(line, room)],
+        None => vec![shorten(text, room)],
     }
 }
 
