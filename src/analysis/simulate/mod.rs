@@ -15,6 +15,7 @@ use crate::play::{
 use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
 use rayon::prelude::*;
+use std::cmp::Reverse;
 
 /// Number of simulated steps to find the capacities of named settings, and of those of a sweep.
 const NAMED_BUDGET: u64 = 20_000_000;
@@ -178,25 +179,23 @@ impl SimulateReport {
         self.devices.iter().filter(|device| device.device != HOST_DEVICE).filter(is_compared)
     }
 
-    /// The settings to recommend for several GPUs, by the rule for one: see [`DeviceSimulation::best`].
+    /// The settings to recommend for several GPUs: those of the device that runs out of memory, or else reserves the most, if
+    /// they work on the others and all together reserve less.
     pub fn for_all(&self) -> Option<SharedSettings<'_>> {
-        let devices: Vec<&DeviceSimulation> = self.compared().collect();
-        let (first, others) = devices.split_first().filter(|(_, others)| !others.is_empty())?;
-        let sum = |all: &[&Run]| all.iter().map(|run| reserved(run)).fold(0, u64::saturating_add);
-        let recorded: Vec<&Run> = devices.iter().filter_map(|device| device.runs.first()).collect();
-        let before = if recorded.iter().all(|run| works(run)) { sum(&recorded) } else { u64::MAX };
-        let everywhere = |run: &'_ Run| -> Option<(u64, u64)> {
-            let same =
-                |device: &&DeviceSimulation| device.others().position(|other| other.alloc_conf == run.alloc_conf);
-            let places: Option<Vec<usize>> = others.iter().map(same).collect();
-            let same = others.iter().zip(places?).filter_map(|(device, place)| device.others().nth(place));
-            let all: Vec<&Run> = std::iter::once(run).chain(same).collect();
-            let is_usable = all.iter().all(|run| run.warnings.is_empty()) && is_notable_part(before, sum(&all));
-            is_usable.then(|| (all.iter().map(|run| retries(run)).fold(0, u64::saturating_add), sum(&all)))
+        self.compared().nth(1)?;
+        let most = |device: &&DeviceSimulation| {
+            let recorded = device.runs.first();
+            (!recorded.is_some_and(works), recorded.map_or(0, reserved), Reverse(device.device))
         };
-        let all = first.others().filter_map(|run| Some((run, everywhere(run)?)));
-        let (run, (_, after)) = recommended(all, |(run, (retries, reserved))| (&run.alloc_conf, *retries, *reserved))?;
-        Some(SharedSettings { alloc_conf: &run.alloc_conf, before, after })
+        let alloc_conf = self.compared().max_by_key(most)?.best()?.alloc_conf.as_str();
+        let sum = |all: Vec<&Run>| all.into_iter().map(reserved).fold(0, u64::saturating_add);
+        let same = |device: &'_ DeviceSimulation| device.others().position(|run| run.alloc_conf == alloc_conf);
+        let places: Option<Vec<usize>> = self.compared().map(same).collect();
+        let with = self.compared().zip(places?).filter_map(|(device, place)| device.others().nth(place)).collect();
+        let recorded: Vec<&Run> = self.compared().filter_map(|device| device.runs.first()).collect();
+        let before = if recorded.iter().all(|run| works(run)) { sum(recorded) } else { u64::MAX };
+        let after = sum(with);
+        (after < before).then_some(SharedSettings { alloc_conf, before, after })
     }
 
     /// Simulates the programs of the devices.

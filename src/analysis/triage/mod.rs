@@ -255,14 +255,22 @@ impl TriageReport {
         Ok(verdict?.with_settings(settings?).with_advice(advice?))
     }
 
-    /// Allocator settings that reserve notably less, for each device that is quick to simulate.
+    /// Allocator settings that reserve notably less, if the device is quick to simulate. Devices of a process share them: the one
+    /// that ran out of memory, or else reserves the most, decides.
     pub(crate) fn settings(
         recording: &Devices<'_>,
         options: &TriageOptions,
     ) -> Result<HashMap<DeviceId, SettingsAdvice>> {
         let wanted = recording.wanted(&options.devices)?;
-        let covered = wanted.par_iter().filter(|device| options.plays.covers(device));
-        Ok(covered.filter_map(|device| Some((device.id(), tradeoffs::settings(device, wanted.len())?))).collect())
+        let most = |device: &&&Device<'_>| {
+            let reserved = device.history().maxima[Metric::Reserved as usize].bytes;
+            (device.track.count_of(Action::Oom) > 0, reserved, Reverse(device.id()))
+        };
+        let deciding = wanted.iter().max_by_key(most).filter(|device| options.plays.covers(device));
+        Ok(deciding
+            .into_iter()
+            .filter_map(|device| Some((device.id(), tradeoffs::settings(device, wanted.len())?)))
+            .collect())
     }
 
     /// The same with allocator settings.

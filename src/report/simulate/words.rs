@@ -432,7 +432,7 @@ pub fn shared(report: &SimulateReport) -> (String, Option<String>) {
     let all = for_gpus.iter().map(|it| it.alloc_conf).chain(alone.map(|best| best.alloc_conf.as_str()));
     let all: Vec<&str> = all.collect();
     let text = match &for_gpus {
-        _ if all.is_empty() => "none of these settings saves more than 2% on all devices together".to_owned(),
+        _ if all.is_empty() => "none of these settings saves memory on all of them together".to_owned(),
         Some(SharedSettings { before: u64::MAX, after, .. }) => {
             format!("they reserve {} in total with:", Bytes(*after))
         }

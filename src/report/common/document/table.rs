@@ -303,7 +303,8 @@ impl Table {
 /// A name from the user's program in at most `room` columns. Its end distinguishes it; but that memory is of backward, which the
 /// beginning says, stays.
 fn name(text: &str, room: usize) -> Vec<String> {
-    match text.strip_prefix(BACKWARD_OF).filter(|_| text.width() > room) {
+    let is_cut = text.width() > room && room >= BACKWARD_OF.trim_end().width();
+    match text.strip_prefix(BACKWARD_OF).filter(|_| is_cut) {
         Some(line) => vec![BACKWARD_OF.trim_end().to_owned(), shorten(line, room)],
         None => vec![shorten(text, room)],
     }

@@ -53,7 +53,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     } else if completeness.has_baseline {
         let reserved = if has_reserved { format!(" ({} reserved)", signed(baseline.reserved)) } else { String::new() };
         lines.push(format!(
-            "incomplete history: {allocated} was allocated{reserved} at the start of the recording; what happened before \
+            "incomplete history: {allocated} was already allocated{reserved} at the start of the recording; what happened before \
              it is unknown"
         ));
     }
