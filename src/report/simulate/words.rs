@@ -216,14 +216,19 @@ pub fn columns(device: &DeviceSimulation) -> Option<String> {
 }
 
 /// Why a program needs more than was reserved, if any does.
-pub fn beyond(device: &DeviceSimulation) -> Option<&'static str> {
-    let is_beyond = |run: &Run| {
-        let fails = run.outcome.as_ref().filter(|outcome| outcome.failure().is_some());
-        fails.zip(run.needs()).is_some_and(|(outcome, needs)| needs > outcome.max_reserved)
+pub fn beyond(device: &DeviceSimulation) -> impl Iterator<Item = &'static str> {
+    let is_beyond = |fails: bool| {
+        let of_kind = device.runs.iter().filter_map(|run| Some((run.outcome.as_ref()?, run.needs()?)));
+        let mut of_kind = of_kind.filter(|(outcome, _)| outcome.failure().is_some() == fails);
+        of_kind.any(|(outcome, needs)| needs > outcome.max_reserved)
     };
-    device.runs.iter().any(is_beyond).then_some(
+    let fails = is_beyond(true).then_some(
         "needs exceeds reserved where a request fails on this device: reserved cannot include the memory that it lacked",
-    )
+    );
+    let starts_late = (device.completeness.has_baseline && is_beyond(false)).then_some(
+        "needs exceeds reserved where a smaller device would not have the free segments that the recording starts with",
+    );
+    fails.into_iter().chain(starts_late)
 }
 
 /// What the sign means.

@@ -300,14 +300,27 @@ impl Table {
     }
 }
 
-/// A name from the user's program in at most `room` columns. Its end distinguishes it; but that memory is of backward, which the
-/// beginning says, stays.
+/// A name from the user's program in at most `room` columns. Its end distinguishes it, so its beginning is cut; but that memory
+/// is of backward, and the name of the file, are on lines of their own before they are cut.
 fn name(text: &str, room: usize) -> Vec<String> {
-    let is_cut = text.width() > room && room >= BACKWARD_OF.trim_end().width();
-    match text.strip_prefix(BACKWARD_OF).filter(|_| is_cut) {
-        Some(line) => vec![BACKWARD_OF.trim_end().to_owned(), shorten(line, room)],
-        None => vec![shorten(text, room)],
+    if text.width() <= room {
+        return vec![text.to_owned()];
     }
+    let backward = BACKWARD_OF.trim_end();
+    if let Some(line) = text.strip_prefix(BACKWARD_OF).filter(|_| backward.width() <= room) {
+        return std::iter::once(backward.to_owned()).chain(name(line, room)).collect();
+    }
+    match text.split_once(' ') {
+        Some((place, function)) if place.contains(':') && file(place).width() + 1 + function.width() > room => {
+            vec![shorten(place, room), shorten(function, room)]
+        }
+        _ => vec![shorten(text, room)],
+    }
+}
+
+/// The part of a place after the last folder: `model.py:41`.
+fn file(place: &str) -> &str {
+    place.rsplit(['/', '\\']).next().unwrap_or(place)
 }
 
 #[cfg(test)]
@@ -344,11 +357,41 @@ mod tests {
         assert_eq!(shown(60), wide);
         let narrow = [
             "bytes  verdi…  site",
-            "  512  leak    …:41 forward",
+            "  512  leak    …ntion.py:41\n               forward",
             "                 …ion.py:41",
             "               3 rows\n               unchanged",
             " 1024  total, by site",
         ];
         assert_eq!(shown(27), narrow);
+    }
+
+    #[test]
+    fn names_keep_backward_and_their_file() {
+        assert_eq!(name("backward of minigpt.py:82 forward *", 26), ["backward of", "minigpt.py:82 forward *"]);
+        assert_eq!(
+            name("backward of minigpt.py:82 forward *", 10),
+            ["…ard of minigpt.py:82", "forward *"].map(|it| shorten(it, 10))
+        );
+        assert_eq!(name("torch/nn/modules/linear.py:134 forward", 26), ["…ules/linear.py:134 forward"]);
+        assert_eq!(
+            name("lib/attention.py:770 efficient_attention", 22),
+            ["lib/attention.py:770", "efficient_attention"]
+        );
+        assert_eq!(name("Optimizer.step#AdamW.step", 12), ["…#AdamW.step"]);
+    }
+
+    #[test]
+    fn a_label_that_does_not_fit_is_below_whole() {
+        let mut table = Table::new([Column::right(5, "bytes"), Column::label("settings").cut(Cut::Wrapped)]).below(1);
+        let settings = "max_split_size_mb:128,expandable_segments:True";
+        let row = table.row(["512".to_owned()], Cell::code(settings));
+        row.is_said = Some(53);
+        row.below(&[settings.to_owned()]);
+        let shown = |width: usize| {
+            let style = TextStyle { width: Some(width), ..TextStyle::default() };
+            [vec![table.line(&style, &table.rows[0])], table.below_lines(&style, &table.rows[0])].concat()
+        };
+        assert_eq!(shown(53), ["  512  max_split_size_mb:128,expandable_segments:True"]);
+        assert_eq!(shown(30), ["  512", " max_split_size_mb:128,", " expandable_segments:True"]);
     }
 }
