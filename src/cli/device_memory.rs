@@ -38,7 +38,12 @@ impl NamedGpu {
     fn parse(text: &str) -> Result<Self, Error> {
         let path = Path::new(text);
         if !path.is_file() {
-            let gpu = Gpu::named(text)?;
+            let gpu = Gpu::named(text).map_err(|error| match error {
+                Error::Request(text) => {
+                    Error::Request(text.replacen(", found", ", or the path of a profiler trace, found", 1))
+                }
+                other => other,
+            })?;
             return Ok(Self { name: Some(gpu.name), memory: gpu.memory, threads: Some(gpu.threads) });
         }
         let gpus = input::gpus_of_trace(path)?;

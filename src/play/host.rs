@@ -8,6 +8,7 @@
 use super::capacity::Capacities;
 use super::program::{Program, StepKind};
 use super::recorded::Difference;
+use super::testbed::NOT_REPRODUCED;
 use super::{Run, Trust};
 use crate::model::{Action, AllocatorSettings, BlockState};
 use crate::play::player::Outcome;
@@ -190,9 +191,7 @@ pub(crate) fn runs(
         run.capacities = Capacities { first: reserved, safe: reserved, enough: reserved, holes: Vec::new() };
         run.because = match () {
             () if !lacks.is_empty() => lacks.to_owned(),
-            () if !difference.is_none() => {
-                "replay with the recorded settings does not match the recording exactly".to_owned()
-            }
+            () if !difference.is_none() => NOT_REPRODUCED.to_owned(),
             () if run.reserved_range.is_some() => {
                 "recordings contain the blocks of pinned host memory, not the requests, so reserved memory is a range"
                     .to_owned()

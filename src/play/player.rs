@@ -52,9 +52,12 @@ impl Setup {
 /// The settings of a recording. PyTorch records them from 2.3 on; in earlier recordings, mapped memory shows that
 /// segments are expandable.
 pub(crate) fn recorded_settings(track: Track<'_>) -> AllocatorSettings {
-    let settings = track.snapshot.settings.clone();
-    let grows = !settings.recorded && track.history.segments.iter().any(|span| span.expandable);
-    AllocatorSettings { expandable_segments: settings.expandable_segments || grows, ..settings }
+    let mut settings = track.snapshot.settings.clone();
+    if !settings.recorded && track.history.segments.iter().any(|span| span.expandable) {
+        settings.expandable_segments = true;
+        "expandable_segments:True".clone_into(&mut settings.alloc_conf);
+    }
+    settings
 }
 
 /// The result of a simulation.

@@ -12,6 +12,8 @@ pub struct Run {
     pub alloc_conf: String,
     /// Whether they are the recorded ones.
     pub is_recorded: bool,
+    /// Whether the recording has no settings, so that PyTorch's defaults are assumed.
+    pub is_default_assumed: bool,
     /// Changes to the program, by name: see [`crate::play::changes::Change`].
     pub changes: Vec<String>,
     /// The assumptions of the changes, one sentence each.
@@ -40,6 +42,7 @@ impl Run {
         Self {
             alloc_conf: settings.alloc_conf.clone(),
             is_recorded,
+            is_default_assumed: is_recorded && !settings.recorded,
             changes: Vec::new(),
             assumptions: Vec::new(),
             outcome: None,

@@ -35,6 +35,8 @@ pub(crate) struct Testbed {
     pub is_full_device: bool,
     /// Bytes of the device that CUDA itself uses.
     pub context: u64,
+    /// Whether that is a guess: neither given nor shown by the recording.
+    pub is_context_assumed: bool,
     /// The difference between a simulation with the recorded settings and the recording.
     pub difference: Difference,
     /// Where the driver puts segments, if the recording shows it.
@@ -53,6 +55,9 @@ const FAILS_LEAN: &str = "the recording starts with more free segments than the 
 
 /// More bytes than any device has: sums of sizes stay far below what 64 bits can represent.
 const MOST_RESERVED: u64 = 1 << 50;
+
+/// Why simulations are not exact if the one that should equal the recording does not.
+pub(crate) const NOT_REPRODUCED: &str = "the simulation does not reproduce the recording exactly";
 
 /// Why simulations are not exact if other placements of segments are possible.
 pub(crate) const UNPLACED: &str = "the driver's placement of segments is unknown";
@@ -125,9 +130,10 @@ fn told(program: &Program) -> Option<u64> {
 }
 
 /// Bytes of a device for the allocator, if they are known, and those that CUDA uses: see [`Testbed::new`].
-fn of_device(told: Option<u64>, capacity: Option<u64>, context: Option<u64>) -> (Option<u64>, u64) {
-    let context = context.or_else(|| shown_context(capacity?, told?)).unwrap_or(DEFAULT_CONTEXT);
-    (capacity.map(|total| total.saturating_sub(context)).or(told), context)
+/// The latter is `None` if it is unknown: then the default is assumed.
+fn of_device(told: Option<u64>, capacity: Option<u64>, context: Option<u64>) -> (Option<u64>, Option<u64>) {
+    let context = context.or_else(|| shown_context(capacity?, told?));
+    (capacity.map(|total| total.saturating_sub(context.unwrap_or(DEFAULT_CONTEXT))).or(told), context)
 }
 
 /// Why a recording is not simulated on a device that is too small for its start.
@@ -165,7 +171,8 @@ impl Testbed {
             settings,
             capacity: usable,
             is_full_device: told.is_some() && usable == told,
-            context,
+            context: context.unwrap_or(DEFAULT_CONTEXT),
+            is_context_assumed: context.is_none(),
             difference,
             placement,
             lacks: lacks(history.completeness, history.anomalies.total()),
@@ -177,11 +184,12 @@ impl Testbed {
     pub fn on_device(&self, capacity: Option<u64>) -> Self {
         let (usable, context) = self.device(capacity);
         let is_full_device = usable.is_some() && usable == told(&self.program);
-        Self { capacity: usable, is_full_device, context, ..self.clone() }
+        let (context, is_context_assumed) = (context.unwrap_or(DEFAULT_CONTEXT), context.is_none());
+        Self { capacity: usable, is_full_device, context, is_context_assumed, ..self.clone() }
     }
 
     /// Bytes of such a device for the allocator, if they are known, and those that CUDA uses.
-    pub fn device(&self, capacity: Option<u64>) -> (Option<u64>, u64) {
+    pub fn device(&self, capacity: Option<u64>) -> (Option<u64>, Option<u64>) {
         of_device(told(&self.program), capacity, None)
     }
 
@@ -276,7 +284,7 @@ impl Testbed {
         if !self.lacks.is_empty() {
             self.lacks.clone_into(&mut run.because);
         } else if !self.difference.is_none() {
-            "replay with the recorded settings does not match the recording exactly".clone_into(&mut run.because);
+            NOT_REPRODUCED.clone_into(&mut run.because);
         }
         run.trust = if run.because.is_empty() { Trust::Exact } else { Trust::Predicted };
         match &played {

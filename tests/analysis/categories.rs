@@ -408,7 +408,7 @@ fn the_evidence_is_in_the_json() {
     let answer = memviz(&["peak", "--by", "category", "--format", "json", &fixture("encoder")]).json();
     let rows = answer["devices"][0]["attribution"]["rows"].as_array().unwrap();
     let row = rows.iter().find(|row| row["label"] == "parameter").unwrap();
-    assert_eq!(row["evidence"][0]["reason"], "moved by nn.Module._apply");
+    assert_eq!(row["evidence"][0]["reason"], "nn.Module._apply moved it to the device");
     assert_eq!(row["evidence"][0]["bytes"], row["bytes"]);
     assert_eq!(row["inferred"], true);
 }

@@ -532,6 +532,54 @@ fn a_recording_that_ran_out_of_memory_may_need_more_than_it_measured() {
     assert!(title("gpt_train").starts_with("## Failed requests in"), "{}", title("gpt_train"));
 }
 
+// ------------------------------------------------------------------ what is assumed, and what belongs together
+
+#[test]
+fn devices_of_one_process_get_one_export() {
+    let swept = memviz(&["simulate", "--sweep", &fixture("multi_gpu")]).stdout;
+    let exports: Vec<&str> = swept.lines().filter(|line| line.trim_start().starts_with("export ")).collect();
+    // Device 0 alone would reserve least with expandable segments, with which device 1 reserves more.
+    assert_eq!(exports, ["  export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128"], "{swept}");
+    assert!(
+        swept.contains("share PYTORCH_CUDA_ALLOC_CONF; they reserve 4.15 GiB instead of 4.24 GiB in total"),
+        "{swept}"
+    );
+}
+
+#[test]
+fn settings_that_a_recording_lacks_are_not_called_recorded() {
+    let simulated = |name: &str| memviz(&["simulate", &fixture(name)]).stdout;
+    let without = simulated("gpt_train_t201");
+    assert!(without.contains("default settings (assumed)") && !without.contains("recorded settings"), "{without}");
+    assert!(simulated("gpt_train").contains("recorded settings (defaults)"), "{}", simulated("gpt_train"));
+}
+
+#[test]
+fn needing_more_than_is_reserved_is_explained() {
+    let explains = |name: &str| memviz(&["simulate", &fixture(name)]).stdout.contains("needs exceeds reserved");
+    assert!(explains("oom"), "its failed request is not in reserved memory");
+    assert!(!explains("gpt_train"), "it needs less than it reserves");
+}
+
+#[test]
+fn a_request_refused_despite_free_memory_has_a_reason() {
+    let said = memviz(&[&fixture("oom_capped")]).stdout;
+    assert!(said.contains("a limit on the process probably refused it"), "{said}");
+}
+
+#[test]
+fn help_offers_only_formats_of_this_build() {
+    for command in ["timeline", "simulate", "report"] {
+        let help = memviz(&[command, "--help"]).stdout;
+        assert!(help.contains("svg"), "{command}: {help}");
+        assert_eq!(
+            help.contains("A bitmap") || help.contains("as a bitmap"),
+            cfg!(feature = "png"),
+            "{command}: {help}"
+        );
+    }
+}
+
 // ------------------------------------------------------------------ helpers
 
 /// The first device of `peak --format json`.

@@ -47,7 +47,10 @@ fn mistakes_are_named() {
         (&[BATCH_4, BATCH_8, "--vary", "batch=4,8", "--at", "seq=16"], &["--at", "batch=N", "seq"]),
         (&[BATCH_4, BATCH_8, "--at", "0"], &["above 0"]),
         (&[BATCH_4, BATCH_8, "--context", "1GiB"], &["--capacity"]),
-        (&[BATCH_4, BATCH_8, "--gpu", "h100"], &["a100-40gb", "h100-80gb", "found \"h100\""]),
+        (
+            &[BATCH_4, BATCH_8, "--gpu", "h100"],
+            &["a100-40gb", "h100-80gb", "or the path of a profiler trace, found \"h100\""],
+        ),
         (&[BATCH_4, BATCH_8, "--gpu", BATCH_4], &["--gpu", "expected an object"]),
         (&[BATCH_4, BATCH_8, "--gpu", "t4", "--capacity", "4GiB"], &["--gpu", "--capacity"]),
         (&[OOM, RESNET], &["not of the same program", "entry"]),
@@ -125,8 +128,10 @@ fn a_gpu_means_its_memory_and_answers_name_the_context() {
         assert_eq!(total, 14_914 << 20, "{args:?}");
         for format in ["text", "markdown"] {
             let said = answer(format).stdout;
-            assert!(said.contains("outside PyTorch's allocator: 500.00 MiB of 14.56 GiB"), "{args:?}: {said}");
+            assert!(said.contains("outside PyTorch's allocator: 500.00 MiB of 14.56 GiB (assumed"), "{args:?}: {said}");
         }
+        let given = memviz(&[args, &["--gpu", "T4", "--context", "500MiB"]].concat()).stdout;
+        assert!(given.contains("500.00 MiB of 14.56 GiB") && !given.contains("assumed; set it"), "{args:?}: {given}");
     }
     let unnamed = memviz(&["simulate", BATCH_8, "--format", "json"]).json();
     assert!(unnamed["devices"][0]["context_bytes"].is_null());

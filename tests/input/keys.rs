@@ -194,7 +194,10 @@ fn a_limit_that_the_settings_string_sets_is_the_cause() {
     };
     let (cause, text) = oom("per_process_memory_fraction:0.5");
     assert_eq!(cause, Cause::Limit, "1100 of 2000 MiB");
-    assert!(text.contains("cause: limit") && text.contains("per_process_memory_fraction:0.5"), "{text}");
+    assert!(
+        text.contains("cause: a limit on the process") && text.contains("per_process_memory_fraction:0.5"),
+        "{text}"
+    );
     // With a larger part the request would have fitted however little memory the device has.
     assert_eq!(oom("per_process_memory_fraction:0.6").0, Cause::Unknown);
     assert_eq!(oom("per_process_memory_fraction:1.0").0, Cause::Unknown);

@@ -15,7 +15,7 @@ use crate::play::{DEFAULT_CONTEXT, Program};
 const MOST_OTHER: usize = 20;
 
 /// Why there is no advice if the simulation does not fail like the other recording.
-const FITS: &str = "in replay, the other recording fits the device on which this program ran out of memory: how they \
+const FITS: &str = "in simulation, the other recording fits the device on which this program ran out of memory: how they \
                     differ is unknown";
 
 /// Whether a request was refused in a recording, on any device.

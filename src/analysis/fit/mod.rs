@@ -159,10 +159,14 @@ pub struct DeviceFit {
     pub capacity: Option<u64>,
     /// Further bytes of the device that CUDA itself uses, if a device was named.
     pub context: Option<u64>,
+    /// Whether these are a guess, since none were given.
+    pub is_context_assumed: bool,
     /// The simulated settings, as a string.
     pub alloc_conf: String,
-    /// Whether these are the recorded settings.
+    /// Whether these are the settings of the recording.
     pub is_recorded: bool,
+    /// Whether the recording has no settings, so that PyTorch's defaults are assumed.
+    pub is_default_assumed: bool,
     /// Changes to the program, by name: predictions include them, the recorded runs do not.
     pub changes: Vec<String>,
     /// Their assumptions, a sentence each.
@@ -245,8 +249,10 @@ impl DeviceFit {
             points: Vec::new(),
             capacity: options.capacity.map(|total| total.saturating_sub(context)),
             context: options.capacity.map(|total| total.min(context)),
+            is_context_assumed: options.context.is_none(),
             alloc_conf: settings.alloc_conf,
             is_recorded: options.settings.is_none(),
+            is_default_assumed: options.settings.is_none() && !settings.recorded,
             changes: options.changes.iter().map(ToString::to_string).collect(),
             assumptions: Vec::new(),
             refused: None,

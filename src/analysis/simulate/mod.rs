@@ -15,6 +15,7 @@ use crate::play::{
 use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
 use rayon::prelude::*;
+use std::cmp::Reverse;
 
 /// Number of simulated steps to find the capacities of named settings, and of those of a sweep.
 const NAMED_BUDGET: u64 = 20_000_000;
@@ -71,6 +72,8 @@ pub struct DeviceSimulation {
     pub is_full_device: bool,
     /// Further bytes of the device that CUDA itself uses, if a device was named.
     pub context: Option<u64>,
+    /// Whether these are a guess: neither given nor shown by the recording.
+    pub is_context_assumed: bool,
     /// Whether the recorded settings, simulated on the recorded device, serve the request that failed: then
     /// something that is not recorded refused it, such as a memory fraction.
     pub refused_otherwise: bool,
@@ -157,7 +160,44 @@ pub struct SimulateReport {
     pub sweep: bool,
 }
 
+/// Settings for all devices of a process, since they share `PYTORCH_CUDA_ALLOC_CONF`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SharedSettings<'a> {
+    /// As `PYTORCH_CUDA_ALLOC_CONF` takes them.
+    pub alloc_conf: &'a str,
+    /// The sum of `max_memory_reserved()` over the devices, with the settings of the recording.
+    pub before: u64,
+    /// The sum with these settings.
+    pub after: u64,
+}
+
 impl SimulateReport {
+    /// The GPUs whose programs were simulated with several settings.
+    pub fn compared(&self) -> impl Iterator<Item = &DeviceSimulation> {
+        let is_compared = |device: &&DeviceSimulation| device.runs.len() > 1 && device.changed().is_none();
+        self.devices.iter().filter(|device| device.device != HOST_DEVICE).filter(is_compared)
+    }
+
+    /// The settings to recommend for several GPUs: those of the device that runs out of memory, or else reserves the most, if
+    /// they work on the others and all together reserve less.
+    pub fn for_all(&self) -> Option<SharedSettings<'_>> {
+        self.compared().nth(1)?;
+        let most = |device: &&DeviceSimulation| {
+            let recorded = device.runs.first();
+            (!recorded.is_some_and(works), recorded.map_or(0, reserved), Reverse(device.device))
+        };
+        let alloc_conf = self.compared().max_by_key(most)?.best()?.alloc_conf.as_str();
+        let sum = |all: Vec<&Run>| all.into_iter().map(reserved).fold(0, u64::saturating_add);
+        let same = |device: &'_ DeviceSimulation| device.others().position(|run| run.alloc_conf == alloc_conf);
+        let places: Option<Vec<usize>> = self.compared().map(same).collect();
+        let with = self.compared().zip(places?).filter_map(|(device, place)| device.others().nth(place)).collect();
+        let recorded: Vec<&Run> = self.compared().filter_map(|device| device.runs.first()).collect();
+        let before = if recorded.iter().all(|run| works(run)) { sum(recorded) } else { u64::MAX };
+        let after = sum(with);
+        (after < before).then_some(SharedSettings { alloc_conf, before, after })
+    }
+
     /// Simulates the programs of the devices.
     ///
     /// # Errors
@@ -181,6 +221,7 @@ impl DeviceSimulation {
             capacity: None,
             is_full_device: false,
             context: None,
+            is_context_assumed: false,
             refused_otherwise: false,
             runs: Vec::new(),
             live_bytes: None,
@@ -204,6 +245,7 @@ impl DeviceSimulation {
         simulation.capacity = testbed.capacity;
         simulation.is_full_device = testbed.is_full_device;
         simulation.context = options.capacity.map(|total| total.min(testbed.context));
+        simulation.is_context_assumed = testbed.is_context_assumed;
         simulation.releases = testbed.program.releases;
         simulation.difference = Some(testbed.difference.clone());
         simulation.live_bytes = Some(testbed.program.live_bytes(&SizeRules::device(&testbed.settings)));

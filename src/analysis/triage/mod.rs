@@ -10,7 +10,7 @@ use super::fragmentation::{Stranded, idle};
 use super::leaks::growth::{Rate, Verdict};
 use super::leaks::{DeviceLeaks, LeakOptions, LeakReport};
 use super::ledger::Ledger;
-use super::oom::{Cause, OomOptions, OomReport, leak};
+use super::oom::{Cause, OomOptions, OomReport, Symptom, leak};
 use super::peak::comparison::Comparison;
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
 use super::tradeoffs;
@@ -130,6 +130,8 @@ pub struct Failure {
     pub capacity: u64,
     /// Why it failed.
     pub cause: Cause,
+    /// Whether the device had enough free for it, so that a limit on the process probably refused it.
+    pub is_limited: bool,
     /// Number of failed requests of the device.
     pub count: usize,
     /// Whether `fit` can find changes that would have made room, which takes an instant to determine.
@@ -253,14 +255,22 @@ impl TriageReport {
         Ok(verdict?.with_settings(settings?).with_advice(advice?))
     }
 
-    /// Allocator settings that reserve notably less, for each device that is quick to simulate.
+    /// Allocator settings that reserve notably less, if the device is quick to simulate. Devices of a process share them: the one
+    /// that ran out of memory, or else reserves the most, decides.
     pub(crate) fn settings(
         recording: &Devices<'_>,
         options: &TriageOptions,
     ) -> Result<HashMap<DeviceId, SettingsAdvice>> {
         let wanted = recording.wanted(&options.devices)?;
-        let covered = wanted.par_iter().filter(|device| options.plays.covers(device));
-        Ok(covered.filter_map(|device| Some((device.id(), tradeoffs::settings(device, wanted.len())?))).collect())
+        let most = |device: &&&Device<'_>| {
+            let reserved = device.history().maxima[Metric::Reserved as usize].bytes;
+            (device.track.count_of(Action::Oom) > 0, reserved, Reverse(device.id()))
+        };
+        let deciding = wanted.iter().max_by_key(most).filter(|device| options.plays.covers(device));
+        Ok(deciding
+            .into_iter()
+            .filter_map(|device| Some((device.id(), tradeoffs::settings(device, wanted.len())?)))
+            .collect())
     }
 
     /// The same with allocator settings.
@@ -410,6 +420,7 @@ impl Failure {
             device_free: first.device_free,
             capacity: first.figures.reserved.saturating_add(first.device_free),
             cause: first.cause,
+            is_limited: first.evidence.iter().any(|it| matches!(it, Symptom::DeviceHadEnough { .. })),
             count: device.track.count_of(Action::Oom) as usize,
             can_plan: first.cause == Cause::Capacity && Plays::Quick.covers(device) && DevicePlans::can_answer(device),
         }))

@@ -213,60 +213,76 @@ pub enum Evidence {
 }
 
 impl Evidence {
-    /// The reason in words.
+    /// The reason in words: a clause that may follow "because".
     pub fn words(self) -> &'static str {
         match self {
-            Self::Metadata => "named by its metadata",
-            Self::Timeline => "category of the memory timeline",
-            Self::ModuleApply => "moved by nn.Module._apply",
-            Self::Constructor => "allocated by a constructor of torch.nn",
-            Self::Loading => "allocated while loading weights",
-            Self::GradientCount => "as many blocks of this size as gradients",
-            Self::ChangedInPlace => "as many blocks of this size as gradients, which the optimizer changes in place",
-            Self::MadeAnew => "allocated again by the optimizer before it computes the step",
-            Self::MadeLast => "of all blocks of this size, the last that the optimizer allocates again",
-            Self::TakesPlace => "replaces a block that the optimizer frees",
-            Self::ParameterSize => "size of a parameter, stays, without evidence for one category",
-            Self::ModuleConstructor => "allocated by the constructor of a class with a forward, outlives a forward",
-            Self::Replica => "copied to another device by DataParallel",
-            Self::StateStack => "allocated where the optimizer fills its state",
-            Self::OutlivesOptimizer => "allocated by the optimizer, outlives its step",
-            Self::MirrorsInOptimizer => "allocated in the optimizer phase, size of a parameter, outlives the next step",
-            Self::MirrorsParameter => "allocated by backward, size of a parameter, outlives backward",
-            Self::DroppedByZeroGrad => "size of a parameter, freed by zero_grad",
-            Self::FreedByBackward => "from before the recording, freed by backward",
-            Self::Named => "allocated by a function that memviz recognizes by name",
-            Self::Gathered => "parameters gathered from all ranks",
-            Self::HeldSinceForward => "allocated in the forward of a module before the kept history, still held",
-            Self::HeldByOptimizer => "allocated by the optimizer before the kept history, still held",
-            Self::HeldSinceConstructor => "allocated by the constructor of a class with a forward, still held",
-            Self::OlderMirrors => "allocated by the autograd engine before the kept history, size of a parameter",
-            Self::StateCount => "no stack, as many blocks of this size as optimizer states",
-            Self::StateSize => "no stack, size of optimizer states",
-            Self::LayerSizes => "no stack, sizes repeat like those of a model's layers",
-            Self::EqualSets => {
-                "one of four sets of equal sizes: parameters, gradients, two states; which is which is unknown"
+            Self::Metadata => "its metadata names the category",
+            Self::Timeline => "the memory timeline gives this category",
+            Self::ModuleApply => "nn.Module._apply moved it to the device",
+            Self::Constructor => "a constructor of torch.nn allocated it",
+            Self::Loading => "it was allocated while weights were loaded",
+            Self::GradientCount => "there are as many blocks of this size as gradients",
+            Self::ChangedInPlace => {
+                "there are as many blocks of this size as gradients, and the optimizer changes them in place"
             }
-            Self::Older => "from before the kept history, and its stack does not show its use",
-            Self::CommunicationStack => "stack of torch.distributed or NCCL",
-            Self::WorkspaceStack => "stack of a library's workspace",
-            Self::WorkspaceSize => "size of the cuBLAS workspace, never freed",
-            Self::HeldForBackward => "allocated by forward, held when backward begins",
-            Self::Recomputed => "allocated by a recomputation, outlives it",
-            Self::ForwardCutShort => "held in the forward that runs out of memory",
-            Self::KeptByForward => "allocated in a forward that keeps the outputs of its modules, outlives the call",
-            Self::KeptInPairs => "two blocks of the same size from each layer, which outlive the forward",
-            Self::Grows => "grows by the same amount each time, each block lives until the next",
-            Self::MirrorsInCutBackward => "held in the backward that runs out of memory, size of a parameter",
-            Self::BackwardCutShort => "held in the backward that runs out of memory, size of no parameter",
-            Self::AsBefore => "like earlier blocks of the same stack",
-            Self::AsBackwardBefore => "like the block at the same place in the previous backward",
-            Self::GoneInPhase => "freed before its phase ends",
-            Self::LossGradient => "gradient of the loss",
-            Self::ReachesForward => "allocated before forward, held when it begins",
-            Self::BeforeRecording => "from before the recording",
+            Self::MadeAnew => "the optimizer allocated it again before it computes the step",
+            Self::MadeLast => "of all blocks of this size, it is the last that the optimizer allocates again",
+            Self::TakesPlace => "it replaces a block that the optimizer frees",
+            Self::ParameterSize => "it has the size of a parameter and stays, but nothing shows which category it is",
+            Self::ModuleConstructor => {
+                "the constructor of a class with a forward allocated it, and it outlives a forward"
+            }
+            Self::Replica => "DataParallel copied it to another device",
+            Self::StateStack => "it was allocated where the optimizer fills its state",
+            Self::OutlivesOptimizer => "the optimizer allocated it, and it outlives the optimizer's step",
+            Self::MirrorsInOptimizer => {
+                "it was allocated in the optimizer phase, has the size of a parameter, and outlives the next step"
+            }
+            Self::MirrorsParameter => "backward allocated it, and it has the size of a parameter and outlives backward",
+            Self::DroppedByZeroGrad => "it has the size of a parameter, and zero_grad freed it",
+            Self::FreedByBackward => "it is from before the recording, and backward freed it",
+            Self::Named => "a function that memviz recognizes by name allocated it",
+            Self::Gathered => "it holds parameters gathered from all ranks",
+            Self::HeldSinceForward => "the forward of a module allocated it before the recording, and it is still held",
+            Self::HeldByOptimizer => "the optimizer allocated it before the recording, and it is still held",
+            Self::HeldSinceConstructor => {
+                "the constructor of a class with a forward allocated it, and it is still held"
+            }
+            Self::OlderMirrors => {
+                "the autograd engine allocated it before the recording, and it has the size of a parameter"
+            }
+            Self::StateCount => "it has no stack, but there are as many blocks of this size as optimizer states",
+            Self::StateSize => "it has no stack, but the size of optimizer states",
+            Self::LayerSizes => "it has no stack, but sizes repeat like those of a model's layers",
+            Self::EqualSets => {
+                "it is in one of four sets of equal sizes: parameters, gradients and two states; which is which is unknown"
+            }
+            Self::Older => "it is from before the recording, and its stack does not show its use",
+            Self::CommunicationStack => "its stack is one of torch.distributed or NCCL",
+            Self::WorkspaceStack => "its stack is one of a library's workspace",
+            Self::WorkspaceSize => "it has the size of the cuBLAS workspace and is never freed",
+            Self::HeldForBackward => "forward allocated it, and it is held when backward begins",
+            Self::Recomputed => "a recomputation allocated it, and it outlives that",
+            Self::ForwardCutShort => "it is held in the forward that runs out of memory",
+            Self::KeptByForward => {
+                "it was allocated in a forward that keeps the outputs of its modules, and outlives the call"
+            }
+            Self::KeptInPairs => "each layer has two blocks of this size, which outlive the forward",
+            Self::Grows => "it grows by the same amount each time, and each block lives until the next",
+            Self::MirrorsInCutBackward => {
+                "it is held in the backward that runs out of memory, and has the size of a parameter"
+            }
+            Self::BackwardCutShort => {
+                "it is held in the backward that runs out of memory, and has the size of no parameter"
+            }
+            Self::AsBefore => "earlier blocks of the same stack had this category",
+            Self::AsBackwardBefore => "the block at the same place in the previous backward had this category",
+            Self::GoneInPhase => "it is freed before its phase ends",
+            Self::LossGradient => "it is the gradient of the loss",
+            Self::ReachesForward => "it was allocated before forward, and is held when forward begins",
+            Self::BeforeRecording => "it is from before the recording",
             Self::NoHistory => "no history was recorded",
-            Self::Undecided => "outlives its phase, without evidence for one category",
+            Self::Undecided => "it outlives its phase, and nothing shows which category it is",
         }
     }
 

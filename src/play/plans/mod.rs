@@ -108,6 +108,8 @@ pub struct DevicePlans {
     pub capacity: Option<u64>,
     /// Additional bytes of the device that CUDA itself uses, if a device was given.
     pub context: Option<u64>,
+    /// Whether these are a guess: neither given nor shown by the recording.
+    pub is_context_assumed: bool,
     /// Why there is no search.
     pub refused: Option<&'static str>,
     /// The difference between a simulation with the recorded settings and the recording; `None` if nothing is
@@ -233,6 +235,7 @@ impl DevicePlans {
             generation,
             capacity: Some(capacity),
             context,
+            is_context_assumed: testbed.is_context_assumed,
             ..Self::reaching(device, &testbed, sought, &editor)
         };
         if plans.fits && unfinished.is_some() && testbed.is_full_device {
@@ -308,6 +311,7 @@ impl DevicePlans {
             goal: Goal::Device(0),
             capacity: None,
             context: None,
+            is_context_assumed: false,
             refused: None,
             difference: None,
             lacks: "",

@@ -79,7 +79,7 @@ fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
     let position = |moment: &Moment| notes::position(moment, device.entries, &device.completeness);
     document.section(format!("Block {} at {:#x}", block.id, block.address));
     document.fact(format!("{}, {} requested", Bytes(block.bytes), Bytes(block.requested)));
-    document.fact(format!("{} ({})", block.category, block.evidence));
+    document.fact(format!("{}: {}", block.category, block.evidence));
     let phase = block.phase.map(|phase| format!(", {phase}")).unwrap_or_default();
     // Annotated steps have names; programs start to count them at 0 or 1.
     let is_named = block.allocated.as_ref().is_some_and(|moment| !moment.annotations.is_empty());

@@ -230,12 +230,12 @@ pub fn doubt(doubt: &Doubt) -> String {
             "the ring buffer is full and may have dropped entries, and memory may have been higher then".to_owned()
         }
         Doubt::LostBeginning => {
-            "entries were lost to a ring buffer or a pause (blocks or segments from before the first kept entry have \
-             stacks), and memory may have been higher then"
+            "entries were lost to a ring buffer or a pause (blocks or segments from before the start of the \
+             recording have stacks), and memory may have been higher then"
                 .to_owned()
         }
         Doubt::LateStart => {
-            "memory was in use before the first entry: recording started late, or a ring buffer dropped earlier \
+            "memory was in use at the start of the recording: it started late, or a ring buffer dropped earlier \
              entries and perhaps a higher peak (the file has no trace_alloc_overflowed); --accept-late-start judges \
              the recorded part"
                 .to_owned()

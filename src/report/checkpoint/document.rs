@@ -40,6 +40,7 @@ fn checkpoint(document: &mut Document, device: &DeviceCheckpoint, format: Format
     document.gap();
     best(document, device, first);
     alternatives(document, device, others);
+    document.legends(words::beyond(&device.candidates));
 }
 
 /// One candidate in full.

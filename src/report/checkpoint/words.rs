@@ -144,21 +144,21 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
                 .to_owned()
         }
         NoCandidates::NoForward => {
-            "the kept history has no forward pass of a module, so activation checkpointing has nothing to change".to_owned()
+            "the recording has no forward pass of a module, so activation checkpointing has nothing to change".to_owned()
         }
         NoCandidates::NoTrainingStep if device.compiled_bytes > 0 => compiled(device),
         NoCandidates::NoTrainingStep if device.kept_bytes > 0 => format!(
-            "no backward pass follows a forward pass in the kept history, so how much of the {} of activations it would \
+            "no backward pass follows a forward pass in the recording, so how much of the {} of activations it would \
              free is unknown",
             Bytes(device.kept_bytes)
         ),
         NoCandidates::NoTrainingStep if device.kept_at_end_bytes > 0 => format!(
-            "no backward pass follows a forward pass in the kept history; the {} of activations kept for one at the end are \
+            "no backward pass follows a forward pass in the recording; the {} of activations kept for one at the end are \
              not live at the peak, so activation checkpointing would not lower it",
             Bytes(device.kept_at_end_bytes)
         ),
         NoCandidates::NoTrainingStep => {
-            "no backward pass follows a forward pass in the kept history, and no forward pass keeps memory for one, as under \
+            "no backward pass follows a forward pass in the recording, and no forward pass keeps memory for one, as under \
              torch.no_grad(), so activation checkpointing would free nothing"
                 .to_owned()
         }
@@ -244,6 +244,18 @@ pub fn held(candidate: &Candidate) -> String {
     format!(
         "{calls} in a forward pass; at the recorded peak they hold {} that checkpointing frees",
         Bytes(candidate.activation_bytes)
+    )
+}
+
+/// Why a candidate saves more than its calls hold, if one does.
+pub fn beyond(candidates: &[Candidate]) -> Option<&'static str> {
+    let saves_more = |it: &Candidate| {
+        let saved = u64::try_from(it.saved_bytes).unwrap_or(0);
+        saved > it.activation_bytes && Bytes(saved).to_string() != Bytes(it.activation_bytes).to_string()
+    };
+    candidates.iter().any(saves_more).then_some(
+        "a function may save more than its calls hold: other blocks then take other places, where the allocator rounds \
+         them up less",
     )
 }
 

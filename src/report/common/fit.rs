@@ -70,18 +70,40 @@ pub fn broken_by(text: &str, width: usize, measure: impl Fn(&str) -> usize) -> V
     }
     let mut lines = vec![String::new()];
     for word in &words {
-        let full = lines.last().is_some_and(|line| !line.is_empty() && measure(&format!("{line} {word}")) > width);
-        if full {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
+        let is_long = measure(word) > width;
+        let parts = if is_long { parts(word, |part| measure(part) > width) } else { vec![word.as_str()] };
+        for (place, part) in parts.into_iter().enumerate() {
+            let space = if place == 0 { " " } else { "" };
+            let is_full = |line: &String| !line.is_empty() && measure(&format!("{line}{space}{part}")) > width;
+            if lines.last().is_some_and(is_full) {
+                lines.push(String::new());
             }
-            line.push_str(&shorten(word, width));
+            if let Some(line) = lines.last_mut() {
+                if !line.is_empty() {
+                    line.push_str(space);
+                }
+                line.push_str(&shorten(part, width));
+            }
         }
     }
     lines
+}
+
+/// The parts of a word that is too long for a line: settings, and a setting and its value, so that none of them is cut.
+fn parts(word: &str, is_long: impl Fn(&str) -> bool) -> Vec<&str> {
+    let settings = word.split_inclusive(',');
+    settings.flat_map(|setting| if is_long(setting) { named(setting) } else { vec![setting] }).collect()
+}
+
+/// A name and its value: `checkpoint:` and `minigpt.py:53`. A number after a colon is the line of a file, `::` is C++.
+fn named(setting: &str) -> Vec<&str> {
+    match setting.split_once(':') {
+        Some((name, value)) if value.starts_with(char::is_alphabetic) => {
+            let (name, value) = setting.split_at(name.len() + 1);
+            vec![name, value]
+        }
+        _ => vec![setting],
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +121,15 @@ mod tests {
     fn long_names_keep_both_ends() {
         assert_eq!(shorten_middle("memory_snapshot_200_mixed_precision.pickle", 20), "memory_sna…on.pickle");
         assert_eq!(shorten_middle("short", 20), "short");
+    }
+
+    #[test]
+    fn settings_are_broken_not_cut() {
+        let settings = "with max_split_size_mb:128,expandable_segments:True";
+        assert_eq!(broken(settings, 25), ["with", "max_split_size_mb:128,", "expandable_segments:True"]);
+        assert_eq!(broken("checkpoint:minigpt.py:53 forward", 22), ["checkpoint:", "minigpt.py:53 forward"]);
+        assert_eq!(broken("at::native::empty_strided", 12), ["…pty_strided"]);
+        assert_eq!(broken("torch/nn/modules/linear.py:134", 12), ["…near.py:134"]);
     }
 
     #[test]

@@ -40,9 +40,22 @@ pub fn category(name: &str) -> &str {
     }
 }
 
+/// Why a request failed, in a few words, given the cause's name in JSON.
+pub fn cause(name: &str) -> &str {
+    match name {
+        "capacity" => "not enough memory",
+        "leak" => "memory that accumulates",
+        "other_process" => "memory of another process",
+        "limit" => "a limit on the process",
+        other => other,
+    }
+}
+
 /// Memory of a device that the allocator cannot use: the CUDA context, and recorded memory of other processes.
-pub fn kept(capacity: u64, context: u64) -> String {
-    format!("outside PyTorch's allocator: {} of {}", Bytes(context), Bytes(capacity.saturating_add(context)))
+pub fn kept(capacity: u64, context: u64, is_assumed: bool) -> String {
+    let total = Bytes(capacity.saturating_add(context));
+    let assumed = if is_assumed { " (assumed; set it with --context)" } else { "" };
+    format!("outside PyTorch's allocator: {} of {total}{assumed}", Bytes(context))
 }
 
 /// The name of a row, with a star if it is inferred: [`super::notes::inferred`].

@@ -192,6 +192,10 @@ pub fn fate(row: &DiffRow) -> String {
     match (row.fate, &row.base_label) {
         (Fate::New, _) => " (new)".to_owned(),
         (Fate::Vanished, _) => " (gone)".to_owned(),
+        // Without this, a change of 0 bytes would look like none.
+        (Fate::Changed, None) if row.delta_bytes() == 0 => {
+            format!(" ({}, was {})", count(row.new_blocks, "block"), row.base_blocks)
+        }
         (Fate::Changed, None) => String::new(),
         (Fate::Changed, Some(label)) => match (CodePlace::of_line(label), CodePlace::of_line(&row.label)) {
             (Some(base), Some(new)) if base.file == new.file => format!(" (was line {})", base.line),

@@ -38,6 +38,7 @@ fn fit(document: &mut Document, parameter: &str, device: &DeviceFit) {
     document.notes(words::limits(parameter, device));
     document.gap();
     document.table(predictions(parameter, device));
+    document.legend(words::COLUMNS);
     if device.predictions.iter().any(|prediction| words::trust(device, prediction) == "predicted") {
         document.legend(words::PREDICTED);
     }
@@ -47,7 +48,7 @@ fn fit(document: &mut Document, parameter: &str, device: &DeviceFit) {
     let mut table = Table::new([
         Column::right(14, "bytes"),
         Column::left(BAR, "").from(WIDE).on_screens(),
-        Column::label(attribution.by.name()).gap(1).cut(Cut::End).least(20),
+        Column::label(attribution.by.name()).gap(1).least(20),
     ])
     .head(None);
     let largest = attribution.rows.first().map_or(0, |row| row.bytes);

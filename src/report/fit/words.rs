@@ -24,7 +24,7 @@ fn figures(parameter: &str, device: &DeviceFit) -> String {
             match largest {
                 Largest::UpTo { value, .. } if device.is_far(value) => {
                     format!(
-                        "{parameter} up to about {} fits in {capacity}{tokens} ({})",
+                        "{parameter} up to about {} fits in {capacity}{tokens} (simulated: {value}; {})",
                         two_digits(value),
                         not_verified(parameter, device, value)
                     )
@@ -145,10 +145,16 @@ pub fn settings(device: &DeviceFit) -> String {
         "" => "defaults".to_owned(),
         conf => conf.to_owned(),
     };
-    let whose = if device.is_recorded { "recorded settings" } else { "settings" };
+    let whose = match () {
+        () if device.is_default_assumed => "settings (assumed: none are recorded)",
+        () if device.is_recorded => "recorded settings",
+        () => "settings",
+    };
     match device.capacity {
         Some(capacity) => {
-            let kept = device.context.map_or(String::new(), |context| format!("; {}", kept(capacity, context)));
+            let kept = device
+                .context
+                .map_or(String::new(), |context| format!("; {}", kept(capacity, context, device.is_context_assumed)));
             format!("{whose}: {name}; simulated device: {} for the allocator{kept}", Bytes(capacity))
         }
         None => format!("{whose}: {name}"),
@@ -176,6 +182,9 @@ fn difference(bytes: i64, of: i64) -> String {
     let percent = if of == 0 { 0.0 } else { bytes as f64 * 100.0 / of as f64 };
     format!("{} ({percent:+.2}%)", notes::signed(bytes))
 }
+
+/// What the columns of bytes are.
+pub const COLUMNS: &str = "allocated and reserved: max_memory_allocated() and max_memory_reserved()";
 
 /// Notes about one device, one line each.
 pub fn limits(parameter: &str, device: &DeviceFit) -> Vec<String> {
@@ -215,7 +224,7 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
             format!("the recording of {parameter} {value} is not complete, or contradicts itself")
         }
         Doubt::NotReproduced(value) => {
-            format!("replay of {parameter} {value} does not match its recording exactly")
+            format!("the simulation of {parameter} {value} does not reproduce its recording exactly")
         }
         Doubt::Unmatched(bytes) => {
             format!("up to {} at once belong to requests that only one recording contains", Bytes(bytes))

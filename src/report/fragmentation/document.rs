@@ -106,7 +106,7 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
     if most.instant != device.moment.instant && most.inactive > 0 {
         let (place, at) = match History::entry_before(most.instant) {
             Some(entry) => (format!("entry {entry}"), format!("entry:{entry}")),
-            None => ("the start".to_owned(), "start".to_owned()),
+            None => (notes::START.to_owned(), "start".to_owned()),
         };
         let (inactive, reserved) = (signed(most.inactive), signed(most.reserved));
         document.fact(format!("most inactive at {place}: {inactive} of {reserved} reserved (show with --at {at})"));
@@ -135,7 +135,7 @@ fn pools(document: &mut Document, device: &DeviceFragmentation) {
         Column::right(12, "largest free"),
         Column::right(11, "segments").in_markdown(),
         Column::right(11, "rounding loss").in_markdown(),
-        Column::label("pool").cut(Cut::End),
+        Column::label("pool").cut(Cut::Wrapped),
     ]);
     for pool in &device.pools {
         let Figures { reserved, allocated, inactive, pinned_free, releasable, largest_free_block, .. } = pool.figures;

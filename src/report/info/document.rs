@@ -14,6 +14,8 @@ use crate::report::common::words::count;
 
 /// Annotations shown on a screen before the rest is counted.
 const ANNOTATIONS: usize = 12;
+/// Screens narrower than this do not show how many entries a phase has.
+const ENTRIES_FROM: usize = 64;
 
 pub(crate) fn document(source: Source<'_>, report: &InfoReport) -> Document {
     let snapshot = &source.recording.snapshot;
@@ -97,10 +99,10 @@ fn phases(document: &mut Document, device: &DeviceInfo) {
     let mut table = Table::new([
         Column::left(9, phase),
         Column::right(7, number),
-        Column::right(9, entries),
+        Column::right(9, entries).from(ENTRIES_FROM),
         Column::right(10, time),
         Column::right(6, share),
-        Column::label(source).cut(Cut::End),
+        Column::label(source).cut(Cut::Wrapped),
     ])
     .head(Some(Tone::Plain))
     .indent(2);

@@ -124,9 +124,17 @@ pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
     let growth = "growth: replaced by larger blocks (KV cache, torch.cat, longer inputs), or partly freed later";
     let cache = "cache: allocated once and kept (parameters, optimizer state, workspaces)";
+    // The rates of steps are compared with totals, which are allocated bytes.
+    let is_rounded = |row: &LeakRow| i128::from(row.rate.bytes) != i128::from(row.rate.allocated_bytes);
+    let requested = "per step, live: bytes that the program requested; the allocator rounds them up";
     let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, cache)];
     let verdicts = verdicts.into_iter().filter_map(|(verdict, meaning)| has(verdict).then_some(meaning));
-    verdicts.chain(rows.iter().any(|row| row.inferred).then_some(notes::inferred(GroupBy::Site))).collect()
+    let requested = rows.iter().any(is_rounded).then_some(requested);
+    requested
+        .into_iter()
+        .chain(verdicts)
+        .chain(rows.iter().any(|row| row.inferred).then_some(notes::inferred(GroupBy::Site)))
+        .collect()
 }
 
 /// The origin of the oldest block.

@@ -153,8 +153,13 @@ fn doubt(doubt: &NsysDoubt) -> String {
 pub(super) fn pytorch(share: &PytorchShare) -> Vec<String> {
     let segments = count(share.segments as usize, "segment");
     let mut lines = vec![match share.pid {
+        Some(pid) if share.found == share.segments => format!(
+            "The recording is of process {pid}: the profile contains {} ({})",
+            if share.found == 1 { "its only segment".to_owned() } else { format!("all of its {segments}") },
+            Bytes(share.found_bytes)
+        ),
         Some(pid) => format!(
-            "The recording is of process {pid}: {} of its {segments} are in the profile ({} of {})",
+            "The recording is of process {pid}: the profile contains {} of its {segments} ({} of {})",
             share.found,
             Bytes(share.found_bytes),
             Bytes(share.segment_bytes)

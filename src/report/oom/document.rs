@@ -89,7 +89,7 @@ fn ooms(document: &mut Document, device: &DeviceOoms) {
 }
 
 fn failed(document: &mut Document, oom: &Oom, cures: &[Cure]) {
-    document.fact(format!("cause: {}", oom.cause.name()));
+    document.fact(format!("cause: {}", words::cause(oom.cause.name())));
     document.items(oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).text));
     document.cures(cures, true);
     document.gap();

@@ -4,6 +4,7 @@ use crate::analysis::oom::{Advice, Fit, KnownCapacity, Oom, OomReport, Replayed,
 use crate::facts::code::sites::NO_STACK;
 use crate::model::bytes::Bytes;
 use crate::replay::History;
+use crate::report::common::notes::START;
 use crate::report::common::words::{count, pool};
 use indexmap::IndexMap;
 
@@ -203,7 +204,7 @@ fn device_had_enough(free: u64, needed: u64, reserved: u64) -> Statement {
 
 fn shrunk(known: KnownCapacity, here: u64) -> Statement {
     let missing = known.bytes - here;
-    let then = History::entry_before(known.instant).map_or("the start".to_owned(), |entry| format!("entry {entry}"));
+    let then = History::entry_before(known.instant).map_or(START.to_owned(), |entry| format!("entry {entry}"));
     statement(
         "shrunk",
         [("known_bytes", known.bytes), ("here_bytes", here), ("missing_bytes", missing)],
@@ -231,7 +232,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
                 "free_sites",
                 [("bytes", bytes), ("blocks", blocks)],
                 format!(
-                    "without the {} from {} ({}; blocks from there are usually temporary), {how}",
+                    "without the {} from {} ({}; most earlier blocks from there were freed), {how}",
                     Bytes(bytes),
                     names.join(", "),
                     count(blocks, "block")
@@ -250,7 +251,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
                 "settings",
                 [("replayed_reserved_bytes", reserved), ("capacity_bytes", capacity)],
                 format!(
-                    "{settings} would have helped: in replay, {} of {} would be reserved",
+                    "{settings} would have helped: in simulation, {} of {} would be reserved",
                     Bytes(reserved),
                     Bytes(capacity)
                 ),
@@ -265,7 +266,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             "no_settings",
             [("tried", tried as u64)],
             format!(
-                "in replay, the request also fails with the {} that memviz tried",
+                "in simulation, the request also fails with the {} that memviz tried",
                 count(tried as u64, "other allocator setting")
             ),
         ),
@@ -326,21 +327,21 @@ fn expandable(oom: &Oom, Replayed { fails_at, reserved, capacity }: Replayed) ->
         None => (
             "expandable_segments",
             format!(
-                "expandable_segments:True would have helped: in replay, {mapped} of {} would be reserved",
+                "expandable_segments:True would have helped: in simulation, {mapped} of {} would be reserved",
                 Bytes(capacity)
             ),
         ),
         Some(entry) if Some(entry) == oom.moment.entry => (
             "expandable_segments_not_enough",
             format!(
-                "expandable_segments:True alone would not help: in replay, the same request fails with {mapped} reserved and \
+                "expandable_segments:True alone would not help: in simulation, the same request fails with {mapped} reserved and \
                  {free} free on the device"
             ),
         ),
         Some(entry) => (
             "expandable_segments_not_enough",
             format!(
-                "expandable_segments:True alone would not help: in replay, an earlier request fails at entry {entry}, with \
+                "expandable_segments:True alone would not help: in simulation, an earlier request fails at entry {entry}, with \
                  {mapped} reserved and {free} free on the device"
             ),
         ),

@@ -10,7 +10,7 @@ use crate::analysis::peak::comparison::GroupShares;
 use crate::model::bytes::Bytes;
 use crate::report::common::comparison::words as comparison;
 use crate::report::common::notes::{self, device_name, signed};
-use crate::report::common::words::starred;
+use crate::report::common::words::{cause, starred};
 use crate::report::leaks::words as leaks;
 use crate::report::ledger::words as ledger_words;
 use crate::report::oom::words as oom_words;
@@ -78,7 +78,7 @@ fn failures(device: &DeviceOoms) -> impl Iterator<Item = Finding> {
 
 pub fn failure(device: &DeviceOoms, oom: &Oom) -> Finding {
     let name = device_name(device.device);
-    let (bytes, cause) = (Bytes(oom.request.bytes), oom.cause.name());
+    let (bytes, cause) = (Bytes(oom.request.bytes), cause(oom.cause.name()));
     let place = notes::position(&oom.moment, device.entries, &device.completeness);
     let mut lines = vec![format!("{} ({place})", oom_words::requester(oom))];
     lines.extend(oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).text));

@@ -42,7 +42,8 @@ struct Section {
 pub enum PageFormat {
     /// One picture.
     Svg,
-    /// The same picture as a bitmap, for a chat, if memviz is built with PNG support.
+    /// The same picture as a bitmap, for a chat.
+    #[cfg_attr(all(feature = "cli", not(feature = "png")), value(hide = true))]
     Png,
     /// Tables for a GitHub issue.
     Markdown,

@@ -144,7 +144,8 @@ fn failures(document: &mut Document, report: &RanksReport) {
     document.section("Failed requests by signature");
     let earlier = report.earlier.map(|_| Column::right(7, "earlier").gap(2));
     let columns = [Column::right(8, "requests"), Column::right(5, "ranks").gap(2)].into_iter().chain(earlier);
-    let columns = columns.chain([Column::left(16, "signature").gap(2), Column::label("failure").cut(Cut::End)]);
+    let columns =
+        columns.chain([Column::left(16, "signature").gap(2), Column::label("failure").cut(Cut::Wrapped).least(20)]);
     let mut table = Table::new(columns).indent(2);
     for failure in &report.failures {
         let earlier = report.earlier.map(|_| failure.earlier.len().to_string());

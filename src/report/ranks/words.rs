@@ -9,7 +9,7 @@ use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
 use crate::replay::{Bound, Metric};
 use crate::report::common::notes::{self, signed};
-use crate::report::common::words::count;
+use crate::report::common::words::{self, count};
 use crate::sorting::SortRows;
 use crate::wire::ranks::{FailureSignature, RankLine, RankSummary, SIGNED};
 use std::cmp::Reverse;
@@ -203,7 +203,8 @@ fn missing(report: &RanksReport) -> Option<String> {
 pub fn failure(failure: &SameFailure) -> String {
     let FailureSignature { cause, requester, holder, size_class_bytes, .. } = &failure.signature;
     let holder = if holder.is_empty() { String::new() } else { format!("; {holder} held the most") };
-    format!("{}: {requester} requested at most {}{holder}", cause.replace('_', " "), Bytes(*size_class_bytes))
+    let cause = words::cause(cause);
+    format!("{cause}: {requester} requested at most {}{holder}", Bytes(*size_class_bytes))
 }
 
 /// The ranks on which requests with one signature failed, and the earlier runs, a line for each signature.

@@ -23,14 +23,26 @@ const MIDDLE: usize = NARROW + 9;
 const WIDE: usize = MIDDLE + 27;
 
 pub(crate) fn document(source: Source<'_>, report: &SimulateReport) -> Document {
-    let mut document = Document::devices("Allocator settings for", source, report.devices.iter(), simulation);
+    let advised = report.devices.iter().filter(|device| device.changed().is_none() && device.best().is_some()).count();
+    let is_shared = advised > 1 || advised == 1 && report.compared().nth(1).is_some();
+    let mut document =
+        Document::devices("Allocator settings for", source, report.devices.iter(), |document, device| {
+            simulation(document, device, is_shared);
+        });
+    if is_shared {
+        let (text, export) = words::shared(report);
+        document.gap();
+        document.paragraph(text);
+        document.code(2, export);
+    }
     let is_played = report.devices.iter().any(|device| device.best().is_some());
     let sweep = Next::new("simulate", &[source.path], "--sweep", "also try the other settings");
     document.next((is_played && !report.sweep).then_some(sweep));
     document
 }
 
-fn simulation(document: &mut Document, device: &DeviceSimulation) {
+/// One device; `is_shared` if other devices of the process need the same settings, which the end recommends.
+fn simulation(document: &mut Document, device: &DeviceSimulation, is_shared: bool) {
     document.title(format!("{}: {}", device_name(device.device), words::headline(device)));
     document.facts(words::error_bar(device));
     document.facts(words::capacity(device));
@@ -44,6 +56,7 @@ fn simulation(document: &mut Document, device: &DeviceSimulation) {
     if let Some(columns) = words::columns(device) {
         document.legend(columns);
     }
+    document.legends(words::beyond(device));
     if device.runs.iter().any(|run| run.needs().is_some() && run.capacities.safe.is_none()) {
         document.legend(words::AT_MOST);
     }
@@ -52,10 +65,13 @@ fn simulation(document: &mut Document, device: &DeviceSimulation) {
     document.facts(words::refusals(device));
     document.facts(words::bound(device));
     document.facts(words::changes(device));
-    if let Some(advice) = words::advice(device) {
+    let advice = words::advice(device);
+    let export = device.best().filter(|_| !is_shared && device.changed().is_none());
+    if advice.is_some() || export.is_some() {
         document.gap();
-        document.toned(Tone::Bold, 2, advice);
     }
+    advice.into_iter().for_each(|advice| document.toned(Tone::Bold, 2, advice));
+    document.code(2, export.map(|best| words::export(&best.alloc_conf)));
 }
 
 fn table(runs: &[Run]) -> Table {
@@ -69,7 +85,7 @@ fn table(runs: &[Run]) -> Table {
         Column::right(6, "frees").from(CALLS_FROM),
         Column::right(8, "retries").from(RETRIES_FROM),
         Column::left(9, "trust"),
-        Column::label("settings").gap(1).cut(Cut::End).least(NAME),
+        Column::label("settings").gap(1).cut(Cut::Wrapped).least(NAME),
     ])
     .below(1);
     for run in runs {

@@ -1,6 +1,6 @@
 //! Sentences about simulations, the same in every format.
 
-use crate::analysis::simulate::DeviceSimulation;
+use crate::analysis::simulate::{DeviceSimulation, SharedSettings, SimulateReport};
 use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::play::{Capacities, Outcome, Run, SettingsAdvice, Trust};
@@ -23,11 +23,18 @@ pub fn name(run: &Run) -> String {
 
 fn settings_name(run: &Run) -> String {
     match (run.is_recorded, run.alloc_conf.trim()) {
+        (true, "") if run.is_default_assumed => "default settings (assumed)".to_owned(),
+        (true, conf) if run.is_default_assumed => format!("{conf} (assumed)"),
         (true, "") => "recorded settings (defaults)".to_owned(),
         (true, conf) => format!("recorded settings ({conf})"),
         (false, "") => "defaults".to_owned(),
         (false, conf) => conf.to_owned(),
     }
+}
+
+/// What the settings of the recording are called: some recordings have none.
+fn own(run: &Run) -> &'static str {
+    if run.is_default_assumed { "assumed settings" } else { "recorded settings" }
 }
 
 /// The first line about a device, without its name.
@@ -36,19 +43,20 @@ pub fn headline(device: &DeviceSimulation) -> String {
         return format!("cannot be simulated: {reason}");
     }
     let recorded = device.runs.first().map_or(String::new(), |run| match (&run.outcome, run.needs()) {
-        (None, None) => "the recorded settings cannot be simulated".to_owned(),
-        (_, None) => "the recorded settings fail".to_owned(),
-        (None, Some(needs)) => format!("the recorded settings need {}", Bytes(needs)),
+        (None, None) => format!("the {} cannot be simulated", own(run)),
+        (_, None) => format!("the {} fail", own(run)),
+        (None, Some(needs)) => format!("the {} need {}", own(run), Bytes(needs)),
         (Some(_), Some(needs)) => match device.capacity {
             // What the settings reserve until a request fails says nothing.
             Some(capacity) if needs > capacity => {
                 format!(
-                    "the recorded settings need {}, more than the {} that the allocator can use",
+                    "the {} need {}, more than the {} that the allocator can use",
+                    own(run),
                     Bytes(needs),
                     Bytes(capacity)
                 )
             }
-            _ => format!("the recorded settings need {} and reserve {}", Bytes(needs), reserved(run)),
+            _ => format!("the {} need {} and reserve {}", own(run), Bytes(needs), reserved(run)),
         },
     });
     if let Some(changed) = device.changed() {
@@ -98,12 +106,10 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         let elsewhere = played.filter(|&played| played != (difference.device_allocs.0, difference.device_frees.0));
         let elsewhere = elsewhere.map_or(String::new(), |(allocs, frees)| {
             let (allocs, frees) = (count(allocs, "device allocation"), count(frees, "free"));
-            format!(
-                "; the simulation below, with other segment addresses or another memory limit, makes {allocs} and {frees}"
-            )
+            format!("; below, with other segment addresses or another memory limit, it makes {allocs} and {frees}")
         });
         return Some(format!(
-            "replay matches the recording exactly: {allocs}, {frees}, and {maxima} to the byte{elsewhere}"
+            "the simulation reproduces the recording exactly: {allocs}, {frees}, and {maxima} to the byte{elsewhere}"
         ));
     }
     let place = difference.first.map_or(String::new(), |entry| format!(", from entry {entry} on"));
@@ -111,7 +117,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
     let counts: Vec<String> = counts.map(|(what, pair)| format!("{what} {} instead of {}", pair.0, pair.1)).collect();
     let counts = if counts.is_empty() { String::new() } else { format!("; {}", counts.join(", ")) };
     Some(format!(
-        "replay with the recorded settings differs from the recording by up to {} in a maximum{counts}{place}",
+        "the simulation differs from the recording by up to {} in a maximum{counts}{place}",
         Bytes(difference.bytes())
     ))
 }
@@ -120,7 +126,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
 pub fn capacity(device: &DeviceSimulation) -> Option<String> {
     let capacity = device.capacity?;
     let source = match device.context {
-        Some(context) => format!("; {}", kept(capacity, context)),
+        Some(context) => format!("; {}", kept(capacity, context, device.is_context_assumed)),
         None if device.is_full_device => ", as a failed request shows".to_owned(),
         None => String::new(),
     };
@@ -138,7 +144,7 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
             0 => String::new(),
             uncertain => format!(" ({uncertain} of which may be retries: the released segments have no stack)"),
         };
-        parts.push(format!("{calls} to empty_cache{doubt}, replayed where {they_were} recorded"));
+        parts.push(format!("{calls} to empty_cache{doubt}, simulated where {they_were} recorded"));
     }
     if releases.retries > 0 {
         parts.push(format!("{} of cached memory before a retry", count(releases.retries, "release")));
@@ -209,6 +215,22 @@ pub fn columns(device: &DeviceSimulation) -> Option<String> {
     (device.device != HOST_DEVICE).then(|| format!("{NEEDS}; reserved: max_memory_reserved() {place}"))
 }
 
+/// Why a program needs more than was reserved, if any does.
+pub fn beyond(device: &DeviceSimulation) -> impl Iterator<Item = &'static str> {
+    let is_beyond = |fails: bool| {
+        let of_kind = device.runs.iter().filter_map(|run| Some((run.outcome.as_ref()?, run.needs()?)));
+        let mut of_kind = of_kind.filter(|(outcome, _)| outcome.failure().is_some() == fails);
+        of_kind.any(|(outcome, needs)| needs > outcome.max_reserved)
+    };
+    let fails = is_beyond(true).then_some(
+        "needs exceeds reserved where a request fails on this device: reserved cannot include the memory that it lacked",
+    );
+    let starts_late = (device.completeness.has_baseline && is_beyond(false)).then_some(
+        "needs exceeds reserved where a smaller device would not have the free segments that the recording starts with",
+    );
+    fails.into_iter().chain(starts_late)
+}
+
 /// What the sign means.
 pub const AT_MOST: &str = "<=: this much is enough; not all smaller sizes were tried";
 
@@ -241,7 +263,7 @@ pub fn holes(run: &Run) -> Option<String> {
         told.iter().map(|&(from, to)| format!("from {} to just below {}", size(from), size(to))).collect();
     let more = if more.is_empty() { String::new() } else { format!(", nor in {} further ranges", more.len()) };
     (!ranges.is_empty())
-        .then(|| format!("{name}: {} or more is enough, but not {}{more}", size(first), ranges.join(", or ")))
+        .then(|| format!("{name}: {} or more is enough, except {}{more}", size(first), ranges.join(", or ")))
 }
 
 /// How to write sizes of devices: in MiB if two of them, which may differ by a few MiB only, would look the same otherwise.
@@ -304,8 +326,9 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     lines.push(match device.runs.first().and_then(|run| run.as_it_went) {
         Some(bytes) => format!(
             "the program continued after {it}: whether or not {they} again, the rest of it needs {} with the \
-             recorded settings; the needs column includes the failed {noun}",
-            Bytes(bytes)
+             {}; the needs column includes the failed {noun}",
+            Bytes(bytes),
+            device.runs.first().map_or("recorded settings", own)
         ),
         None => {
             format!(
@@ -405,7 +428,30 @@ pub fn export(alloc_conf: &str) -> String {
     }
 }
 
-/// The recommendation.
+/// The recommendation for several devices, which share the settings of their process: a sentence, and the settings.
+pub fn shared(report: &SimulateReport) -> (String, Option<String>) {
+    let for_gpus = report.for_all();
+    let gpu = report.compared().next().filter(|_| report.compared().nth(1).is_none());
+    let host = report.devices.iter().find(|device| device.device == HOST_DEVICE);
+    let alone = [gpu, host].into_iter().flatten().filter_map(DeviceSimulation::best);
+    let all = for_gpus.iter().map(|it| it.alloc_conf).chain(alone.map(|best| best.alloc_conf.as_str()));
+    let all: Vec<&str> = all.collect();
+    let text = match &for_gpus {
+        _ if all.is_empty() => "none of these settings saves memory on all of them together".to_owned(),
+        Some(SharedSettings { before: u64::MAX, after, .. }) => {
+            format!("they reserve {} in total with:", Bytes(*after))
+        }
+        Some(SharedSettings { before, after, .. }) => {
+            format!("they reserve {} instead of {} in total with:", Bytes(*after), Bytes(*before))
+        }
+        None => "together, they need:".to_owned(),
+    };
+    let settings: Vec<&str> = all.iter().copied().filter(|conf| !conf.trim().is_empty()).collect();
+    let export = (!all.is_empty()).then(|| export(&settings.join(",")));
+    (format!("all devices of a process share {VARIABLE}; {text}"), export)
+}
+
+/// The recommendation, if no settings are to be exported.
 pub fn advice(device: &DeviceSimulation) -> Option<String> {
     if device.runs.len() < 2 || device.changed().is_some() {
         return None;
@@ -417,8 +463,8 @@ pub fn advice(device: &DeviceSimulation) -> Option<String> {
             .map_or(String::new(), |(needs, run)| format!("needs at least {} ({}), but ", Bytes(needs), name(run)));
         return Some(format!("does not fit with any of these settings: {least}this device has {}", Bytes(capacity)));
     }
-    if let Some(best) = device.best() {
-        return Some(export(&best.alloc_conf));
+    if device.best().is_some() {
+        return None;
     }
     if let Some((least, needs)) = device.least() {
         return Some(format!(

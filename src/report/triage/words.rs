@@ -43,7 +43,7 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
         }
         None if peak.is_early(Metric::Allocated) => {
             let allocated = signed(peak.at.get(Metric::Allocated));
-            format!("The kept history starts at its peak of {allocated} allocated")
+            format!("The recording starts at its peak of {allocated} allocated")
         }
         None => format!("Peak of {} allocated{during}", signed(peak.at.get(Metric::Allocated))),
     };
@@ -106,14 +106,16 @@ pub(crate) fn outside(device: &DeviceTriage) -> Vec<String> {
 }
 
 fn failed(failure: &Failure) -> String {
-    let Failure { requested, device_free, capacity, cause, count: failures, .. } = *failure;
-    let free = format!("tried to allocate {}, {} free of {}", Bytes(requested), Bytes(device_free), Bytes(capacity));
+    let Failure { requested, device_free, capacity, cause, is_limited, count: failures, .. } = *failure;
+    let [requested, device_free, capacity] = [requested, device_free, capacity].map(Bytes);
+    let free = format!("tried to allocate {requested}, {device_free} free of the {capacity} that PyTorch can use");
     let why = match cause {
         Cause::Capacity => ": not enough, even with inactive memory",
         Cause::Fragmentation => ": enough with inactive memory, but fragmented",
         Cause::Leak => ": memory that accumulates fills the device",
         Cause::OtherProcess => ": another process on the device holds memory",
         Cause::Limit => ": the process is limited to part of the device",
+        Cause::Unknown if is_limited => ": a limit on the process probably refused it",
         Cause::Unknown => "",
     };
     let more =

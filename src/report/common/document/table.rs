@@ -6,6 +6,9 @@ use crate::report::common::notes::safe;
 use crate::report::common::text::TextStyle;
 use unicode_width::UnicodeWidthStr;
 
+/// The beginning of the name of memory that backward allocated for a line of forward.
+const BACKWARD_OF: &str = "backward of ";
+
 /// Rows of figures with a label in the last column, which takes the remaining width.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
@@ -235,10 +238,13 @@ impl Table {
         };
         let (suffix, suffix_tone, from) = &cell.suffix;
         let suffix = if style.has(*from) { safe(suffix) } else { String::new() };
-        let text = safe(&cell.text);
+        // A label that does not fit is below instead.
+        let is_below = self.columns.last().is_some_and(|last| std::ptr::eq(last, *column))
+            && row.is_said.is_some_and(|from| !style.has(from));
+        let text = if is_below { String::new() } else { safe(&cell.text) };
         let room = style.room(used + gap + suffix.width()).max(column.least);
         let lines = if column.cut == Cut::Start && cell.is_code {
-            vec![shorten(&text, room)]
+            name(&text, room)
         } else if column.cut == Cut::End || row.is_short {
             vec![shorten_end(&text, room)]
         } else {
@@ -282,12 +288,39 @@ impl Table {
         // The first column has no gap.
         let label = (self.indent + front).saturating_sub(self.columns.first().map_or(0, |first| first.gap));
         let indent = self.below.unwrap_or(label + 2);
-        let line = |(front, text): &(String, String)| {
-            let text = shorten(&safe(text), style.room(indent + front.width()));
-            format!("{}{}", " ".repeat(indent), style.toned(&format!("{front}{text}"), Tone::Dim))
+        let lines = |(front, text): &(String, String)| {
+            let room = style.room(indent + front.width());
+            // The label itself is never cut; frames are, since their ends distinguish them.
+            let is_label = row.cells.last().is_some_and(|label| label.text == *text);
+            let texts = if is_label { broken(&safe(text), room) } else { vec![shorten(&safe(text), room)] };
+            let line = |text| format!("{}{}", " ".repeat(indent), style.toned(&format!("{front}{text}"), Tone::Dim));
+            texts.into_iter().map(line).collect::<Vec<String>>()
         };
-        row.below.iter().map(line).collect()
+        row.below.iter().flat_map(lines).collect()
     }
+}
+
+/// A name from the user's program in at most `room` columns. Its end distinguishes it, so its beginning is cut; but that memory
+/// is of backward, and the name of the file, are on lines of their own before they are cut.
+fn name(text: &str, room: usize) -> Vec<String> {
+    if text.width() <= room {
+        return vec![text.to_owned()];
+    }
+    let backward = BACKWARD_OF.trim_end();
+    if let Some(line) = text.strip_prefix(BACKWARD_OF).filter(|_| backward.width() <= room) {
+        return std::iter::once(backward.to_owned()).chain(name(line, room)).collect();
+    }
+    match text.split_once(' ') {
+        Some((place, function)) if place.contains(':') && file(place).width() + 1 + function.width() > room => {
+            vec![shorten(place, room), shorten(function, room)]
+        }
+        _ => vec![shorten(text, room)],
+    }
+}
+
+/// The part of a place after the last folder: `model.py:41`.
+fn file(place: &str) -> &str {
+    place.rsplit(['/', '\\']).next().unwrap_or(place)
 }
 
 #[cfg(test)]
@@ -324,11 +357,41 @@ mod tests {
         assert_eq!(shown(60), wide);
         let narrow = [
             "bytes  verdi…  site",
-            "  512  leak    …:41 forward",
+            "  512  leak    …ntion.py:41\n               forward",
             "                 …ion.py:41",
             "               3 rows\n               unchanged",
             " 1024  total, by site",
         ];
         assert_eq!(shown(27), narrow);
+    }
+
+    #[test]
+    fn names_keep_backward_and_their_file() {
+        assert_eq!(name("backward of minigpt.py:82 forward *", 26), ["backward of", "minigpt.py:82 forward *"]);
+        assert_eq!(
+            name("backward of minigpt.py:82 forward *", 10),
+            ["…ard of minigpt.py:82", "forward *"].map(|it| shorten(it, 10))
+        );
+        assert_eq!(name("torch/nn/modules/linear.py:134 forward", 26), ["…ules/linear.py:134 forward"]);
+        assert_eq!(
+            name("lib/attention.py:770 efficient_attention", 22),
+            ["lib/attention.py:770", "efficient_attention"]
+        );
+        assert_eq!(name("Optimizer.step#AdamW.step", 12), ["…#AdamW.step"]);
+    }
+
+    #[test]
+    fn a_label_that_does_not_fit_is_below_whole() {
+        let mut table = Table::new([Column::right(5, "bytes"), Column::label("settings").cut(Cut::Wrapped)]).below(1);
+        let settings = "max_split_size_mb:128,expandable_segments:True";
+        let row = table.row(["512".to_owned()], Cell::code(settings));
+        row.is_said = Some(53);
+        row.below(&[settings.to_owned()]);
+        let shown = |width: usize| {
+            let style = TextStyle { width: Some(width), ..TextStyle::default() };
+            [vec![table.line(&style, &table.rows[0])], table.below_lines(&style, &table.rows[0])].concat()
+        };
+        assert_eq!(shown(53), ["  512  max_split_size_mb:128,expandable_segments:True"]);
+        assert_eq!(shown(30), ["  512", " max_split_size_mb:128,", " expandable_segments:True"]);
     }
 }

@@ -53,7 +53,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     } else if completeness.has_baseline {
         let reserved = if has_reserved { format!(" ({} reserved)", signed(baseline.reserved)) } else { String::new() };
         lines.push(format!(
-            "incomplete history: {allocated} was allocated{reserved} before the first kept entry; what happened before \
+            "incomplete history: {allocated} was already allocated{reserved} at the start of the recording; what happened before \
              it is unknown"
         ));
     }
@@ -65,7 +65,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     } else if completeness.truncated {
         lines.push("the file was cut off: entries after the cut are missing, and so is the final state".to_owned());
         if completeness.has_baseline {
-            lines.push("memory before the first kept entry is only partly known: figures are lower bounds".to_owned());
+            lines.push("memory from before the recording is only partly known: figures are lower bounds".to_owned());
         }
     }
     if completeness.no_free_requested {
@@ -96,7 +96,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     if completeness.unrecorded_frees {
         lines.push(
             "PyTorch 2.0 does not record frees of blocks from before the recording: the baseline (memory allocated \
-             before the first kept entry) is a lower bound"
+             at the start of the recording) is a lower bound"
                 .to_owned(),
         );
     }
@@ -120,7 +120,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
             bytes => format!("the peak is also a lower bound, at most {} too low", Bytes(bytes)),
         };
         lines.push(format!(
-            "the baseline (memory allocated before the first kept entry) is a lower bound, at most {bytes} too low, because the \
+            "the baseline (memory allocated at the start of the recording) is a lower bound, at most {bytes} too low, because the \
              sizes of some freed blocks are unknown; {peak}"
         ));
     }
@@ -177,11 +177,14 @@ pub fn place(device: &DevicePeak) -> String {
     position(&moment, device.entries, &device.completeness)
 }
 
+/// The instant before the first entry, in words.
+pub const START: &str = "the start of the recording";
+
 /// An instant in words.
 fn instant_name(instant: Instant) -> String {
     match History::entry_before(instant) {
         Some(entry) => format!("entry {entry}"),
-        None => "the start".to_owned(),
+        None => START.to_owned(),
     }
 }
 
@@ -192,7 +195,7 @@ pub fn position(moment: &Moment, entries: u32, completeness: &Completeness) -> S
         Some(entry) if entry.checked_add(1) == Some(entries) => format!("entry {entry}, the last of {entries}"),
         Some(entry) => format!("entry {entry} of {entries}"),
         None if completeness.no_entries => "at dump time".to_owned(),
-        None => "before the first entry".to_owned(),
+        None => format!("at {START}"),
     };
     if let Some(since) = moment.since_start_us {
         text += &format!(", after {}", duration(since));
@@ -238,7 +241,7 @@ pub fn no_oom(recording: &Recording, elsewhere: usize) -> String {
         () if !histories.iter().any(is_known) => {
             "no history was recorded, so whether a request failed is unknown".to_owned()
         }
-        () if histories.iter().any(is_cut) => "no request failed in the kept history (no oom entry)".to_owned(),
+        () if histories.iter().any(is_cut) => "no request failed in the recorded part (no oom entry)".to_owned(),
         () => "no request failed while recording (no oom entry)".to_owned(),
     }
 }
@@ -274,12 +277,8 @@ pub fn ooms(device: &DeviceOoms) -> Vec<String> {
 
 /// A line for a maximum at the very start of the kept history: memory was highest then or earlier.
 fn early_peak(device: &DevicePeak) -> Option<String> {
-    (device.is_early(device.metric) && !device.completeness.no_entries).then(|| {
-        format!(
-            "{} memory is highest where the kept history starts; the true peak may be earlier",
-            device.metric.name()
-        )
-    })
+    (device.is_early(device.metric) && !device.completeness.no_entries)
+        .then(|| format!("{} memory is highest at {START}; the true peak may be earlier", device.metric.name()))
 }
 
 /// One line on the anomalies of a device, if it has any.

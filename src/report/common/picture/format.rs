@@ -10,7 +10,8 @@ use std::io::{self, Write};
 pub enum PictureFormat {
     /// A vector picture, for a web page or an issue
     Svg,
-    /// A bitmap, for a chat, if memviz is built with PNG support
+    /// A bitmap, for a chat
+    #[cfg_attr(all(feature = "cli", not(feature = "png")), value(hide = true))]
     Png,
 }
 

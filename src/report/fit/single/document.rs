@@ -57,6 +57,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
     }
     document.table(table);
     document.legend(simulate::NEEDS);
+    document.legend(words::COLUMNS);
     let changes = words::changes(device);
     if !changes.is_empty() {
         document.legend(words::TIMES);

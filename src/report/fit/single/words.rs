@@ -31,9 +31,11 @@ pub fn headline(device: &DevicePlans) -> String {
         (_, Some(best), _) => format!("does not fit: needs {needed}{there}; fits with {}", name(best)),
         (_, None, Some(nearest)) => {
             let least = device.measure(nearest);
+            // Others might come closer: the last lines say why they are not simulated.
+            let among = if device.not_played.is_empty() { "" } else { "of those that could be simulated, " };
             format!(
-                "does not fit: needs {needed}{there}; none of the changes tried makes it fit; {} comes closest: needs {}, {} \
-                 too much",
+                "does not fit: needs {needed}{there}; none of the changes tried makes it fit; {among}{} comes closest: needs \
+                 {}, {} too much",
                 name(nearest),
                 Bytes(least),
                 Bytes(least.saturating_sub(device.goal.bytes()))
@@ -207,16 +209,17 @@ fn generation(generation: &Result<Generation, &'static str>) -> String {
 
 /// The simulations, and the result of settings alone.
 pub fn facts(device: &DevicePlans) -> Vec<String> {
-    let mut lines: Vec<String> =
-        device.capacity.zip(device.context).map(|(capacity, context)| kept(capacity, context)).into_iter().collect();
+    let mut lines: Vec<String> = device
+        .capacity
+        .zip(device.context)
+        .map(|(capacity, context)| kept(capacity, context, device.is_context_assumed))
+        .into_iter()
+        .collect();
     if let Some(difference) = &device.difference {
         lines.push(if difference.is_none() {
-            "replay matches the recording exactly".to_owned()
+            "the simulation reproduces the recording exactly".to_owned()
         } else {
-            format!(
-                "replay with the recorded settings differs from the recording by up to {} in a maximum",
-                Bytes(difference.bytes())
-            )
+            format!("the simulation differs from the recording by up to {} in a maximum", Bytes(difference.bytes()))
         });
     }
     if let Some(failed) = device.failed {
@@ -287,6 +290,10 @@ pub fn time(plan: &Plan) -> String {
         None => "unknown".to_owned(),
     }
 }
+
+/// What the columns of bytes are.
+pub const COLUMNS: &str = "reserved, allocated: max_memory_reserved() and max_memory_allocated(), on a device without a limit \
+                           where the program does not fit";
 
 /// The note below the times.
 pub const TIMES: &str = "recompute: extra time for each forward pass, without copies to and from the host or between ranks, \
