@@ -43,5 +43,27 @@ pub(crate) use testbed::UNPLACED;
 pub(crate) use testbed::{Testbed, lacks, program, refusal, refuses};
 pub use trust::Trust;
 
+/// Memory of a device that CUDA itself uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Context {
+    /// Its bytes.
+    pub bytes: u64,
+    /// Whether they are a guess, [`DEFAULT_CONTEXT`]: neither given nor shown by the recording.
+    pub is_assumed: bool,
+}
+
+impl Context {
+    /// These bytes, or the default if they are unknown.
+    pub(crate) fn of(bytes: Option<u64>) -> Self {
+        Self { bytes: bytes.unwrap_or(DEFAULT_CONTEXT), is_assumed: bytes.is_none() }
+    }
+
+    /// That of a device with this much memory, which it cannot exceed.
+    pub(crate) fn within(self, total: u64) -> Self {
+        Self { bytes: self.bytes.min(total), ..self }
+    }
+}
+
 /// Bytes of a device that CUDA itself uses, if the recording does not show it.
 pub const DEFAULT_CONTEXT: u64 = 500 << 20;

@@ -4,7 +4,7 @@ use super::capacity::Search;
 use super::placement::{placement_of, possible_placements};
 use super::program::Program;
 use super::recorded::{Difference, compare};
-use super::{DEFAULT_CONTEXT, Run, Trust};
+use super::{Context, Run, Trust};
 use crate::allocator::Placement;
 use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
@@ -34,9 +34,7 @@ pub(crate) struct Testbed {
     /// Whether it is the device on which requests failed.
     pub is_full_device: bool,
     /// Bytes of the device that CUDA itself uses.
-    pub context: u64,
-    /// Whether that is a guess: neither given nor shown by the recording.
-    pub is_context_assumed: bool,
+    pub context: Context,
     /// The difference between a simulation with the recorded settings and the recording.
     pub difference: Difference,
     /// Where the driver puts segments, if the recording shows it.
@@ -130,10 +128,9 @@ fn told(program: &Program) -> Option<u64> {
 }
 
 /// Bytes of a device for the allocator, if they are known, and those that CUDA uses: see [`Testbed::new`].
-/// The latter is `None` if it is unknown: then the default is assumed.
-fn of_device(told: Option<u64>, capacity: Option<u64>, context: Option<u64>) -> (Option<u64>, Option<u64>) {
-    let context = context.or_else(|| shown_context(capacity?, told?));
-    (capacity.map(|total| total.saturating_sub(context.unwrap_or(DEFAULT_CONTEXT))).or(told), context)
+fn of_device(told: Option<u64>, capacity: Option<u64>, context: Option<u64>) -> (Option<u64>, Context) {
+    let context = Context::of(context.or_else(|| shown_context(capacity?, told?)));
+    (capacity.map(|total| total.saturating_sub(context.bytes)).or(told), context)
 }
 
 /// Why a recording is not simulated on a device that is too small for its start.
@@ -171,8 +168,7 @@ impl Testbed {
             settings,
             capacity: usable,
             is_full_device: told.is_some() && usable == told,
-            context: context.unwrap_or(DEFAULT_CONTEXT),
-            is_context_assumed: context.is_none(),
+            context,
             difference,
             placement,
             lacks: lacks(history.completeness, history.anomalies.total()),
@@ -184,12 +180,11 @@ impl Testbed {
     pub fn on_device(&self, capacity: Option<u64>) -> Self {
         let (usable, context) = self.device(capacity);
         let is_full_device = usable.is_some() && usable == told(&self.program);
-        let (context, is_context_assumed) = (context.unwrap_or(DEFAULT_CONTEXT), context.is_none());
-        Self { capacity: usable, is_full_device, context, is_context_assumed, ..self.clone() }
+        Self { capacity: usable, is_full_device, context, ..self.clone() }
     }
 
     /// Bytes of such a device for the allocator, if they are known, and those that CUDA uses.
-    pub fn device(&self, capacity: Option<u64>) -> (Option<u64>, Option<u64>) {
+    pub fn device(&self, capacity: Option<u64>) -> (Option<u64>, Context) {
         of_device(told(&self.program), capacity, None)
     }
 
@@ -205,7 +200,7 @@ impl Testbed {
 
     /// The setup that simulates some settings.
     pub fn setup(&self, settings: &AllocatorSettings) -> Setup {
-        let setup = Setup::new(settings, self.capacity, self.context);
+        let setup = Setup::new(settings, self.capacity, self.context.bytes);
         Setup { placement: self.placements(settings)[0], ..setup }
     }
 
@@ -334,7 +329,7 @@ impl Testbed {
             program,
             settings,
             placement: setup.placement,
-            context: self.context,
+            context: self.context.bytes,
             least: program.live_bytes(&setup.rules).max(program.reserved_at_start()),
             refusals_fail: true,
             budget,

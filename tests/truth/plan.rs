@@ -242,9 +242,10 @@ fn another_device_than_the_full_one_has_its_own_memory() {
     let bytes = full.capacity.unwrap();
     assert!(!full.fits && !full.plans.is_empty());
     let named = plans(of(bytes + CONTEXT));
-    assert_eq!((named.capacity, named.context, &named.plans), (Some(bytes), Some(CONTEXT), &full.plans));
+    let context = |plans: &DevicePlans| plans.context.map(|context| (context.bytes, context.is_assumed));
+    assert_eq!((named.capacity, context(&named), &named.plans), (Some(bytes), Some((CONTEXT, false)), &full.plans));
     let larger = plans(of(80 << 30));
-    assert_eq!((larger.fits, larger.refused, larger.context), (true, None, Some(DEFAULT_CONTEXT)));
+    assert_eq!((larger.fits, larger.refused, context(&larger)), (true, None, Some((DEFAULT_CONTEXT, true))));
     let needs = |plans: &DevicePlans| plans.as_it_is.as_ref().unwrap().needs;
     assert_eq!(needs(&larger), needs(&full));
 }

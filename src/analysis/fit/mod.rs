@@ -32,7 +32,7 @@ use crate::facts::grouping::{GroupBy, Grouper, Inference};
 use crate::model::gpu::Threads;
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Change, Editor};
-use crate::play::{self, Program, Setup, StepKind, blocks_at_peak, placement_of, play, recorded_settings};
+use crate::play::{self, Context, Program, Setup, StepKind, blocks_at_peak, placement_of, play, recorded_settings};
 use crate::replay::Metric;
 use crate::sorting::SortRows;
 use prediction::{FAR, Predictor};
@@ -158,9 +158,7 @@ pub struct DeviceFit {
     /// Bytes that the allocator can use, if a device was named.
     pub capacity: Option<u64>,
     /// Further bytes of the device that CUDA itself uses, if a device was named.
-    pub context: Option<u64>,
-    /// Whether these are a guess, since none were given.
-    pub is_context_assumed: bool,
+    pub context: Option<Context>,
     /// The simulated settings, as a string.
     pub alloc_conf: String,
     /// Whether these are the settings of the recording.
@@ -242,14 +240,13 @@ impl DeviceFit {
 
     /// No predictions yet.
     fn nothing(device: &Device<'_>, options: &FitOptions) -> Self {
-        let context = options.context.unwrap_or(play::DEFAULT_CONTEXT);
+        let context = Context::of(options.context);
         let settings = options.settings.clone().unwrap_or_else(|| recorded_settings(device.track));
         Self {
             device: device.id(),
             points: Vec::new(),
-            capacity: options.capacity.map(|total| total.saturating_sub(context)),
-            context: options.capacity.map(|total| total.min(context)),
-            is_context_assumed: options.context.is_none(),
+            capacity: options.capacity.map(|total| total.saturating_sub(context.bytes)),
+            context: options.capacity.map(|total| context.within(total)),
             alloc_conf: settings.alloc_conf,
             is_recorded: options.settings.is_none(),
             is_default_assumed: options.settings.is_none() && !settings.recorded,

@@ -10,7 +10,8 @@ use crate::facts::segments::expandable::conflicts;
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Change, Editor};
 use crate::play::{
-    Difference, Program, Releases, Run, Testbed, candidates, host, is_notable_part, lacks, program, recommended,
+    Context, Difference, Program, Releases, Run, Testbed, candidates, host, is_notable_part, lacks, program,
+    recommended,
 };
 use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
@@ -71,9 +72,7 @@ pub struct DeviceSimulation {
     /// Whether it is the device on which requests were refused.
     pub is_full_device: bool,
     /// Further bytes of the device that CUDA itself uses, if a device was named.
-    pub context: Option<u64>,
-    /// Whether these are a guess: neither given nor shown by the recording.
-    pub is_context_assumed: bool,
+    pub context: Option<Context>,
     /// Whether the recorded settings, simulated on the recorded device, serve the request that failed: then
     /// something that is not recorded refused it, such as a memory fraction.
     pub refused_otherwise: bool,
@@ -221,7 +220,6 @@ impl DeviceSimulation {
             capacity: None,
             is_full_device: false,
             context: None,
-            is_context_assumed: false,
             refused_otherwise: false,
             runs: Vec::new(),
             live_bytes: None,
@@ -244,8 +242,7 @@ impl DeviceSimulation {
         let testbed = Testbed::new(device.track, program, options.capacity, options.context);
         simulation.capacity = testbed.capacity;
         simulation.is_full_device = testbed.is_full_device;
-        simulation.context = options.capacity.map(|total| total.min(testbed.context));
-        simulation.is_context_assumed = testbed.is_context_assumed;
+        simulation.context = options.capacity.map(|total| testbed.context.within(total));
         simulation.releases = testbed.program.releases;
         simulation.difference = Some(testbed.difference.clone());
         simulation.live_bytes = Some(testbed.program.live_bytes(&SizeRules::device(&testbed.settings)));

@@ -20,7 +20,9 @@ use crate::model::{Action, DeviceId, HOST_DEVICE};
 use crate::play::changes::CodeChange;
 use crate::play::changes::checkpointable::Checkpointable;
 use crate::play::changes::{Change, Editor, Refusal};
-use crate::play::{Difference, Generation, Outcome, Testbed, Trust, advisable, program, recorded_settings, refuses};
+use crate::play::{
+    Context, Difference, Generation, Outcome, Testbed, Trust, advisable, program, recorded_settings, refuses,
+};
 use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
 use moves::Moves;
@@ -107,9 +109,7 @@ pub struct DevicePlans {
     /// Bytes that the allocator can use, if a device was given.
     pub capacity: Option<u64>,
     /// Additional bytes of the device that CUDA itself uses, if a device was given.
-    pub context: Option<u64>,
-    /// Whether these are a guess: neither given nor shown by the recording.
-    pub is_context_assumed: bool,
+    pub context: Option<Context>,
     /// Why there is no search.
     pub refused: Option<&'static str>,
     /// The difference between a simulation with the recorded settings and the recording; `None` if nothing is
@@ -228,14 +228,13 @@ impl DevicePlans {
         }
         let editor = Editor::new(device);
         let sought = Sought { goal, repeat, steps };
-        let context = options.capacity.map(|total| total.min(testbed.context));
+        let context = options.capacity.map(|total| testbed.context.within(total));
         let generation = Generation::of(device, &testbed);
         let plans = Self {
             unfinished,
             generation,
             capacity: Some(capacity),
             context,
-            is_context_assumed: testbed.is_context_assumed,
             ..Self::reaching(device, &testbed, sought, &editor)
         };
         if plans.fits && unfinished.is_some() && testbed.is_full_device {
@@ -311,7 +310,6 @@ impl DevicePlans {
             goal: Goal::Device(0),
             capacity: None,
             context: None,
-            is_context_assumed: false,
             refused: None,
             difference: None,
             lacks: "",

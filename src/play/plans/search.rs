@@ -192,7 +192,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
     fn outcome(&self, program: &Program, settings: &AllocatorSettings, goal: Goal) -> (Outcome, bool) {
         let placements = possible_placements(self.testbed.placement, settings);
         let on = |capacity: Option<u64>, placement: Placement| {
-            let setup = Setup { placement, ..Setup::new(settings, capacity, self.testbed.context) };
+            let setup = Setup { placement, ..Setup::new(settings, capacity, self.testbed.context.bytes) };
             self.on(program, &setup)
         };
         let endless = on(None, placements[0]);

@@ -3,6 +3,7 @@
 use crate::facts::segments::figures::SizeClass;
 use crate::model::bytes::Bytes;
 use crate::model::{PoolId, SegmentType};
+use crate::play::Context;
 use crate::report::percent;
 use std::fmt::Display;
 
@@ -52,10 +53,10 @@ pub fn cause(name: &str) -> &str {
 }
 
 /// Memory of a device that the allocator cannot use: the CUDA context, and recorded memory of other processes.
-pub fn kept(capacity: u64, context: u64, is_assumed: bool) -> String {
-    let total = Bytes(capacity.saturating_add(context));
-    let assumed = if is_assumed { " (assumed; set it with --context)" } else { "" };
-    format!("outside PyTorch's allocator: {} of {total}{assumed}", Bytes(context))
+pub fn kept(capacity: u64, context: Context) -> String {
+    let total = Bytes(capacity.saturating_add(context.bytes));
+    let assumed = if context.is_assumed { " (assumed; set it with --context)" } else { "" };
+    format!("outside PyTorch's allocator: {} of {total}{assumed}", Bytes(context.bytes))
 }
 
 /// The name of a row, with a star if it is inferred: [`super::notes::inferred`].

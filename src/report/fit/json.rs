@@ -282,7 +282,7 @@ impl FitDevice {
             changes: device.changes.clone(),
             assumptions: device.assumptions.clone(),
             capacity_bytes: device.capacity,
-            context_bytes: device.context,
+            context_bytes: device.context.map(|context| context.bytes),
             scaling: FitScaling {
                 parameter: parameter.to_owned(),
                 points: device.points.iter().map(|point| point.value).collect(),

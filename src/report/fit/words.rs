@@ -152,9 +152,7 @@ pub fn settings(device: &DeviceFit) -> String {
     };
     match device.capacity {
         Some(capacity) => {
-            let kept = device
-                .context
-                .map_or(String::new(), |context| format!("; {}", kept(capacity, context, device.is_context_assumed)));
+            let kept = device.context.map_or(String::new(), |context| format!("; {}", kept(capacity, context)));
             format!("{whose}: {name}; simulated device: {} for the allocator{kept}", Bytes(capacity))
         }
         None => format!("{whose}: {name}"),

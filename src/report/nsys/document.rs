@@ -8,6 +8,8 @@ use crate::report::common::document::{Cell, Column, Cut, Document, Table};
 /// Number of rows and ranges for people: the largest.
 const MOST_ROWS: usize = 15;
 const MOST_RANGES: usize = 8;
+/// Narrower screens show memory only at the peak, and only what ranges allocated.
+const WIDE: usize = 72;
 /// Memory that no profile contains.
 const NOT_RECORDED: &str =
     "Nsight Systems does not record the memory of CUDA contexts or the driver, so more memory is in use than shown.";
@@ -57,9 +59,9 @@ fn one(document: &mut Document, memory: &NsysMemory) {
 fn held(memory: &NsysMemory, peak: &NsysPeak) -> Table {
     let mut table = Table::new([
         Column::right(11, "at peak"),
-        Column::right(11, "at end").gap(2),
+        Column::right(11, "at end").gap(2).from(WIDE),
         Column::right(11, "allocations").gap(2),
-        Column::left(0, "").gap(2).cut(Cut::End),
+        Column::left(0, "").gap(2).cut(Cut::Wrapped),
     ]);
     for row in memory.rows.iter().take(MOST_ROWS) {
         let cells = [Bytes(row.peak_bytes).to_string(), Bytes(row.end_bytes).to_string(), row.allocations.to_string()];
@@ -75,7 +77,7 @@ fn allocated(memory: &NsysMemory) -> Table {
     let mut table = Table::new([
         Column::right(11, "allocated"),
         Column::right(11, "allocations").gap(2),
-        Column::left(0, "").gap(2).cut(Cut::End),
+        Column::left(0, "").gap(2).cut(Cut::Wrapped),
     ]);
     for row in memory.rows.iter().take(MOST_ROWS) {
         table.row([Bytes(row.allocated_bytes).to_string(), row.allocations.to_string()], Cell::from(words::row(row)));
@@ -89,8 +91,8 @@ fn ranges(memory: &NsysMemory) -> Table {
     let mut table = Table::new([
         Column::right(11, "highest"),
         Column::right(11, "allocated").gap(2),
-        Column::right(11, "freed").gap(2),
-        Column::right(7, "ranges").gap(2),
+        Column::right(11, "freed").gap(2).from(WIDE),
+        Column::right(7, "ranges").gap(2).from(WIDE),
         Column::label(""),
     ]);
     for range in memory.ranges.iter().take(MOST_RANGES) {

@@ -11,7 +11,7 @@ use crate::report::common::notes::{self, safe, signed};
 use crate::report::common::words::{count, starred};
 use crate::wire::ranks::{RankLine, RankSummary, TopRow};
 
-/// Screens narrower than this show neither fragmentation nor failed requests.
+/// Screens narrower than this show neither fragmentation nor failed requests, and only the difference of two ranks.
 const STATE_FROM: usize = 64;
 /// Screens narrower than this show two of the four maxima, and no baseline.
 const MAXIMA_FROM: usize = 110;
@@ -193,8 +193,8 @@ fn difference(document: &mut Document, report: &RanksReport, row: usize, differe
     let name = |row: usize| report.rank(row).map_or_else(String::new, |rank| format!("rank {}", rank.rank));
     let mut table = Table::new([
         Column::right(13, "delta"),
-        Column::right(12, &name(row)),
-        Column::right(12, &name(difference.reference)),
+        Column::right(12, &name(row)).from(STATE_FROM),
+        Column::right(12, &name(difference.reference)).from(STATE_FROM),
         Column::label("site"),
     ]);
     let shown = difference.rows.len().min(ROWS);

@@ -70,7 +70,9 @@ fn simulation(document: &mut Document, device: &DeviceSimulation, is_shared: boo
     if advice.is_some() || export.is_some() {
         document.gap();
     }
-    advice.into_iter().for_each(|advice| document.toned(Tone::Bold, 2, advice));
+    if let Some(advice) = advice {
+        document.toned(Tone::Bold, 2, advice);
+    }
     document.code(2, export.map(|best| words::export(&best.alloc_conf)));
 }
 

@@ -193,7 +193,7 @@ impl From<&DeviceSimulation> for SimulateDevice {
                 uncertain_retries: device.releases.uncertain,
             },
             capacity_bytes: device.capacity,
-            context_bytes: device.context,
+            context_bytes: device.context.map(|context| context.bytes),
             live_bytes: device.live_bytes,
             runs: device.runs.iter().map(|run| SimulatedRun::of(run, device.capacity)).collect(),
             best_alloc_conf: device.best().map(|run| run.alloc_conf.clone()),

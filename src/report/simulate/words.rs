@@ -126,7 +126,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
 pub fn capacity(device: &DeviceSimulation) -> Option<String> {
     let capacity = device.capacity?;
     let source = match device.context {
-        Some(context) => format!("; {}", kept(capacity, context, device.is_context_assumed)),
+        Some(context) => format!("; {}", kept(capacity, context)),
         None if device.is_full_device => ", as a failed request shows".to_owned(),
         None => String::new(),
     };

@@ -81,7 +81,7 @@ fn device(
         changes: Vec::new(),
         assumptions: Vec::new(),
         capacity_bytes: device.capacity,
-        context_bytes: device.context,
+        context_bytes: device.context.map(|context| context.bytes),
         scaling: FitScaling::none(),
         peak: None,
         cures: cures.iter().map(cure).collect(),

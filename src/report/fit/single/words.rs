@@ -48,7 +48,7 @@ pub fn headline(device: &DevicePlans) -> String {
 /// The memory of the device, in a phrase after what a program needs.
 fn room_of(device: &DevicePlans, needed: u64) -> String {
     match (device.goal.bytes(), device.context) {
-        (0, Some(context)) => format!(", but CUDA itself uses all {} of the device", Bytes(context)),
+        (0, Some(context)) => format!(", but CUDA itself uses all {} of the device", Bytes(context.bytes)),
         (bytes, _) if needed > bytes => format!(", but only {} is available", Bytes(bytes)),
         (bytes, _) => format!(" of {}", Bytes(bytes)),
     }
@@ -209,12 +209,8 @@ fn generation(generation: &Result<Generation, &'static str>) -> String {
 
 /// The simulations, and the result of settings alone.
 pub fn facts(device: &DevicePlans) -> Vec<String> {
-    let mut lines: Vec<String> = device
-        .capacity
-        .zip(device.context)
-        .map(|(capacity, context)| kept(capacity, context, device.is_context_assumed))
-        .into_iter()
-        .collect();
+    let mut lines: Vec<String> =
+        device.capacity.zip(device.context).map(|(capacity, context)| kept(capacity, context)).into_iter().collect();
     if let Some(difference) = &device.difference {
         lines.push(if difference.is_none() {
             "the simulation reproduces the recording exactly".to_owned()
