@@ -245,7 +245,12 @@ impl Testbed {
     }
 
     /// Whether the figures differ if the changes free their blocks one request later.
-    fn depends_on_order(&self, edited: &Edited, outcome: &Outcome, settings: &AllocatorSettings) -> Option<String> {
+    pub(super) fn depends_on_order(
+        &self,
+        edited: &Edited,
+        outcome: &Outcome,
+        settings: &AllocatorSettings,
+    ) -> Option<String> {
         if edited.moved.is_empty() {
             return None;
         }

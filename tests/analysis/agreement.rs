@@ -1,6 +1,8 @@
 //! No two answers say different things: what one place computes, all others show.
 
-use crate::support::{assert_none, fixture, names, open};
+use crate::support::{FIXTURES, assert_none, fixture, names, open};
+use memviz::analysis::advice::{Advice, Plays, Saving};
+use memviz::analysis::fit::FitPlans;
 use memviz::analysis::fragmentation::FragmentationOptions;
 use memviz::analysis::leaks::LeakOptions;
 use memviz::analysis::leaks::growth::Verdict;
@@ -9,7 +11,9 @@ use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::timeline::{Band, DeviceTimeline, LEAKS, TimelineOptions};
 use memviz::analysis::triage::TriageOptions;
 use memviz::facts::grouping::GroupBy;
+use memviz::play::plans::PlanOptions;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 const STORIES: &str = "fixtures/stories";
 
@@ -100,5 +104,45 @@ fn settings_are_recommended_by_one_rule() {
         let triage = recording.triage(&TriageOptions::default()).unwrap();
         let better = triage.devices[0].settings.as_ref().and_then(|settings| settings.better.as_ref());
         assert_eq!(better.map(|better| &better.alloc_conf), Some(best), "{name}");
+    }
+}
+
+/// `fit` lists the fixes of `memviz FILE`, with the same figures; it adds only what each needs on a device.
+#[test]
+fn fit_lists_the_fixes_of_triage() {
+    let folders = [STORIES, FIXTURES, "fixtures/together", "fixtures/changes"];
+    let paths = folders
+        .iter()
+        .flat_map(|&root| names(root).into_iter().map(move |name| format!("{root}/{name}/snapshot.pickle.gz")));
+    let mut problems = Vec::new();
+    let mut fixes = 0;
+    for path in paths.filter(|path| Path::new(path).is_file()) {
+        let recording = open(&path);
+        let options = PlanOptions::default().capacity(Some(1 << 20)).context(Some(0));
+        let Ok(fit) = FitPlans::of(&recording.devices(), &options) else { continue };
+        let triage = recording.triage(&TriageOptions::default().plays(Plays::All)).unwrap();
+        for (plans, cures) in fit.plans.devices.iter().zip(fit.cures).filter(|(plans, _)| !plans.fits) {
+            let listed = triage.devices.iter().find(|device| device.peak.device == plans.device);
+            let listed = listed.map_or(&[][..], |device| &device.advice[..]);
+            let mut own: Vec<Advice> = cures.into_iter().map(|cure| cure.advice).collect();
+            for advice in &mut own {
+                forget_needs(advice);
+            }
+            fixes += own.len();
+            if own != listed {
+                problems.push(format!("{path}, device {}: {own:?}\ninstead of {listed:?}", plans.device));
+            }
+        }
+    }
+    assert!(fixes > 60, "{fixes}");
+    assert_none(&problems);
+}
+
+fn forget_needs(advice: &mut Advice) {
+    let savings = std::iter::once(&mut advice.saving).chain(advice.alternatives.iter_mut().map(|it| &mut it.saving));
+    for saving in savings {
+        if let Saving::Played { needs, .. } = saving {
+            *needs = None;
+        }
     }
 }

@@ -6,6 +6,7 @@ mod categories;
 mod checkpoint;
 mod code;
 mod comparison;
+mod cured_plans;
 mod cures;
 mod each;
 mod fragmentation;

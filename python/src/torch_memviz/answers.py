@@ -1443,8 +1443,9 @@ class FitDevice:
     """Several of the first cures combined; null if fewer than two of them were simulated."""
 
     cures_with_plan: FitTogetherRow | None
-    """The first cures combined with the changes of the closest plan; null if cures or plans alone are enough, or
-    if this was not simulated.
+    """The first cures combined with a plan: the easiest one that is enough with them, if it is easier than all
+    plans without them; or the closest one, if no plan is enough. Null if cures alone are enough, or if there is
+    no such plan.
     """
 
     device: int
@@ -1732,6 +1733,11 @@ class FitTogetherRow:
 
     needs_bytes: int | None
     """As for a single cure."""
+
+    plan: FitPlan | None
+    """These changes with their settings and their code; the figures are those of the program with the cures. Null
+    for cures alone.
+    """
 
     saves_allocated_bytes: int | None
     """Their saving at the peak of allocated bytes."""

@@ -191,10 +191,16 @@ pub struct Alternative {
 pub struct Together {
     /// Their places in the list, counted from 0.
     pub places: Vec<usize>,
-    /// Further changes, which `memviz simulate` also offers by name.
-    pub changes: Vec<Change>,
     /// Their saving.
     pub saving: Saving,
+}
+
+/// The first changes of a list, ready to be combined with others.
+pub(crate) struct First {
+    /// Their places in the list, counted from 0.
+    pub places: Vec<usize>,
+    /// What they change; none of them is uncertain, unless it is a bound.
+    pub lives: Lives,
 }
 
 /// The result of a finder, before the simulation.
@@ -324,36 +330,34 @@ pub(crate) fn advice_of(device: &Device<'_>, plays: Plays, is_wanted: fn(Story) 
     found.map_or_else(Vec::new, |(_, advice)| advice.into_iter().map(|(advice, _)| advice).collect())
 }
 
-/// The same, with what the first of them save together if several were simulated; and then with other changes to the
-/// program, if there are any.
+/// The same, with what the first of them save together if several were simulated, and those that can be combined with
+/// other changes to the program, if there are any.
 pub(crate) fn advice_together(
     device: &Device<'_>,
     plays: Plays,
     first: usize,
-    changes: &[Change],
-) -> (Vec<Advice>, [Option<Together>; 2]) {
-    let Some((trial, all)) = found(device, plays, |_| true) else { return (Vec::new(), [None, None]) };
+) -> (Vec<Advice>, Option<Together>, Option<First>) {
+    let Some((trial, all)) = found(device, plays, |_| true) else { return (Vec::new(), None, None) };
     let lives =
         all.iter().take(first).enumerate().filter_map(|(place, (advice, remedy))| match (remedy, &advice.saving) {
-            (Remedy::Lives(lives), Saving::Played { .. }) => Some((place, lives)),
+            (Remedy::Lives(lives), Saving::Played { trust, at_least, .. }) => {
+                Some((place, lives, *trust == Trust::Uncertain && !at_least))
+            }
             _ => None,
         });
-    let (places, lives): (Vec<usize>, Vec<&Lives>) = lives.unzip();
-    let merged = Lives::merged(lives.into_iter());
-    let combined = |changes: &[Change], remedy: Remedy| {
-        let saving = trial.saving(&remedy)?;
-        Some(Together { places: places.clone(), changes: changes.to_vec(), saving })
+    let lives: Vec<(usize, &Lives, bool)> = lives.collect();
+    let merged = |wanted: fn(bool) -> bool| {
+        let wanted = || lives.iter().filter(|&&(_, _, is_doubted)| wanted(is_doubted));
+        let places: Vec<usize> = wanted().map(|&(place, ..)| place).collect();
+        (places, Lives::merged(wanted().map(|&(_, lives, _)| lives)))
     };
-    let alone = (places.len() > 1).then(|| combined(&[], Remedy::Lives(merged.clone()))).flatten();
+    let (places, all_lives) = merged(|_| true);
+    let saving = (places.len() > 1).then(|| trial.saving(&Remedy::Lives(all_lives))).flatten();
+    let together = saving.map(|saving| Together { places, saving });
     // A doubt that is no bound adds up with those of other changes.
-    let is_doubted = |&place: &usize| {
-        all.get(place).is_some_and(|(advice, _)| {
-            matches!(advice.saving, Saving::Played { trust: Trust::Uncertain, at_least: false, .. })
-        })
-    };
-    let is_with_changes = !places.is_empty() && !changes.is_empty() && !places.iter().any(is_doubted);
-    let with_changes = is_with_changes.then(|| combined(changes, Remedy::Both(merged, changes.to_vec()))).flatten();
-    (all.into_iter().map(|(advice, _)| advice).collect(), [alone, with_changes])
+    let (places, lives) = merged(|is_doubted| !is_doubted);
+    let first = (!places.is_empty()).then_some(First { places, lives });
+    (all.into_iter().map(|(advice, _)| advice).collect(), together, first)
 }
 
 /// The findings with their cures, and the trial that simulates them.

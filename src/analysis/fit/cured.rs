@@ -1,10 +1,9 @@
 //! Combines plans for a device with cures of known mistakes: a cure costs less than any plan.
 
-use crate::analysis::advice::{Advice, Plays, Saving, Together, advice_together};
+use crate::analysis::advice::{Advice, Lowered, Plays, Saving, Together, advice_together};
 use crate::error::Result;
-use crate::facts::device::Devices;
-use crate::play::changes::Change;
-use crate::play::plans::{DevicePlans, Goal, PlanOptions, PlanReport};
+use crate::facts::device::{Device, Devices, ask_each};
+use crate::play::plans::{Bench, DevicePlans, Goal, Plan, PlanOptions, PlanReport};
 
 /// Changes that make a program fit.
 #[derive(Clone, Debug)]
@@ -16,8 +15,8 @@ pub struct FitPlans {
     pub cures: Vec<Vec<FitCure>>,
     /// Several of the first cures combined, for the same devices.
     pub together: Vec<Option<FitTogether>>,
-    /// These cures combined with the changes of the closest plan, for the same devices: only if neither the cures nor
-    /// any plan is enough.
+    /// These cures combined with a plan, for the same devices: the easiest one that is enough with them, if it is easier
+    /// than all plans without them; or the closest one, if no plan is enough. `None` if the cures alone are enough.
     pub with_plan: Vec<Option<FitTogether>>,
 }
 
@@ -28,8 +27,10 @@ pub const FIRST: usize = 3;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FitTogether {
-    /// The cures, and their saving.
+    /// The cures, and their saving, with the plan if there is one.
     pub cures: Together,
+    /// Settings and changes in addition to the cures. Its figures are those of the program with the cures.
+    pub plan: Option<Plan>,
     /// Whether the program fits with them; `None` if unknown.
     pub fits: Option<bool>,
 }
@@ -44,16 +45,33 @@ pub struct FitCure {
     pub fits: Option<bool>,
 }
 
+/// The cures of one device.
+#[derive(Default)]
+struct Cured {
+    cures: Vec<FitCure>,
+    together: Option<FitTogether>,
+    with_plan: Option<FitTogether>,
+}
+
 impl FitPlans {
     /// Plans for a recording, and the mistakes to cure first.
     ///
     /// # Errors
     /// Like [`PlanReport::of`].
     pub fn of(recording: &Devices<'_>, options: &PlanOptions) -> Result<Self> {
-        let plans = PlanReport::of(recording, options)?;
-        let (cures, both): (Vec<_>, Vec<_>) = plans.devices.iter().map(|plans| cures(recording, plans)).unzip();
-        let (together, with_plan) = both.into_iter().map(|[together, with_plan]| (together, with_plan)).unzip();
-        Ok(Self { plans, cures, together, with_plan })
+        let devices = ask_each(&PlanReport::wanted(recording, options)?, |device| {
+            let (plans, bench) = DevicePlans::with_bench(device, options)?;
+            let cured = Cured::of(device, &plans, bench.as_ref());
+            Ok((plans, cured))
+        })?;
+        let mut report = Self::without_cures(PlanReport::default());
+        for (plans, cured) in devices.0 {
+            report.plans.devices.push(plans);
+            report.cures.push(cured.cures);
+            report.together.push(cured.together);
+            report.with_plan.push(cured.with_plan);
+        }
+        Ok(report)
     }
 
     /// Plans without cures: other commands show the mistakes of the program.
@@ -63,43 +81,47 @@ impl FitPlans {
     }
 }
 
-fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, [Option<FitTogether>; 2]) {
-    let device = recording.all().iter().find(|device| device.id() == plans.device);
-    // A program without a plan also has its mistakes: what their cures save in the recording is known.
-    let Some(device) = device.filter(|_| !plans.fits) else {
-        return (Vec::new(), [None, None]);
-    };
-    let nearest = plans.nearest.as_ref().filter(|_| plans.plans.is_empty() && is_whole(plans));
-    let changes: Vec<Change> =
-        nearest.map_or_else(Vec::new, |plan| plan.changes.iter().map(|it| it.change.clone()).collect());
-    let (advice, mut both) = advice_together(device, Plays::Needs, FIRST, &changes);
-    if plans.refused.is_some() {
-        both[1] = None;
-    }
-    let cure = |mut advice: Advice| {
-        // What would have followed the failure may need more.
-        if let (Some(_), Saving::Played { needs, .. }) = (plans.refused, &mut advice.saving) {
-            *needs = None;
+impl Cured {
+    fn of(device: &Device<'_>, plans: &DevicePlans, bench: Option<&Bench<'_, '_>>) -> Self {
+        if plans.fits {
+            return Self::default();
         }
-        FitCure { fits: fits(&advice.saving, plans), advice }
-    };
-    let cures: Vec<FitCure> = advice.into_iter().map(cure).collect();
-    let [together, with_plan] =
-        both.map(|cures| cures.map(|cures| FitTogether { fits: fits(&cures.saving, plans), cures }));
-    let is_enough =
-        cures.iter().map(|cure| cure.fits).chain(together.iter().map(|it| it.fits)).any(|it| it == Some(true));
-    // With other settings, the plan alone may need just as little.
-    let is_less = |both: &FitTogether| match (&both.cures.saving, nearest) {
-        (Saving::Played { allocated, needs, .. }, Some(nearest)) => {
-            let least = plans.measure(nearest);
-            match plans.goal {
-                Goal::Device(_) => needs.is_some_and(|needs| needs < least),
-                Goal::Allocated(_) => allocated.after < least,
+        // A program without a plan also has its mistakes: what their cures save in the recording is known.
+        let (advice, together, first) = advice_together(device, Plays::Needs, FIRST);
+        let cure = |mut advice: Advice| {
+            // What would have followed the failure may need more.
+            if let (Some(_), Saving::Played { needs, .. }) = (plans.refused, &mut advice.saving) {
+                *needs = None;
             }
-        }
-        _ => false,
-    };
-    (cures, [together, with_plan.filter(|both| !is_enough && is_less(both))])
+            FitCure { fits: fits(&advice.saving, plans), advice }
+        };
+        let cures: Vec<FitCure> = advice.into_iter().map(cure).collect();
+        let together = together.map(|cures| FitTogether { fits: fits(&cures.saving, plans), cures, plan: None });
+        let is_enough = cures.iter().map(|it| it.fits).chain([together.as_ref().and_then(|it| it.fits)]);
+        let is_enough = is_enough.into_iter().any(|it| it == Some(true));
+        let with_plan = bench.zip(first).filter(|_| !is_enough && is_whole(plans)).and_then(|(bench, first)| {
+            let (plan, fits) = bench.with_lives(plans, &first.lives)?;
+            let saving = saving(plans, &plan, first.lives.at_least)?;
+            let cures = Together { places: first.places, saving };
+            Some(FitTogether { cures, plan: Some(plan), fits: Some(fits) })
+        });
+        Self { cures, together, with_plan }
+    }
+}
+
+/// The saving of a plan for the program with cures.
+fn saving(plans: &DevicePlans, plan: &Plan, at_least: bool) -> Option<Saving> {
+    let before = &plans.as_it_is.as_ref()?.outcome;
+    let (after, trust) = (&plan.outcome, plans.trust(plan));
+    Some(Saving::Played {
+        allocated: Lowered { before: before.max_allocated, after: after.max_allocated },
+        reserved: Lowered { before: before.max_reserved, after: after.max_reserved },
+        needs: Some(plans.measure(plan)),
+        trust,
+        reserved_trust: trust,
+        because: plan.doubts.join("; "),
+        at_least,
+    })
 }
 
 /// Whether the recording contains everything that must fit.

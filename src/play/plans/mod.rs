@@ -16,16 +16,16 @@ pub use unfinished::Unfinished;
 use crate::allocator::SizeRules;
 use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices, ask_each};
-use crate::model::{Action, DeviceId, HOST_DEVICE};
+use crate::model::{Action, AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::CodeChange;
-use crate::play::changes::checkpointable::Checkpointable;
-use crate::play::changes::{Change, Editor, Refusal};
+use crate::play::changes::checkpointable::{Checkpointable, Holders};
+use crate::play::changes::{Change, Editor, Lives, LossFigures, Refusal};
 use crate::play::{
     Context, Difference, Generation, Outcome, Testbed, Trust, advisable, program, recorded_settings, refuses,
 };
 use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
-use moves::Moves;
+use moves::{Moves, trouble_of};
 use search::{Changed, Found, Search, Sought, Tried};
 use unfinished::complete_steps;
 
@@ -37,6 +37,10 @@ const STEPS: u64 = 40_000_000;
 /// into them.
 const STEPS_OF_A_LINE: u64 = 2_000_000;
 const PLAYS_OF_A_LINE: u64 = 20;
+/// A second search, for the program without known mistakes, takes 1/N of the steps of the first; less if it is unlikely
+/// to find a plan.
+const CURED_PART: u64 = 2;
+const UNLIKELY_PART: u64 = 5;
 /// Steps simulated to find the smallest device of one plan.
 const STEPS_OF_NEEDS: u64 = 4_000_000;
 
@@ -70,6 +74,8 @@ pub struct Plan {
     pub alloc_conf: Option<String>,
     /// Changes to the program.
     pub changes: Vec<PlannedChange>,
+    /// Whether the simulated program differs from the recorded one: with changes, or without known mistakes.
+    pub is_changed: bool,
     /// The result: on the given device if the plan fits, otherwise on an unlimited one.
     pub outcome: Outcome,
     /// Whether it fits the device, but would not fit with one more segment than simulated.
@@ -86,6 +92,14 @@ pub struct Plan {
     pub assumptions: Vec<String>,
     /// Why its figures may be far off; empty if no reason is known.
     pub doubts: Vec<String>,
+}
+
+impl Plan {
+    /// The order of plans, the easiest first: those that may be wrong come last.
+    fn rank(&self) -> (bool, bool, u32) {
+        let trouble = trouble_of(self.alloc_conf.is_some(), self.changes.iter().map(|it| &it.change));
+        (self.is_tight, !self.doubts.is_empty(), trouble)
+    }
 }
 
 /// A change in a plan.
@@ -165,11 +179,33 @@ impl PlanReport {
     /// # Errors
     /// If a device is named that the recording does not have, or neither a capacity is given nor one is recorded.
     pub fn of(recording: &Devices<'_>, options: &PlanOptions) -> Result<Self> {
-        let mut wanted = recording.wanted(&options.devices)?;
-        wanted.retain(|device| device.id() > HOST_DEVICE);
+        let wanted = Self::wanted(recording, options)?;
         let devices = ask_each(&wanted, |device| DevicePlans::of(device, options))?.0;
         Ok(Self { devices })
     }
+
+    /// The devices for which there are plans.
+    ///
+    /// # Errors
+    /// If a device is named that the recording does not have.
+    pub(crate) fn wanted<'d, 'a>(recording: &'d Devices<'a>, options: &PlanOptions) -> Result<Vec<&'d Device<'a>>> {
+        let mut wanted = recording.wanted(&options.devices)?;
+        wanted.retain(|device| device.id() > HOST_DEVICE);
+        Ok(wanted)
+    }
+}
+
+/// What the searches for plans of one device share.
+pub(crate) struct Bench<'d, 'a> {
+    testbed: Testbed,
+    editor: Editor<'d, 'a>,
+    sought: Sought,
+    /// The settings to simulate, the recorded ones first.
+    settings: Vec<AllocatorSettings>,
+    holders: Holders,
+    loss: Option<LossFigures>,
+    /// Steps that the first search simulated.
+    spent: u64,
 }
 
 impl DevicePlans {
@@ -179,6 +215,17 @@ impl DevicePlans {
     /// If neither a capacity is given nor one is recorded.
     pub fn of(device: &Device<'_>, options: &PlanOptions) -> Result<Self> {
         Self::within(device, options, STEPS)
+    }
+
+    /// The same, with what a further search needs if there was one.
+    ///
+    /// # Errors
+    /// Like [`DevicePlans::of`].
+    pub(crate) fn with_bench<'d, 'a>(
+        device: &'d Device<'a>,
+        options: &PlanOptions,
+    ) -> Result<(Self, Option<Bench<'d, 'a>>)> {
+        Self::searched(device, options, STEPS)
     }
 
     /// Searches for plans that would have made room for a failed request, for a line in other answers. `None` if no
@@ -200,9 +247,17 @@ impl DevicePlans {
 
     /// Like [`DevicePlans::of`], within this many steps.
     fn within(device: &Device<'_>, options: &PlanOptions, steps: u64) -> Result<Self> {
+        Ok(Self::searched(device, options, steps)?.0)
+    }
+
+    fn searched<'d, 'a>(
+        device: &'d Device<'a>,
+        options: &PlanOptions,
+        steps: u64,
+    ) -> Result<(Self, Option<Bench<'d, 'a>>)> {
         let program = match program(device) {
             Ok(program) => program,
-            Err(reason) => return Ok(Self::refused(device, reason)),
+            Err(reason) => return Ok((Self::refused(device, reason), None)),
         };
         let mut testbed = Testbed::new(device.track, program, options.capacity, options.context);
         let Some(capacity) = testbed.capacity else {
@@ -214,7 +269,7 @@ impl DevicePlans {
         if !testbed.program.refusals.is_empty() {
             let (before, found, again) = match complete_steps(device, &testbed) {
                 Ok(found) => found,
-                Err(reason) => return Ok(Self::refused(device, reason)),
+                Err(reason) => return Ok((Self::refused(device, reason), None)),
             };
             testbed.program = before;
             unfinished = Some(found);
@@ -224,36 +279,25 @@ impl DevicePlans {
             testbed.program = testbed.program.without_cache().unwrap_or(testbed.program);
         }
         if testbed.program.live_bytes_to(0, &SizeRules::device(&testbed.settings)) > goal.bytes() {
-            return Ok(Self::refused(device, LATE));
+            return Ok((Self::refused(device, LATE), None));
         }
-        let editor = Editor::new(device);
-        let sought = Sought { goal, repeat, steps };
+        let sought = Sought { goal, repeat, steps, lives: Lives::default(), below: None };
         let context = options.capacity.map(|total| testbed.context.within(total));
         let generation = Generation::of(device, &testbed);
-        let plans = Self {
-            unfinished,
-            generation,
-            capacity: Some(capacity),
-            context,
-            ..Self::reaching(device, &testbed, sought, &editor)
-        };
-        if plans.fits && unfinished.is_some() && testbed.is_full_device {
-            return Ok(Self::refused(device, FITS_REPEATED));
+        let is_full_device = testbed.is_full_device;
+        let mut bench = Bench::new(device, testbed, sought);
+        let searched = Self::reaching(device, &mut bench);
+        let plans = Self { unfinished, generation, capacity: Some(capacity), context, ..searched };
+        if plans.fits && unfinished.is_some() && is_full_device {
+            return Ok((Self::refused(device, FITS_REPEATED), None));
         }
-        Ok(plans)
+        Ok((plans, Some(bench)))
     }
 
     /// Searches for plans that reach a goal.
-    fn reaching(device: &Device<'_>, testbed: &Testbed, sought: Sought, editor: &Editor<'_, '_>) -> Self {
+    fn reaching(device: &Device<'_>, bench: &mut Bench<'_, '_>) -> Self {
+        let Bench { testbed, editor, sought, settings, holders, .. } = &*bench;
         let goal = sought.goal;
-        let holders = Checkpointable::new(device, editor.choice()).for_search();
-        let mut settings = vec![testbed.settings.clone()];
-        if matches!(goal, Goal::Device(_)) {
-            settings.extend(advisable(&testbed.settings));
-            // Changes to the program are simulated under the recorded settings and these.
-            settings[1..].sort_rows_by_key(|settings| !settings.expandable_segments);
-            settings.retain(|settings| refuses(settings, testbed.capacity.is_some()).is_none());
-        }
         let mut plans = Self { goal, forward_us: holders.forward_us, ..Self::none(device) };
         plans.difference = Some(testbed.difference.clone());
         plans.lacks = testbed.lacks;
@@ -261,7 +305,7 @@ impl DevicePlans {
             plans.refused = refuses(&testbed.settings, testbed.capacity.is_some());
             return plans;
         }
-        let search = Search::new(testbed, editor, sought, settings);
+        let search = Search::new(testbed, editor, sought.clone(), settings);
         // Without changes, there are no refusals.
         let as_it_is = search.play(&[], 0..1).ok().flatten();
         plans.fits = as_it_is.as_ref().is_some_and(|tried| tried.fits);
@@ -270,35 +314,29 @@ impl DevicePlans {
         if plans.fits {
             return plans;
         }
+        let mut loss = None;
         let moves = match goal {
             Goal::Device(_) => {
-                let loss = editor.losses(&testbed.program);
+                let figures = editor.losses(&testbed.program);
                 let refusal =
                     |because: &String| Refusal { change: Change::ChunkLoss { pieces: 4 }, because: because.clone() };
-                plans.not_played.extend(loss.as_ref().err().map(refusal));
-                Moves::all(holders.functions.clone(), loss.ok(), peak)
+                plans.not_played.extend(figures.as_ref().err().map(refusal));
+                loss = figures.ok();
+                Moves::all(holders.functions.clone(), loss, peak)
             }
             Goal::Allocated(_) => Moves::checkpoints(holders.functions.clone()),
         };
         let told = |tried: Tried| plan(testbed, &search, &moves, tried);
-        let others = 1..search.settings.len();
-        plans.settings_tried = others.len();
-        let by_settings = search.play(&[], others).ok().flatten();
-        let mut found = match by_settings {
-            Some(tried) if tried.fits && !tried.is_tight => Found { plans: vec![tried], ..Found::default() },
-            by_settings => {
-                let usual = search.settings.iter().skip(1).take_while(|settings| settings.expandable_segments).count();
-                let mut found = search.run(&moves, MOST_PLANS - 1, 1 + usual.min(1));
-                found.add(by_settings, goal);
-                found
-            }
-        };
+        plans.settings_tried = settings.len() - 1;
+        let mut found = found(&search, &moves, Found::default());
         plans.not_played.append(&mut found.refused);
         plans.plans = found.plans.into_iter().filter_map(told).collect();
         let least = plans.as_it_is.as_ref().map(|plan| plans.measure(plan));
         let nearest = found.nearest.and_then(told);
         plans.nearest = nearest.filter(|plan| least.is_none_or(|least| plans.measure(plan) < least));
         (plans.tried, plans.is_cut) = (search.tried(), search.is_cut());
+        let spent = sought.steps - search.left();
+        (bench.loss, bench.spent) = (loss, spent);
         plans
     }
 
@@ -355,7 +393,7 @@ impl DevicePlans {
             && self.unfinished.is_none();
         match () {
             () if !plan.doubts.is_empty() || plan.is_tight => Trust::Uncertain,
-            () if plan.changes.is_empty() && plan.is_placed && is_sure => Trust::Exact,
+            () if !plan.is_changed && plan.is_placed && is_sure => Trust::Exact,
             () => Trust::Predicted,
         }
     }
@@ -376,8 +414,105 @@ pub(crate) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans
         Err(reason) => return refused(reason),
     };
     let testbed = Testbed::new(device.track, program, None, None);
-    let sought = Sought { goal, repeat: None, steps: STEPS };
-    DevicePlans::reaching(device, &testbed, sought, &Editor::new(device))
+    let sought = Sought { goal, repeat: None, steps: STEPS, lives: Lives::default(), below: None };
+    DevicePlans::reaching(device, &mut Bench::new(device, testbed, sought))
+}
+
+impl<'d, 'a> Bench<'d, 'a> {
+    fn new(device: &'d Device<'a>, testbed: Testbed, sought: Sought) -> Self {
+        let editor = Editor::new(device);
+        let holders = Checkpointable::new(device, editor.choice()).for_search();
+        let mut settings = vec![testbed.settings.clone()];
+        if matches!(sought.goal, Goal::Device(_)) {
+            settings.extend(advisable(&testbed.settings));
+            // Changes to the program are simulated under the recorded settings and these.
+            settings[1..].sort_rows_by_key(|settings| !settings.expandable_segments);
+            settings.retain(|settings| refuses(settings, testbed.capacity.is_some()).is_none());
+        }
+        Self { testbed, editor, sought, settings, holders, loss: None, spent: 0 }
+    }
+
+    /// Searches for a plan for the program with changes to single blocks, and returns whether it fits: the easiest
+    /// plan, if it is easier than all `plans` for the unchanged program; if there are none, otherwise the closest one,
+    /// if it is closer.
+    pub fn with_lives(&self, plans: &DevicePlans, lives: &Lives) -> Option<(Plan, bool)> {
+        let Self { testbed, editor, settings, holders, .. } = self;
+        let best = plans.best().map(Plan::rank);
+        let below = match best {
+            // Nothing is easier than other settings alone.
+            Some((false, false, ..=1)) => return None,
+            Some((false, false, trouble)) => trouble,
+            // A plan that may be wrong is worse than any that is not.
+            _ => u32::MAX,
+        };
+        let search = |steps: u64| {
+            let sought = Sought { steps, lives: lives.clone(), below: Some(below), ..self.sought.clone() };
+            Search::new(testbed, editor, sought, settings)
+        };
+        // The search may be cut before it reaches this plan.
+        let closest = plans.nearest.as_ref().filter(|_| plans.plans.is_empty()).and_then(|nearest| {
+            let place = self.place_of(nearest);
+            search(0).play(&changes_of(nearest), place..place + 1).ok().flatten()
+        });
+        let is_unlikely = plans.plans.is_empty() && closest.as_ref().is_none_or(|closest| !closest.fits);
+        let search = search(self.spent / if is_unlikely { UNLIKELY_PART } else { CURED_PART });
+        let unchanged = search.play(&[], 0..1).ok().flatten()?;
+        let moves = Moves::all(holders.functions.clone(), self.loss, unchanged.outcome.max_allocated);
+        let told = |tried: Tried| plan(testbed, &search, &moves, tried);
+        let mut known = Found::default();
+        known.add(closest.clone(), search.goal());
+        let found = found(&search, &moves, known);
+        let (mut plan, fits) = if let Some(tried) = found.plans.into_iter().next() {
+            (told(tried)?, true)
+        } else {
+            let is_other = |it: &Tried| found.nearest.as_ref().is_none_or(|own| !own.is_same_combination(it));
+            let closest = closest.filter(is_other);
+            let both = found.nearest.into_iter().chain(closest).filter_map(told);
+            (both.min_by_key(|plan| plans.measure(plan))?, false)
+        };
+        if plan.alloc_conf.is_none() && plan.changes.is_empty() {
+            return None;
+        }
+        plan.doubts.extend(self.depends_on_order(&plan, lives, fits));
+        let is_better = match (best, plans.nearest.as_ref().or(plans.as_it_is.as_ref())) {
+            (Some(best), _) => fits && plan.rank() < best,
+            (None, Some(nearest)) => fits || plans.measure(&plan) < plans.measure(nearest),
+            (None, None) => fits,
+        };
+        is_better.then_some((plan, fits))
+    }
+
+    /// Which of the settings a plan has.
+    fn place_of(&self, plan: &Plan) -> usize {
+        let is_own = |own: &AllocatorSettings| plan.alloc_conf.as_ref() == Some(&own.alloc_conf);
+        self.settings.iter().skip(1).position(is_own).map_or(0, |place| place + 1)
+    }
+
+    /// Why the figures of a plan are uncertain that frees blocks at other times.
+    fn depends_on_order(&self, plan: &Plan, lives: &Lives, fits: bool) -> Option<String> {
+        let edited = self.editor.apply_with_lives(&self.testbed.program, &changes_of(plan), lives).ok()?;
+        let settings = self.settings.get(self.place_of(plan))?;
+        let capacity = self.testbed.capacity.filter(|_| fits);
+        Testbed { capacity, ..self.testbed.clone() }.depends_on_order(&edited, &plan.outcome, settings)
+    }
+}
+
+fn changes_of(plan: &Plan) -> Vec<Change> {
+    plan.changes.iter().map(|it| it.change.clone()).collect()
+}
+
+/// Settings alone, or else changes to the program, with what is known before.
+fn found(search: &Search<'_, '_, '_>, moves: &Moves, known: Found) -> Found {
+    let by_settings = search.play(&[], 1..search.settings.len()).ok().flatten();
+    match by_settings {
+        Some(tried) if tried.fits && !tried.is_tight => Found { plans: vec![tried], ..Found::default() },
+        by_settings => {
+            let usual = search.settings.iter().skip(1).take_while(|settings| settings.expandable_segments).count();
+            let mut found = search.run(moves, MOST_PLANS - 1, 1 + usual.min(1), known);
+            found.add(by_settings, search.goal());
+            found
+        }
+    }
 }
 
 /// The plan for a combination that was simulated.
@@ -392,6 +527,7 @@ fn plan(testbed: &Testbed, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tr
     Some(Plan {
         alloc_conf: (tried.settings > 0).then(|| settings.alloc_conf.clone()),
         changes: tried.changes.iter().map(change).collect(),
+        is_changed: search.changes_blocks() || !tried.changes.is_empty(),
         recompute_us: moves.time(&tried.changes),
         needs: needs.flatten(),
         is_tight: tried.is_tight,

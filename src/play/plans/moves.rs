@@ -72,7 +72,7 @@ impl Moves {
             sets.push(vec![change.clone()]);
             sets.extend(self.others[index + 1..].iter().map(|other| vec![change.clone(), other.clone()]));
         }
-        sets.sort_rows_by_key(|set| set.iter().map(trouble).sum::<u32>());
+        sets.sort_rows_by_key(|set| trouble_of(false, set));
         sets
     }
 }
@@ -115,11 +115,19 @@ pub(super) fn checkpoint(function: &HeldByCalls, every: usize) -> Change {
     Change::Checkpoint { site: function.label.clone(), every }
 }
 
+/// The difficulty of checkpointing a function.
+pub(super) const CHECKPOINT: u32 = 2;
+
+/// The difficulty of a plan.
+pub(super) fn trouble_of<'c>(has_other_settings: bool, changes: impl IntoIterator<Item = &'c Change>) -> u32 {
+    u32::from(has_other_settings) + changes.into_iter().map(trouble).sum::<u32>()
+}
+
 /// The difficulty of a change, by which plans are sorted: one line, a rewritten loss or an optimizer with other
 /// rounding, copies to the host in every step, other machines.
-pub(super) fn trouble(change: &Change) -> u32 {
+fn trouble(change: &Change) -> u32 {
     match change {
-        Change::Checkpoint { .. } => 2,
+        Change::Checkpoint { .. } => CHECKPOINT,
         Change::ChunkLoss { .. } | Change::Optimizer(_) => 3,
         Change::OffloadActivations | Change::OffloadOptimizer => 5,
         Change::ShardOptimizer { .. } => 6,
@@ -173,7 +181,7 @@ mod tests {
         let sets = Moves::all(Vec::new(), None, 100).sets();
         assert_eq!(sets.len(), 1 + 5 + 10);
         assert_eq!(sets[..2], [vec![], vec![Change::Optimizer(Optimizer::Adam8bit)]]);
-        let trouble: Vec<u32> = sets.iter().map(|set| set.iter().map(trouble).sum()).collect();
+        let trouble: Vec<u32> = sets.iter().map(|set| trouble_of(false, set)).collect();
         assert!(trouble.is_sorted());
     }
 

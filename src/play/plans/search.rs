@@ -1,11 +1,11 @@
 //! Searches combinations of settings and changes, and simulates each one as a whole.
 
-use super::moves::{Moves, checkpoint, fewer_pieces, sparser, trouble};
+use super::moves::{CHECKPOINT, Moves, checkpoint, fewer_pieces, sparser, trouble_of};
 use super::repeat::Repeat;
 use crate::allocator::{Placement, SizeRules};
 use crate::model::{AllocatorSettings, SegmentType};
 use crate::play::changes::HeldByCalls;
-use crate::play::changes::{Change, Edited, Editor, Refusal};
+use crate::play::changes::{Change, Edited, Editor, Lives, Refusal};
 use crate::play::{Outcome, Program, Setup, Testbed, play, possible_placements};
 use crate::sorting::SortRows;
 use rayon::prelude::*;
@@ -49,6 +49,10 @@ pub(super) struct Sought {
     pub repeat: Option<Repeat>,
     /// Approximate number of steps simulated in total.
     pub steps: u64,
+    /// Changes to single blocks that every combination includes.
+    pub lives: Lives,
+    /// If set, only the easiest plan is sought, and only if its difficulty is below this: see [`trouble_of`].
+    pub below: Option<u32>,
 }
 
 /// A program with changes, if there are any.
@@ -77,6 +81,16 @@ pub(super) struct Tried {
 }
 
 impl Tried {
+    /// Its difficulty: other settings are a line to export.
+    fn trouble(&self) -> u32 {
+        trouble_of(self.settings > 0, &self.changes)
+    }
+
+    /// Whether another one has the same settings and changes.
+    pub fn is_same_combination(&self, other: &Self) -> bool {
+        self.settings == other.settings && self.changes == other.changes
+    }
+
     /// Bytes that it lacks on the device, or its maximum of allocated bytes.
     fn measure(&self, goal: Goal) -> u64 {
         match goal {
@@ -103,8 +117,10 @@ pub(super) struct Search<'s, 'd, 'a> {
     editor: &'s Editor<'d, 'a>,
     goal: Goal,
     repeat: Option<Repeat>,
+    lives: Lives,
+    below: Option<u32>,
     /// The recorded ones first.
-    pub settings: Vec<AllocatorSettings>,
+    pub settings: &'s [AllocatorSettings],
     left: AtomicU64,
     tried: AtomicU64,
 }
@@ -114,10 +130,11 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         testbed: &'s Testbed,
         editor: &'s Editor<'d, 'a>,
         sought: Sought,
-        settings: Vec<AllocatorSettings>,
+        settings: &'s [AllocatorSettings],
     ) -> Self {
-        let Sought { goal, repeat, steps } = sought;
-        Self { testbed, editor, goal, repeat, settings, left: AtomicU64::new(steps), tried: AtomicU64::new(0) }
+        let Sought { goal, repeat, steps, lives, below } = sought;
+        let (left, tried) = (AtomicU64::new(steps), AtomicU64::new(0));
+        Self { testbed, editor, goal, repeat, lives, below, settings, left, tried }
     }
 
     /// The goal of the search.
@@ -125,27 +142,37 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         self.goal
     }
 
+    /// Whether every combination includes changes to single blocks.
+    pub fn changes_blocks(&self) -> bool {
+        !self.lives.is_empty()
+    }
+
     /// Combinations simulated so far.
     pub fn tried(&self) -> usize {
         usize::try_from(self.tried.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
+    /// Steps that the budget still allows.
+    pub fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
+    }
+
     /// Whether the budget was spent.
     pub fn is_cut(&self) -> bool {
-        self.left.load(Ordering::Relaxed) == 0
+        self.left() == 0
     }
 
     /// A program with changes.
     pub fn program(&self, changes: &[Change]) -> Result<Changed<'s>, Refusal> {
         let recorded = &self.testbed.program;
-        if changes.is_empty() {
+        if changes.is_empty() && !self.changes_blocks() {
             let program = match &self.repeat {
                 Some(repeat) => Cow::Owned(repeat.apply_to_recorded(recorded)),
                 None => Cow::Borrowed(recorded),
             };
             return Ok(Changed { program, assumptions: Vec::new(), doubts: Vec::new() });
         }
-        let changed = self.editor.apply(recorded, changes)?;
+        let changed = self.editor.apply_with_lives(recorded, changes, &self.lives)?;
         let Edited { program, assumptions, doubts, .. } = match &self.repeat {
             Some(repeat) => repeat.apply(changed),
             None => changed,
@@ -157,12 +184,16 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
     /// `None` without settings.
     pub fn play(&self, changes: &[Change], settings: Range<usize>) -> Result<Option<Tried>, Refusal> {
         let Changed { program, doubts, .. } = self.program(changes)?;
+        if self.changes_blocks() {
+            // Changes to thousands of blocks take about as long as a simulation.
+            self.spend(&program);
+        }
         let mut best: Option<Tried> = None;
         for number in settings {
             self.tried.fetch_add(1, Ordering::Relaxed);
             let settings = &self.settings[number];
             let (outcome, fits) = self.outcome(&program, settings, self.goal);
-            let is_predicted = self.repeat.is_some() || !changes.is_empty();
+            let is_predicted = self.repeat.is_some() || !changes.is_empty() || self.changes_blocks();
             let is_tight = fits && is_predicted && !self.leaves_room(&program, settings);
             let is_doubtful = !doubts.is_empty();
             let tried = Tried { changes: changes.to_vec(), settings: number, outcome, fits, is_tight, is_doubtful };
@@ -218,20 +249,32 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
     }
 
     fn on(&self, program: &Program, setup: &Setup) -> Outcome {
-        let spent = program.len() as u64 + 1;
-        // A spent budget stays spent.
-        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(spent)));
+        self.spend(program);
         play(program, setup)
     }
 
+    /// Spends as much as a simulation of a program. A spent budget stays spent.
+    fn spend(&self, program: &Program) {
+        let spent = program.len() as u64 + 1;
+        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(spent)));
+    }
+
+    /// How much more difficult a plan with a set of changes may be, if only the easiest is sought.
+    fn room_below(&self, set: &[Change], found: &Found) -> u32 {
+        let Some(below) = self.below else { return u32::MAX };
+        let easiest = found.roomy().map(Tried::trouble).fold(below, u32::min);
+        easiest.saturating_sub(trouble_of(false, set))
+    }
+
     /// Simulates the changes under the first of the settings, the easiest first, until there are `most` plans.
-    pub fn run(&self, moves: &Moves, most: usize, settings: usize) -> Found {
+    /// Plans that were `found` before count.
+    pub fn run(&self, moves: &Moves, most: usize, settings: usize, mut found: Found) -> Found {
         let settings = 0..settings;
-        let mut found = Found::default();
         for set in moves.sets() {
             let roomy = found.roomy().count();
             let is_enough = roomy >= most || (set.len() > 1 && roomy >= ENOUGH);
-            if is_enough || self.is_cut() {
+            let room = self.room_below(&set, &found);
+            if is_enough || self.is_cut() || room == 0 {
                 break;
             }
             let is_refused = |refusal: &Refusal| set.contains(&refusal.change);
@@ -246,13 +289,12 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
                     continue;
                 }
             }
-            if !found.has_part_of(&set) {
+            if !found.has_part_of(&set) && room > CHECKPOINT {
                 self.checkpointing(&set, moves, settings.clone(), &mut found);
             }
         }
         found.plans.sort_rows_by_key(|plan| {
-            let sum = u32::from(plan.settings > 0) + plan.changes.iter().map(trouble).sum::<u32>();
-            (plan.is_tight, plan.is_doubtful, sum, moves.time(&plan.changes).unwrap_or(i64::MAX))
+            (plan.is_tight, plan.is_doubtful, plan.trouble(), moves.time(&plan.changes).unwrap_or(i64::MAX))
         });
         found.plans.truncate(most);
         found.plans = found.plans.into_par_iter().map(|plan| self.fewest_pieces(plan, settings.clone())).collect();
@@ -266,7 +308,8 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         let functions: Vec<&HeldByCalls> = moves.functions.iter().filter(is_open).collect();
         let tried: Vec<Result<Option<Tried>, Refusal>> =
             functions.par_iter().map(|function| self.play(&every_call(function), settings.clone())).collect();
-        let pairs = pairs(&functions);
+        let has_room_for_two = self.room_below(set, found) > 2 * CHECKPOINT;
+        let pairs = if has_room_for_two { pairs(&functions) } else { Vec::new() };
         let mut fitting = Vec::new();
         for (function, tried) in functions.into_iter().zip(tried) {
             match tried {

@@ -7,7 +7,7 @@ use crate::play::{Outcome, Trust};
 use crate::report::Source;
 use crate::report::common::cures::AdviceRow;
 use crate::report::common::json::{AttributionRows, InputHead};
-use crate::report::fit::single::json::FitSearch;
+use crate::report::fit::single::json::{FitPlan, FitSearch};
 use crate::wire::SCHEMA_VERSION;
 use serde::Serialize;
 
@@ -56,8 +56,9 @@ pub struct FitDevice {
     pub cures: Vec<FitCureRow>,
     /// Several of the first cures combined; null if fewer than two of them were simulated.
     pub cures_together: Option<FitTogetherRow>,
-    /// The first cures combined with the changes of the closest plan; null if cures or plans alone are enough, or if
-    /// this was not simulated.
+    /// The first cures combined with a plan: the easiest one that is enough with them, if it is easier than all plans
+    /// without them; or the closest one, if no plan is enough. Null if cures alone are enough, or if there is no such
+    /// plan.
     pub cures_with_plan: Option<FitTogetherRow>,
     /// Changes that make a single recording fit the device; null if there are several recordings, or no simulation.
     pub search: Option<FitSearch>,
@@ -86,6 +87,9 @@ pub struct FitTogetherRow {
     pub cures: Vec<usize>,
     /// Further changes, as `memviz simulate` takes them.
     pub changes: Vec<String>,
+    /// These changes with their settings and their code; the figures are those of the program with the cures. Null for
+    /// cures alone.
+    pub plan: Option<FitPlan>,
     /// Their saving at the peak of allocated bytes.
     pub saves_allocated_bytes: Option<u64>,
     /// As for a single cure.

@@ -58,10 +58,12 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
     document.table(table);
     document.legend(simulate::NEEDS);
     document.legend(words::COLUMNS);
-    let changes = words::changes(device);
+    let with_plan = combined[1];
+    let cured = with_plan.and_then(|together| together.plan.as_ref());
+    let changes = words::changes(device, cured);
     if !changes.is_empty() {
         document.legend(words::TIMES);
-        document.legends(words::uncertain(device));
+        document.legends(words::uncertain(device, with_plan));
     }
     for change in changes {
         let (place, line) = words::code(change);
@@ -69,11 +71,12 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
         document.fact(format!("{}: {place}", change.change));
         document.code(4, line.lines());
     }
-    if let Some(export) = device.best().and_then(words::export) {
+    let enough = cured.filter(|_| with_plan.is_some_and(|together| together.fits == Some(true)));
+    if let Some(export) = enough.into_iter().chain(device.best()).find_map(words::export) {
         document.gap();
         document.code(2, [export]);
     }
-    let assumed = words::assumptions(device).into_iter().map(|line| format!("assumed: {line}"));
+    let assumed = words::assumptions(device, cured).into_iter().map(|line| format!("assumed: {line}"));
     let below: Vec<String> = assumed.chain(words::not_played(device)).collect();
     if !below.is_empty() {
         document.gap();

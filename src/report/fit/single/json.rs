@@ -126,7 +126,7 @@ impl From<&PlannedChange> for FitChange {
 }
 
 impl FitPlan {
-    fn of(device: &DevicePlans, plan: &Plan) -> Self {
+    pub(super) fn of(device: &DevicePlans, plan: &Plan) -> Self {
         Self {
             alloc_conf: plan.alloc_conf.as_ref().unwrap_or(&device.recorded_conf).clone(),
             other_settings: plan.alloc_conf.is_some(),

@@ -10,6 +10,7 @@ pub(crate) mod words;
 #[cfg(feature = "plot")]
 pub use picture::draw;
 
+use self::json::FitPlan;
 use super::json::{Fit, FitCureRow, FitDevice, FitScaling, FitTogetherRow};
 use crate::analysis::advice::Saving;
 use crate::analysis::fit::{FitCure, FitPlans, FitTogether};
@@ -66,7 +67,10 @@ fn device(
         };
         FitTogetherRow {
             cures: together.cures.places.clone(),
-            changes: together.cures.changes.iter().map(ToString::to_string).collect(),
+            changes: (together.plan.iter().flat_map(|plan| &plan.changes))
+                .map(|change| change.change.to_string())
+                .collect(),
+            plan: together.plan.as_ref().map(|plan| FitPlan::of(device, plan)),
             saves_allocated_bytes: allocated,
             needs_bytes: needs(&together.cures.saving),
             fits: together.fits,

@@ -64,6 +64,6 @@ fn bar(device: &DevicePlans, name: String, needed: u64, reserved: u64) -> Bar {
 /// Cures by their numbers, counted from 1, and further changes.
 fn at_once(together: &FitTogether) -> String {
     let numbers = together.cures.places.iter().map(|place| place.saturating_add(1).to_string());
-    let parts: Vec<String> = numbers.chain(together.cures.changes.iter().map(words::short)).collect();
+    let parts: Vec<String> = numbers.chain(together.plan.iter().flat_map(words::parts)).collect();
     format!("{} together", parts.join(" + "))
 }

@@ -6,7 +6,7 @@ use crate::model::bytes::Bytes;
 use crate::play::changes::CodeChange;
 use crate::play::changes::{Change, Optimizer, chunked_loss};
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
-use crate::play::{Generation, Reach, UNPLACED};
+use crate::play::{Generation, Reach, Trust, UNPLACED};
 use crate::report::common::notes::{self, duration};
 use crate::report::common::words::{count, kept, ordinal};
 use crate::report::common::{code_change, cures};
@@ -66,7 +66,7 @@ pub fn cure(device: &DevicePlans, cure: &FitCure) -> String {
 /// Whether several cures are enough together, or what they save.
 pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
     let numbers = together.cures.places.iter().map(|place| (place + 1).to_string());
-    let numbers: Vec<String> = numbers.chain(together.cures.changes.iter().map(short)).collect();
+    let numbers: Vec<String> = numbers.chain(together.plan.iter().flat_map(parts)).collect();
     let (last, others) = numbers.split_last().map_or(("", String::new()), |(last, others)| (last, others.join(", ")));
     if device.refused.is_some() {
         let saves = cures::saves(&together.cures.saving);
@@ -78,7 +78,8 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
     let is_judged = matches!(together.cures.saving, Saving::Played { .. }) && together.fits.is_some();
     let enough = enough(&together.cures.saving, together.fits, ["the program fits", "the program does not fit"]);
     if is_judged {
-        format!("with {others} and {last} together, {enough}")
+        let time = together.plan.as_ref().and_then(recomputation).unwrap_or_default();
+        format!("with {others} and {last} together, {enough}{time}")
     } else {
         format!("{others} and {last} together: {enough}")
     }
@@ -115,9 +116,11 @@ pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<
         cure.advice.line.as_ref().map(|line| format!("change {} below, at {}", index + 1, line.label))
     });
     let several = || {
-        let enough = |together: &&FitTogether| together.fits == Some(true) && device.plans.is_empty();
-        let together = combined.into_iter().flatten().find(enough)?;
-        Some(format!("{} changes together", together.cures.places.len() + together.cures.changes.len()))
+        let together = combined.into_iter().flatten().find(|together| is_easiest(device, together))?;
+        let Some(plan) = &together.plan else {
+            return Some(format!("{} changes together", together.cures.places.len()));
+        };
+        Some(format!("{} below{AND}{}", places(together), name(plan)))
     };
     let Some(changes) = one.or_else(several).filter(|_| !device.fits && device.refused.is_none()) else {
         return headline(device);
@@ -126,14 +129,47 @@ pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<
     format!("does not fit: needs {}{}; fits with {changes}", Bytes(needed), room_of(device, needed))
 }
 
+/// Whether cures that are enough together, or with a plan, are easier than all plans.
+fn is_easiest(device: &DevicePlans, together: &FitTogether) -> bool {
+    let is_doubted = matches!(together.cures.saving, Saving::Played { trust: Trust::Uncertain, at_least: false, .. });
+    // A plan that comes with cures was compared with the others.
+    together.fits == Some(true) && (device.plans.is_empty() || together.plan.is_some() || !is_doubted)
+}
+
+/// The numbers of cures in the list, in words.
+fn places(together: &FitTogether) -> String {
+    let numbers: Vec<String> = together.cures.places.iter().map(|place| (place + 1).to_string()).collect();
+    match numbers.split_last() {
+        Some((last, [])) => format!("change {last}"),
+        Some((last, others)) => format!("changes {} and {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// The name of a plan that is combined with cures.
+pub fn name_with(together: &FitTogether, plan: &Plan) -> String {
+    format!("{}{AND}{}", places(together), name(plan))
+}
+
 /// The name of a plan.
 pub fn name(plan: &Plan) -> String {
+    let parts = parts(plan);
+    if parts.is_empty() { "unchanged".to_owned() } else { parts.join(AND) }
+}
+
+/// The settings and changes of a plan, by their names.
+pub fn parts(plan: &Plan) -> Vec<String> {
     let settings = plan.alloc_conf.as_ref().map(|conf| match conf.trim() {
         "" => "default settings".to_owned(),
         conf => conf.to_owned(),
     });
-    let parts: Vec<String> = settings.into_iter().chain(plan.changes.iter().map(|it| short(&it.change))).collect();
-    if parts.is_empty() { "unchanged".to_owned() } else { parts.join(AND) }
+    settings.into_iter().chain(plan.changes.iter().map(|it| short(&it.change))).collect()
+}
+
+/// The time that a plan costs, in a phrase; `None` if it costs none or that is unknown.
+fn recomputation(plan: &Plan) -> Option<String> {
+    let time = plan.recompute_us.filter(|&time| time > 0)?;
+    Some(format!(", {} of recomputation per forward pass", duration(time)))
 }
 
 /// A change by its name; only the last part of a path, which `memviz simulate` also takes.
@@ -295,10 +331,10 @@ pub const COLUMNS: &str = "reserved, allocated: max_memory_reserved() and max_me
 pub const TIMES: &str = "recompute: extra time for each forward pass, without copies to and from the host or between ranks, \
                          whose time is not recorded";
 
-/// Changes of plans, each once, with the first plan that has it.
-pub fn changes(device: &DevicePlans) -> Vec<&PlannedChange> {
+/// Changes of plans, each once, with the first plan that has it; those of the plan that comes with cures first.
+pub fn changes<'p>(device: &'p DevicePlans, cured: Option<&'p Plan>) -> Vec<&'p PlannedChange> {
     let mut all: Vec<&PlannedChange> = Vec::new();
-    for change in device.plans.iter().chain(&device.nearest).flat_map(|plan| &plan.changes) {
+    for change in cured.into_iter().chain(&device.plans).chain(&device.nearest).flat_map(|plan| &plan.changes) {
         if !all.iter().any(|known| known.change == change.change) {
             all.push(change);
         }
@@ -313,15 +349,18 @@ pub fn because(plan: &Plan) -> String {
 }
 
 /// The uncertain plans, a line for each.
-pub fn uncertain(device: &DevicePlans) -> Vec<String> {
-    let plans = device.plans.iter().chain(&device.nearest).filter(|plan| !because(plan).is_empty());
-    plans.map(|plan| format!("{} is uncertain: {}", name(plan), because(plan))).collect()
+pub fn uncertain(device: &DevicePlans, with_plan: Option<&FitTogether>) -> Vec<String> {
+    let cured =
+        with_plan.and_then(|together| Some((name_with(together, together.plan.as_ref()?), together.plan.as_ref()?)));
+    let plans = device.plans.iter().chain(&device.nearest).map(|plan| (name(plan), plan));
+    let plans = cured.into_iter().chain(plans).filter(|(_, plan)| !because(plan).is_empty());
+    plans.map(|(name, plan)| format!("{name} is uncertain: {}", because(plan))).collect()
 }
 
 /// Assumptions of plans, each once.
-pub fn assumptions(device: &DevicePlans) -> Vec<&str> {
+pub fn assumptions<'p>(device: &'p DevicePlans, cured: Option<&'p Plan>) -> Vec<&'p str> {
     let mut all: Vec<&str> = Vec::new();
-    for assumption in device.plans.iter().chain(&device.nearest).flat_map(|plan| &plan.assumptions) {
+    for assumption in cured.into_iter().chain(&device.plans).chain(&device.nearest).flat_map(|plan| &plan.assumptions) {
         if !all.contains(&assumption.as_str()) {
             all.push(assumption);
         }
