@@ -98,6 +98,14 @@ pub struct StackArgs {
     pub frames: FrameArgs,
 }
 
+/// The help of the input for commands that need segments, which only snapshots have.
+pub fn only_snapshots(input: clap::Arg) -> clap::Arg {
+    const HELP: &str = "Snapshot; - for standard input";
+    input
+        .help(HELP)
+        .long_help(format!("{HELP}\n\nPlain, or compressed with gzip, zstd or zip; or a folder with one recording."))
+}
+
 /// One input.
 #[derive(Debug, Args)]
 pub struct CommonArgs {

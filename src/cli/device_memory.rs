@@ -14,9 +14,10 @@ pub const TOTAL: &str = "total";
 /// How much memory a device has.
 #[derive(Debug, Args)]
 pub struct DeviceMemoryArgs {
-    /// Memory of the device, such as 80GiB [default: from an oom entry]
+    /// Memory of the device, such as 80GiB [default: as the recording shows it]
     ///
-    /// PyTorch's OOM message states it as the total capacity.
+    /// PyTorch's OOM message states it as the total capacity. A recording shows it if a request failed; for `fit`, so do samples or a
+    /// profiler trace next to the recording.
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_capacity, group = TOTAL)]
     capacity: Option<Bytes>,
     /// Name of the device, such as h100-80gb, or a profiler trace recorded on it

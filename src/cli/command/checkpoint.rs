@@ -4,7 +4,7 @@ use super::{Run, examples};
 use crate::analysis::checkpoint::CheckpointOptions;
 use crate::analysis::checkpoint::CurveOptions;
 use crate::analysis::timeline::XAxis;
-use crate::cli::args::CommonArgs;
+use crate::cli::args::{CommonArgs, only_snapshots};
 use crate::cli::format::RowsOrPicture;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
@@ -22,6 +22,7 @@ use clap::Args;
     ("memviz checkpoint snapshot.pickle", "candidates, the best first"),
     ("memviz checkpoint snapshot.pickle -o checkpoint.svg", "memory before and after"),
 ]))]
+#[command(mut_arg("input", only_snapshots))]
 pub struct Checkpoint {
     /// Number of candidates
     ///

@@ -3,7 +3,7 @@
 use super::{Run, examples};
 use crate::analysis::fragmentation::FragmentationOptions;
 use crate::analysis::peak::PeakOptions;
-use crate::cli::args::{CommonArgs, StackArgs};
+use crate::cli::args::{CommonArgs, StackArgs, only_snapshots};
 use crate::cli::format::RowsOrPicture;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
@@ -23,13 +23,14 @@ use clap::Args;
     ("memviz fragmentation snapshot.pickle --at oom", "which lines keep free memory reserved"),
     ("memviz fragmentation snapshot.pickle -o segments.svg", "every segment and its blocks"),
 ]))]
+#[command(mut_arg("input", only_snapshots))]
 pub struct Fragmentation {
     /// Instant to show: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     ///
     /// The default is the peak of allocated memory; for a picture, the OOM, or else the instant with the most inactive memory.
     #[arg(long, value_name = "WHEN", conflicts_with = "over_time")]
     at: Option<When>,
-    /// Show the whole history instead of one instant, with every peak of inactive bytes
+    /// Show the whole history instead of one instant, with the most inactive bytes in each part of it
     #[arg(long)]
     over_time: bool,
     /// Approximate number of rows for --over-time

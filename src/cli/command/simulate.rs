@@ -2,7 +2,7 @@
 
 use super::{Run, examples};
 use crate::analysis::simulate::SimulateOptions;
-use crate::cli::args::CommonArgs;
+use crate::cli::args::{CommonArgs, only_snapshots};
 use crate::cli::changes::ChangeArgs;
 use crate::cli::device_memory::DeviceMemoryArgs;
 use crate::cli::format::RowsOrPicture;
@@ -26,6 +26,7 @@ use clap::Args;
     ("memviz simulate snapshot.pickle --sweep", "compare settings"),
     ("memviz simulate snapshot.pickle --capacity 24GiB --optimizer adam8bit", "on another GPU"),
 ]))]
+#[command(mut_arg("input", only_snapshots))]
 pub struct Simulate {
     /// Settings to simulate, such as `expandable_segments:True`; may be repeated
     ///
