@@ -369,7 +369,7 @@ mod tests {
     fn names_keep_backward_and_their_file() {
         assert_eq!(name("backward of minigpt.py:82 forward *", 26), ["backward of", "minigpt.py:82 forward *"]);
         assert_eq!(name("backward of minigpt.py:82 forward *", 10), ["…forward *"]);
-        assert_eq!(name("torch/nn/modules/linear.py:134 forward", 26), ["…ules/linear.py:134 forward"]);
+        assert_eq!(name("torch/nn/modules/linear.py:134 forward", 26), ["…les/linear.py:134 forward"]);
         assert_eq!(
             name("lib/attention.py:770 efficient_attention", 22),
             ["lib/attention.py:770", "efficient_attention"]
