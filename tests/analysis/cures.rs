@@ -88,6 +88,12 @@ fn results_that_are_moved_to_the_cpu_are_counted() {
     assert_eq!(graph.copies, None);
 }
 
+/// The discriminator is called twice before a pass with `retain_graph`, which frees nothing of either call.
+#[test]
+fn a_pass_that_retains_graphs_may_go_through_all_calls_before_it() {
+    assert_not_found("fixtures/advice/gan.pickle.gz", Story::EvalWithoutNoGrad);
+}
+
 #[test]
 fn mistakes_of_strangers_are_found() {
     if !Path::new(REAL).is_dir() {
