@@ -118,7 +118,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         }
     }
     let cure = "delete the model's output once the loss is computed";
-    let code = vec!["del outputs  # or self.outputs = None; before loss.backward()".to_owned()];
+    let code = vec!["del outputs  # or self.outputs = None; after all other uses, before loss.backward()".to_owned()];
     let unknown = "the line keeps other outputs, which backward may need";
     let way = Way { cure: cure.to_owned(), code: code.clone(), least: lives, most, unknown };
     Some(Finding {
