@@ -2,8 +2,11 @@
 
 use crate::support::{REQUIRE_CORPUS, fixture, open, skipped};
 use memviz::analysis::advice::{Advice, Plays, Saving, Story};
+use memviz::analysis::peak::PeakOptions;
 use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::triage::{Nothing, TriageOptions};
+use memviz::play::Trust;
+use memviz::replay::Metric;
 use std::path::Path;
 
 /// Recordings of strangers, which only some machines have.
@@ -86,6 +89,51 @@ fn results_that_are_moved_to_the_cpu_are_counted() {
     assert!(copies >= allocated.by() && copies <= allocated.by() * 2, "{copies} of {allocated:?}");
     let graph = found("fixtures/stories/retained_graph_gpt_flawed/snapshot.pickle.gz", Story::RetainedGraph);
     assert_eq!(graph.copies, None);
+}
+
+/// The discriminator is called twice before a pass with `retain_graph`, which frees nothing of either call.
+#[test]
+fn a_pass_that_retains_graphs_may_go_through_all_calls_before_it() {
+    assert_not_found("fixtures/advice/gan.pickle.gz", Story::EvalWithoutNoGrad);
+}
+
+/// A saving that is exact is what another run with the recommended settings shows.
+#[test]
+fn exact_savings_are_exact() {
+    let settings = found("fixtures/advice/curriculum.pickle.gz", Story::FragmentationVarlen);
+    let Saving::Played { allocated, reserved, reserved_trust, .. } = settings.saving else { panic!("not played") };
+    let truth = open("fixtures/advice/curriculum_expandable.pickle.gz").peak(&PeakOptions::default()).unwrap();
+    let truth = [Metric::Allocated, Metric::Reserved].map(|metric| truth.devices[0].maxima[metric as usize].bytes);
+    assert_eq!(([allocated.after, reserved.after].map(|bytes| bytes as i64), reserved_trust), (truth, Trust::Exact));
+}
+
+/// The only line of the next phase in the recording is in its loop.
+#[test]
+fn the_cache_is_emptied_before_a_loop_and_not_in_it() {
+    let emptied = found("fixtures/advice/superres.pickle.gz", Story::ReleaseCache);
+    assert_eq!(label(&emptied), "superres.py:40 <module>");
+    assert_eq!(emptied.cure, "call torch.cuda.empty_cache() once before the loop that runs this line");
+}
+
+/// The best weights of each fold stay, and those before them are replaced.
+#[test]
+fn copies_of_weights_are_found_although_some_stay() {
+    let copies = found("fixtures/advice/folds.pickle.gz", Story::DuplicateModel);
+    assert_eq!(label(&copies), "folds.py:30 <dictcomp>");
+    let Saving::Played { allocated, .. } = copies.saving else { panic!("{:?}", copies.saving) };
+    let cured = open("fixtures/advice/folds_cured.pickle.gz").peak(&PeakOptions::default()).unwrap();
+    let truth = cured.devices[0].maxima[Metric::Allocated as usize].bytes as u64;
+    // The allocator places blocks elsewhere, and rounds some of them.
+    assert!(allocated.after.abs_diff(truth) <= truth / 1000, "{allocated:?}, not {truth}");
+}
+
+/// `Adam` and `AdamW` have the same frames, and no recording contains a dtype.
+#[test]
+fn code_leaves_open_what_a_recording_does_not_show() {
+    let fused = found(&fixture("optpeak"), Story::ForeachTemporaries);
+    assert_eq!(fused.code, ["optimizer = torch.optim.Adam(parameters, ..., fused=True)  # or AdamW"]);
+    let cast = found("fixtures/stories/temporary_cast_images_flawed/snapshot.pickle.gz", Story::Temporary);
+    assert!(cast.code[0].starts_with("x = x.to(dtype).sub_(mean)"), "{:?}", cast.code);
 }
 
 #[test]

@@ -225,8 +225,8 @@ fn has_gradients(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
     })
 }
 
-/// The ends of all optimizer steps. If a fused optimizer allocates nothing, its steps are not visible; then the ends
-/// of the backward passes before them.
+/// The ends of all optimizer steps. If an optimizer allocates nothing in some of them, as a fused one does, these are not visible; then
+/// the ends of the backward passes before them.
 struct Steps(Vec<Instant>);
 
 impl Steps {
@@ -235,7 +235,7 @@ impl Steps {
             device.phases().spans.iter().filter(|span| span.phase == phase).map(|span| span.end).collect()
         };
         let (steps, passes) = (ends(Phase::Optimizer), ends(Phase::Backward));
-        Self(if steps.len() * 2 < passes.len() { passes } else { steps })
+        Self(if steps.len() < passes.len() { passes } else { steps })
     }
 
     /// Number of steps completed at an instant.
@@ -248,15 +248,18 @@ impl Steps {
         blocks.chunk_by(|(_, one), (_, next)| self.until(one.born) == self.until(next.born)).collect()
     }
 
-    /// Whether there are several copies, each freed once the next one is complete.
+    /// Whether there are several copies, each freed once the next one is complete. Some may stay, such as the best one of each run,
+    /// but not most.
     fn are_replaced(&self, blocks: &[Block]) -> bool {
+        let stays = |copy: &[Block]| copy.iter().all(|(_, made)| made.freed == NEVER);
         let replaces = |pair: &[&[Block]]| {
             let next = pair[1][0].1.born;
             requested(pair[0]) == requested(pair[1])
-                && pair[0].iter().all(|(_, made)| made.freed != NEVER && made.freed > next)
+                && (stays(pair[0]) || pair[0].iter().all(|(_, made)| made.freed != NEVER && made.freed > next))
         };
         let copies = self.copies(blocks);
-        copies.len() > 1 && copies.windows(2).all(replaces)
+        let staying = copies.iter().rev().skip(1).filter(|copy| stays(copy)).count();
+        copies.len() > 1 && staying * 2 < copies.len() && copies.windows(2).all(replaces)
     }
 }
 

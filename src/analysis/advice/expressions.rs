@@ -1,4 +1,4 @@
-//! Finds expressions that allocate a whole tensor several times: `x = (x.double() - mean) / deviation`.
+//! Finds expressions that allocate a whole tensor several times: `x = (x.to(dtype) - mean) / deviation`.
 //!
 //! Each operator of such a line releases the result of the previous one, and the line then rebinds the variable that held the
 //! input. A loop that repeats one allocation on a line looks similar, but releases no tensor that another line allocated.
@@ -100,11 +100,18 @@ fn finding(device: &Device<'_>, named: &Chain, chains: &[Chain]) -> Option<Findi
         });
     }
     let cure = "use in-place operators, if each element of a result depends only on the same element of the input";
-    let in_place = way(cure, "x = x.double().sub_(mean).div_(deviation)  # was (x.double() - mean) / deviation", {
-        Lives { doubt: Some(UNKNOWN_OPERATOR), ..in_place }
-    });
+    let is_cast = source(device, named)
+        .zip(named.results.first())
+        .is_some_and(|(source, &first)| block(device, source).requested != block(device, first).requested);
+    // A recording contains neither the dtypes nor the operators.
+    let code = if is_cast {
+        "x = x.to(dtype).sub_(mean).div_(deviation)  # if it was (x.to(dtype) - mean) / deviation"
+    } else {
+        "x = x.sub_(mean).div_(deviation)  # if it was (x - mean) / deviation"
+    };
+    let in_place = way(cure, code, Lives { doubt: Some(UNKNOWN_OPERATOR), ..in_place });
     let uncast = uncast.map(|uncast| {
-        let code = "x = x.sub_(mean).div_(deviation)  # was ((x.double() - mean) / deviation).float()";
+        let code = "x = x.sub_(mean).div_(deviation)  # if it was ((x.to(dtype) - mean) / deviation).to(x.dtype)";
         way("compute in the dtype that the tensor has, in place", code, {
             Lives { doubt: Some(UNKNOWN_DTYPE), ..uncast }
         })

@@ -115,7 +115,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
             Bytes(most)
         ),
         cost,
-        code: vec![format!("optimizer = torch.optim.{}(parameters, ..., {code})", class(name))],
+        code: vec![format!("optimizer = torch.optim.{}(parameters, ..., {code}){}", class(name), also(name))],
         remedy,
     })
 }
@@ -141,10 +141,16 @@ fn one_parameter_at_a_time(device: &Device<'_>, blocks: &[u32], at_once: u64) ->
     lives
 }
 
-/// The class of `torch.optim` whose foreach implementation has this name; `AdamW` uses the implementation of `Adam`.
+/// Another class with the same foreach implementation: stacks do not show which of the two the program uses.
+fn also(name: &str) -> &str {
+    if name == "adam" { "  # or AdamW" } else { "" }
+}
+
+/// The class of `torch.optim` whose foreach implementation has this name.
 fn class(name: &str) -> &str {
     match name {
-        "adam" | "adamw" => "AdamW",
+        "adam" => "Adam",
+        "adamw" => "AdamW",
         "sgd" => "SGD",
         "adagrad" => "Adagrad",
         "adadelta" => "Adadelta",

@@ -20,13 +20,15 @@ const MOST_STATES: usize = 3;
 const PART_WITHOUT_STATES: u64 = 20;
 /// Weights that are updated have at most 1/N of the bytes of all gradients.
 const PART_UPDATED: u64 = 20;
+/// The same for weights that are known to be the last layers, whose gradients alone are freed in each step.
+const PART_OF_HEAD: u64 = 10;
 /// What is not simulated.
 const SAVED_FOR_GRADIENTS: &str =
     "what forward keeps for the gradients of these weights would also be freed; that is not simulated";
 
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let found = without_states(device, calls).or_else(|| without_states_from_before(device, calls));
-    found.or_else(|| low_rank::find(device, calls)).into_iter().collect()
+    found.or_else(|| never_cleared(device, calls)).or_else(|| low_rank::find(device, calls)).into_iter().collect()
 }
 
 /// Whether the optimizer has no state for some weights with gradients, and has state for all others.
@@ -148,6 +150,71 @@ fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option
     );
     let lives = frozen(device, calls, removed, |size| size <= SCALAR || is_updated(size));
     Some(freeze(backward_line(device, trained[0]), evidence, lives))
+}
+
+/// Gradients that stay from the first step on. `optimizer.zero_grad()` frees the gradients of the optimizer's own weights: if it
+/// frees those of some weights in each step, and only these have states, no optimizer has the others.
+fn never_cleared(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
+    let calls = calls.with_shared_passes(device);
+    let mut passes = calls.passes();
+    passes.dedup();
+    let last = passes.last().filter(|_| passes.len() >= LEAST_STEPS)?.end;
+    let of_pass = |place: usize| -> Vec<(u32, Allocation)> {
+        let made = device.allocations_of(Category::Gradient).map(|(index, made)| (index, *made));
+        let pass = passes[place].clone();
+        made.filter(|(_, made)| (pass.start + 1..=pass.end).contains(&made.born) && made.freed > pass.end).collect()
+    };
+    let (unused, cleared): (Vec<_>, Vec<_>) = of_pass(0).into_iter().partition(|(_, made)| made.freed > last);
+    let bytes =
+        |gradients: &[(u32, Allocation)]| gradients.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
+    let (bytes_unused, bytes_cleared) = (bytes(&unused), bytes(&cleared));
+    // A rank of a sharded optimizer has more of the weights, or some in between: the head of a model comes first in backward.
+    let end = cleared.iter().map(|(_, made)| made.born).max()?;
+    let is_head = unused.iter().all(|(_, made)| made.born > end)
+        && bytes_cleared <= bytes_unused.saturating_add(bytes_cleared) / PART_OF_HEAD;
+    if unused.is_empty() || !is_head {
+        return None;
+    }
+    let is_unused: HashSet<u32> = unused.iter().map(|&(index, _)| index).collect();
+    // Each step frees the gradients of the same weights before the next pass.
+    let sizes = |gradients: &[(u32, Allocation)]| {
+        let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
+        for (_, made) in gradients {
+            *sizes.entry(made.requested).or_default() += 1;
+        }
+        sizes
+    };
+    let updated = sizes(&cleared);
+    let is_cleared = |place: usize| {
+        let gradients = of_pass(place);
+        let gradients: Vec<_> = gradients.into_iter().filter(|(index, _)| !is_unused.contains(index)).collect();
+        let next = passes.get(place + 1).map_or(NEVER, |next| next.start);
+        sizes(&gradients) == updated
+            && gradients.iter().all(|(_, made)| place + 1 == passes.len() || made.freed <= next)
+    };
+    if !(0..passes.len()).all(is_cleared) {
+        return None;
+    }
+    // The same number of states for each weight that the optimizer updates, and none for another one of any of these sizes.
+    let live = device.allocations_of(Category::OptimizerState).filter(|(_, made)| made.allocated_at(last));
+    let states = sizes(&live.map(|(index, made)| (index, *made)).collect::<Vec<_>>());
+    let count = |sizes: &BTreeMap<u64, usize>, size: u64| sizes.get(&size).copied().unwrap_or(0);
+    let largest = updated.keys().copied().max()?;
+    let each = count(&states, largest) / updated[&largest];
+    let all: BTreeSet<u64> = unused.iter().map(|(_, made)| made.requested).chain(updated.keys().copied()).collect();
+    let has_states = |&size: &u64| count(&states, size) == each * count(&updated, size);
+    if !(1..=MOST_STATES).contains(&each) || !all.iter().filter(|size| **size > SCALAR).all(has_states) {
+        return None;
+    }
+    let evidence = format!(
+        "{} of gradients stay alive from the first step on and no optimizer has state for their weights, while each step frees the \
+         gradients of all other weights",
+        Bytes(bytes_unused)
+    );
+    let line = calls.all.iter().find_map(|call| backward_line(device, call));
+    let removed = unused.iter().map(|&(index, _)| index).collect();
+    let lives = frozen(device, &calls, removed, |size| updated.contains_key(&size));
+    Some(freeze(line, evidence, lives))
 }
 
 fn freeze(line: Option<FrameId>, evidence: String, lives: Lives) -> Finding {

@@ -26,6 +26,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     if !device.phases().frees_tell {
         return Vec::new();
     }
+    let calls = calls.with_shared_passes(device);
     let findings = calls.by_place().into_iter().filter_map(|of_line| finding(device, &of_line));
     findings.collect()
 }
@@ -59,7 +60,10 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     if stacks.is_empty() {
         return None;
     }
-    for &(call, backward) in &trained {
+    // A list keeps outputs of several calls: a variable holds only the last one.
+    let mut listed = 0;
+    for (place, &(call, backward)) in trained.iter().enumerate() {
+        let next = trained.get(place + 1).map_or(NEVER, |(_, next)| *next);
         for (index, made) in born_in(device, call.start, call.end) {
             let is_held = made.freed > call.backward.as_ref().map_or(0, |backward| backward.end);
             if !is_held
@@ -73,8 +77,15 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
             } else {
                 behind_first_gradient(device, &made, backward)
             };
+            if made.freed > next {
+                listed += 1;
+                continue;
+            }
             lives.freed.push((index, at));
         }
+    }
+    if listed > lives.freed.len() {
+        return None;
     }
     // A single occurrence may be the end of a loop.
     if lives.freed.len() < 2 {
@@ -107,7 +118,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         }
     }
     let cure = "delete the model's output once the loss is computed";
-    let code = vec!["del outputs  # or self.outputs = None; before loss.backward()".to_owned()];
+    let code = vec!["del outputs  # or self.outputs = None; after all other uses, before loss.backward()".to_owned()];
     let unknown = "the line keeps other outputs, which backward may need";
     let way = Way { cure: cure.to_owned(), code: code.clone(), least: lives, most, unknown };
     Some(Finding {

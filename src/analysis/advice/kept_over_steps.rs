@@ -311,6 +311,10 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
     if of_stack.values().map(|blocks| bytes(blocks)).fold(0, u64::saturating_add) < notable(device) {
         return None;
     }
+    let joined: Vec<u32> = of_stack.values().flat_map(|blocks| joined(device, blocks)).collect();
+    if joined.iter().any(|&index| may_be_read(device, calls, of_line, index)) {
+        return None;
+    }
     // Other models that are called in every round may still use the results.
     let round = of_line.first().map_or(0, |call| call.start)..of_line.get(1).map_or(0, |call| call.start);
     let of_round: HashSet<PlaceId> =
@@ -325,7 +329,6 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
                 if is_bound { again } else { next.map_or(again, |next| next.min(again)) }
             };
             lives.freed.extend(blocks.iter().map(|&(index, made, again)| (index, gone(made.born, again))));
-            lives.removed.extend(joined(device, blocks));
         }
         // Without a variable, the last result before another phase is also freed, where the program rebinds the collection later.
         if !is_bound {
@@ -340,6 +343,7 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
             });
             lives.freed.extend(early);
         }
+        lives.removed.extend(&joined);
         lives.freed.sort_unstable();
         lives.removed.sort_unstable();
         lives.removed.dedup();
@@ -384,6 +388,15 @@ fn joined(device: &Device<'_>, blocks: &[(u32, Allocation, Instant)]) -> Vec<u32
             }
     };
     born_in(device, first, device.track.entries()).filter(is_joined).map(|(index, _)| index).collect()
+}
+
+/// Whether the joined results may be read on the device, as the features that a search for nearest neighbors compares with: another
+/// line calls a model without a backward pass while they are live. Training and further rounds have no use for metrics.
+fn may_be_read(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], index: u32) -> bool {
+    let Some(made) = device.track.allocation(index as usize) else { return false };
+    let own = of_line.first().map(|call| call.place);
+    let mut others = calls.all.iter().filter(|call| Some(call.place) != own && !call.is_trained(device));
+    others.any(|call| (made.born..made.freed).contains(&call.start))
 }
 
 /// Whether one backward pass covers the blocks of several calls, such as the steps of a rollout: no other pass lies in between.

@@ -7,6 +7,7 @@
 mod activations_in_place;
 mod attention_matrix;
 mod dataloader_prefetch;
+mod detached;
 mod duplicate_model;
 mod expressions;
 mod foreach_temporaries;
@@ -285,9 +286,10 @@ impl Plays {
 
 /// Finders, the most telling first: those that look at the calls of models, other ones that ask for the categories of blocks, and
 /// those that do without.
-const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 10] = [
+const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 11] = [
     kept_over_steps::find,
     without_backward::find,
+    detached::find,
     grads_kept::find,
     grads_zeroed::find,
     graph_pools::find,

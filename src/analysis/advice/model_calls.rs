@@ -39,6 +39,8 @@ pub(super) struct ModelCall {
     pub scope: Instant,
     /// Entries of the backward passes that start before then.
     pub backward: Option<Range<Instant>>,
+    /// Whether a backward pass that frees no graph follows, which may go through this call: see [`mark_retained`].
+    pub is_retained: bool,
 }
 
 /// All calls of a device, in order.
@@ -107,6 +109,7 @@ impl ModelCalls {
                         until: track.entries(),
                         scope: track.entries(),
                         backward: None,
+                        is_retained: false,
                     });
                     lines.begin(&all, stack);
                 }
@@ -125,6 +128,7 @@ impl ModelCalls {
             }
         }
         give_passes_to_their_calls(device, &mut all);
+        mark_retained(device, &mut all);
         let trained: Vec<bool> = all.iter().map(|call| call.is_trained(device)).collect();
         // For each call, the next call with a backward pass.
         let mut next_trained = track.entries();
@@ -168,6 +172,17 @@ impl ModelCalls {
         outlive >= LEAST_OF_TRAINING && outlive * 2 >= all && outliving * 100 >= of_stack.len() * SHARE_OF_TRAINING
     }
 
+    /// The same calls, where a call without a backward pass of its own has the next one if that frees its graph: with
+    /// `criterion(model(x))` on two lines, the pass belongs to the call of the criterion.
+    pub fn with_shared_passes(&self, device: &Device<'_>) -> Self {
+        let mut shared = self.clone();
+        for (place, call) in shared.all.iter_mut().enumerate().filter(|(_, call)| call.backward.is_none()) {
+            let next = self.all[place + 1..].iter().take(LOOKED_AT).find_map(|later| later.backward.clone());
+            call.backward = next.filter(|pass| call.freed_by(device, pass) >= LEAST_KEPT);
+        }
+        shared
+    }
+
     /// Entries of the backward pass of each call that has one.
     pub fn passes(&self) -> Vec<Range<Instant>> {
         self.all.iter().filter_map(|call| call.backward.clone()).collect()
@@ -189,12 +204,19 @@ impl ModelCalls {
 }
 
 impl ModelCall {
-    /// Whether a backward pass covers a call: one frees its blocks, or starts before any other call does.
+    /// Whether a backward pass covers a call: one frees its blocks, starts before any other call does, or retains graphs.
     pub fn is_trained(&self, device: &Device<'_>) -> bool {
         let phases = device.phases();
         self.backward.is_some()
+            || self.is_retained
             || born_in(device, self.start, self.end)
                 .any(|(_, made)| made.freed > self.end && phases.at(made.freed) == Phase::Backward)
+    }
+
+    /// The number of blocks of a call that outlive it and that a backward pass frees.
+    pub fn freed_by(&self, device: &Device<'_>, pass: &Range<Instant>) -> usize {
+        let made = born_in(device, self.start, self.end);
+        made.filter(|(_, made)| made.freed > self.end && (pass.start + 1..=pass.end).contains(&made.freed)).count()
     }
 
     /// Whether a call keeps what a backward pass would need.
@@ -268,19 +290,32 @@ impl Lines {
 /// A backward pass usually belongs to the last call before it. If it frees nothing of that call, but much of an earlier one, it
 /// belongs to the earlier one: the last call may be that of a teacher, or its result may be detached.
 fn give_passes_to_their_calls(device: &Device<'_>, all: &mut [ModelCall]) {
-    let freed_by = |call: &ModelCall, pass: &Range<Instant>| {
-        let made = born_in(device, call.start, call.end);
-        made.filter(|(_, made)| made.freed > call.end && (pass.start + 1..=pass.end).contains(&made.freed)).count()
-    };
     for place in 1..all.len() {
         let Some(pass) = all[place].backward.clone() else { continue };
-        if freed_by(&all[place], &pass) > 0 {
+        if all[place].freed_by(device, &pass) > 0 {
             continue;
         }
         let earlier = (0..place).rev().take_while(|&earlier| all[earlier].backward.is_none());
-        let owner = earlier.take(LOOKED_AT).find(|&earlier| freed_by(&all[earlier], &pass) >= LEAST_KEPT);
+        let owner = earlier.take(LOOKED_AT).find(|&earlier| all[earlier].freed_by(device, &pass) >= LEAST_KEPT);
         if let Some(owner) = owner {
             all[owner].backward = all[place].backward.take();
+        }
+    }
+}
+
+/// A backward pass with `retain_graph` frees nothing, so frees do not show which calls it goes through: it may go through every
+/// call since the pass before it that keeps a graph beyond it.
+fn mark_retained(device: &Device<'_>, all: &mut [ModelCall]) {
+    for place in 1..all.len() {
+        let Some(pass) = all[place].backward.clone() else { continue };
+        let earlier = (0..place).rev().take_while(|&earlier| all[earlier].backward.is_none());
+        let earlier: Vec<usize> = earlier.take(LOOKED_AT).collect();
+        if earlier.iter().chain([&place]).any(|&call| all[call].freed_by(device, &pass) > 0) {
+            continue;
+        }
+        for call in earlier {
+            let made = born_in(device, all[call].start, all[call].end);
+            all[call].is_retained |= made.filter(|(_, made)| made.freed > pass.end).count() >= LEAST_KEPT;
         }
     }
 }

@@ -25,10 +25,13 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     if boundary.end >= highest.instant || left <= 0 || left < highest.bytes / PART_LEFT {
         return Vec::new();
     }
+    let line = line_behind(device, boundary);
+    let is_repeated = line.is_some_and(|line| is_repeated(calls, boundary, line));
+    let place = if is_repeated { "before the loop that runs this line" } else { "before the next phase" };
     vec![Finding {
         story: Story::ReleaseCache,
-        line: line_behind(device, boundary),
-        cure: "call torch.cuda.empty_cache() once before the next phase".to_owned(),
+        line,
+        cure: format!("call torch.cuda.empty_cache() once {place}"),
         evidence: format!(
             "{} of segments is free when the program moves on to its next phase",
             Bytes(left.unsigned_abs())
@@ -86,4 +89,10 @@ fn line_behind(device: &Device<'_>, boundary: Boundary) -> Option<FrameId> {
     let before = (0..boundary.end).rev().find_map(known).unwrap_or_default();
     let shared = behind.iter().zip(&before).take_while(|(one, other)| one == other).count();
     behind.get(shared).or(behind.last()).copied()
+}
+
+/// Whether a line itself calls the model several times in the next phase: it lies in the loop of the phase, not before it.
+fn is_repeated(calls: &ModelCalls, boundary: Boundary, line: FrameId) -> bool {
+    let next = calls.all.iter().skip_while(|call| call.start < boundary.call).take(LEAST_CALLS);
+    next.filter(|call| call.line == line).count() == LEAST_CALLS
 }

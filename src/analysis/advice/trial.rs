@@ -297,9 +297,16 @@ impl<'d, 'a> Trial<'d, 'a> {
         };
         let Some(after) = run.outcome else { return self.not_played(remedy, run.because) };
         let recorded = self.recorded(before);
-        let lowered = |recorded: u64, (before, after): (u64, u64)| Lowered {
-            before: recorded,
-            after: recorded.saturating_sub(before.saturating_sub(after)).saturating_add(after.saturating_sub(before)),
+        // What a simulation gets wrong, it gets wrong with and without the cure: the recorded peak is reduced by the difference. An
+        // exact result needs no such correction, and the recorded settings may not be simulated as exactly.
+        let lowered = |recorded: u64, (before, after): (u64, u64)| match run.trust {
+            Trust::Exact => Lowered { before: recorded, after },
+            _ => Lowered {
+                before: recorded,
+                after: recorded
+                    .saturating_sub(before.saturating_sub(after))
+                    .saturating_add(after.saturating_sub(before)),
+            },
         };
         let allocated = lowered(recorded[0], (before.max_allocated, after.max_allocated));
         let lean = self.without_cache.zip(without_cache);

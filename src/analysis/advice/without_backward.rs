@@ -14,6 +14,10 @@ use crate::play::changes::{Editor, Lives, is_log_softmax};
 use crate::replay::{Allocation, Instant, NEVER};
 use std::collections::{HashMap, HashSet};
 
+/// Frees of a release are at most this many entries apart: each is requested and completed, and there may be another one in between,
+/// such as that of an input.
+const CLOSE: Instant = 4;
+
 /// One finding for each line with such calls.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     calls.by_place().into_iter().filter_map(|of_line| finding(device, calls, &of_line)).collect()
@@ -88,7 +92,7 @@ fn finding(device: &Device<'_>, all: &ModelCalls, of_line: &[&ModelCall]) -> Opt
             .spans
             .iter()
             .any(|span| span.phase == Phase::Backward && (first.end..first.until).contains(&span.start));
-        let stored = if is_beside_training { None } else { stored_at(device, first) };
+        let stored = if is_beside_training { None } else { stored_at(device, first, &calls) };
         let line = stored.unwrap_or_else(|| own_line(device, all, first));
         return Some(graphs.finding(Some(line), evidence, Some(&lives)));
     }
@@ -122,7 +126,7 @@ fn own_line(device: &Device<'_>, all: &ModelCalls, call: &ModelCall) -> FrameId 
 }
 
 /// The last line that uses the result of a call: a line of the function that calls the model if there is one, otherwise the user's own.
-fn stored_at(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
+fn stored_at(device: &Device<'_>, call: &ModelCall, calls: &[&ModelCall]) -> Option<FrameId> {
     let behind = born_in(device, call.end, call.until);
     // Stacks that also allocate before the call allocate inputs: they belong to the next call.
     let before: HashSet<StackId> =
@@ -130,7 +134,9 @@ fn stored_at(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
     let is_input = |index: u32| before.contains(&device.track.stack_of(index as usize));
     // Without training, blocks between two calls may be computed from the result of the first one.
     let is_data = |made: &Allocation| device.phases().at(made.born) == Phase::Data && device.phases().has_training();
-    let own = behind.filter(|(index, made)| !is_data(made) && !is_input(*index));
+    // A tensor holds its graph, and a sum those of all calls: it is freed right behind them, not later.
+    let last = end_of_release(device, call, calls);
+    let own = behind.filter(|(index, made)| !is_data(made) && !is_input(*index) && made.freed <= last);
     let stacks: Vec<StackId> =
         own.map(|(index, _)| device.track.stack_of(index as usize)).filter(|&stack| stack != StackId::EMPTY).collect();
     // A line that draws a sample from the result stores no graph.
@@ -140,6 +146,22 @@ fn stored_at(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
     let stack = stacks.into_iter().rfind(|&stack| line(stack).is_none_or(|line| !sampled.contains(&line)))?;
     let inner = || device.sites().site_frame(stack).filter(|&frame| device.sites().is_own(frame));
     line(stack).or_else(inner)
+}
+
+/// The last instant at which a tensor that holds the graph of a call may be freed: behind the graph, and behind those of other calls
+/// if the program frees them in the same go.
+fn end_of_release(device: &Device<'_>, call: &ModelCall, calls: &[&ModelCall]) -> Instant {
+    let freed = |call: &ModelCall| kept(device, call).into_iter().map(|(_, made)| made.freed).filter(|&at| at != NEVER);
+    let Some(mut last) = freed(call).max() else { return NEVER };
+    let mut all: Vec<Instant> = calls.iter().flat_map(|call| freed(call)).filter(|&at| at > last).collect();
+    all.sort_unstable();
+    for at in all {
+        if at - last > CLOSE {
+            break;
+        }
+        last = at;
+    }
+    last.saturating_add(CLOSE)
 }
 
 /// Whether a stack draws a sample of a distribution.

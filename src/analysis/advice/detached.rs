@@ -1,0 +1,131 @@
+//! Finds parts of a model that build a graph for nothing: the line that calls them detaches the result, so the graph is freed there,
+//! before any backward pass.
+
+use super::kept_over_steps::is_freed_by_backward;
+use super::model_calls::{ModelCall, ModelCalls, born_in};
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::facts::training::Category;
+use crate::model::bytes::Bytes;
+use crate::model::{FrameId, StackId};
+use crate::play::changes::{Editor, Lives};
+use crate::replay::{Allocation, History, Instant, NEVER};
+use std::collections::{BTreeMap, HashSet};
+
+/// Least number of calls of a part, and of blocks and stacks in the graph of each. Results that a line joins are fewer.
+const LEAST_CALLS: usize = 2;
+const LEAST_BLOCKS: usize = 8;
+const LEAST_STACKS: usize = 4;
+/// The graph has at least this share of the early blocks of a call, in percent.
+const LEAST_SHARE: usize = 50;
+/// Blocks smaller than 1/N of the largest one do not count.
+const PART_OF_LARGEST: u64 = 1000;
+/// How many blocks of a call may outlive the line: its results.
+const MOST_RESULTS: usize = 2;
+
+/// One call of a part of a model.
+struct Part {
+    /// The instant before its first allocation, and that of its last.
+    start: Instant,
+    end: Instant,
+    /// What the line frees when the part has returned.
+    graph: Vec<(u32, Allocation)>,
+}
+
+/// One finding for each line in a model that calls such a part.
+pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+    if !device.phases().frees_tell {
+        return Vec::new();
+    }
+    let mut parts: BTreeMap<u32, Vec<Part>> = BTreeMap::new();
+    // Lines that free something else in another call.
+    let mut others: HashSet<u32> = HashSet::new();
+    for call in &calls.all {
+        for (line, freed) in freed_by_line(device, call) {
+            match part(device, call, line, freed) {
+                Some(part) => parts.entry(line.0).or_default().push(part),
+                None => {
+                    others.insert(line.0);
+                }
+            }
+        }
+    }
+    let wasted = parts.into_iter().filter(|(line, parts)| parts.len() >= LEAST_CALLS && !others.contains(line));
+    wasted.filter_map(|(line, parts)| finding(device, FrameId(line), &parts)).collect()
+}
+
+/// What each line of the user's modules frees during a call after functions that it called have allocated it.
+fn freed_by_line(device: &Device<'_>, call: &ModelCall) -> BTreeMap<FrameId, Vec<(u32, Allocation)>> {
+    let mut lines: BTreeMap<FrameId, Vec<(u32, Allocation)>> = BTreeMap::new();
+    for (index, made) in born_in(device, call.start, call.end).filter(|(_, made)| made.freed <= call.end) {
+        let Some(entry) = History::entry_before(made.freed) else { continue };
+        let by = innermost(device, device.track.stack(entry));
+        let Some(line) = by.filter(|&line| device.sites().is_own(line) && line != call.line) else { continue };
+        if is_called_by(device, index, line) {
+            lines.entry(line).or_default().push((index, made));
+        }
+    }
+    lines.retain(|_, freed| freed.len() >= LEAST_BLOCKS);
+    lines
+}
+
+fn innermost(device: &Device<'_>, stack: StackId) -> Option<FrameId> {
+    let mut frames = device.snapshot().stacks.frame_ids(stack).iter().copied();
+    frames.find(|&frame| device.sites().kind(frame).is_python())
+}
+
+/// Whether a function that a line calls allocates a block.
+fn is_called_by(device: &Device<'_>, index: u32, line: FrameId) -> bool {
+    let stack = device.track.stack_of(index as usize);
+    innermost(device, stack) != Some(line) && device.snapshot().stacks.frame_ids(stack).contains(&line)
+}
+
+/// The part that a line calls, if the line frees the part's graph at once and nothing but a result outlives it.
+fn part(device: &Device<'_>, call: &ModelCall, line: FrameId, freed: Vec<(u32, Allocation)>) -> Option<Part> {
+    let is_workspace = |index: u32| device.categories().get(index as usize).category == Category::Workspace;
+    let made: Vec<(u32, Allocation)> = born_in(device, call.start, call.end)
+        .filter(|&(index, _)| is_called_by(device, index, line) && !is_workspace(index))
+        .collect();
+    let (first, end) = (made.first()?.1.born, made.last()?.1.born);
+    // The line frees all of it after its part has returned: a line that runs several times in a call does not.
+    let results = made.iter().filter(|(_, made)| made.freed > call.end).count();
+    if results > MOST_RESULTS || freed.iter().any(|(_, made)| made.freed <= end) {
+        return None;
+    }
+    let largest = made.iter().map(|(_, made)| made.size).max()?;
+    let large: Vec<&(u32, Allocation)> =
+        made.iter().filter(|(_, made)| made.size >= largest / PART_OF_LARGEST).collect();
+    let early = &large[..large.len() / 2];
+    let kept = early.iter().filter(|(index, _)| freed.binary_search_by_key(index, |(other, _)| *other).is_ok());
+    let stacks: HashSet<StackId> = freed.iter().map(|&(index, _)| device.track.stack_of(index as usize)).collect();
+    let is_graph = kept.count() * 100 >= early.len() * LEAST_SHARE && stacks.len() >= LEAST_STACKS;
+    is_graph.then(|| Part { start: first.saturating_sub(1), end, graph: freed })
+}
+
+fn finding(device: &Device<'_>, line: FrameId, parts: &[Part]) -> Option<Finding> {
+    let passes = parts.iter().map(|part| part.start..part.end).collect();
+    let blocks: Vec<u32> = parts.iter().flat_map(|part| &part.graph).map(|&(index, _)| index).collect();
+    // Another call of the same part may be trained, such as after a warm-up.
+    let stacks: HashSet<StackId> = blocks.iter().map(|&index| device.track.stack_of(index as usize)).collect();
+    let mut all = device.track.allocations();
+    if all.any(|(_, made, stack)| stacks.contains(&stack) && is_freed_by_backward(device, made)) {
+        return None;
+    }
+    let freed = |index: u32| device.track.allocation(index as usize).map_or(NEVER, |made| made.freed);
+    let releases = Editor::new(device).releases_without_backward(passes, &blocks).into_iter();
+    let lives = Lives { freed: releases.filter(|&(index, at)| at < freed(index)).collect(), ..Lives::default() };
+    let bytes = |part: &Part| part.graph.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
+    let most = parts.iter().map(bytes).max()?;
+    Some(Finding {
+        story: Story::EvalWithoutNoGrad,
+        line: Some(line),
+        cure: "make this call under torch.no_grad()".to_owned(),
+        evidence: format!(
+            "each call keeps {} for a backward pass, which this line frees before any pass, as when it detaches the result",
+            Bytes(most)
+        ),
+        cost: None,
+        code: vec!["with torch.no_grad():  # around this call alone".to_owned()],
+        remedy: Remedy::Lives(lives),
+    })
+}
