@@ -75,7 +75,10 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         // Copies that replace each other are one mistake, the last one included.
         let is_one_mistake = *way != Way::Copied || steps.are_replaced(blocks);
         blocks.retain(|(_, made)| is_one_mistake || used(made));
-        *way != Way::Model || is_kept_aside(device, &steps, blocks) || is_never_called(device, calls, &steps, blocks)
+        *way != Way::Model
+            || is_kept_aside(device, &steps, blocks)
+            || is_never_called(device, calls, &steps, blocks)
+            || are_snapshots(device, calls, &steps, blocks)
     });
     let finding = |((way, line), blocks): ((Way, u32), Vec<Block>)| {
         let all = bytes(&blocks);
@@ -182,6 +185,17 @@ fn is_never_called(device: &Device<'_>, calls: &ModelCalls, steps: &Steps, block
         && later.first().is_some_and(|first| !calls_two_alike(device, first))
         && later.iter().all(is_of_original)
         && !has_gradients(device, steps, blocks)
+}
+
+/// Whether several copies of a model stay, and the first is never called. A running average is a single copy.
+fn are_snapshots(device: &Device<'_>, calls: &ModelCalls, steps: &Steps, blocks: &[Block]) -> bool {
+    let copies = steps.copies(blocks);
+    let stays = |copy: &&[Block]| copy.iter().all(|(_, made)| made.freed == NEVER);
+    let are_alike = copies.windows(2).all(|pair| requested(pair[0]) == requested(pair[1]));
+    copies.len() > 1
+        && are_alike
+        && copies.iter().all(stays)
+        && copies.first().is_some_and(|first| is_never_called(device, calls, steps, first))
 }
 
 /// Whether two lines of a model's function call much the same layers, such as a student and its teacher in one module.
