@@ -10,6 +10,8 @@ use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, History, Instant, NEVER};
+use crate::sorting::SortRows;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
 /// Least number of calls of a part, and of blocks and stacks in the graph of each. Results that a line joins are fewer.
@@ -22,6 +24,8 @@ const LEAST_SHARE: usize = 50;
 const PART_OF_LARGEST: u64 = 1000;
 /// How many blocks of a call may outlive the line: its results.
 const MOST_RESULTS: usize = 2;
+/// Lines of a call that are examined: those that free the most blocks. Each takes time that is linear in the call.
+const MOST_LINES: usize = 4;
 
 /// One call of a part of a model.
 struct Part {
@@ -37,12 +41,17 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     if !device.phases().frees_tell {
         return Vec::new();
     }
+    let innermost = |stack: u32| {
+        let mut frames = device.snapshot().stacks.frame_ids(StackId(stack)).iter().copied();
+        frames.find(|&frame| device.sites().kind(frame).is_python())
+    };
+    let code = Code { device, innermost: (0..device.snapshot().stacks.len() as u32).map(innermost).collect() };
     let mut parts: BTreeMap<u32, Vec<Part>> = BTreeMap::new();
     // Lines that free something else in another call.
     let mut others: HashSet<u32> = HashSet::new();
     for call in &calls.all {
-        for (line, freed) in freed_by_line(device, call) {
-            match part(device, call, line, freed) {
+        for (line, freed) in code.freed_by_line(call) {
+            match code.part(call, line, freed) {
                 Some(part) => parts.entry(line.0).or_default().push(part),
                 None => {
                     others.insert(line.0);
@@ -54,52 +63,63 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     wasted.filter_map(|(line, parts)| finding(device, FrameId(line), &parts)).collect()
 }
 
-/// What each line of the user's modules frees during a call after functions that it called have allocated it.
-fn freed_by_line(device: &Device<'_>, call: &ModelCall) -> BTreeMap<FrameId, Vec<(u32, Allocation)>> {
-    let mut lines: BTreeMap<FrameId, Vec<(u32, Allocation)>> = BTreeMap::new();
-    for (index, made) in born_in(device, call.start, call.end).filter(|(_, made)| made.freed <= call.end) {
-        let Some(entry) = History::entry_before(made.freed) else { continue };
-        let by = innermost(device, device.track.stack(entry));
-        let Some(line) = by.filter(|&line| device.sites().is_own(line) && line != call.line) else { continue };
-        if is_called_by(device, index, line) {
-            lines.entry(line).or_default().push((index, made));
+/// The innermost Python frame of each stack.
+struct Code<'d, 'a> {
+    device: &'d Device<'a>,
+    innermost: Vec<Option<FrameId>>,
+}
+
+impl Code<'_, '_> {
+    fn innermost(&self, stack: StackId) -> Option<FrameId> {
+        self.innermost.get(stack.index()).copied().flatten()
+    }
+
+    /// What lines of the user's modules free during a call after functions that they called have allocated it.
+    fn freed_by_line(&self, call: &ModelCall) -> Vec<(FrameId, Vec<(u32, Allocation)>)> {
+        let (device, track) = (self.device, self.device.track);
+        let mut lines: BTreeMap<FrameId, Vec<(u32, Allocation)>> = BTreeMap::new();
+        for (index, made) in born_in(device, call.start, call.end).filter(|(_, made)| made.freed <= call.end) {
+            let Some(entry) = History::entry_before(made.freed) else { continue };
+            let by = self.innermost(track.stack(entry));
+            let Some(line) = by.filter(|&line| line != call.line && device.sites().is_own(line)) else { continue };
+            if self.is_called_by(index, line) {
+                lines.entry(line).or_default().push((index, made));
+            }
         }
+        let mut lines: Vec<_> = lines.into_iter().filter(|(_, freed)| freed.len() >= LEAST_BLOCKS).collect();
+        lines.sort_rows_by_key(|(_, freed)| Reverse(freed.len()));
+        lines.truncate(MOST_LINES);
+        lines
     }
-    lines.retain(|_, freed| freed.len() >= LEAST_BLOCKS);
-    lines
-}
 
-fn innermost(device: &Device<'_>, stack: StackId) -> Option<FrameId> {
-    let mut frames = device.snapshot().stacks.frame_ids(stack).iter().copied();
-    frames.find(|&frame| device.sites().kind(frame).is_python())
-}
-
-/// Whether a function that a line calls allocates a block.
-fn is_called_by(device: &Device<'_>, index: u32, line: FrameId) -> bool {
-    let stack = device.track.stack_of(index as usize);
-    innermost(device, stack) != Some(line) && device.snapshot().stacks.frame_ids(stack).contains(&line)
-}
-
-/// The part that a line calls, if the line frees the part's graph at once and nothing but a result outlives it.
-fn part(device: &Device<'_>, call: &ModelCall, line: FrameId, freed: Vec<(u32, Allocation)>) -> Option<Part> {
-    let is_workspace = |index: u32| device.categories().get(index as usize).category == Category::Workspace;
-    let made: Vec<(u32, Allocation)> = born_in(device, call.start, call.end)
-        .filter(|&(index, _)| is_called_by(device, index, line) && !is_workspace(index))
-        .collect();
-    let (first, end) = (made.first()?.1.born, made.last()?.1.born);
-    // The line frees all of it after its part has returned: a line that runs several times in a call does not.
-    let results = made.iter().filter(|(_, made)| made.freed > call.end).count();
-    if results > MOST_RESULTS || freed.iter().any(|(_, made)| made.freed <= end) {
-        return None;
+    /// Whether a function that a line calls allocates a block.
+    fn is_called_by(&self, index: u32, line: FrameId) -> bool {
+        let stack = self.device.track.stack_of(index as usize);
+        self.innermost(stack) != Some(line) && self.device.snapshot().stacks.frame_ids(stack).contains(&line)
     }
-    let largest = made.iter().map(|(_, made)| made.size).max()?;
-    let large: Vec<&(u32, Allocation)> =
-        made.iter().filter(|(_, made)| made.size >= largest / PART_OF_LARGEST).collect();
-    let early = &large[..large.len() / 2];
-    let kept = early.iter().filter(|(index, _)| freed.binary_search_by_key(index, |(other, _)| *other).is_ok());
-    let stacks: HashSet<StackId> = freed.iter().map(|&(index, _)| device.track.stack_of(index as usize)).collect();
-    let is_graph = kept.count() * 100 >= early.len() * LEAST_SHARE && stacks.len() >= LEAST_STACKS;
-    is_graph.then(|| Part { start: first.saturating_sub(1), end, graph: freed })
+
+    /// The part that a line calls, if the line frees the part's graph at once and nothing but a result outlives it.
+    fn part(&self, call: &ModelCall, line: FrameId, freed: Vec<(u32, Allocation)>) -> Option<Part> {
+        let device = self.device;
+        let is_workspace = |index: u32| device.categories().get(index as usize).category == Category::Workspace;
+        let made: Vec<(u32, Allocation)> = born_in(device, call.start, call.end)
+            .filter(|&(index, _)| self.is_called_by(index, line) && !is_workspace(index))
+            .collect();
+        let (first, end) = (made.first()?.1.born, made.last()?.1.born);
+        // The line frees all of it after its part has returned: a line that runs several times in a call does not.
+        let results = made.iter().filter(|(_, made)| made.freed > call.end).count();
+        if results > MOST_RESULTS || freed.iter().any(|(_, made)| made.freed <= end) {
+            return None;
+        }
+        let largest = made.iter().map(|(_, made)| made.size).max()?;
+        let large: Vec<&(u32, Allocation)> =
+            made.iter().filter(|(_, made)| made.size >= largest / PART_OF_LARGEST).collect();
+        let early = &large[..large.len() / 2];
+        let kept = early.iter().filter(|(index, _)| freed.binary_search_by_key(index, |(other, _)| *other).is_ok());
+        let stacks: HashSet<StackId> = freed.iter().map(|&(index, _)| device.track.stack_of(index as usize)).collect();
+        let is_graph = kept.count() * 100 >= early.len() * LEAST_SHARE && stacks.len() >= LEAST_STACKS;
+        is_graph.then(|| Part { start: first.saturating_sub(1), end, graph: freed })
+    }
 }
 
 fn finding(device: &Device<'_>, line: FrameId, parts: &[Part]) -> Option<Finding> {

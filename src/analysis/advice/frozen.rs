@@ -160,9 +160,10 @@ fn never_cleared(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     passes.dedup();
     let last = passes.last().filter(|_| passes.len() >= LEAST_STEPS)?.end;
     let of_pass = |place: usize| -> Vec<(u32, Allocation)> {
-        let made = device.allocations_of(Category::Gradient).map(|(index, made)| (index, *made));
-        let pass = passes[place].clone();
-        made.filter(|(_, made)| (pass.start + 1..=pass.end).contains(&made.born) && made.freed > pass.end).collect()
+        let pass = &passes[place];
+        let is_gradient = |index: u32| device.categories().get(index as usize).category == Category::Gradient;
+        let made = born_in(device, pass.start, pass.end);
+        made.filter(|&(index, made)| made.freed > pass.end && is_gradient(index)).collect()
     };
     let (unused, cleared): (Vec<_>, Vec<_>) = of_pass(0).into_iter().partition(|(_, made)| made.freed > last);
     let bytes =

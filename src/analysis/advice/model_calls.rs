@@ -178,7 +178,7 @@ impl ModelCalls {
         let mut shared = self.clone();
         for (place, call) in shared.all.iter_mut().enumerate().filter(|(_, call)| call.backward.is_none()) {
             let next = self.all[place + 1..].iter().take(LOOKED_AT).find_map(|later| later.backward.clone());
-            call.backward = next.filter(|pass| call.freed_by(device, pass) >= LEAST_KEPT);
+            call.backward = next.filter(|pass| call.is_freed_by(device, pass, LEAST_KEPT));
         }
         shared
     }
@@ -213,10 +213,10 @@ impl ModelCall {
                 .any(|(_, made)| made.freed > self.end && phases.at(made.freed) == Phase::Backward)
     }
 
-    /// The number of blocks of a call that outlive it and that a backward pass frees.
-    pub fn freed_by(&self, device: &Device<'_>, pass: &Range<Instant>) -> usize {
-        let made = born_in(device, self.start, self.end);
-        made.filter(|(_, made)| made.freed > self.end && (pass.start + 1..=pass.end).contains(&made.freed)).count()
+    /// Whether a backward pass frees at least so many blocks of a call that outlive it.
+    fn is_freed_by(&self, device: &Device<'_>, pass: &Range<Instant>, least: usize) -> bool {
+        let is_freed = |made: &Allocation| made.freed > self.end && (pass.start + 1..=pass.end).contains(&made.freed);
+        born_in(device, self.start, self.end).filter(|(_, made)| is_freed(made)).nth(least.saturating_sub(1)).is_some()
     }
 
     /// Whether a call keeps what a backward pass would need.
@@ -292,11 +292,11 @@ impl Lines {
 fn give_passes_to_their_calls(device: &Device<'_>, all: &mut [ModelCall]) {
     for place in 1..all.len() {
         let Some(pass) = all[place].backward.clone() else { continue };
-        if all[place].freed_by(device, &pass) > 0 {
+        if all[place].is_freed_by(device, &pass, 1) {
             continue;
         }
         let earlier = (0..place).rev().take_while(|&earlier| all[earlier].backward.is_none());
-        let owner = earlier.take(LOOKED_AT).find(|&earlier| all[earlier].freed_by(device, &pass) >= LEAST_KEPT);
+        let owner = earlier.take(LOOKED_AT).find(|&earlier| all[earlier].is_freed_by(device, &pass, LEAST_KEPT));
         if let Some(owner) = owner {
             all[owner].backward = all[place].backward.take();
         }
@@ -310,7 +310,7 @@ fn mark_retained(device: &Device<'_>, all: &mut [ModelCall]) {
         let Some(pass) = all[place].backward.clone() else { continue };
         let earlier = (0..place).rev().take_while(|&earlier| all[earlier].backward.is_none());
         let earlier: Vec<usize> = earlier.take(LOOKED_AT).collect();
-        if earlier.iter().chain([&place]).any(|&call| all[call].freed_by(device, &pass) > 0) {
+        if [place].iter().chain(&earlier).any(|&call| all[call].is_freed_by(device, &pass, 1)) {
             continue;
         }
         for call in earlier {
