@@ -34,7 +34,7 @@ use std::str::FromStr;
     ("memviz fit snapshot.pickle --gpu h100-80gb", "what makes it fit there"),
 ]))]
 pub struct Fit {
-    /// One snapshot; two or three of one program that differ in one number; or one that ran out of memory and one that did not
+    /// One snapshot, 2 or 3 that differ in one number, or an OOM and a run that finished
     #[arg(value_name = "INPUT", required = true, value_parser = one_input())]
     inputs: Vec<PathBuf>,
     /// The number that differs, and its values, such as batch=4,8
