@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 /// Driver allocations start at multiples of this many bytes.
 const ALIGNMENT: u64 = 2 << 20;
 
+/// Size unit and alignment of the arenas in which the Linux driver puts segments.
+const ARENA: u64 = 32 << 20;
+
 /// How addresses of new segments are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
@@ -19,6 +22,9 @@ pub enum Placement {
     Ascending,
     /// Below all previous addresses.
     Descending,
+    /// The lowest free range that is large enough, in arenas of whole [`ARENA`]s that descend: as the Linux driver does, apart
+    /// from holes that other mappings of the process leave.
+    Arenas,
 }
 
 /// The address space of one device.
@@ -37,7 +43,8 @@ impl Addresses {
     /// An empty address space that starts at `base`.
     pub(super) fn new(placement: Placement, base: u64) -> Self {
         let base = base.checked_next_multiple_of(ALIGNMENT).unwrap_or(0);
-        let base = if placement == Placement::Descending { base.max(ADDRESS_SPACE) } else { base };
+        let descends = matches!(placement, Placement::Descending | Placement::Arenas);
+        let base = if descends { base.max(ADDRESS_SPACE) } else { base };
         Self { placement, top: base, bottom: base, gaps: BTreeMap::new() }
     }
 
@@ -50,14 +57,20 @@ impl Addresses {
         }
         let size = size.checked_next_multiple_of(ALIGNMENT)?;
         let start = match self.placement {
-            Placement::LowestFree => {
-                let gap = self.gaps.iter().find(|&(&start, &end)| end - start >= size);
-                gap.map_or(self.top, |(&start, _)| start)
-            }
+            Placement::LowestFree => self.lowest_gap(size).unwrap_or(self.top),
             Placement::Ascending => self.top,
             Placement::Descending => self.bottom.checked_sub(size)?,
+            Placement::Arenas => match self.lowest_gap(size) {
+                Some(start) => start,
+                None => self.bottom.checked_sub(size.checked_next_multiple_of(ARENA)?)?,
+            },
         };
         self.occupy(start, size).then_some(start)
+    }
+
+    /// The start of the lowest gap of at least `size` bytes.
+    fn lowest_gap(&self, size: u64) -> Option<u64> {
+        self.gaps.iter().find(|&(&start, &end)| end - start >= size).map(|(&start, _)| start)
     }
 
     /// Marks a range as used. Returns false, and changes nothing, if it is not free or extends past the last address.
@@ -89,7 +102,7 @@ impl Addresses {
     pub(super) fn give_back(&mut self, start: u64, size: u64) {
         let end = start.saturating_add(size).checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX);
         let start = start / ALIGNMENT * ALIGNMENT;
-        if self.placement == Placement::LowestFree {
+        if matches!(self.placement, Placement::LowestFree | Placement::Arenas) {
             self.add_gap(start, end);
         }
     }
@@ -103,7 +116,7 @@ impl Addresses {
             start = before;
         }
         end = self.gaps.remove(&end).unwrap_or(end);
-        if end == self.top {
+        if end == self.top && self.placement == Placement::LowestFree {
             self.top = start;
         } else {
             self.gaps.insert(start, end);
@@ -122,7 +135,8 @@ mod tests {
         let first = [4, 2, 6].map(|mib| addresses.take(mib * MIB, None).unwrap());
         addresses.give_back(first[0], 4 * MIB);
         let last = [8, 4].map(|mib| addresses.take(mib * MIB, None).unwrap());
-        let top = if placement == Placement::Descending { ADDRESS_SPACE } else { 0 };
+        let descends = matches!(placement, Placement::Descending | Placement::Arenas);
+        let top = if descends { ADDRESS_SPACE } else { 0 };
         first.into_iter().chain(last).map(|addr| addr.abs_diff(top) / MIB).collect()
     }
 
@@ -131,6 +145,7 @@ mod tests {
         assert_eq!(taken(Placement::LowestFree), [100, 104, 106, 112, 100]);
         assert_eq!(taken(Placement::Ascending), [100, 104, 106, 112, 120]);
         assert_eq!(taken(Placement::Descending), [4, 6, 12, 20, 24]);
+        assert_eq!(taken(Placement::Arenas), [32, 28, 26, 20, 32]);
     }
 
     #[test]

@@ -51,7 +51,7 @@ fn settings() -> impl Strategy<Value = AllocatorSettings> {
 }
 
 fn placement() -> impl Strategy<Value = Placement> {
-    prop::sample::select(vec![Placement::LowestFree, Placement::Ascending, Placement::Descending])
+    prop::sample::select(vec![Placement::LowestFree, Placement::Arenas, Placement::Ascending, Placement::Descending])
 }
 
 fn private(number: u64) -> Option<PoolId> {

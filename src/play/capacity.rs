@@ -25,6 +25,35 @@ pub struct Capacities {
     pub holes: Vec<(u64, u64)>,
 }
 
+impl Capacities {
+    /// The capacities on which a program works with each of several placements of segments.
+    pub(super) fn in_all(all: impl Iterator<Item = Self>) -> Self {
+        all.reduce(|one, other| one.and(&other)).unwrap_or_default()
+    }
+
+    fn and(&self, other: &Self) -> Self {
+        let both = |one: Option<u64>, other: Option<u64>| one.zip(other).map(|(one, other)| one.max(other));
+        let safe = both(self.safe, other.safe);
+        let mut all = Self { first: None, safe, enough: both(self.enough, other.enough), holes: Vec::new() };
+        let Some((one, another)) = self.first.zip(other.first) else { return all };
+        if safe.is_none() {
+            // Holes are not known.
+            all.first = Some(one).filter(|_| one == another);
+            return all;
+        }
+        let mut failing = [&[(0, one), (0, another)], &self.holes[..], &other.holes[..]].concat();
+        failing.sort_unstable();
+        for (from, to) in failing {
+            match all.holes.last_mut().filter(|last| from <= last.1) {
+                Some(last) => last.1 = last.1.max(to),
+                None => all.holes.push((from, to)),
+            }
+        }
+        all.first = Some(all.holes.remove(0).1);
+        all
+    }
+}
+
 /// A range of capacities for which a simulation is the same.
 struct Period {
     works: bool,
@@ -164,4 +193,35 @@ fn first_where(low: u64, high: u64, is_reached: impl Fn(u64) -> bool) -> u64 {
         }
     }
     low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capacities(first: u64, safe: Option<u64>, enough: u64, holes: &[(u64, u64)]) -> Capacities {
+        Capacities { first: Some(first), safe, enough: Some(enough), holes: holes.to_vec() }
+    }
+
+    #[test]
+    fn a_capacity_works_only_with_all_placements() {
+        let one = capacities(10, Some(50), 50, &[(20, 30), (40, 50)]);
+        let other = capacities(15, Some(45), 45, &[(25, 45)]);
+        let both = capacities(15, Some(50), 50, &[(20, 50)]);
+        assert_eq!(Capacities::in_all([one.clone(), other.clone()].into_iter()), both);
+        assert_eq!(Capacities::in_all([other, one.clone()].into_iter()), both);
+        assert_eq!(Capacities::in_all([one.clone()].into_iter()), one);
+        let late = capacities(25, Some(25), 25, &[]);
+        let hole = capacities(30, Some(50), 50, &[(40, 50)]);
+        assert_eq!(Capacities::in_all([one, late].into_iter()), hole, "works above the end of a hole");
+    }
+
+    #[test]
+    fn unknown_capacities_stay_unknown() {
+        let known = capacities(10, Some(10), 10, &[]);
+        let bounded = capacities(12, None, 40, &[]);
+        let all = Capacities::in_all([known.clone(), bounded].into_iter());
+        assert_eq!(all, Capacities { first: None, safe: None, enough: Some(40), holes: Vec::new() });
+        assert_eq!(Capacities::in_all([known, Capacities::default()].into_iter()), Capacities::default());
+    }
 }

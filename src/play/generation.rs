@@ -4,7 +4,6 @@
 //! scores. One recording shows this: every token repeats the requests of the previous one, and each request grows at a
 //! constant rate. So memviz simulates tokens that were not recorded, until a request fails.
 
-use super::placement::possible_placements;
 use super::player::{Player, Setup};
 use super::program::{Program, Step, StepKind};
 use super::testbed::Testbed;
@@ -103,7 +102,7 @@ impl Generation {
         let wanted = most.saturating_sub(recorded).saturating_add(2);
         let affordable = (STEPS / round.steps.len().max(1)) as u64;
         let setup = testbed.setup(&testbed.settings);
-        let placements = possible_placements(testbed.placement, &testbed.settings);
+        let placements = testbed.placements(&testbed.settings);
         let played = |&placement| round.play_on(program, &Setup { placement, ..setup.clone() }, wanted.min(affordable));
         let reach = match placements.iter().map(played).min() {
             None | Some(Played::Before) => return Err(FULL),

@@ -31,7 +31,7 @@ pub(crate) use candidates::advisable;
 pub use capacity::{Capacities, Search};
 pub use generation::{Generation, Reach};
 pub(crate) use peak::most_allocated;
-pub(crate) use placement::{placement_of, possible_placements};
+pub(crate) use placement::{PLACEMENTS, placements_of, relevant};
 pub(crate) use player::{Highest, allocated_over_time, blocks_at_peak, over_time, play_to_refusal, recorded_settings};
 pub use player::{Outcome, Setup, play};
 pub use program::{Program, Releases};

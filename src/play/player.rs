@@ -134,7 +134,8 @@ pub(super) struct Player {
 impl Player {
     /// The state before the first step.
     pub fn new(program: &Program, setup: &Setup) -> Self {
-        let base = if setup.placement == Placement::Descending { 0 } else { program.lowest_address() };
+        let descends = matches!(setup.placement, Placement::Descending | Placement::Arenas);
+        let base = if descends { 0 } else { program.lowest_address() };
         let mut allocator = Allocator::new(setup.rules.clone(), setup.limits, setup.placement, base);
         let mut blocks = vec![None; program.allocations];
         let layout = &program.start;

@@ -142,7 +142,7 @@ fn follow(track: Track<'_>, program: &Program, setup: &Setup, stops: bool) -> (O
 }
 
 /// The recorded maxima up to an instant, in the order of [`Metric::ALL`].
-fn maxima(track: Track<'_>, until: Option<Instant>) -> [i64; 4] {
+pub(super) fn maxima(track: Track<'_>, until: Option<Instant>) -> [i64; 4] {
     let Some(until) = until else { return track.history.maxima.map(|maximum| maximum.bytes) };
     let mut maxima = Metric::ALL.map(|metric| track.history.start.get(metric));
     track.walk_to(until, |_, counters| {

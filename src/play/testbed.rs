@@ -1,7 +1,7 @@
 //! A device's program, with the settings and capacity that every simulation needs.
 
-use super::capacity::Search;
-use super::placement::{placement_of, possible_placements};
+use super::capacity::{Capacities, Search};
+use super::placement::{placements_of, relevant};
 use super::program::Program;
 use super::recorded::{Difference, compare};
 use super::{Context, Run, Trust};
@@ -37,8 +37,8 @@ pub(crate) struct Testbed {
     pub context: Context,
     /// The difference between a simulation with the recorded settings and the recording.
     pub difference: Difference,
-    /// Where the driver puts segments, if the recording shows it.
-    pub placement: Option<Placement>,
+    /// Where the driver may put segments, the most likely first; never empty. There is one if the recording shows it.
+    pub placements: Vec<Placement>,
     /// What the recording lacks, in words; empty if it is complete.
     pub lacks: &'static str,
 }
@@ -151,6 +151,11 @@ fn play_or_lean(program: &Program, lean: Option<&Program>, setup: &Setup) -> Opt
     lean.map(|lean| (lean, true)).or(outcome.map(|outcome| (outcome, false)))
 }
 
+/// The largest of some numbers; `None` if one of them is unknown.
+fn most(mut all: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    all.try_fold(0, |most, it| it.map(|it| most.max(it)))
+}
+
 impl Testbed {
     /// Simulates the recorded settings, which shows how far simulations of this program can be trusted. `capacity` is
     /// the total of the device and `context` the bytes that CUDA uses, if given.
@@ -159,9 +164,9 @@ impl Testbed {
         let told = told(&program);
         let (usable, context) = of_device(told, capacity, context);
 
-        let ((_, difference), placement) = rayon::join(
+        let ((_, difference), placements) = rayon::join(
             || compare(track, &program, &Setup::as_recorded(track, &program)),
-            || placement_of(track, &program, &settings),
+            || placements_of(track, &program, &settings),
         );
         let history = track.history;
         Self {
@@ -170,7 +175,7 @@ impl Testbed {
             is_full_device: told.is_some() && usable == told,
             context,
             difference,
-            placement,
+            placements,
             lacks: lacks(history.completeness, history.anomalies.total()),
             program,
         }
@@ -189,8 +194,8 @@ impl Testbed {
     }
 
     /// Where the driver may place segments with some settings, the most likely first; never empty.
-    pub(super) fn placements(&self, settings: &AllocatorSettings) -> &'static [Placement] {
-        possible_placements(self.placement, settings)
+    pub(super) fn placements(&self, settings: &AllocatorSettings) -> &[Placement] {
+        relevant(&self.placements, settings)
     }
 
     /// Whether it is known where the driver places segments with some settings, or makes no difference.
@@ -279,7 +284,7 @@ impl Testbed {
             let all: Vec<u64> = others.map(|other| other.max_reserved).chain([outcome.max_reserved]).collect();
             let (least, most) = all.iter().fold((u64::MAX, 0), |(least, most), &it| (least.min(it), most.max(it)));
             run.reserved_range = (least < most).then_some((least, most));
-            format!("{UNPLACED}; three placements were simulated").clone_into(&mut run.because);
+            format!("{UNPLACED}; four placements were simulated").clone_into(&mut run.because);
         }
         if !self.lacks.is_empty() {
             self.lacks.clone_into(&mut run.because);
@@ -302,10 +307,12 @@ impl Testbed {
         // Without a budget, the search finds nothing.
         if budget > 0 {
             let program = self.searched(program, settings, budget);
-            let search = self.search(&program, settings, budget);
-            run.capacities = search.run();
+            let searches = || self.searches(&program, settings, budget);
+            run.capacities = Capacities::in_all(searches().map(|search| search.run()));
             if program.goes_on {
-                run.as_it_went = Search { refusals_fail: false, least: program.reserved_at_start(), ..search }.enough();
+                let least = program.reserved_at_start();
+                run.as_it_went =
+                    most(searches().map(|search| Search { refusals_fail: false, least, ..search }.enough()));
             }
         }
         run.outcome = played.map(|(outcome, _)| outcome);
@@ -314,7 +321,8 @@ impl Testbed {
 
     /// The smallest device on which a program always works, in bytes that the allocator can use; a larger one if the budget runs out.
     pub fn enough(&self, program: &Program, settings: &AllocatorSettings, budget: u64) -> Option<u64> {
-        self.search(&self.searched(program, settings, budget), settings, budget).enough()
+        let program = self.searched(program, settings, budget);
+        most(self.searches(&program, settings, budget).map(|search| search.enough()))
     }
 
     /// The program to search capacities for. If it starts with free segments and works on all devices that can hold
@@ -322,22 +330,29 @@ impl Testbed {
     fn searched<'p>(&self, program: &'p Program, settings: &AllocatorSettings, budget: u64) -> Cow<'p, Program> {
         let lean = program.without_cache();
         let lean = lean.filter(|_| {
-            let enough = self.search(program, settings, budget).enough();
+            let enough = most(self.searches(program, settings, budget).map(|search| search.enough()));
             enough.is_none_or(|enough| enough <= program.reserved_at_start())
         });
         lean.map_or(Cow::Borrowed(program), Cow::Owned)
     }
 
-    fn search<'s>(&self, program: &'s Program, settings: &'s AllocatorSettings, budget: u64) -> Search<'s> {
-        let setup = self.setup(settings);
-        Search {
+    /// A search for each possible placement of segments, which share the budget.
+    fn searches<'s>(
+        &'s self,
+        program: &'s Program,
+        settings: &'s AllocatorSettings,
+        budget: u64,
+    ) -> impl Iterator<Item = Search<'s>> {
+        let placements = self.placements(settings);
+        let least = program.live_bytes(&self.setup(settings).rules).max(program.reserved_at_start());
+        placements.iter().map(move |&placement| Search {
             program,
             settings,
-            placement: setup.placement,
+            placement,
             context: self.context.bytes,
-            least: program.live_bytes(&setup.rules).max(program.reserved_at_start()),
+            least,
             refusals_fail: true,
-            budget,
-        }
+            budget: budget / placements.len() as u64,
+        })
     }
 }

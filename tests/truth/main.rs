@@ -7,6 +7,7 @@ mod excerpt;
 mod exports;
 mod families;
 mod fit;
+mod h100;
 mod layout;
 mod plan;
 mod profiler;

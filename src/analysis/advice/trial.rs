@@ -5,7 +5,7 @@ use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, FrameId};
 use crate::play::changes::{Edited, Editor, Lives};
-use crate::play::{Outcome, Program, Testbed, Trust, play, possible_placements, program};
+use crate::play::{Outcome, Program, Testbed, Trust, play, program};
 use crate::replay::Metric;
 
 /// A saving below this fraction (1/N) of the peak, or of fewer bytes, is not reported.
@@ -105,9 +105,6 @@ pub(super) struct Trial<'d, 'a> {
     editor: Editor<'d, 'a>,
     /// The program and its result under the recorded settings, or why it cannot be simulated.
     testbed: Result<(Testbed, Outcome), &'static str>,
-    /// The same with the placement of segments by the driver that reproduces the recorded peak of reserved memory, if
-    /// the recording does not show the placement and the likeliest placement gives another peak.
-    placed: Option<(Testbed, Outcome)>,
     /// The most bytes that the program reserves if it starts without free segments; `None` if it starts with none anyway.
     without_cache: Option<u64>,
     /// Number of simulated steps in the search for the smallest device of each cure.
@@ -127,8 +124,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         });
         let without_cache =
             testbed.as_ref().ok().and_then(|(testbed, _)| reserved_without_cache(testbed, &testbed.program));
-        let placed = testbed.as_ref().ok().and_then(|(testbed, outcome)| placed(device, testbed, outcome));
-        Self { device, editor: Editor::new(device), testbed, placed, without_cache, budget }
+        Self { device, editor: Editor::new(device), testbed, without_cache, budget }
     }
 
     /// A finding with the saving of its cure; `None` if the saving is too small.
@@ -257,7 +253,7 @@ impl<'d, 'a> Trial<'d, 'a> {
     /// The saving of a cure; `None` if it is too small to mention.
     pub fn saving(&self, remedy: &Remedy) -> Option<Saving> {
         let (testbed, before) = match &self.testbed {
-            Ok(testbed) => self.placed.as_ref().unwrap_or(testbed),
+            Ok(testbed) => testbed,
             Err(because) => return self.not_played(remedy, (*because).to_owned()),
         };
         let settings = &testbed.settings;
@@ -311,7 +307,10 @@ impl<'d, 'a> Trial<'d, 'a> {
         let allocated = lowered(recorded[0], (before.max_allocated, after.max_allocated));
         let lean = self.without_cache.zip(without_cache);
         let reserved = lowered(recorded[1], lean.unwrap_or((before.max_reserved, after.max_reserved)));
-        let reserved_trust = without_cache.map_or(run.trust, |_| Trust::Uncertain);
+        let is_placed = run
+            .reserved_range
+            .is_none_or(|(least, most)| (most - least).saturating_mul(1000) <= least.saturating_mul(SAME[1]));
+        let reserved_trust = if without_cache.is_none() && is_placed { run.trust } else { Trust::Uncertain };
         // A figure that depends on memory from before the recording does not justify a change.
         let is_notable = |lowered: Lowered, played: u64| lowered.is_notable() && lowered.by() >= played / NOTABLE_PART;
         let is_worth_it = (is_notable(allocated, before.max_allocated)
@@ -380,17 +379,6 @@ impl<'d, 'a> Trial<'d, 'a> {
         let because = format!("at most {} of {} allocated; {because}", Bytes(at_most), Bytes(before));
         is_worth_it.then_some(Saving::NotPlayed { because, at_most })
     }
-}
-
-/// A simulation that reproduces the recorded peak of reserved memory, if the likeliest placement of segments does not.
-fn placed(device: &Device<'_>, testbed: &Testbed, outcome: &Outcome) -> Option<(Testbed, Outcome)> {
-    let recorded = u64::try_from(device.history().maxima[Metric::Reserved as usize].bytes).ok()?;
-    let others = possible_placements(testbed.placement, &testbed.settings).get(1..)?;
-    others.iter().filter(|_| outcome.max_reserved != recorded).find_map(|&placement| {
-        let other = Testbed { placement: Some(placement), ..testbed.clone() };
-        let outcome = play(&other.program, &other.setup(&other.settings));
-        (outcome.max_reserved == recorded).then_some((other, outcome))
-    })
 }
 
 /// The most bytes that a program reserves under the recorded settings if it starts without its free segments; `None`

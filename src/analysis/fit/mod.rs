@@ -32,7 +32,7 @@ use crate::facts::grouping::{GroupBy, Grouper, Inference};
 use crate::model::gpu::Threads;
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Change, Editor};
-use crate::play::{self, Context, Program, Setup, StepKind, blocks_at_peak, placement_of, play, recorded_settings};
+use crate::play::{self, Context, Program, Setup, StepKind, blocks_at_peak, placements_of, play, recorded_settings};
 use crate::replay::Metric;
 use crate::sorting::SortRows;
 use prediction::{FAR, Predictor};
@@ -327,7 +327,7 @@ impl DeviceFit {
             is_recorded: self.is_recorded,
             capacity: self.capacity,
             context,
-            placement: placement_of(devices[last].track, program, &recorded_settings(devices[last].track)),
+            placements: placements_of(devices[last].track, program, &recorded_settings(devices[last].track)),
             is_sure: self.doubts.is_empty(),
         }
     }
@@ -347,7 +347,7 @@ impl DeviceFit {
             && self.points.len() > 2
             && self.is_recorded
         {
-            let unchanged = Predictor { changes: &[], ..predictor };
+            let unchanged = Predictor { changes: &[], ..predictor.clone() };
             self.check = unchanged.predict_from(measured.value, last).map(|predicted| Check { predicted, measured });
         }
         let start = scaling.runs()[last].value;
@@ -361,11 +361,25 @@ impl DeviceFit {
         };
         let values = self.values(&options.at);
         self.predictions = values.into_iter().filter_map(|value| predictor.predict(value)).collect();
+        if self.is_recorded {
+            self.restore_measured();
+        }
         let subject = options.at.last().copied().or_else(|| self.largest.and_then(Largest::value));
         // Forward lines at the peak are not determined for changed programs.
         let subject = subject.filter(|_| options.changes.is_empty() && options.tokens.is_none());
         self.peak = subject.map(|value| (value, peak(&predictor, devices, value, options.top)));
         Ok(())
+    }
+
+    /// Replaces what was simulated for the recorded numbers with the recorded maxima: if the driver's placement of segments is
+    /// unknown, a simulation may differ from them.
+    fn restore_measured(&mut self) {
+        for prediction in self.predictions.iter_mut().filter(|prediction| prediction.is_recorded) {
+            let Some(point) = self.points.iter().find(|point| point.value == prediction.value) else { continue };
+            let outcome = &mut prediction.outcome;
+            outcome.max_allocated = u64::try_from(point.max_allocated).unwrap_or(outcome.max_allocated);
+            outcome.max_reserved = u64::try_from(point.max_reserved).unwrap_or(outcome.max_reserved);
+        }
     }
 
     /// The numbers that the table shows.

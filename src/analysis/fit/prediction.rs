@@ -5,7 +5,7 @@ use crate::allocator::Placement;
 use crate::facts::device::Device;
 use crate::model::AllocatorSettings;
 use crate::play::changes::{Change, Editor};
-use crate::play::{Generation, Outcome, Program, Setup, Trust, compare, play, possible_placements};
+use crate::play::{Generation, Outcome, Program, Setup, Trust, compare, play, relevant};
 
 /// Share of allocated memory, in thousandths, above which requests without a partner make a prediction doubtful.
 const MUCH: u64 = 20;
@@ -110,7 +110,7 @@ impl Doubt {
 }
 
 /// The device of every simulation.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Predictor<'a, 'i> {
     pub scaling: &'a Scaling,
     /// The editors of each run's program.
@@ -122,8 +122,8 @@ pub(super) struct Predictor<'a, 'i> {
     pub is_recorded: bool,
     pub capacity: Option<u64>,
     pub context: u64,
-    /// The driver's placement of segments, if the recordings show it.
-    pub placement: Option<Placement>,
+    /// The driver's possible placements of segments, the most likely first.
+    pub placements: Vec<Placement>,
     /// Whether there are no doubts that apply to all numbers.
     pub is_sure: bool,
 }
@@ -131,7 +131,7 @@ pub(super) struct Predictor<'a, 'i> {
 impl Predictor<'_, '_> {
     pub fn setup(&self) -> Setup {
         let setup = Setup::new(self.settings, self.capacity, self.context);
-        Setup { placement: possible_placements(self.placement, self.settings)[0], ..setup }
+        Setup { placement: relevant(&self.placements, self.settings)[0], ..setup }
     }
 
     /// Whether the program at a number is served on the device.
@@ -147,7 +147,7 @@ impl Predictor<'_, '_> {
         let setup = self.setup();
         let scaled = self.scaling.at(value, &setup.rules);
         let device = devices[scaled.template];
-        for &placement in possible_placements(self.placement, self.settings) {
+        for &placement in relevant(&self.placements, self.settings) {
             if !Generation::serves(device, &scaled.program, &Setup { placement, ..setup.clone() }, tokens)? {
                 return Ok(false);
             }
@@ -190,7 +190,7 @@ impl Predictor<'_, '_> {
         let mut doubts = Vec::new();
         let (mut allocated, mut reserved) = (vec![outcome.max_allocated], vec![outcome.max_reserved]);
         let is_measured = is_recorded && self.is_recorded && self.changes.is_empty();
-        let others = &possible_placements(self.placement, self.settings)[1..];
+        let others = &relevant(&self.placements, self.settings)[1..];
         if !others.is_empty() && !is_measured {
             doubts.push(Doubt::Placement);
             let others = others.iter().map(|&placement| play(&program, &Setup { placement, ..setup.clone() }));

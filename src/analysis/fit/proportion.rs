@@ -9,7 +9,7 @@ use super::{DeviceFit, FitInput, FitOptions, FitReport, LARGEST, MULTIPLES, Meas
 use crate::error::{Error, Result};
 use crate::facts::device::{Device, ask_each};
 use crate::facts::training::Category;
-use crate::play::{Outcome, Program, Setup, StepKind, Trust, placement_of, play, recorded_settings, refuses};
+use crate::play::{Outcome, Program, Setup, StepKind, Trust, placements_of, play, recorded_settings, refuses};
 use crate::replay::Metric;
 use std::collections::HashSet;
 
@@ -95,7 +95,7 @@ impl DeviceFit {
             return Err(Refusal::Settings(because));
         }
         let setup = Setup::new(settings, None, 0);
-        let placement = placement_of(device.track, &program, &recorded).unwrap_or_default();
+        let placement = placements_of(device.track, &program, &recorded)[0];
         let setup = Setup { placement, ..setup };
         let mut values = options.at.clone();
         if values.is_empty() {

@@ -3,7 +3,7 @@
 use crate::allocator::{Placement, SizeRules};
 use crate::model::AllocatorSettings;
 use crate::play::{
-    DEFAULT_CONTEXT, Program, Setup, advisable, compare, play_to_refusal, possible_placements, recorded_settings,
+    DEFAULT_CONTEXT, PLACEMENTS, Program, Setup, advisable, compare, play_to_refusal, recorded_settings, relevant,
 };
 use crate::replay::Track;
 use std::cell::OnceCell;
@@ -88,7 +88,7 @@ impl<'a> Plays<'a> {
             let replayed = self.replay(settings, oom, capacity).filter(serves)?;
             let serves_at = |&at: &Placement| self.replay_at(at, settings, oom, capacity).is_some_and(|it| serves(&it));
             // Placements of segments are not tried here, since the answer should be quick.
-            let is_safe = possible_placements(None, settings)[1..].iter().all(serves_at);
+            let is_safe = relevant(&PLACEMENTS, settings)[1..].iter().all(serves_at);
             is_safe.then(|| (settings.alloc_conf.clone(), replayed))
         });
         (others.len(), served.filter(|_| self.may_trust(oom, capacity)))

@@ -6,7 +6,7 @@ use crate::allocator::{Placement, SizeRules};
 use crate::model::{AllocatorSettings, SegmentType};
 use crate::play::changes::HeldByCalls;
 use crate::play::changes::{Change, Edited, Editor, Lives, Refusal};
-use crate::play::{Outcome, Program, Setup, Testbed, play, possible_placements};
+use crate::play::{Outcome, Program, Setup, Testbed, play};
 use crate::sorting::SortRows;
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -221,7 +221,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
 
     /// The result of a program, and whether it reaches the goal.
     fn outcome(&self, program: &Program, settings: &AllocatorSettings, goal: Goal) -> (Outcome, bool) {
-        let placements = possible_placements(self.testbed.placement, settings);
+        let placements = self.testbed.placements(settings);
         let on = |capacity: Option<u64>, placement: Placement| {
             let setup = Setup { placement, ..Setup::new(settings, capacity, self.testbed.context.bytes) };
             self.on(program, &setup)

@@ -245,7 +245,7 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
         Doubt::OtherOrder => {
             "kernels needed different buffers in one of the recordings; both cases were simulated".to_owned()
         }
-        Doubt::Placement => "the driver's placement of segments is unknown; three placements were simulated".to_owned(),
+        Doubt::Placement => "the driver's placement of segments is unknown; four placements were simulated".to_owned(),
     }
 }
 

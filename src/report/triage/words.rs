@@ -3,6 +3,7 @@
 use crate::Recording;
 use crate::analysis::oom::Cause;
 use crate::analysis::triage::{DeviceTriage, Failure, Finding, Nothing};
+use crate::facts::code::sites::NO_STACK;
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::play::SettingsAdvice;
@@ -185,6 +186,12 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
             let (bytes, share) = (Bytes(*bytes), share(*bytes, *total));
             format!("No known mistake found. {what} are {bytes}, {share} of allocated memory: {less} would reduce this")
         }
+        Nothing::Unknown { label, bytes, total, .. } if label == NO_STACK => format!(
+            "No known mistake found. The largest share, {} ({}), has no Python stack, as in a backward pass whose lines cannot be \
+             inferred; stacks=\"all\" records C++ frames there",
+            Bytes(*bytes),
+            share(*bytes, *total)
+        ),
         Nothing::Unknown { label, inferred, is_of_weights, bytes, total } => {
             let (bytes, share, place) = (Bytes(*bytes), share(*bytes, *total), starred(&safe(label), *inferred));
             let preposition = if label.starts_with("backward of ") { "in" } else { "at" };
