@@ -30,7 +30,7 @@ fn leaks(document: &mut Document, device: &DeviceLeaks) {
         document.fact(course);
         document.curve(device.ends.iter().map(|end| end.allocated_bytes).collect());
     }
-    document.facts(device.projection.as_ref().map(words::projection));
+    document.facts(words::full(device));
     document.cures(&device.of_growth(), false);
     if device.rows.is_empty() {
         return;
@@ -68,7 +68,7 @@ fn table(device: &DeviceLeaks) -> Table {
     for row in &device.rows {
         let grown = |rate: String| if row.verdict == Verdict::Cache { "-".to_owned() } else { format!("+{rate}") };
         let (bytes, blocks) = (grown(Bytes(row.rate.bytes).to_string()), grown(words::blocks(row.rate.blocks)));
-        let cells = [bytes, blocks, Bytes(row.live_bytes).to_string(), row.verdict.name().to_owned()];
+        let cells = [bytes, blocks, Bytes(row.live_bytes).to_string(), words::verdict(row.verdict).to_owned()];
         let shown = table.row(cells, Cell::code(starred(&row.label, row.inferred)));
         if row.verdict == Verdict::Leak {
             shown.cell(3, Tone::Warn);

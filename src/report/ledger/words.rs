@@ -27,6 +27,14 @@ fn when(at: Occasion) -> &'static str {
     }
 }
 
+/// The name of a sample, as the header of its column. The highest sample is not PyTorch's peak.
+pub(crate) fn column(at: Occasion) -> &'static str {
+    match at {
+        Occasion::Peak => "highest",
+        other => other.name(),
+    }
+}
+
 /// A holder, as the label of a row.
 pub(crate) fn holder(holder: &Holder) -> String {
     match holder {

@@ -13,7 +13,7 @@ use crate::wire::ranks::{RankLine, RankSummary, TopRow};
 
 /// Screens narrower than this show neither fragmentation nor failed requests, and only the difference of two ranks.
 const STATE_FROM: usize = 64;
-/// Screens narrower than this show two of the four maxima, and no baseline.
+/// Screens narrower than this show two of the four maxima, and not the memory at the start.
 const MAXIMA_FROM: usize = 110;
 /// On narrower screens, the column with the largest site is left out.
 pub(super) const SITE_FROM: usize = 170;
@@ -57,7 +57,7 @@ pub(super) fn table() -> Table {
         wide("active"),
         wide("requested"),
         Column::right(11, "reserved").gap(2),
-        wide("baseline"),
+        wide("at start"),
         Column::right(8, "inactive").gap(2).from(STATE_FROM),
         Column::right(4, "ooms").gap(2).from(STATE_FROM),
         Column::left(SITE, "most at the peak").gap(2).from(SITE_FROM).on_screens(),
@@ -189,7 +189,7 @@ fn outlier(document: &mut Document, report: &RanksReport, row: &[Outlier], outli
 
 fn difference(document: &mut Document, report: &RanksReport, row: usize, difference: &Difference) {
     document.gap();
-    document.fact(words::difference(report, difference));
+    document.fact(words::difference(report, row, difference));
     let name = |row: usize| report.rank(row).map_or_else(String::new, |rank| format!("rank {}", rank.rank));
     let mut table = Table::new([
         Column::right(13, "delta"),

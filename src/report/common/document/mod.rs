@@ -27,7 +27,7 @@ use super::next::Next;
 use super::notes;
 use crate::facts::training::Category;
 use crate::report::Source;
-pub(crate) use shared::{attributed, counters, label};
+pub(crate) use shared::{attributed, counters, label, pending};
 pub(crate) use table::{Cell, Column, Cut, Reader, Row, Table};
 
 /// An answer for people, which can be written as text or as Markdown.
