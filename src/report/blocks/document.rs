@@ -7,11 +7,19 @@ use crate::report::Source;
 use crate::report::common::document::{Cell, Column, Document, Table};
 use crate::report::common::notes::{self, device_name, safe};
 use crate::report::common::words::{category, count, starred};
+use unicode_width::UnicodeWidthStr;
 
 /// Up to this many blocks are shown in full.
 const IN_FULL: usize = 3;
 /// Width of the column for categories, with a star.
 const CATEGORY: usize = 19;
+/// The least widths of screens that show categories, and addresses.
+const CATEGORY_FROM: usize = 90;
+const ADDRESS_FROM: usize = 110;
+/// Widths of the columns before the site: on every screen, and from the two widths on.
+const NARROW: usize = 46;
+const MIDDLE: usize = NARROW + CATEGORY + 2;
+const WIDE: usize = MIDDLE + 16;
 
 pub(crate) fn document(source: Source<'_>, report: &BlocksReport) -> Document {
     Document::devices("Blocks of", source, report.devices.iter(), device)
@@ -37,13 +45,14 @@ fn device(document: &mut Document, device: &DeviceBlocks) {
     let before = has(|block| &block.allocated).then_some("alloc entry -: before the recording");
     let live = has(|block| &block.freed).then_some("free entry -: not freed while recording");
     document.legends(before.into_iter().chain(live));
-    document.legends(inferred(&device.blocks));
+    document.narrow(CATEGORY_FROM, |document| document.legends(inferred(&device.blocks, false)));
+    document.wide(CATEGORY_FROM, |document| document.legends(inferred(&device.blocks, true)));
 }
 
-/// The meaning of the stars.
-fn inferred(blocks: &[Block]) -> Option<String> {
+/// The meaning of the stars, where categories are shown or not.
+fn inferred(blocks: &[Block], with_category: bool) -> Option<String> {
     let site = blocks.iter().any(|block| block.site_inferred).then_some("the forward line");
-    let category = blocks.iter().any(|block| block.category_inferred).then_some("the category");
+    let category = blocks.iter().any(|block| with_category && block.category_inferred).then_some("the category");
     let what: Vec<&str> = site.into_iter().chain(category).collect();
     (!what.is_empty()).then(|| format!("* inferred: {}", what.join(", or ")))
 }
@@ -56,12 +65,13 @@ fn table(device: &DeviceBlocks) -> Table {
     let mut table = Table::new([
         Column::right(11, "bytes"),
         Column::right(7, "id"),
-        Column::right(14, "address").gap(2).from(110),
+        Column::right(14, "address").gap(2).from(ADDRESS_FROM),
         Column::right(11, "alloc entry").gap(2),
         Column::right(10, "free entry").gap(2),
-        Column::left(CATEGORY, "category").gap(2).from(90),
+        Column::left(CATEGORY, "category").gap(2).from(CATEGORY_FROM),
         Column::label("site"),
-    ]);
+    ])
+    .below(6);
     for block in &device.blocks {
         let entry = |moment: &Option<Moment>| {
             let entry = moment.as_ref().and_then(|moment| moment.entry);
@@ -75,7 +85,15 @@ fn table(device: &DeviceBlocks) -> Table {
             entry(&block.freed),
             starred(category(block.category), block.category_inferred),
         ];
-        table.row(cells, Cell::code(starred(&block.site, block.site_inferred)));
+        let site = starred(&block.site, block.site_inferred);
+        let row = table.row(cells, Cell::code(site.clone()));
+        // A site that does not fit next to the figures has a line of its own.
+        row.is_said = Some(match site.width() {
+            width if WIDE + width > ADDRESS_FROM => WIDE + width,
+            width if MIDDLE + width > CATEGORY_FROM => MIDDLE + width,
+            width => NARROW + width,
+        });
+        row.below(&[site]);
     }
     let rest = device.found.saturating_sub(device.blocks.len());
     if rest > 0 {
@@ -115,5 +133,5 @@ fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
         document.fact(format!("freed by {}", safe(&block.freed_by)));
         document.frames(4, &block.free_stack);
     }
-    document.legends(inferred(std::slice::from_ref(block)));
+    document.legends(inferred(std::slice::from_ref(block), true));
 }

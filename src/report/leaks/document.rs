@@ -11,6 +11,8 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::device_name;
 use crate::report::common::words::{count, starred};
 
+/// Narrower screens do not show how much is live.
+const LIVE_FROM: usize = 48;
 /// Rows whose stacks are shown below the table, unless stacks are what was requested.
 const STACKS: usize = 3;
 
@@ -37,6 +39,10 @@ fn leaks(document: &mut Document, device: &DeviceLeaks) {
     }
     document.gap();
     document.table(table(device));
+    if let Some((narrow, wide)) = words::requested(&device.rows) {
+        document.narrow(LIVE_FROM, |document| document.legend(narrow));
+        document.wide(LIVE_FROM, |document| document.legend(wide));
+    }
     document.legends(words::legend(&device.rows));
     let growing: Vec<&LeakRow> = device.rows.iter().filter(|row| row.verdict != Verdict::Cache).collect();
     let shown = if device.by == GroupBy::Stack { growing.len() } else { STACKS.min(growing.len()) };
@@ -61,7 +67,7 @@ fn table(device: &DeviceLeaks) -> Table {
     let mut table = Table::new([
         Column::right(11, "per step"),
         Column::right(7, "blocks").gap(2).from(72),
-        Column::right(11, "live").gap(2).from(56),
+        Column::right(11, "live").gap(2).from(LIVE_FROM),
         Column::left(7, "verdict").gap(2),
         Column::label(device.by.name()),
     ]);

@@ -140,22 +140,24 @@ pub fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
+/// What the bytes of rows are, without and with the column for live bytes; `None` if it makes no difference.
+pub fn requested(rows: &[LeakRow]) -> Option<(&'static str, &'static str)> {
+    // The rates of steps are compared with totals, which are allocated bytes.
+    let is_rounded = |row: &LeakRow| i128::from(row.rate.bytes) != i128::from(row.rate.allocated_bytes);
+    rows.iter().any(is_rounded).then_some((
+        "per step: bytes that the program requested; the allocator rounds them up",
+        "per step, live: bytes that the program requested; the allocator rounds them up",
+    ))
+}
+
 /// The meaning of verdicts other than leaks, and of stars.
 pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
     let growth = "growth: replaced by larger blocks (KV cache, torch.cat, longer inputs), or some are freed later";
     let kept = "kept: allocated once and not freed (parameters, optimizer state, workspaces)";
-    // The rates of steps are compared with totals, which are allocated bytes.
-    let is_rounded = |row: &LeakRow| i128::from(row.rate.bytes) != i128::from(row.rate.allocated_bytes);
-    let requested = "per step, live: bytes that the program requested; the allocator rounds them up";
     let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, kept)];
     let verdicts = verdicts.into_iter().filter_map(|(verdict, meaning)| has(verdict).then_some(meaning));
-    let requested = rows.iter().any(is_rounded).then_some(requested);
-    requested
-        .into_iter()
-        .chain(verdicts)
-        .chain(rows.iter().any(|row| row.inferred).then_some(notes::inferred(GroupBy::Site)))
-        .collect()
+    verdicts.chain(rows.iter().any(|row| row.inferred).then_some(notes::inferred(GroupBy::Site))).collect()
 }
 
 /// The origin of the oldest block.

@@ -37,6 +37,11 @@ fn ledger(document: &mut Document, device: &DeviceLedger) {
     document.gap();
     let occasions: Vec<Occasion> = device.samples.iter().map(|ledger| ledger.at).collect();
     document.table(table(&occasions, Rows::of(device).rows));
+    if occasions.len() > 1 {
+        document.narrow(NAMES + occasions.len() * SAMPLE, |document| {
+            document.legend("the earliest samples are left out; wider screens show them");
+        });
+    }
 }
 
 /// A table with a column for each sample.
@@ -48,7 +53,7 @@ fn table(samples: &[Occasion], rows: impl IntoIterator<Item = TableRow>) -> Tabl
         if later(place) == 1 { column } else { column.from(NAMES + later(place) * SAMPLE) }
     };
     let names = samples.iter().map(|&at| words::column(at)).enumerate().map(sample);
-    let mut table = Table::new(names.chain([Column::left(0, "").gap(2).cut(Cut::End)]));
+    let mut table = Table::new(names.chain([Column::left(0, "").gap(2).cut(Cut::Wrapped)]));
     for row in rows {
         let shown = table.row(row.bytes.into_iter().map(words::cell), Cell::from(row.label));
         if row.is_part {

@@ -205,7 +205,7 @@ fn pools(device: &DeviceLedger) -> Vec<TableRow> {
     let are_several = shares().any(|share| share.kind.is_some());
     for share in shares().filter(|_| are_several) {
         let bytes = (0..device.samples.len()).map(|at| i64::try_from(share.bytes).ok().filter(|_| at == last));
-        rows.push(part(format!("in {}", pool(share)), bytes.collect()));
+        rows.push(part(format!("reserved in {}", pool(share)), bytes.collect()));
     }
     rows
 }

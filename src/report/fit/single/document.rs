@@ -63,18 +63,18 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
     }
     document.table(table);
     document.legend(simulate::NEEDS);
-    document.legend(words::COLUMNS);
+    document.wide(DETAILS_FROM, |document| document.legend(words::COLUMNS));
     let with_plan = combined[1];
     let cured = with_plan.and_then(|together| together.plan.as_ref());
     let changes = words::changes(device, cured);
     if !changes.is_empty() {
-        document.legend(words::TIMES);
+        document.wide(RECOMPUTE_FROM, |document| document.legend(words::TIMES));
         document.legends(words::uncertain(device, with_plan));
     }
     for change in changes {
         let (place, line) = words::code(change);
         document.gap();
-        document.fact(format!("{}: {place}", change.change));
+        document.fact(format!("{}: {place}", words::short(&change.change)));
         document.code(4, line.lines());
     }
     let enough = cured.filter(|_| with_plan.is_some_and(|together| together.fits == Some(true)));
