@@ -118,6 +118,7 @@ pub fn group(report: &RanksReport, group: &Group) -> String {
 /// A figure's name for people.
 pub fn figure(figure: Figure) -> &'static str {
     match figure {
+        Figure::Baseline => "at start",
         Figure::Inactive => "inactive at the peak",
         Figure::Outside => "outside PyTorch",
         figure => figure.name(),

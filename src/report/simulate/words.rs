@@ -305,9 +305,9 @@ pub fn endings(runs: &[Run]) -> Vec<String> {
     lines
 }
 
-/// Which settings fail, if the table has several.
-fn every_setting(device: &DeviceSimulation) -> &'static str {
-    if device.runs.len() > 1 { ", with every setting above" } else { " in the simulation" }
+/// Where a request fails: with which settings, if the table has several.
+fn where_it_fails(device: &DeviceSimulation) -> &'static str {
+    if device.runs.len() > 1 { "on this device, with every setting above" } else { "in the simulation" }
 }
 
 /// The results for requests that were refused in the recording, a line each: which settings serve all of them, and what
@@ -326,8 +326,8 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
             "the simulated device serves {those}: something that is not recorded caused the failure, such as \
              torch.cuda.set_per_process_memory_fraction"
         ),
-        [] if all == 1 => format!("the failed request also fails on this device{}", every_setting(device)),
-        [] => format!("of {those}, at least one also fails on this device{}", every_setting(device)),
+        [] if all == 1 => format!("the failed request also fails {}", where_it_fails(device)),
+        [] => format!("of {those}, at least one also fails {}", where_it_fails(device)),
         names if all == 1 => format!("the failed request succeeds on this device with {}", names.join("; ")),
         names => format!("all {requests} succeed on this device with {}", names.join("; ")),
     }];
