@@ -80,8 +80,7 @@ impl TextStyle {
             Block::Screen(blocks) => self.blocks(blocks, out),
             Block::Wide(from, blocks) if self.has(*from) => self.blocks(blocks, out),
             Block::Narrow(below, blocks) if !self.has(*below) => self.blocks(blocks, out),
-            Block::Wide(..) | Block::Narrow(..) => Ok(()),
-            Block::Advice(_) | Block::Suggestions(_) | Block::Aside(_) => Ok(()),
+            Block::Wide(..) | Block::Narrow(..) | Block::Advice(_) | Block::Suggestions(_) | Block::Aside(_) => Ok(()),
         }
     }
 
