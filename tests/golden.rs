@@ -7,6 +7,7 @@ mod support;
 
 use memviz::Recording;
 use memviz::analysis::advice::{Plays, advice};
+use memviz::analysis::blocks::BlocksOptions;
 use memviz::analysis::check::{Budgets, CheckOptions};
 use memviz::analysis::checkpoint::CheckpointOptions;
 use memviz::analysis::diff::DiffReport;
@@ -446,6 +447,8 @@ const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("leak_slow.leaks", "leak_slow", Question::Leaks),
     ("leak_slow.check", "leak_slow", Question::Check),
     ("ring.check", "ring", Question::Check),
+    ("multi_gpu.check", "multi_gpu", Question::Check),
+    ("gpt_train.blocks", "gpt_train", Question::Blocks),
     ("gpt_train_ckpt.diff", "gpt_train_ckpt", Question::Diff(GroupBy::Site)),
     ("expandable.diff", "expandable", Question::Diff(GroupBy::Stack)),
     ("gpt_train.checkpoint", "gpt_train", Question::Checkpoint),
@@ -485,6 +488,7 @@ enum Question {
     OverTime,
     Oom(GroupBy),
     Leaks,
+    Blocks,
     Triage,
     Check,
     /// Against `gpt_train`.
@@ -569,9 +573,10 @@ fn every_line_fits_into_the_terminal() {
         GroupBy::ModulePath,
     ];
     let both = [GroupBy::Site, GroupBy::Stack].map(Question::Diff);
-    let one = [Question::Info, Question::OverTime, Question::Leaks, Question::Check, Question::Checkpoint];
+    let one = [Question::Info, Question::OverTime, Question::Leaks, Question::Blocks, Question::Check];
+    let one = one.into_iter().chain([Question::Checkpoint]);
     let ranges = [("step", 1), ("phase", 1), ("annotation", 3)].map(|(each, top)| Question::Each(each, top));
-    let questions = one.into_iter().chain(both).chain(ranges);
+    let questions = one.chain(both).chain(ranges);
     let questions = questions.chain(groups.map(Question::Peak)).chain(groups.map(Question::Fragmentation));
     let questions: Vec<Question> = questions.chain(groups.map(Question::Oom)).collect();
     let widths: Vec<Option<usize>> = (50..=120).step_by(10).map(Some).collect();
@@ -689,6 +694,10 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
             let answer = Ok((InputHead::of(source).into_owned(), report));
             let inputs = [CheckedInput { path: path.to_owned(), answer }];
             texts(&|text, out| inputs.text((), *text, out).unwrap())
+        }
+        Question::Blocks => {
+            let report = recording.blocks(&BlocksOptions::default().top(8)).unwrap();
+            texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Checkpoint => {
             // As many candidates as people get.

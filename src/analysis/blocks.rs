@@ -110,6 +110,10 @@ pub struct Block {
     pub evidence: &'static str,
     /// Whether the site or the category is inferred.
     pub inferred: bool,
+    /// Whether the site is.
+    pub(crate) site_inferred: bool,
+    /// Whether the category is.
+    pub(crate) category_inferred: bool,
     /// The phase in which it was allocated, if it is known.
     pub phase: Option<&'static str>,
     /// The step in which it was allocated, counted from 1.
@@ -210,6 +214,8 @@ impl Block {
         };
         let decision = device.categories().get(id);
         let origin = grouper.origin(&holder);
+        let site_inferred = origin.forward.is_some() && !origin.is_recorded;
+        let category_inferred = !decision.evidence.is_recorded();
         let site = grouper.keys(&holder).first().map(|key| grouper.label(key, false)).unwrap_or_default();
         let free = if made.freed == NEVER { None } else { History::entry_before(made.freed) };
         let free_stack = free.map(|entry| track.stack(entry)).filter(|&stack| stack != StackId::EMPTY);
@@ -231,7 +237,9 @@ impl Block {
             site,
             category: decision.category.name(),
             evidence: decision.evidence.words(),
-            inferred: !decision.evidence.is_recorded() || (origin.forward.is_some() && !origin.is_recorded),
+            inferred: site_inferred || category_inferred,
+            site_inferred,
+            category_inferred,
             phase: entry.and_then(|entry| device.phases().span(entry)).map(|span| span.phase.name()),
             step,
             stack: sites.origin_labels(origin, LONGEST_STACK),

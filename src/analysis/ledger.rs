@@ -38,6 +38,8 @@ pub struct LedgerReport {
     /// Pinned host memory of the process at each sample, in chronological order; empty if the samples do not have it. It belongs
     /// to no device.
     pub host: Vec<HostSample>,
+    /// Whether a capacity was requested although samples show it.
+    pub(crate) capacity_is_unused: bool,
 }
 
 /// One device.
@@ -208,7 +210,9 @@ impl LedgerReport {
         }
         let host = recording.get(HOST_DEVICE).map(|host| host.history().end.reserved);
         let samples = file.map(|file| file.host.clone()).unwrap_or_default();
-        Ok(Self { devices, pinned_bytes: host.filter(|&bytes| bytes != 0), host: samples })
+        let is_sampled = |device: &DeviceLedger| known(device.device).is_some();
+        let capacity_is_unused = options.capacity.is_some() && devices.iter().all(is_sampled);
+        Ok(Self { devices, pinned_bytes: host.filter(|&bytes| bytes != 0), host: samples, capacity_is_unused })
     }
 
     /// The ledgers of devices, as far as they are known without further options.

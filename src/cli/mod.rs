@@ -163,6 +163,10 @@ fn refuse(error: &clap::Error, command: Option<&OsString>) -> Outcome {
         ));
         return Outcome::Failed;
     }
+    if let Some(option) = misplaced_option(error, command) {
+        complain(&format!("expected a command or FILE before {option}: options follow it"));
+        return Outcome::Failed;
+    }
     complain(&format!("{}{tip}", message.strip_prefix("error: ").unwrap_or(&message)));
     Outcome::Failed
 }
@@ -176,6 +180,15 @@ fn plain_reason(reason: &(dyn std::error::Error + 'static)) -> Option<String> {
     let text = reason.to_string();
     let (first, last) = text.split_once(" is not in ")?.1.split_once("..=")?;
     Some(format!("expected a whole number from {first} to {last}"))
+}
+
+/// The first argument, if it is an option of a command, which must follow the command.
+fn misplaced_option(error: &clap::Error, first: Option<&OsString>) -> Option<String> {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return None };
+    let is_first = first.and_then(|first| first.to_str()).is_some_and(|first| first.starts_with(typed.as_str()));
+    let flag = typed.strip_prefix("--").filter(|_| is_first && error.kind() == ErrorKind::UnknownArgument)?;
+    let has = |command: clap::Command| command.get_arguments().any(|option| option.get_long() == Some(flag));
+    COMMANDS.iter().any(|entry| has(entry.command())).then(|| typed.clone())
 }
 
 /// The option of a command with the same letters as an unknown one, in another order. Clap's similarity measure does not find

@@ -252,7 +252,7 @@ fn inferred_ranges_say_so() {
     let phases = ranges(&[&fixture("resnet_train"), "--each", "phase"]);
     assert!(phases.iter().any(|phase| phase["inferred"] == true));
     let text = memviz(&["peak", &fixture("resnet_train"), "--each", "phase"]).stdout;
-    assert!(text.contains("* after a phase: inferred"), "{text}");
+    assert!(text.contains("* next to a phase name: inferred"), "{text}");
 }
 
 #[test]

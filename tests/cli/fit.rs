@@ -46,6 +46,7 @@ fn mistakes_are_named() {
         (&[BATCH_4, BATCH_8, "--vary", "batch=0,4"], &["from 1 to", "0,4"]),
         (&[BATCH_4, BATCH_8, "--vary", "batch=4,8", "--at", "seq=16"], &["--at", "batch=N", "seq"]),
         (&[BATCH_4, BATCH_8, "--at", "0"], &["above 0"]),
+        (&[BATCH_4, BATCH_8, "--tokens", "64"], &["--capacity or --gpu", "--tokens"]),
         (&[BATCH_4, BATCH_8, "--context", "1GiB"], &["--capacity"]),
         (
             &[BATCH_4, BATCH_8, "--gpu", "h100"],
@@ -88,6 +89,30 @@ fn formats_agree_about_the_largest() {
         row.is_some_and(|row| row.split(',').nth(6) == Some("true"))
     };
     assert!(finishes(56) && !finishes(57), "{rows}");
+}
+
+#[test]
+fn a_value_far_from_the_recorded_ones_says_how_to_verify_it() {
+    let text = memviz(&["fit", BATCH_4, BATCH_8, "--capacity", "80GiB"]).expect(0).stdout.clone();
+    let headline = text.lines().next().unwrap();
+    for part in ["the largest value of batch that fits in", "is about", "far from the recorded 8", "near batch "] {
+        assert!(headline.contains(part), "{headline}");
+    }
+}
+
+#[test]
+fn rows_say_whether_they_fit() {
+    let fits = |capacity: &str| -> Vec<String> {
+        let text = memviz(&["fit", BATCH_4, "--capacity", capacity]).expect(0).stdout.clone();
+        let rows = text.lines().skip_while(|line| !line.contains("recompute fits")).skip(1);
+        let rows = rows.take_while(|line| line.contains(" MiB") || line.contains(" GiB"));
+        rows.map(|row| if row.contains("  yes ") { "yes" } else { "no" }.to_owned()).collect()
+    };
+    assert_eq!(fits("80GiB"), ["yes"]);
+    let with_plans = fits("900MiB");
+    assert!(with_plans.len() > 1 && with_plans[0] == "no", "{with_plans:?}");
+    assert!(with_plans[1..].iter().all(|fits| fits == "yes"), "{with_plans:?}");
+    assert_eq!(fits("520MiB"), ["no", "no"], "the unchanged program, and the closest plan");
 }
 
 #[test]

@@ -296,6 +296,14 @@ fn pinned_memory_is_not_part_of_the_device() {
 }
 
 #[test]
+fn a_capacity_that_is_not_used_is_said() {
+    let unused = "--capacity and --gpu were not used";
+    assert!(memviz(&["ledger", RECORDING, "--gpu", "h100-80gb"]).expect(0).stdout.contains(unused));
+    assert!(!memviz(&["ledger", RECORDING]).expect(0).stdout.contains(unused));
+    assert!(!memviz(&["ledger", &fixture("oom"), "--capacity", "8GiB"]).expect(0).stdout.contains(unused));
+}
+
+#[test]
 fn missing_or_wrong_inputs_are_one_line() {
     memviz(&["ledger", &fixture("oom")])
         .expect_error("found a failed request without --capacity: add --capacity with the memory of the device");

@@ -142,7 +142,10 @@ fn pools_of_freed_segments_are_distinguished_from_others() {
     let answer = text("fragmentation", &path);
     let rows: Vec<&str> = answer.lines().filter(|line| line.contains("large pool, stream 0")).collect();
     assert_eq!(rows.len(), 2, "{answer}");
-    assert!(rows[0].ends_with("pool ID not recorded") && rows[1].ends_with("large pool, stream 0"), "{answer}");
+    assert!(
+        rows[0].ends_with("pool ID unknown: released before the dump") && rows[1].ends_with("large pool, stream 0"),
+        "{answer}"
+    );
 }
 
 #[test]

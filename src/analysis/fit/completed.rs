@@ -79,9 +79,15 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
     let pairs = align(before, all, Values { first: 1, second: 1 });
     let differs = |a: usize, b: usize| match (before.get(a), all.get(b)) {
         (Some(a), Some(b)) => {
-            format!("; the first difference: {} in one, {} in the other", place(failed, a), place(other, b))
+            format!(
+                "; the first difference: {} in the run that ran out of memory, {} in the run that finished",
+                place(failed, a),
+                place(other, b)
+            )
         }
-        (Some(a), None) => format!("; the first request that is only in one: {}", place(failed, a)),
+        (Some(a), None) => {
+            format!("; the first request that is only in the run that ran out of memory: {}", place(failed, a))
+        }
         (None, _) => String::new(),
     };
     if pairs.len() as u64 * 100 < before.len() as u64 * LEAST_MATCHED {
@@ -100,8 +106,8 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
         let first =
             pairs.iter().find(|pair| !is_equal(pair)).map_or(String::new(), |&(a, b)| differs(a as usize, b as usize));
         return Err(Error::Request(format!(
-            "the two recordings request different sizes: {} of {} requests are in both{first}; record the other one with the same batch, \
-             on a device that is large enough",
+            "the two recordings request different sizes: {} of {} requests are in both{first}; record a run that finishes, with the \
+             same batch as the one that ran out of memory, on a device that is large enough",
             pairs.len() - equal,
             pairs.len(),
         )));

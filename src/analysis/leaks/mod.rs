@@ -162,6 +162,8 @@ pub struct DeviceLeaks {
     pub growing: Rate,
     /// When the device is full; `None` if nothing leaks or grows, or if the capacity is unknown.
     pub projection: Option<Projection>,
+    /// The requested capacity.
+    pub(crate) capacity: Option<u64>,
     /// Changes to the program, if requested.
     pub cures: Vec<Advice>,
     /// Counters before the first kept entry.
@@ -278,6 +280,7 @@ impl DeviceLeaks {
             } else {
                 project(track, all_ends, options.capacity, allocated_bytes_per_step)
             },
+            capacity: options.capacity,
             warm_up: sample.warm_up * sample.stride,
             stride: sample.stride,
             ends: if options.rows_alone { Vec::new() } else { step_ends(track, &sample) },

@@ -45,10 +45,10 @@ pub struct Fit {
     /// A value to predict memory for, such as batch=16 or 16; may be repeated
     #[arg(long, value_name = "NAME=N")]
     at: Vec<At>,
-    /// Find the largest number of requests whose KV cache can grow to N tokens
+    /// How many requests fit with N cached tokens each, from 2 or 3 recordings
     ///
     /// The recordings must be of inference with a cache that grows with every token, and must differ in the number of requests.
-    #[arg(long, value_name = "N", requires = TOTAL, conflicts_with = "at")]
+    #[arg(long, value_name = "N", conflicts_with = "at")]
     tokens: Option<u64>,
     #[command(flatten)]
     memory: DeviceMemoryArgs,
@@ -132,6 +132,9 @@ impl Run for Fit {
         }
         if self.tokens.is_some() && !self.changes.changes().is_empty() {
             return Err(Failure::Message("expected --tokens or changes to the program, found both".to_owned()));
+        }
+        if self.tokens.is_some() && self.memory.total().is_none() {
+            return Err(Failure::Message("expected --capacity or --gpu with --tokens, found neither".to_owned()));
         }
         if self.inputs.len() == 1 {
             if self.tokens.is_some() {

@@ -17,11 +17,11 @@ use clap::Args;
 
 /// Show how much reserved memory is inactive, and which lines keep it reserved
 ///
-/// Shows the peak, another instant, or the whole history. `-o NAME.svg` draws every segment and its blocks.
+/// Shows the peak, another instant, or the whole history. `-o NAME.svg` draws the segments that have free blocks.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz fragmentation snapshot.pickle --at oom", "which lines keep free memory reserved"),
-    ("memviz fragmentation snapshot.pickle -o segments.svg", "every segment and its blocks"),
+    ("memviz fragmentation snapshot.pickle -o segments.svg", "the segments that have free blocks"),
 ]))]
 #[command(mut_arg("input", only_snapshots))]
 pub struct Fragmentation {

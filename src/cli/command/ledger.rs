@@ -10,6 +10,10 @@ use crate::cli::recording::{Reply, with_recording};
 use crate::report::AnswerFormat;
 use clap::Args;
 
+const CAPACITY: &str = "Memory of the device, such as 80GiB, if no samples show it";
+const CAPACITY_SOURCES: &str = "\n\nPyTorch's OOM message states it as the total capacity. Samples or a profiler trace next to the \
+     recording show it; a failed request does not.";
+
 /// Show what uses the device: PyTorch, NCCL, the CUDA context, other processes
 ///
 /// Reads the samples of the device that `torch_memviz.record("run.pickle")` writes to `run.device.json`. Without such a file,
@@ -20,7 +24,7 @@ use clap::Args;
     ("memviz ledger oom.pickle --capacity 80GiB", "at the failed request"),
 ]))]
 // Its samples contain the size of the device; an oom entry does not.
-#[command(mut_arg("capacity", |arg| arg.help("Memory of the device, such as 80GiB, if no samples show it")))]
+#[command(mut_arg("capacity", |arg| arg.help(CAPACITY).long_help(CAPACITY.to_owned() + CAPACITY_SOURCES)))]
 pub struct Ledger {
     #[command(flatten)]
     memory: DeviceMemoryArgs,

@@ -22,13 +22,13 @@ use clap::Args;
     ("memviz report snapshot.pickle -o report.md", "Markdown for an issue"),
 ]))]
 pub struct Report {
-    /// What to group bands and rows by
+    /// What to group rows and bands by; for `site`, bands show categories
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
     /// What the x axis of the timeline shows
     #[arg(long, value_enum, default_value_t = XAxis::Time)]
     x: XAxis,
-    /// Number of bands and rows, at most 40; the rest are merged into one per category
+    /// Number of rows of the collapsed table, at most 40; the rest are merged into one per category
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(..=40))]
     top: u8,
     /// Instant to show: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]

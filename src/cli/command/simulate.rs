@@ -19,7 +19,7 @@ use clap::Args;
 
 /// Predict memory use with other settings, a changed program, or another device
 ///
-/// memviz replays the recorded requests through a model of the allocator. `-o NAME.svg` draws the memory that the program needs
+/// memviz simulates the recorded requests in a model of the allocator. `-o NAME.svg` draws the memory that the program needs
 /// and reserves with each setting.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[

@@ -48,7 +48,7 @@ pub struct View {
     port: u16,
     /// Snapshot, profiler trace or memory timeline; - for standard input
     ///
-    /// Plain, or compressed with gzip, zstd or zip. Without INPUT, the page is empty: drop recordings onto it.
+    /// Plain, or compressed with gzip, zstd or zip; or a folder with one recording. Without INPUT, the page is empty: drop recordings onto it.
     #[arg(value_name = "INPUT", help_heading = None::<&'static str>, value_parser = one_input())]
     input: Option<PathBuf>,
     #[command(flatten)]

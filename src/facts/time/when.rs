@@ -152,7 +152,8 @@ impl When {
                 let index = *number as usize - 1;
                 let end = *ends.get(index).ok_or_else(|| {
                     let count = ends.len();
-                    Error::Request(format!("{} has no step {number}: it has {count} steps", device_words(device)))
+                    let steps = if count == 1 { "step" } else { "steps" };
+                    Error::Request(format!("{} has no step {number}: it has {count} {steps}", device_words(device)))
                 })?;
                 // A step starts at the end of the previous one.
                 let start = index.checked_sub(1).map_or(0, |before| ends[before]);

@@ -87,11 +87,13 @@ pub(super) fn apply(
     let largest = passes.iter().flat_map(|pass| &pass.units).map(|unit| unit.bytes).max().unwrap_or(0);
     Ok(Assumed {
         assumption: format!(
-            "one of {ranks} ranks, with parameters, gradients and states divided evenly, as under fully_shard; the parameters of each call to {label}, at most {}, are gathered while it runs and one call ahead, and {} of all others stay gathered until backward ends",
+            "one of {ranks} ranks, with parameters, gradients and states divided evenly, as under fully_shard; each call to {label} gathers its parameters, at most {}, one call ahead and holds them while it runs; the other {} of parameters stay gathered until backward ends",
             Bytes(largest),
             Bytes(passes.iter().map(|pass| pass.bytes).max().unwrap_or(0)),
         ),
-        doubt: Some("when parameters are gathered and gradients are reduced is assumed".to_owned()),
+        doubt: Some(
+            "the moments at which parameters are gathered and gradients are reduced are assumptions".to_owned(),
+        ),
     })
 }
 

@@ -6,10 +6,20 @@ use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::document::{Cell, Column, Document, Table};
 use crate::report::common::notes::{self, device_name, safe};
-use crate::report::common::words::{count, starred};
+use crate::report::common::words::{category, count, starred};
+use unicode_width::UnicodeWidthStr;
 
 /// Up to this many blocks are shown in full.
 const IN_FULL: usize = 3;
+/// Width of the column for categories, with a star.
+const CATEGORY: usize = 19;
+/// The least widths of screens that show categories, and addresses.
+const CATEGORY_FROM: usize = 90;
+const ADDRESS_FROM: usize = 110;
+/// Widths of the columns before the site: on every screen, and from the two widths on.
+const NARROW: usize = 46;
+const MIDDLE: usize = NARROW + CATEGORY + 2;
+const WIDE: usize = MIDDLE + 16;
 
 pub(crate) fn document(source: Source<'_>, report: &BlocksReport) -> Document {
     Document::devices("Blocks of", source, report.devices.iter(), device)
@@ -31,9 +41,20 @@ fn device(document: &mut Document, device: &DeviceBlocks) {
         return;
     }
     document.table(table(device));
-    if device.blocks.iter().any(|block| block.inferred) {
-        document.legend("* inferred: the forward line, or the category");
-    }
+    let has = |moment: fn(&Block) -> &Option<Moment>| device.blocks.iter().any(|block| moment(block).is_none());
+    let before = has(|block| &block.allocated).then_some("alloc entry -: before the recording");
+    let live = has(|block| &block.freed).then_some("free entry -: not freed while recording");
+    document.legends(before.into_iter().chain(live));
+    document.narrow(CATEGORY_FROM, |document| document.legends(inferred(&device.blocks, false)));
+    document.wide(CATEGORY_FROM, |document| document.legends(inferred(&device.blocks, true)));
+}
+
+/// The meaning of the stars, where categories are shown or not.
+fn inferred(blocks: &[Block], with_category: bool) -> Option<String> {
+    let site = blocks.iter().any(|block| block.site_inferred).then_some("the forward line");
+    let category = blocks.iter().any(|block| with_category && block.category_inferred).then_some("the category");
+    let what: Vec<&str> = site.into_iter().chain(category).collect();
+    (!what.is_empty()).then(|| format!("* inferred: {}", what.join(", or ")))
 }
 
 fn blocks(number: usize) -> String {
@@ -44,12 +65,13 @@ fn table(device: &DeviceBlocks) -> Table {
     let mut table = Table::new([
         Column::right(11, "bytes"),
         Column::right(7, "id"),
-        Column::right(14, "address").gap(2).from(110),
-        Column::right(9, "allocated").gap(2),
-        Column::right(9, "freed").gap(2),
-        Column::left(16, "category").gap(2).from(90),
+        Column::right(14, "address").gap(2).from(ADDRESS_FROM),
+        Column::right(11, "alloc entry").gap(2),
+        Column::right(10, "free entry").gap(2),
+        Column::left(CATEGORY, "category").gap(2).from(CATEGORY_FROM),
         Column::label("site"),
-    ]);
+    ])
+    .below(6);
     for block in &device.blocks {
         let entry = |moment: &Option<Moment>| {
             let entry = moment.as_ref().and_then(|moment| moment.entry);
@@ -61,9 +83,17 @@ fn table(device: &DeviceBlocks) -> Table {
             format!("{:#x}", block.address),
             entry(&block.allocated),
             entry(&block.freed),
-            block.category.to_owned(),
+            starred(category(block.category), block.category_inferred),
         ];
-        table.row(cells, Cell::code(starred(&block.site, block.inferred)));
+        let site = starred(&block.site, block.site_inferred);
+        let row = table.row(cells, Cell::code(site.clone()));
+        // A site that does not fit next to the figures has a line of its own.
+        row.is_said = Some(match site.width() {
+            width if WIDE + width > ADDRESS_FROM => WIDE + width,
+            width if MIDDLE + width > CATEGORY_FROM => MIDDLE + width,
+            width => NARROW + width,
+        });
+        row.below(&[site]);
     }
     let rest = device.found.saturating_sub(device.blocks.len());
     if rest > 0 {
@@ -79,8 +109,9 @@ fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
     let position = |moment: &Moment| notes::position(moment, device.entries, &device.completeness);
     document.section(format!("Block {} at {:#x}", block.id, block.address));
     document.fact(format!("{}, {} requested", Bytes(block.bytes), Bytes(block.requested)));
-    document.fact(format!("{}: {}", block.category, block.evidence));
-    let phase = block.phase.map(|phase| format!(", {phase}")).unwrap_or_default();
+    let use_of = starred(category(block.category), block.category_inferred);
+    document.fact(format!("category: {use_of} ({})", block.evidence));
+    let phase = block.phase.map(|phase| format!(", phase {phase}")).unwrap_or_default();
     // Annotated steps have names; programs start to count them at 0 or 1.
     let is_named = block.allocated.as_ref().is_some_and(|moment| !moment.annotations.is_empty());
     let step = block.step.filter(|_| !is_named).map(|step| format!(" of step {step}")).unwrap_or_default();
@@ -96,10 +127,11 @@ fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
     let pool = block.pool.map(|pool| format!("private pool {pool:?}"));
     let place: Vec<String> = stream.into_iter().chain(pool).collect();
     document.facts((!place.is_empty()).then(|| place.join(", ")));
-    document.fact(format!("allocated by {}", starred(&safe(&block.site), block.inferred)));
+    document.fact(format!("allocated by {}", starred(&safe(&block.site), block.site_inferred)));
     document.frames(4, &block.stack);
     if !block.freed_by.is_empty() {
         document.fact(format!("freed by {}", safe(&block.freed_by)));
         document.frames(4, &block.free_stack);
     }
+    document.legends(inferred(std::slice::from_ref(block), true));
 }

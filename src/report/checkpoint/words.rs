@@ -254,8 +254,8 @@ pub fn beyond(candidates: &[Candidate]) -> Option<&'static str> {
         saved > it.activation_bytes && Bytes(saved).to_string() != Bytes(it.activation_bytes).to_string()
     };
     candidates.iter().any(saves_more).then_some(
-        "a function may save more than its calls hold: other blocks then take other places, where the allocator rounds \
-         them up less",
+        "a function may save more than its calls hold: with it checkpointed, the allocator places other blocks \
+         differently and loses less to rounding",
     )
 }
 

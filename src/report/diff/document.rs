@@ -22,7 +22,7 @@ pub(crate) fn document(sources: Sources<'_>, report: &DiffReport) -> Document {
         document.paragraph(format!("no differences between {base} and {new}"));
         return document;
     }
-    document.each(report.devices.iter(), diff);
+    document.each(report.devices.iter(), |document, device| diff(document, sources, device));
     document.notes(words::unpaired(report));
     if !report.settings.is_empty() {
         document.section("Settings that differ");
@@ -34,17 +34,19 @@ pub(crate) fn document(sources: Sources<'_>, report: &DiffReport) -> Document {
     document
 }
 
-fn diff(document: &mut Document, device: &DeviceDiff) {
+fn diff(document: &mut Document, sources: Sources<'_>, device: &DeviceDiff) {
     document.flush_title(words::headline(device));
-    document.facts(words::places(device));
+    document.facts(words::places(sources, device));
     document.facts(device.lives.as_ref().map(words::lives));
     document.notes(words::limits(device));
     if device.is_empty() {
         return document.legend("no differences");
     }
-    let columns = [Column::left(19, ""), Column::right(11, "base"), Column::right(11, "new")];
+    let figures = words::figures(device);
+    let width = figures.iter().map(|figure| figure.name.len()).max().unwrap_or(0);
+    let columns = [Column::left(width, ""), Column::right(11, "base"), Column::right(11, "new")];
     let mut table = Table::new(columns.into_iter().chain([Column::right(12, "change").from(SIDES_FROM)])).indent(2);
-    for figure in words::figures(device) {
+    for figure in figures {
         let shown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
         table.row([figure.name.to_owned(), shown(figure.base), shown(figure.new)], shown(figure.delta));
     }

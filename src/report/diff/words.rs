@@ -37,15 +37,22 @@ pub fn headline(device: &DeviceDiff) -> String {
         (base, new) if base == new => device_name(new),
         (base, new) => format!("{}, in the base {}", device_name(new), lower(&device_name(base))),
     };
-    let is_peak = |side: &DiffInputDevice| side.peak.maxima[metric as usize].instant == side.peak.instant;
-    let known = !base.completeness.no_entries && !new.completeness.no_entries;
-    let peak = if known && is_peak(&device.base) && is_peak(&device.new) { "peak " } else { "" };
+    let peak = if are_at_peak(device) { "peak " } else { "" };
     let (from, to) = (base.at.get(metric), new.at.get(metric));
     let values = match device.delta_bytes {
         0 => format!("{} in both", signed(to)),
         bytes => format!("{} -> {}, {}{}", signed(from), signed(to), delta(bytes), share(bytes, from)),
     };
     format!("{name}: {peak}{} {values}", metric.name())
+}
+
+/// Whether both instants are the peaks.
+fn are_at_peak(device: &DeviceDiff) -> bool {
+    let metric = device.metric() as usize;
+    let is_peak = |side: &DiffInputDevice| {
+        !side.peak.completeness.no_entries && side.peak.maxima[metric].instant == side.peak.instant
+    };
+    is_peak(&device.base) && is_peak(&device.new)
 }
 
 fn lower(text: &str) -> String {
@@ -58,8 +65,15 @@ fn share(bytes: i64, base: i64) -> String {
 }
 
 /// The positions of the instants of both sides.
-pub fn places(device: &DeviceDiff) -> [String; 2] {
-    [("base", &device.base), ("new", &device.new)].map(|(name, side)| format!("{name}: {}", notes::place(&side.peak)))
+pub fn places(sources: Sources<'_>, device: &DeviceDiff) -> [String; 2] {
+    let sides = [("base", sources.base, &device.base), ("new", sources.new, &device.new)];
+    sides.map(|(name, source, side)| {
+        // Programs count steps from 0 or 1, so the annotation of this one may have another number.
+        let step = source.path.rsplit_once("@step:").map_or(String::new(), |(_, step)| {
+            format!(" (step {}, counted from 1)", safe(step.split(':').next().unwrap_or_default()))
+        });
+        format!("{name}{step}: {}", notes::place(&side.peak))
+    })
 }
 
 /// The fate of all blocks from one instant of a recording to the other.
@@ -156,7 +170,12 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
     let maximum = |(name, metric)| counters(name, maxima[0].get(metric), maxima[1].get(metric));
     let is_one = device.lives.is_some();
     let mut figures: Vec<Figure> = names.into_iter().zip(Metric::ALL).filter(|_| !is_one).map(maximum).collect();
-    figures.push(counters("reserved, here", base.at.reserved, new.at.reserved));
+    let [reserved, inactive] = if are_at_peak(device) {
+        ["reserved, at the peak", "inactive, at the peak"]
+    } else {
+        ["reserved, at the instant", "inactive, at the instant"]
+    };
+    figures.push(counters(reserved, base.at.reserved, new.at.reserved));
     let (from, to) = (device.base.figures.as_ref(), device.new.figures.as_ref());
     let mut bytes = |name, value: fn(&Figures) -> u64| {
         let (from, to) = (from.map(value), to.map(value));
@@ -166,14 +185,15 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
         figures.push(Figure { name, base: shown(from), new: shown(to), delta });
     };
     if device.base.figures.is_some() || device.new.figures.is_some() {
-        bytes("inactive, here", |figures| figures.inactive);
+        bytes(inactive, |figures| figures.inactive);
         bytes("largest free block", |figures| figures.largest_free_block);
         bytes("non-releasable", |figures| figures.pinned_free);
         bytes("rounding loss", |figures| figures.active().wrapping_sub(figures.requested));
         let share = |figures: &Figures| figures.inactive_share() * 100.0;
         let (from, to) = (from.map(share), to.map(share));
         let shown = |share: Option<f64>| share.map(|share| format!("{share:.1}%"));
-        let delta = from.zip(to).filter(|_| shown(from) != shown(to)).map(|(from, to)| format!("{:+.1}", to - from));
+        let delta =
+            from.zip(to).filter(|_| shown(from) != shown(to)).map(|(from, to)| format!("{:+.1} points", to - from));
         figures.push(Figure { name: "inactive share", base: shown(from), new: shown(to), delta });
     }
     if is_one {
@@ -182,7 +202,7 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
     figures.push(counters("allocated, end", base.end.allocated, new.end.allocated));
     figures.push(counters("reserved, end", base.end.reserved, new.end.reserved));
     if base.baseline.allocated != 0 || new.baseline.allocated != 0 {
-        figures.push(counters("allocated, baseline", base.baseline.allocated, new.baseline.allocated));
+        figures.push(counters("allocated, start", base.baseline.allocated, new.baseline.allocated));
     }
     figures
 }

@@ -24,7 +24,7 @@ fn figures(parameter: &str, device: &DeviceFit) -> String {
             match largest {
                 Largest::UpTo { value, .. } if device.is_far(value) => {
                     format!(
-                        "{parameter} up to about {} fits in {capacity}{tokens} (simulated: {value}; {})",
+                        "the largest value of {parameter} that fits in {capacity}{tokens} is about {} ({})",
                         two_digits(value),
                         not_verified(parameter, device, value)
                     )
@@ -64,7 +64,7 @@ fn not_verified(parameter: &str, device: &DeviceFit, value: u64) -> String {
     let between = (largest as f64 * value as f64).sqrt() as u64;
     let near = between.max(1).next_power_of_two();
     format!(
-        "not verified: make a recording near {parameter} {}",
+        "simulated: {value}, far from the recorded {largest}; to verify it, record a run near {parameter} {}",
         if near - between > between / 2 { near / 2 } else { near }
     )
 }

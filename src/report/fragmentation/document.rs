@@ -42,18 +42,23 @@ fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
         Some(entry) if !device.is_peak => format!("--at entry:{entry} "),
         _ => String::new(),
     };
-    let map =
-        Next::new("fragmentation", &[source.path], &format!("{at}-o segments.svg"), "every segment and its blocks");
+    let map = Next::new(
+        "fragmentation",
+        &[source.path],
+        &format!("{at}-o segments.svg"),
+        "the segments that have free blocks",
+    );
     // Only if others were simulated, and one is better.
     let helps = device.settings.as_ref().is_some_and(|settings| settings.better.is_some());
     helps.then_some(settings).into_iter().chain([map]).collect()
 }
 
-/// The name of segments that serve the same requests. If the file has the pools of others, theirs is not recorded.
+/// The name of segments that serve the same requests. If the file has the pools of others, these were released before the dump,
+/// in a recording whose entries do not name pools.
 fn pool_name(pool: &PoolFragmentation, all: &[PoolFragmentation]) -> String {
     let name = words::pool(pool.segment_type, pool.stream, pool.pool, pool.expandable);
     let is_unlike = pool.pool.is_none() && all.iter().any(|other| other.pool.is_some());
-    if is_unlike { format!("{name}, pool ID not recorded") } else { name }
+    if is_unlike { format!("{name}, pool ID unknown: released before the dump") } else { name }
 }
 
 /// A table of figures, with notes about them.
@@ -175,7 +180,7 @@ impl Document {
             // For the rest, this is a lower bound, which says little.
             if let Some(each) = row.pinned_free_bytes.checked_div(row.blocks).filter(|_| row.label != OTHER) {
                 let (each, alone) = (Bytes(each), Bytes(row.alone_free_bytes));
-                let said = format!(" ({each} per block; {alone} by this {} alone)", by.name());
+                let said = format!(" ({each} per block; {alone} releasable without this {})", by.name());
                 shown.suffix(said, Tone::Plain, DETAILS_FROM);
             }
         }

@@ -6,7 +6,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{Action, Format};
 use crate::replay::Metric;
 use crate::report::Source;
-use crate::report::common::document::{Cell, Column, Cut, Document, Reader, Table, Tone, counters};
+use crate::report::common::document::{Cell, Column, Cut, Document, Reader, Table, Tone, counters, pending};
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name};
 use crate::report::common::training;
@@ -84,8 +84,10 @@ fn device(document: &mut Document, device: &DeviceInfo, format: Format) {
         document.fact(format!("{segments} and {blocks} at dump time"));
     }
     let dump = [("at dump time", device.end)];
-    let instants = [("baseline", device.baseline), ("maximum", device.maxima.into()), ("end", device.end)];
-    document.table(counters(if device.completeness.no_entries { &dump } else { &instants }));
+    let instants = [("start", device.baseline), ("maximum", device.maxima.into()), ("end", device.end)];
+    let shown: &[_] = if device.completeness.no_entries { &dump } else { &instants };
+    document.table(counters(shown));
+    document.legends(pending(shown));
     document.facts(device.steps.as_ref().ok().map(training::steps));
     phases(document, device);
 }

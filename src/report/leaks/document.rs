@@ -11,6 +11,8 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::device_name;
 use crate::report::common::words::{count, starred};
 
+/// Narrower screens do not show how much is live.
+const LIVE_FROM: usize = 48;
 /// Rows whose stacks are shown below the table, unless stacks are what was requested.
 const STACKS: usize = 3;
 
@@ -30,13 +32,17 @@ fn leaks(document: &mut Document, device: &DeviceLeaks) {
         document.fact(course);
         document.curve(device.ends.iter().map(|end| end.allocated_bytes).collect());
     }
-    document.facts(device.projection.as_ref().map(words::projection));
+    document.facts(words::full(device));
     document.cures(&device.of_growth(), false);
     if device.rows.is_empty() {
         return;
     }
     document.gap();
     document.table(table(device));
+    if let Some((narrow, wide)) = words::requested(&device.rows) {
+        document.narrow(LIVE_FROM, |document| document.legend(narrow));
+        document.wide(LIVE_FROM, |document| document.legend(wide));
+    }
     document.legends(words::legend(&device.rows));
     let growing: Vec<&LeakRow> = device.rows.iter().filter(|row| row.verdict != Verdict::Cache).collect();
     let shown = if device.by == GroupBy::Stack { growing.len() } else { STACKS.min(growing.len()) };
@@ -61,14 +67,14 @@ fn table(device: &DeviceLeaks) -> Table {
     let mut table = Table::new([
         Column::right(11, "per step"),
         Column::right(7, "blocks").gap(2).from(72),
-        Column::right(11, "live").gap(2).from(56),
+        Column::right(11, "live").gap(2).from(LIVE_FROM),
         Column::left(7, "verdict").gap(2),
         Column::label(device.by.name()),
     ]);
     for row in &device.rows {
         let grown = |rate: String| if row.verdict == Verdict::Cache { "-".to_owned() } else { format!("+{rate}") };
         let (bytes, blocks) = (grown(Bytes(row.rate.bytes).to_string()), grown(words::blocks(row.rate.blocks)));
-        let cells = [bytes, blocks, Bytes(row.live_bytes).to_string(), row.verdict.name().to_owned()];
+        let cells = [bytes, blocks, Bytes(row.live_bytes).to_string(), words::verdict(row.verdict).to_owned()];
         let shown = table.row(cells, Cell::code(starred(&row.label, row.inferred)));
         if row.verdict == Verdict::Leak {
             shown.cell(3, Tone::Warn);

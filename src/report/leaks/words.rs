@@ -107,8 +107,21 @@ pub fn course(device: &DeviceLeaks) -> Option<String> {
         .then(|| format!("allocated {from} at the end of step {}, {to} at the end of step {}", first.step, last.step))
 }
 
-/// When the device is full.
-pub fn projection(projection: &Projection) -> String {
+/// When the device is full, or why that is unknown.
+pub fn full(device: &DeviceLeaks) -> Option<String> {
+    if let Some(known) = &device.projection {
+        return Some(projection(known));
+    }
+    let capacity = Bytes(device.capacity?);
+    let why = match (&device.steps, device.is_judged() && device.tells_leaks()) {
+        (Err(_), _) => "no steps found",
+        (_, false) => "too few steps",
+        _ => return Some(format!("nothing grows from step to step, so the device ({capacity}) does not fill up")),
+    };
+    Some(format!("when the device ({capacity}) will be full is unknown: {why}"))
+}
+
+fn projection(projection: &Projection) -> String {
     let capacity = Bytes(projection.capacity_bytes);
     let (rate, peak) = (signed(projection.allocated_bytes_per_step), signed(projection.peak_bytes));
     let when = match projection.steps {
@@ -119,22 +132,32 @@ pub fn projection(projection: &Projection) -> String {
     format!("at {rate} allocated per step, the device ({capacity}) is full {when} (the last step peaked at {peak})")
 }
 
+/// A verdict in a word. In PyTorch, the cache is the free memory of the allocator.
+pub fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Cache => "kept",
+        other => other.name(),
+    }
+}
+
+/// What the bytes of rows are, without and with the column for live bytes; `None` if it makes no difference.
+pub fn requested(rows: &[LeakRow]) -> Option<(&'static str, &'static str)> {
+    // The rates of steps are compared with totals, which are allocated bytes.
+    let is_rounded = |row: &LeakRow| i128::from(row.rate.bytes) != i128::from(row.rate.allocated_bytes);
+    rows.iter().any(is_rounded).then_some((
+        "per step: bytes that the program requested; the allocator rounds them up",
+        "per step, live: bytes that the program requested; the allocator rounds them up",
+    ))
+}
+
 /// The meaning of verdicts other than leaks, and of stars.
 pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
-    let growth = "growth: replaced by larger blocks (KV cache, torch.cat, longer inputs), or partly freed later";
-    let cache = "cache: allocated once and kept (parameters, optimizer state, workspaces)";
-    // The rates of steps are compared with totals, which are allocated bytes.
-    let is_rounded = |row: &LeakRow| i128::from(row.rate.bytes) != i128::from(row.rate.allocated_bytes);
-    let requested = "per step, live: bytes that the program requested; the allocator rounds them up";
-    let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, cache)];
+    let growth = "growth: replaced by larger blocks (KV cache, torch.cat, longer inputs), or some are freed later";
+    let kept = "kept: allocated once and not freed (parameters, optimizer state, workspaces)";
+    let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, kept)];
     let verdicts = verdicts.into_iter().filter_map(|(verdict, meaning)| has(verdict).then_some(meaning));
-    let requested = rows.iter().any(is_rounded).then_some(requested);
-    requested
-        .into_iter()
-        .chain(verdicts)
-        .chain(rows.iter().any(|row| row.inferred).then_some(notes::inferred(GroupBy::Site)))
-        .collect()
+    verdicts.chain(rows.iter().any(|row| row.inferred).then_some(notes::inferred(GroupBy::Site))).collect()
 }
 
 /// The origin of the oldest block.
@@ -161,8 +184,10 @@ pub fn behavior(row: &LeakRow) -> String {
         (Verdict::Growth, _) if number == "0" => {
             format!("growth of {rate} per step: the same number of blocks, each larger than the one it replaces")
         }
-        (Verdict::Growth, _) => format!("growth of {number} {noun}, {rate} per step, partly freed later"),
-        (Verdict::Cache, Some(step)) => format!("cache, filled by step {step}"),
-        (Verdict::Cache, None) => "cache".to_owned(),
+        (Verdict::Growth, _) => {
+            format!("growth of {number} {noun}, {rate} per step; some of these blocks are freed later")
+        }
+        (Verdict::Cache, Some(step)) => format!("kept, allocated by step {step}"),
+        (Verdict::Cache, None) => verdict(row.verdict).to_owned(),
     }
 }

@@ -13,6 +13,10 @@ const NAMES: usize = 24;
 
 pub(crate) fn document(source: Source<'_>, report: &LedgerReport) -> Document {
     let mut document = Document::devices("Device memory of", source, report.devices.iter(), ledger);
+    if report.capacity_is_unused {
+        document.gap();
+        document.paragraph("--capacity and --gpu were not used: the samples show the memory of the device");
+    }
     if !report.host.is_empty() {
         document.gap();
         document.title(words::PINNED);
@@ -33,6 +37,11 @@ fn ledger(document: &mut Document, device: &DeviceLedger) {
     document.gap();
     let occasions: Vec<Occasion> = device.samples.iter().map(|ledger| ledger.at).collect();
     document.table(table(&occasions, Rows::of(device).rows));
+    if occasions.len() > 1 {
+        document.narrow(NAMES + occasions.len() * SAMPLE, |document| {
+            document.legend("the earliest samples are left out; wider screens show them");
+        });
+    }
 }
 
 /// A table with a column for each sample.
@@ -43,8 +52,8 @@ fn table(samples: &[Occasion], rows: impl IntoIterator<Item = TableRow>) -> Tabl
         let column = Column::right(11, name).gap(2);
         if later(place) == 1 { column } else { column.from(NAMES + later(place) * SAMPLE) }
     };
-    let names = samples.iter().map(|at| at.name()).enumerate().map(sample);
-    let mut table = Table::new(names.chain([Column::left(0, "").gap(2).cut(Cut::End)]));
+    let names = samples.iter().map(|&at| words::column(at)).enumerate().map(sample);
+    let mut table = Table::new(names.chain([Column::left(0, "").gap(2).cut(Cut::Wrapped)]));
     for row in rows {
         let shown = table.row(row.bytes.into_iter().map(words::cell), Cell::from(row.label));
         if row.is_part {

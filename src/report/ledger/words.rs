@@ -27,6 +27,14 @@ fn when(at: Occasion) -> &'static str {
     }
 }
 
+/// The name of a sample, as the header of its column. The highest sample is not PyTorch's peak.
+pub(crate) fn column(at: Occasion) -> &'static str {
+    match at {
+        Occasion::Peak => "highest",
+        other => other.name(),
+    }
+}
+
 /// A holder, as the label of a row.
 pub(crate) fn holder(holder: &Holder) -> String {
     match holder {
@@ -197,7 +205,7 @@ fn pools(device: &DeviceLedger) -> Vec<TableRow> {
     let are_several = shares().any(|share| share.kind.is_some());
     for share in shares().filter(|_| are_several) {
         let bytes = (0..device.samples.len()).map(|at| i64::try_from(share.bytes).ok().filter(|_| at == last));
-        rows.push(part(format!("in {}", pool(share)), bytes.collect()));
+        rows.push(part(format!("reserved in {}", pool(share)), bytes.collect()));
     }
     rows
 }

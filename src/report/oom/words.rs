@@ -232,7 +232,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
                 "free_sites",
                 [("bytes", bytes), ("blocks", blocks)],
                 format!(
-                    "without the {} from {} ({}; most earlier blocks from there were freed), {how}",
+                    "if the {} from {} ({}) had been freed, as most earlier blocks from there were, {how}",
                     Bytes(bytes),
                     names.join(", "),
                     count(blocks, "block")

@@ -94,7 +94,7 @@ pub fn leak(device: &DeviceLeaks) -> Option<Finding> {
         return None;
     }
     let facts = leaks::steps(device).into_iter().chain(leaks::course(device));
-    let facts = facts.chain(device.projection.as_ref().map(leaks::projection));
+    let facts = facts.chain(leaks::full(device));
     let title = format!("{}: {}", device_name(device.device), leaks::headline(device));
     Some(Finding { title, lines: facts.chain(sites).collect(), is_failure: false })
 }

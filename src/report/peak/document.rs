@@ -8,7 +8,7 @@ use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::{Attribution, Row};
 use crate::model::bytes::Bytes;
 use crate::replay::OperatorUsage;
-use crate::report::common::document::{Cell, Column, Document, Table, Tone, attributed, counters};
+use crate::report::common::document::{Cell, Column, Document, Table, Tone, attributed, counters, pending};
 use crate::report::common::next::Next;
 use crate::report::common::notes;
 use crate::report::triage::words as triage_words;
@@ -64,7 +64,9 @@ impl Document {
         }
         let dump = [("at dump time", device.at)];
         let instants = [("here", device.at), ("maximum", device.maxima.into()), ("end", device.end)];
-        self.table(counters(if device.completeness.no_entries { &dump } else { &instants }));
+        let shown: &[_] = if device.completeness.no_entries { &dump } else { &instants };
+        self.table(counters(shown));
+        self.legends(pending(shown));
         self.gap();
         self.attribution(&device.attribution, is_snapshot);
         self.operators(&device.operators);

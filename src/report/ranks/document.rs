@@ -11,16 +11,17 @@ use crate::report::common::notes::{self, safe, signed};
 use crate::report::common::words::{count, starred};
 use crate::wire::ranks::{RankLine, RankSummary, TopRow};
 
-/// Screens narrower than this show neither fragmentation nor failed requests, and only the difference of two ranks.
+/// Screens narrower than this show neither fragmentation nor failed requests, and only the difference of two ranks; paths
+/// are on lines of their own.
 const STATE_FROM: usize = 64;
-/// Screens narrower than this show two of the four maxima, and no baseline.
+/// Screens narrower than this show two of the four maxima, and not the memory at the start.
 const MAXIMA_FROM: usize = 110;
 /// On narrower screens, the column with the largest site is left out.
-pub(super) const SITE_FROM: usize = 170;
+pub(super) const SITE_FROM: usize = 190;
 /// Screens narrower than this do not show which rank is highest.
 const HIGHEST_FROM: usize = 78;
 /// Width of the column with the largest site.
-const SITE: usize = 44;
+const SITE: usize = 64;
 /// Number of outliers that are shown in full, and rows of each.
 const DETAILED: usize = 5;
 const ROWS: usize = 10;
@@ -57,19 +58,22 @@ pub(super) fn table() -> Table {
         wide("active"),
         wide("requested"),
         Column::right(11, "reserved").gap(2),
-        wide("baseline"),
+        wide("at start"),
         Column::right(8, "inactive").gap(2).from(STATE_FROM),
         Column::right(4, "ooms").gap(2).from(STATE_FROM),
         Column::left(SITE, "most at the peak").gap(2).from(SITE_FROM).on_screens(),
         Column::label("path"),
     ])
+    .below(6)
 }
 
 /// Adds the row of a rank.
 pub(super) fn add(table: &mut Table, line: &RankLine) {
     match line {
         RankLine::Rank(rank) => {
-            table.row(cells(rank), Cell::code(&rank.path));
+            let row = table.row(cells(rank), Cell::code(&rank.path));
+            row.is_said = Some(STATE_FROM);
+            row.below(std::slice::from_ref(&rank.path));
         }
         RankLine::Empty(empty) => {
             let what = format!("no memory on any device: {}", empty.path);
@@ -189,7 +193,7 @@ fn outlier(document: &mut Document, report: &RanksReport, row: &[Outlier], outli
 
 fn difference(document: &mut Document, report: &RanksReport, row: usize, difference: &Difference) {
     document.gap();
-    document.fact(words::difference(report, difference));
+    document.fact(words::difference(report, row, difference));
     let name = |row: usize| report.rank(row).map_or_else(String::new, |rank| format!("rank {}", rank.rank));
     let mut table = Table::new([
         Column::right(13, "delta"),

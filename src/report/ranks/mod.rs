@@ -39,7 +39,10 @@ impl Streamed {
                 let mut table = document::table();
                 document::add(&mut table, line);
                 let head = table.head_line(&style).filter(|_| index == 0);
-                let rows = table.rows.iter().map(|row| table.line(&style, row));
+                let rows = table
+                    .rows
+                    .iter()
+                    .flat_map(|row| std::iter::once(table.line(&style, row)).chain(table.below_lines(&style, row)));
                 head.into_iter().chain(rows).try_for_each(|line| writeln!(out, "{line}"))
             }
             Self::Json => write_line(line, &mut NoCommands::new(out)),

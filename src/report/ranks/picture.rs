@@ -337,7 +337,7 @@ fn line_of_text(line: &str) -> Picture {
 }
 
 /// The differences from the median rank.
-fn rows(report: &RanksReport, row: usize, difference: &Difference) -> [Picture; 2] {
+fn rows(report: &RanksReport, rank: usize, difference: &Difference) -> [Picture; 2] {
     let largest = difference.rows.iter().map(|row| row.delta_bytes.unsigned_abs()).max().unwrap_or(0).max(1) as f64;
     let shown = difference.rows.len().min(ROWS);
     let mut cells: Vec<_> = difference.rows[..shown]
@@ -363,7 +363,7 @@ fn rows(report: &RanksReport, row: usize, difference: &Difference) -> [Picture; 
     }
     cells.push(last(difference.delta_bytes, "total".to_owned()));
     let name = |row: usize| report.rank(row).map_or_else(String::new, |rank| format!("rank {}", rank.rank));
-    let table = table(&["delta", "", &name(row), &name(difference.reference), "site"], &cells);
+    let table = table(&["delta", "", &name(rank), &name(difference.reference), "site"], &cells);
     let star = if difference.rows[..shown].iter().any(|row| row.inferred) { " (* inferred)" } else { "" };
-    [remark(&format!("{}{star}", words::difference(report, difference))), table]
+    [remark(&format!("{}{star}", words::difference(report, rank, difference))), table]
 }

@@ -118,6 +118,7 @@ pub fn group(report: &RanksReport, group: &Group) -> String {
 /// A figure's name for people.
 pub fn figure(figure: Figure) -> &'static str {
     match figure {
+        Figure::Baseline => "at start",
         Figure::Inactive => "inactive at the peak",
         Figure::Outside => "outside PyTorch",
         figure => figure.name(),
@@ -288,10 +289,12 @@ pub fn distance(outlier: &Outlier) -> String {
 /// The score, and the other metrics that are outliers.
 pub fn scores(report: &RanksReport, row: &[Outlier]) -> Option<String> {
     let leading = leading(report, row)?;
-    let mut text = format!("robust z-score {:.1}", leading.score);
-    if leading.scale == Scale::MeanDeviation {
-        text += " by mean deviation, since most ranks are equal";
-    }
+    let because = match leading.scale {
+        Scale::MeanDeviation => ", by mean deviation because most ranks are equal",
+        _ => "",
+    };
+    let (score, threshold) = (leading.score, leading.scale.threshold());
+    let mut text = format!("robust z-score {score:.1} (threshold {threshold:.1}{because})");
     let others: Vec<String> = row
         .iter()
         .filter(|outlier| outlier.metric != leading.metric)
@@ -303,10 +306,13 @@ pub fn scores(report: &RanksReport, row: &[Outlier]) -> Option<String> {
     Some(text)
 }
 
-/// The meaning of the rows of a difference.
-pub fn difference(report: &RanksReport, difference: &Difference) -> String {
-    let reference = name(report, difference.reference);
-    format!("held at its {} peak, compared with {reference} (nearest to the median), by site", report.metric.name())
+/// The meaning of the rows of the difference between the rank in `row` and another.
+pub fn difference(report: &RanksReport, row: usize, difference: &Difference) -> String {
+    let (rank, reference) = (name(report, row), name(report, difference.reference));
+    let metric = report.metric.name();
+    format!(
+        "what {rank} holds at its peak of {metric} memory, compared with {reference} (nearest to the median), by site"
+    )
 }
 
 /// Where to find the rows of an outlier without any.

@@ -11,7 +11,7 @@ use crate::report::common::notes::device_name;
 use unicode_width::UnicodeWidthStr;
 
 /// Screens narrower than this show no calls of the driver and no inactive bytes.
-const CALLS_FROM: usize = 100;
+const CALLS_FROM: usize = 120;
 /// Screens narrower than this show no retries.
 const RETRIES_FROM: usize = 64;
 /// The least widths of the columns for reserved memory and for the name of settings.
@@ -89,7 +89,7 @@ fn table(runs: &[Run]) -> Table {
         Column::left(9, "trust"),
         Column::label("settings").gap(1).cut(Cut::Wrapped).least(NAME),
     ])
-    .below(1);
+    .below(6);
     for run in runs {
         let number = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
         let outcome = run.outcome.as_ref();
@@ -100,7 +100,7 @@ fn table(runs: &[Run]) -> Table {
             number(outcome.map(|outcome| outcome.device_allocs)),
             number(outcome.map(|outcome| outcome.device_frees)),
             number(outcome.map(|outcome| outcome.retries)),
-            run.trust.name().to_owned(),
+            words::trust(run).to_owned(),
         ];
         let name = words::name(run);
         let row = table.row(cells, Cell::code(name.clone()));

@@ -21,6 +21,11 @@ pub fn name(run: &Run) -> String {
     format!("changed program, {}", settings_name(run))
 }
 
+/// How far the figures of a row can be trusted; a dash if it has none.
+pub fn trust(run: &Run) -> &'static str {
+    if run.trust == Trust::Refused { "-" } else { run.trust.name() }
+}
+
 fn settings_name(run: &Run) -> String {
     match (run.is_recorded, run.alloc_conf.trim()) {
         (true, "") if run.is_default_assumed => "default settings (assumed)".to_owned(),
@@ -151,8 +156,8 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
     }
     if releases.uncertain > 0 {
         parts.push(match releases.uncertain {
-            1 => "1 of which may be a call to empty_cache (it has no stack)".to_owned(),
-            more => format!("{more} of which may be calls to empty_cache (they have no stack)"),
+            1 => "1 of which has no stack and may be a call to empty_cache".to_owned(),
+            more => format!("{more} of which have no stack and may be calls to empty_cache"),
         });
     }
     (!parts.is_empty()).then(|| format!("recorded: {}", parts.join(", ")))
@@ -300,6 +305,11 @@ pub fn endings(runs: &[Run]) -> Vec<String> {
     lines
 }
 
+/// Where a request fails: with which settings, if the table has several.
+fn where_it_fails(device: &DeviceSimulation) -> &'static str {
+    if device.runs.len() > 1 { "on this device, with every setting above" } else { "in the simulation" }
+}
+
 /// The results for requests that were refused in the recording, a line each: which settings serve all of them, and what
 /// the figures mean with them.
 pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
@@ -316,8 +326,8 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
             "the simulated device serves {those}: something that is not recorded caused the failure, such as \
              torch.cuda.set_per_process_memory_fraction"
         ),
-        [] if all == 1 => "the failed request also fails on this device with all of these settings".to_owned(),
-        [] => format!("of {those}, at least one also fails on this device with each of these settings"),
+        [] if all == 1 => format!("the failed request also fails {}", where_it_fails(device)),
+        [] => format!("of {those}, at least one also fails {}", where_it_fails(device)),
         names if all == 1 => format!("the failed request succeeds on this device with {}", names.join("; ")),
         names => format!("all {requests} succeed on this device with {}", names.join("; ")),
     }];
@@ -370,7 +380,7 @@ pub fn settings_then(advice: &SettingsAdvice) -> String {
             doubt(better.trust)
         ),
         None => format!(
-            "memviz simulated {}: none reserves notably less here",
+            "memviz simulated {} (memviz simulate --sweep lists them): none reserves notably less here",
             count(advice.tried as u64, "other allocator setting")
         ),
     }

@@ -245,7 +245,7 @@ pub(crate) fn finding(finding: &Finding) -> Line {
     match finding {
         Finding::Fragmentation { pinned_free, reserved } => Line::new(
             format!(
-                "live blocks keep {} of free memory reserved, of {} in total",
+                "live blocks keep {} of free memory reserved, of {} reserved in total",
                 Bytes(*pinned_free),
                 Bytes(*reserved)
             ),

@@ -183,6 +183,18 @@ mod binary {
     }
 
     #[test]
+    fn a_capacity_without_a_rate_is_answered() {
+        for (name, answer) in [
+            ("tiny", "when the device (24.00 GiB) will be full is unknown: no steps found"),
+            ("gpt_late", "when the device (24.00 GiB) will be full is unknown: too few steps"),
+            ("leak_slow", "the device (24.00 GiB) is full after"),
+        ] {
+            let text = memviz(&["leaks", "--capacity", "24GiB", &fixture(name)]).expect(0).stdout.clone();
+            assert!(text.contains(answer), "{name}: {text}");
+        }
+    }
+
+    #[test]
     fn sizes_are_those_that_people_type() {
         let path = fixture("leak_slow");
         let steps = |capacity: &str| {

@@ -269,6 +269,14 @@ fn unmeasurable_budgets_fail_closed_and_say_why() {
 }
 
 #[test]
+fn budgets_that_cannot_be_judged_are_counted() {
+    let run = check(&[&fixture("gpt_late"), "--max-peak", "80GiB", "--max-leak", "1GiB"]);
+    run.expect(2);
+    assert!(run.stderr.contains("2 budgets cannot be judged; the first is max-peak on device 0: "), "{}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+}
+
+#[test]
 fn bounds_that_decide_are_enough() {
     // A limit below the known memory is exceeded, whatever else there was.
     for (name, lower) in [("no_history", 965_820_416u64), ("ring", GPT_PEAK), ("gpt_late_t201", 4_452_746_240)] {

@@ -381,7 +381,7 @@ fn words(device: &Device<'_>, stack: StackId) -> (&'static str, &'static str) {
         ("load the model with attn_implementation=\"sdpa\"", LOADED_WITH_SDPA)
     } else {
         (
-            "compute attention with scaled_dot_product_attention",
+            "compute attention with PyTorch's scaled_dot_product_attention",
             "y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # in a causal decoder: is_causal=True instead of attn_mask",
         )
     }

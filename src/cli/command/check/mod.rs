@@ -104,11 +104,11 @@ fn complain_about(input: &CheckedInput) {
             let mut unknown = report.checks.iter().filter(|check| check.verdict == CheckVerdict::Unknown);
             let Some(first) = unknown.next() else { return };
             let reason = first.doubt.as_ref().map(doubt).unwrap_or_default();
-            let more = match unknown.count() {
-                0 => String::new(),
-                more => format!(" (and {more} more)"),
-            };
-            complain(&format!("{path}: {} cannot be judged: {reason}{more}", title_below(path, first)));
+            let first = title_below(path, first);
+            complain(&match unknown.count() {
+                0 => format!("{path}: {first} cannot be judged: {reason}"),
+                more => format!("{path}: {} budgets cannot be judged; the first is {first}: {reason}", more + 1),
+            });
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::analysis::peak::comparison::Comparison;
 use crate::model::bytes::Bytes;
 use crate::report::common::document::{Column, Document, Table, label};
 use crate::report::common::notes;
+use crate::report::common::words::count;
 
 /// Width of a column of bytes, and the width reserved for a site.
 const COLUMN: usize = 12;
@@ -33,6 +34,11 @@ impl Document {
             table.row(bytes, label(comparison.by.name(), &row.label, row.inferred));
         }
         self.table(table);
+        let hidden = indexes.iter().filter(|index| !furthest.contains(index)).count();
+        if hidden > 0 {
+            let left_out = format!("{} left out; wider screens show more", count(hidden, "device"));
+            self.narrow(all, |document| document.legend(left_out));
+        }
         if comparison.rows.iter().any(|row| row.inferred) {
             self.legend(notes::inferred(comparison.by));
         }

@@ -36,7 +36,7 @@ impl Writer<'_> {
 
     fn block(&mut self, block: &Block) -> io::Result<()> {
         match block {
-            Block::Gap | Block::Advice(_) | Block::Suggestions(_) | Block::Screen(_) => Ok(()),
+            Block::Gap | Block::Advice(_) | Block::Suggestions(_) | Block::Screen(_) | Block::Narrow(..) => Ok(()),
             Block::Heading(title, place) => {
                 self.apart(&format!("### {}", escape(title)))?;
                 self.apart(&format!("{}.", escape(&capital(place))))
@@ -61,7 +61,7 @@ impl Writer<'_> {
                 self.blocks(blocks)?;
                 self.apart("</details>")
             }
-            Block::Aside(blocks) => self.blocks(blocks),
+            Block::Aside(blocks) | Block::Wide(_, blocks) => self.blocks(blocks),
         }
     }
 

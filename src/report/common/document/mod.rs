@@ -11,6 +11,7 @@
 //! | curve, shares | a line of block characters; a bar with a legend | code; a table |
 //! | fold, tuck | shown with its title; shown without it | folded |
 //! | screen, aside | shown; omitted | omitted; shown |
+//! | wide, narrow | by the width of the screen | shown; omitted |
 //! | advice, commands | if the style asks for advice | omitted, unless they are part of the answer |
 //!
 //! Strings come from the recording, so each renderer escapes them. An empty line in text is a separate block
@@ -27,7 +28,7 @@ use super::next::Next;
 use super::notes;
 use crate::facts::training::Category;
 use crate::report::Source;
-pub(crate) use shared::{attributed, counters, label};
+pub(crate) use shared::{attributed, counters, label, pending};
 pub(crate) use table::{Cell, Column, Cut, Reader, Row, Table};
 
 /// An answer for people, which can be written as text or as Markdown.
@@ -72,6 +73,10 @@ enum Block {
     Suggestions(Vec<Next>),
     /// The title, whether text shows it, and the blocks inside.
     Fold(String, bool, Vec<Block>),
+    /// Markdown, and text on screens of at least this many columns.
+    Wide(usize, Vec<Block>),
+    /// Text on screens of fewer columns.
+    Narrow(usize, Vec<Block>),
     /// Text only.
     Screen(Vec<Block>),
     /// Markdown only.
@@ -321,6 +326,16 @@ impl Document {
     /// Blocks that Markdown folds, and that text shows without the title.
     pub(crate) fn tuck(&mut self, summary: impl Into<String>, inside: impl FnOnce(&mut Self)) {
         self.blocks.push(Block::Fold(summary.into(), false, Self::inside(inside)));
+    }
+
+    /// Blocks about columns that narrower screens do not show.
+    pub(crate) fn wide(&mut self, from: usize, inside: impl FnOnce(&mut Self)) {
+        self.blocks.push(Block::Wide(from, Self::inside(inside)));
+    }
+
+    /// Blocks about what screens with fewer columns leave out.
+    pub(crate) fn narrow(&mut self, below: usize, inside: impl FnOnce(&mut Self)) {
+        self.blocks.push(Block::Narrow(below, Self::inside(inside)));
     }
 
     /// Blocks for text only.

@@ -34,6 +34,15 @@ pub(crate) fn counters(instants: &[(&str, Counters)]) -> Table {
     table
 }
 
+/// Why more is requested than allocated at one of these instants, if it is.
+pub(crate) fn pending(instants: &[(&str, Counters)]) -> Option<&'static str> {
+    let is_pending = |values: &Counters| values.requested > values.allocated && values.active > values.allocated;
+    instants
+        .iter()
+        .any(|(_, values)| is_pending(values))
+        .then_some("requested, as active, includes blocks that wait for their free to complete; allocated does not")
+}
+
 /// The label of a row of a table by `name`: categories as sentences call them, everything else as the program does.
 pub(crate) fn label(name: &str, label: &str, inferred: bool) -> Cell {
     if name == GroupBy::Category.name() {

@@ -247,6 +247,9 @@ impl Table {
             name(&text, room)
         } else if column.cut == Cut::End || row.is_short {
             vec![shorten_end(&text, room)]
+        } else if text.width() <= room {
+            // With its indent, if it has one.
+            vec![text.clone()]
         } else {
             // Words among the names are wrapped and never cut.
             broken(&text, room)
@@ -292,9 +295,16 @@ impl Table {
             let room = style.room(indent + front.width());
             // The label itself is never cut; frames are, since their ends distinguish them.
             let is_label = row.cells.last().is_some_and(|label| label.text == *text);
-            let texts = if is_label { broken(&safe(text), room) } else { vec![shorten(&safe(text), room)] };
-            let line = |text| format!("{}{}", " ".repeat(indent), style.toned(&format!("{front}{text}"), Tone::Dim));
-            texts.into_iter().map(line).collect::<Vec<String>>()
+            let texts = match front.is_empty() {
+                _ if is_label => broken(&safe(text), room),
+                true => vec![shorten(&safe(text), room)],
+                false => name(&safe(text), room),
+            };
+            let line = |(place, text): (usize, String)| {
+                let front = if place == 0 { front.clone() } else { " ".repeat(front.width()) };
+                format!("{}{}", " ".repeat(indent), style.toned(&format!("{front}{text}"), Tone::Dim))
+            };
+            texts.into_iter().enumerate().map(line).collect::<Vec<String>>()
         };
         row.below.iter().flat_map(lines).collect()
     }
@@ -305,6 +315,10 @@ impl Table {
 fn name(text: &str, room: usize) -> Vec<String> {
     if text.width() <= room {
         return vec![text.to_owned()];
+    }
+    // Words instead of a name: `(workspaces of the autograd thread)`.
+    if text.starts_with('(') {
+        return broken(text, room);
     }
     let backward = BACKWARD_OF.trim_end();
     if let Some(line) = text.strip_prefix(BACKWARD_OF).filter(|_| backward.width() <= room) {
@@ -375,6 +389,7 @@ mod tests {
             ["lib/attention.py:770", "efficient_attention"]
         );
         assert_eq!(name("Optimizer.step#AdamW.step", 12), ["…#AdamW.step"]);
+        assert_eq!(name("(workspaces of the autograd thread)", 26), ["(workspaces of the", "autograd thread)"]);
     }
 
     #[test]

@@ -78,7 +78,9 @@ impl TextStyle {
                 self.blocks(blocks, out)
             }
             Block::Screen(blocks) => self.blocks(blocks, out),
-            Block::Advice(_) | Block::Suggestions(_) | Block::Aside(_) => Ok(()),
+            Block::Wide(from, blocks) if self.has(*from) => self.blocks(blocks, out),
+            Block::Narrow(below, blocks) if !self.has(*below) => self.blocks(blocks, out),
+            Block::Wide(..) | Block::Narrow(..) | Block::Advice(_) | Block::Suggestions(_) | Block::Aside(_) => Ok(()),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::facts::time::moment::Moment;
 use crate::model::bytes::Bytes;
 use crate::model::profile::DeviceType;
 use crate::model::{CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot, SourceNotes};
-use crate::replay::{Anomalies, Completeness, Counters, History, Instant};
+use crate::replay::{Anomalies, AnomalyKind, Completeness, Counters, History, Instant};
 use crate::report::ledger::words as ledger;
 use crate::sorting::SortRows;
 use indexmap::{IndexMap, IndexSet};
@@ -76,7 +76,8 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.blocks_only {
         lines.push(
-            "requested and pending bytes are not recorded: requested and active are shown equal to allocated"
+            "requested bytes, and bytes that wait for their free to complete, are not recorded: requested and active are shown \
+             equal to allocated"
                 .to_owned(),
         );
     }
@@ -95,8 +96,8 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.unrecorded_frees {
         lines.push(
-            "PyTorch 2.0 does not record frees of blocks from before the recording: the baseline (memory allocated \
-             at the start of the recording) is a lower bound"
+            "PyTorch 2.0 does not record frees of blocks from before the recording: the memory allocated \
+             at the start of the recording is a lower bound"
                 .to_owned(),
         );
     }
@@ -120,7 +121,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
             bytes => format!("the peak is also a lower bound, at most {} too low", Bytes(bytes)),
         };
         lines.push(format!(
-            "the baseline (memory allocated at the start of the recording) is a lower bound, at most {bytes} too low, because the \
+            "the memory allocated at the start of the recording is a lower bound, at most {bytes} too low, because the \
              sizes of some freed blocks are unknown; {peak}"
         ));
     }
@@ -288,13 +289,58 @@ pub fn anomalies(anomalies: &Anomalies) -> Option<String> {
     }
     let kinds: Vec<String> = anomalies
         .kinds()
-        .map(|anomaly| match anomaly.first_entry {
-            Some(entry) => format!("{} {} (first at entry {entry})", anomaly.count, anomaly.kind.name()),
-            None => format!("{} {} (at 0x{:x})", anomaly.count, anomaly.kind.name(), anomaly.first_addr),
+        .map(|anomaly| {
+            let [one, several] = anomaly_in_words(anomaly.kind);
+            let what = if anomaly.count == 1 { one } else { several };
+            let first = if anomaly.count == 1 { "" } else { "the first " };
+            match anomaly.first_entry {
+                Some(entry) => format!("{} {what} ({first}at entry {entry})", anomaly.count),
+                None => format!("{} {what} ({first}at 0x{:x})", anomaly.count, anomaly.first_addr),
+            }
         })
         .collect();
     let noun = if anomalies.total() == 1 { "anomaly" } else { "anomalies" };
     Some(format!("{} {noun} (the recording contradicts itself): {}", anomalies.total(), kinds.join(", ")))
+}
+
+/// A kind of contradiction in words: one, and several.
+fn anomaly_in_words(kind: AnomalyKind) -> [&'static str; 2] {
+    match kind {
+        AnomalyKind::FreeOfUnknown => ["free of an unknown address", "frees of unknown addresses"],
+        AnomalyKind::DoubleFree => ["double free", "double frees"],
+        AnomalyKind::CompletedWithoutRequest => {
+            ["free that completes without a request", "frees that complete without a request"]
+        }
+        AnomalyKind::SizeMismatch => {
+            ["free with another size than the allocation", "frees with another size than the allocation"]
+        }
+        AnomalyKind::OverlappingAlloc => ["block allocated inside another", "blocks allocated inside others"],
+        AnomalyKind::OutsideSegment => ["block outside every segment", "blocks outside every segment"],
+        AnomalyKind::OverlappingSegment => ["segment created inside another", "segments created inside others"],
+        AnomalyKind::UnknownSegment => ["release of an unknown segment", "releases of unknown segments"],
+        AnomalyKind::SnapshotMismatch => [
+            "snapshot entry with other active bytes than the entries before it",
+            "snapshot entries with other active bytes than the entries before them",
+        ],
+        AnomalyKind::TimeReversed => {
+            ["entry earlier than the one before it", "entries earlier than the one before them"]
+        }
+        AnomalyKind::NegativeTotal => ["counter below zero", "counters below zero"],
+        AnomalyKind::Overflow => ["counter above 63 bits", "counters above 63 bits"],
+        AnomalyKind::EndBlockMismatch => [
+            "block that differs between the entries and the final segments",
+            "blocks that differ between the entries and the final segments",
+        ],
+        AnomalyKind::EndSegmentMismatch => [
+            "segment that differs between the entries and the final segments",
+            "segments that differ between the entries and the final segments",
+        ],
+        AnomalyKind::SegmentTotalsMismatch => {
+            ["final segment that its blocks do not add up to", "final segments that their blocks do not add up to"]
+        }
+        AnomalyKind::TotalGap => ["gap in the running total", "gaps in the running total"],
+        AnomalyKind::TotalReset => ["restart of the running total", "restarts of the running total"],
+    }
 }
 
 /// Lines on the file itself: what it is, and what was cut off, not recorded or not understood.
@@ -498,7 +544,7 @@ pub fn private_pool(pool: &PrivatePool) -> String {
     let evidence = match evidence {
         PoolEvidence::Id => "its ID",
         PoolEvidence::Stack => "the stacks of its requests",
-        PoolEvidence::Stream => "its memory on the default stream",
+        PoolEvidence::Stream => "its memory on the default stream, where no CUDA graph can be captured",
     };
     let used = first_used.as_ref().map(|site| format!(", first used at {}", safe(site))).unwrap_or_default();
     format!("private pool ({first}, {second}): {}, inferred from {evidence}{used}", kind.words())

@@ -12,6 +12,8 @@ use crate::report::simulate::words as simulate;
 
 /// On narrower screens, the columns for allocated memory and retries are left out.
 const DETAILS_FROM: usize = 100;
+/// On narrower screens, the column for the time of recomputation is left out.
+const RECOMPUTE_FROM: usize = 64;
 /// The least width of the name of a plan.
 const NAME: usize = 20;
 
@@ -39,11 +41,14 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
         Column::right(11, "reserved").from(DETAILS_FROM),
         Column::right(11, "allocated").from(DETAILS_FROM),
         Column::right(7, "retries").from(DETAILS_FROM),
-        Column::right(10, "recompute"),
+        Column::right(10, "recompute").from(RECOMPUTE_FROM),
+        Column::right(4, "fits"),
         Column::left(9, "trust"),
         Column::label("changes").gap(1).cut(Cut::Wrapped).least(NAME),
     ]);
-    for plan in std::iter::once(as_it_is).chain(&device.plans).chain(&device.nearest) {
+    // The closest plan is sought if none fits.
+    let plans = device.plans.iter().map(|plan| (plan, true)).chain(device.nearest.iter().map(|plan| (plan, false)));
+    for (plan, fits) in std::iter::once((as_it_is, device.fits)).chain(plans) {
         let Plan { outcome, .. } = plan;
         let cells = [
             Bytes(device.measure(plan)).to_string(),
@@ -51,30 +56,32 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
             Bytes(outcome.max_allocated).to_string(),
             outcome.retries.to_string(),
             words::time(plan),
+            (if fits { "yes" } else { "no" }).to_owned(),
             device.trust(plan).name().to_owned(),
         ];
         table.row(cells, Cell::code(words::name(plan)));
     }
     document.table(table);
     document.legend(simulate::NEEDS);
-    document.legend(words::COLUMNS);
+    document.wide(DETAILS_FROM, |document| document.legend(words::COLUMNS));
     let with_plan = combined[1];
     let cured = with_plan.and_then(|together| together.plan.as_ref());
     let changes = words::changes(device, cured);
     if !changes.is_empty() {
-        document.legend(words::TIMES);
+        document.wide(RECOMPUTE_FROM, |document| document.legend(words::TIMES));
         document.legends(words::uncertain(device, with_plan));
     }
     for change in changes {
         let (place, line) = words::code(change);
         document.gap();
-        document.fact(format!("{}: {place}", change.change));
+        document.fact(format!("{}: {place}", words::short(&change.change)));
         document.code(4, line.lines());
     }
     let enough = cured.filter(|_| with_plan.is_some_and(|together| together.fits == Some(true)));
-    if let Some(export) = enough.into_iter().chain(device.best()).find_map(words::export) {
+    if let Some((place, export)) = enough.into_iter().chain(device.best()).find_map(words::export) {
         document.gap();
-        document.code(2, [export]);
+        document.fact(place);
+        document.code(4, [export]);
     }
     let assumed = words::assumptions(device, cured).into_iter().map(|line| format!("assumed: {line}"));
     let below: Vec<String> = assumed.chain(words::not_played(device)).collect();

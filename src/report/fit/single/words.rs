@@ -86,13 +86,14 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
 }
 
 /// The changes that the cures were combined with, if no plan is enough.
-pub fn combined(device: &DevicePlans, cures: &[FitCure]) -> Option<&'static str> {
-    let is_tried = device.refused.is_none() && device.plans.is_empty() && device.nearest.is_some() && !cures.is_empty();
+pub fn combined(device: &DevicePlans, cures: &[FitCure]) -> Option<String> {
+    let is_tried = device.refused.is_none() && device.plans.is_empty() && !cures.is_empty();
+    let nearest = device.nearest.as_ref().filter(|_| is_tried)?;
     let tried = match cures {
-        [_] => "memviz tried this change alone and together with the plan that comes closest",
-        _ => "memviz tried these changes alone, together, and together with the plan that comes closest",
+        [_] => "this change alone and",
+        _ => "these changes alone, together, and",
     };
-    is_tried.then_some(tried)
+    Some(format!("memviz tried {tried} together with the plan that comes closest ({})", name(nearest)))
 }
 
 fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
@@ -159,11 +160,19 @@ pub fn name(plan: &Plan) -> String {
 
 /// The settings and changes of a plan, by their names.
 pub fn parts(plan: &Plan) -> Vec<String> {
-    let settings = plan.alloc_conf.as_ref().map(|conf| match conf.trim() {
+    plan.alloc_conf
+        .as_deref()
+        .map(settings)
+        .into_iter()
+        .chain(plan.changes.iter().map(|it| short(&it.change)))
+        .collect()
+}
+
+fn settings(alloc_conf: &str) -> String {
+    match alloc_conf.trim() {
         "" => "default settings".to_owned(),
         conf => conf.to_owned(),
-    });
-    settings.into_iter().chain(plan.changes.iter().map(|it| short(&it.change))).collect()
+    }
 }
 
 /// The time that a plan costs, in a phrase; `None` if it costs none or that is unknown.
@@ -274,7 +283,9 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     let by_settings = device.best().is_some_and(|best| best.changes.is_empty());
     if device.settings_tried > 0 && !by_settings {
         let settings = count(device.settings_tried as u64, "other allocator setting");
-        lines.push(format!("none of the {settings} that memviz tried makes it fit on its own"));
+        lines.push(format!(
+            "none of the {settings} that memviz tried makes it fit on its own; memviz simulate --sweep lists them"
+        ));
     }
     if let Some(time) = device.forward_us.filter(|_| !device.plans.is_empty() || device.nearest.is_some()) {
         lines.push(format!("a forward pass takes {} ({})", duration(time), code_change::TIMES));
@@ -439,7 +450,8 @@ fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String,
     (format!("{which}, {place}"), line.to_owned())
 }
 
-/// The line to export for a plan; empty if the settings stay the same.
-pub fn export(plan: &Plan) -> Option<String> {
-    plan.alloc_conf.as_deref().map(simulate::export)
+/// The settings of a plan and the line to export for them; `None` if the settings stay the same.
+pub fn export(plan: &Plan) -> Option<(String, String)> {
+    let conf = plan.alloc_conf.as_deref()?;
+    Some((format!("{}: before the program starts", settings(conf)), simulate::export(conf)))
 }

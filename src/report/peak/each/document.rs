@@ -5,9 +5,8 @@ use crate::analysis::peak::DevicePeak;
 use crate::analysis::peak::each::{RangePeak, RangePeaks};
 use crate::facts::grouping::attribution::{OTHER, Row};
 use crate::model::bytes::Bytes;
-use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
+use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone, label as label_of};
 use crate::report::common::text::{BAR, bar};
-use crate::report::common::words::starred;
 use crate::report::percent;
 use unicode_width::UnicodeWidthStr;
 
@@ -41,13 +40,13 @@ impl Document {
             Column::left(label, name).gap(2).cut(Cut::End),
             if is_beside { lead.from(LEAD_FROM) } else { lead.in_markdown() },
         ])
-        .below(PEAK + 2);
+        .below(4);
         let bytes = |range: &RangePeak| u64::try_from(range.at.get(metric)).unwrap_or(0);
         let highest = shown.iter().map(|shown| bytes(shown.range)).max().unwrap_or(0);
         for shown in &shown {
             let range = shown.range;
-            let told =
-                |row: &Row| format!("{:>11}  {}", Bytes(row.bytes).to_string(), starred(&row.label, row.inferred));
+            let named = |row: &Row| label_of(device.attribution.by.name(), &row.label, row.inferred).text;
+            let told = |row: &Row| format!("{:>11}  {}", Bytes(row.bytes).to_string(), named(row));
             let lead = words::lead(range).filter(|_| is_beside).map(told).unwrap_or_default();
             let cells = [
                 words::peak(range, metric),
@@ -61,7 +60,7 @@ impl Document {
             let below = own_rows(range).iter().map(|row| {
                 let share = percent(row.bytes, range.total_bytes);
                 let front = format!("{:>11} {share:>5.1}%  ", Bytes(row.bytes).to_string());
-                (front, starred(&row.label, row.inferred))
+                (front, named(row))
             });
             row.below = below.collect();
             row.is_said = is_beside.then_some(LEAD_FROM);

@@ -131,7 +131,7 @@ pub fn legend(device: &DevicePeak, ranges: &RangePeaks, shown: &[Shown<'_>]) -> 
     let mut lines = Vec::new();
     if shown.iter().any(|shown| shown.range.inferred) {
         let each = ranges.each.name();
-        lines.push(format!("* after a {each}: inferred, not annotated"));
+        lines.push(format!("* next to a {each} name: inferred, not annotated"));
     }
     let mut rows = shown.iter().flat_map(|shown| &shown.range.top);
     if rows.any(|row| row.inferred) {
