@@ -132,9 +132,9 @@ pub struct DevicePlans {
     pub recorded_conf: String,
     /// The unchanged program under the recorded settings; `None` if nothing is simulated.
     pub as_it_is: Option<Plan>,
-    /// Whether it is simulated without the free segments that the recording starts with, because the device is too small
-    /// for them.
-    pub starts_lean: bool,
+    /// Bytes of the free segments that the recording starts with and simulations do not, because the device is too small for
+    /// them.
+    pub dropped_at_start: u64,
     /// Whether that reaches the goal.
     pub fits: bool,
     /// Number of other settings that were simulated with the unchanged program.
@@ -275,9 +275,11 @@ impl DevicePlans {
             unfinished = Some(found);
             repeat = Some(again);
         }
-        let lean = testbed.program.without_cache().filter(|_| testbed.program.reserved_at_start() > goal.bytes());
-        let starts_lean = lean.is_some();
-        testbed.program = lean.unwrap_or(testbed.program);
+        let reserved_at_start = testbed.program.reserved_at_start();
+        if reserved_at_start > goal.bytes() {
+            testbed.program = testbed.program.without_cache().unwrap_or(testbed.program);
+        }
+        let dropped_at_start = reserved_at_start - testbed.program.reserved_at_start();
         let live_at_start = testbed.program.live_bytes_to(0, &SizeRules::device(&testbed.settings));
         if live_at_start > goal.bytes() {
             let allocated = u64::try_from(device.history().start.allocated).unwrap_or(live_at_start);
@@ -294,7 +296,7 @@ impl DevicePlans {
         let is_full_device = testbed.is_full_device;
         let mut bench = Bench::new(device, testbed, sought);
         let searched = Self::reaching(device, &mut bench);
-        let plans = Self { unfinished, generation, capacity: Some(capacity), context, starts_lean, ..searched };
+        let plans = Self { unfinished, generation, capacity: Some(capacity), context, dropped_at_start, ..searched };
         if plans.fits && unfinished.is_some() && is_full_device {
             return Ok((Self::refused(device, FITS_REPEATED), None));
         }
@@ -360,7 +362,7 @@ impl DevicePlans {
             lacks: "",
             recorded_conf: recorded_settings(device.track).alloc_conf,
             as_it_is: None,
-            starts_lean: false,
+            dropped_at_start: 0,
             fits: false,
             settings_tried: 0,
             plans: Vec::new(),

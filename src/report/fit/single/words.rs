@@ -300,12 +300,12 @@ pub fn limits(device: &DevicePlans) -> Vec<String> {
     if !lacks.is_empty() && device.refused.is_none() {
         lines.push(format!("figures marked predicted are not exact: {lacks}"));
     }
-    if device.starts_lean && device.refused.is_none() {
-        lines.push(
-            "simulated without the free segments that the recording starts with, which this device cannot hold: reserved \
-             may be less than recorded"
-                .to_owned(),
-        );
+    if device.dropped_at_start > 0 && device.refused.is_none() {
+        lines.push(format!(
+            "simulated without the {} of free segments that the recording starts with, which this device cannot hold: reserved \
+             may be less than recorded",
+            Bytes(device.dropped_at_start)
+        ));
     }
     if device.is_partial && device.refused.is_none() {
         lines.push("the recording has no complete step: the program may need more at other times".to_owned());
