@@ -91,7 +91,7 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
         });
     }
     // Nothing is predicted from these passes, and the entries of each device show other times of them.
-    if device.none == Some(NoCandidates::NoLines) {
+    if matches!(device.none, Some(NoCandidates::NoLines | NoCandidates::NoStacks)) {
         return facts;
     }
     // Others have no backward pass, and keep nothing for one.

@@ -302,8 +302,8 @@ pub fn limits(device: &DevicePlans) -> Vec<String> {
     }
     if device.dropped_at_start > 0 && device.refused.is_none() {
         lines.push(format!(
-            "simulated without the {} of free segments that the recording starts with, which this device cannot hold: reserved \
-             may be less than recorded",
+            "simulated without the {} of free segments that the recording starts with, which this device cannot hold: the \
+             unchanged program may need and reserve less without them",
             Bytes(device.dropped_at_start)
         ));
     }
