@@ -107,6 +107,7 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("llama_hf_all.module.txt", "llama_hf_all", &["peak", "--by", "module"]),
     ("llama_hf_all.file.md", "llama_hf_all", &["peak", "--by", "file", "--format", "markdown"]),
     ("llama_hf_all.info.txt", "llama_hf_all", &["info"]),
+    ("retained_graph_mdn.leaks.txt", "fixtures/stories/retained_graph_mdn_flawed/snapshot.pickle.gz", &["leaks"]),
     ("llama_hf_all_t215.peak.txt", "llama_hf_all_t215", &["peak"]),
     ("pinned_t215.peak.txt", "pinned_t215", &["peak"]),
     ("pinned_t215.peak.json", "pinned_t215", &["peak", "--format", "json"]),

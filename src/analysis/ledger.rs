@@ -201,6 +201,7 @@ impl LedgerReport {
                     "a failed request without --capacity: add --capacity with the memory of the device"
                 }
                 true => "a failed request with more reserved and free memory than the device has",
+                false if options.capacity.is_some() => "--capacity but no failed request",
                 false => "neither",
             };
             return Err(Error::Request(format!(

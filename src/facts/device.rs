@@ -177,6 +177,12 @@ impl<'a> Device<'a> {
         self.shared.deep_sites()
     }
 
+    /// Lines of the user's own code that run a library's model, as labels in order: answers with
+    /// [`crate::model::View::library_lines`] show the library's lines instead.
+    pub(crate) fn library_below(&self) -> Vec<String> {
+        self.shared.going_down().map(|sites| sites.library_below()).unwrap_or_default()
+    }
+
     /// What each stack shows about its part of a training step.
     pub fn roles(&self) -> &Roles {
         self.shared.roles()
@@ -261,10 +267,14 @@ impl<'a> InCommon<'a> {
         if !self.snapshot.view.library_lines || !sites.has_packages() {
             return sites;
         }
-        self.deep_sites.get_or_init(|| {
-            let tracks = self.histories.iter().map(|history| Track::new(self.snapshot, history));
-            sites.clone().going_down(library_lines(sites, self.roles(), tracks))
-        })
+        self.deep_sites.get_or_init(|| self.going_down().unwrap_or_else(|| sites.clone()))
+    }
+
+    /// Sites with lines of a library below those that run its model; `None` if no stack has other packages.
+    fn going_down(&self) -> Option<Sites<'a>> {
+        let sites = self.sites();
+        let tracks = self.histories.iter().map(|history| Track::new(self.snapshot, history));
+        sites.has_packages().then(|| sites.clone().going_down(library_lines(sites, self.roles(), tracks)))
     }
 
     fn roles(&self) -> &Roles {

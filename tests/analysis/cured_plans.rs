@@ -2,11 +2,18 @@
 //! plan is shown.
 
 use crate::support::{open, read_text};
+use memviz::Recording;
+use memviz::analysis::advice::Saving;
+use memviz::analysis::excerpt::{Window, excerpt};
 use memviz::analysis::fit::{FitPlans, FitTogether};
+use memviz::input::ReadOptions;
+use memviz::model::bytes::Bytes;
 use memviz::play::Trust;
-use memviz::play::plans::{Plan, PlanOptions};
+use memviz::play::plans::{Plan, PlanOptions, PlanReport};
 use memviz::report::{Answer, Source, TextStyle};
+use memviz::wire;
 use serde_json::Value;
+use std::io::Cursor;
 
 /// A program with two known mistakes: each of their cures saves something.
 const FLAWED: &str = "fixtures/together/two_mistakes_gpt2_flawed/snapshot.pickle.gz";
@@ -22,7 +29,12 @@ fn mib(count: u64) -> u64 {
 
 /// The answer about a device of this size, and its first line.
 fn ask(device: u64) -> (FitPlans, String) {
-    let recording = open(FLAWED);
+    ask_about(FLAWED, device)
+}
+
+/// The same about another recording.
+fn ask_about(path: &str, device: u64) -> (FitPlans, String) {
+    let recording = open(path);
     let options = PlanOptions::default().capacity(Some(mib(device))).context(Some(0));
     let plans = FitPlans::of(&recording.devices(), &options).unwrap();
     let source = Source { path: "train.pickle", recording: &recording };
@@ -108,4 +120,54 @@ fn plans_with_cures_become_harder_on_smaller_devices() {
         with_plan(&plans).map(|(_, plan)| plan.changes.len() + usize::from(plan.alloc_conf.is_some()))
     };
     assert_eq!([780, 600, 500, 400].map(parts), [Some(1), Some(1), Some(2), Some(2)]);
+}
+
+/// If nothing is enough, the first line names what comes closest: a cure, several, a plan, or both.
+#[test]
+fn the_closest_change_is_named() {
+    for (path, device, name) in [
+        ("fixtures/generation/snapshot.pickle.gz", 100, "change 1 below comes closest"),
+        ("fixtures/stories/kv_cache_growth_views_flawed/snapshot.pickle.gz", 100, "changes 1 and 2 below come closest"),
+        (
+            "fixtures/stories/retained_graph_mdn_flawed/snapshot.pickle.gz",
+            50,
+            "change 1 below + expandable_segments:True",
+        ),
+        (FLAWED, 150, "expandable_segments:True + chunk-loss:4"),
+    ] {
+        let (plans, first) = ask_about(path, device);
+        let searched = &plans.plans.devices[0];
+        let needs = |saving: &Saving| match saving {
+            Saving::Played { needs, reserved, .. } => needs.unwrap_or(reserved.after),
+            Saving::NotPlayed { .. } => u64::MAX,
+        };
+        let cures = plans.cures[0].iter().map(|cure| needs(&cure.advice.saving));
+        let several = plans.together[0].iter().chain(&plans.with_plan[0]).map(|it| needs(&it.cures.saving));
+        let plan = searched.nearest.as_ref().map(|plan| searched.measure(plan));
+        let least = cures.chain(several).chain(plan).min().unwrap();
+        assert!(
+            first.contains(name) && first.contains(&format!("closest: needs {}", Bytes(least))),
+            "{least}: {first}"
+        );
+    }
+}
+
+/// A program that starts with more memory in segments than the device has does not fit, even if it never reserves any.
+#[test]
+fn a_program_starts_within_the_device() {
+    let whole = open("fixtures/snapshots/fragmented/snapshot.pickle.gz");
+    // Just before the failed request, when most of the reserved memory is inactive.
+    let part = excerpt(&whole.devices(), &[Window { device: 0, from: 48_345, to: 48_370 }]).unwrap();
+    let mut bytes = Vec::new();
+    wire::snapshot::write(&part, &mut bytes).unwrap();
+    let part = Recording::read(Cursor::new(bytes), &ReadOptions::default()).unwrap();
+    let devices = part.devices();
+    let history = devices.all()[0].history();
+    let [live, reserved] = [history.maxima[1].bytes, history.start.reserved].map(i64::unsigned_abs);
+    assert!(live < reserved / 2, "{live} of {reserved}");
+    let device = u64::midpoint(live, reserved);
+    let options = PlanOptions::default().capacity(Some(device)).context(Some(0));
+    let plans = PlanReport::of(&devices, &options).unwrap().devices.remove(0);
+    assert!(!plans.fits, "{live} to {reserved}: {:?}", plans.as_it_is);
+    assert!(plans.plans.iter().all(|plan| plan.outcome.max_reserved <= device), "{:?}", plans.plans);
 }

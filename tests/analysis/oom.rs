@@ -32,6 +32,18 @@ const OBSERVED: &[(&str, Cause)] = &[
     ("oom_t231", Cause::Capacity),
 ];
 
+/// The device has more free memory than the request, and so has the small pool: neither can serve a request of the large pool,
+/// which needs a new segment.
+#[test]
+fn free_memory_of_another_pool_is_not_fragmentation() {
+    let report = open("fixtures/families/oom_moe_85/snapshot.pickle.gz").oom(&OomOptions::default()).unwrap();
+    let oom = &report.devices[0].ooms[0];
+    assert!(oom.request.bytes < oom.device_free && oom.request.bytes < oom.figures.inactive);
+    assert_eq!((oom.cause, oom.serving.figures.inactive), (Cause::Capacity, 0));
+    let needed = Symptom::NotEnough { together: oom.device_free + oom.figures.inactive, needed: 20 * MIB };
+    assert_eq!(oom.evidence, [needed]);
+}
+
 #[test]
 fn fixtures_equal_what_pytorch_said() {
     let seen = check(support::FIXTURES);
@@ -393,9 +405,11 @@ proptest! {
                 prop_assert_eq!((figures.allocated, figures.active(), figures.reserved), (allocated, active, reserved));
                 prop_assert_eq!(oom.attribution.total_bytes, allocated);
                 prop_assert_eq!(oom.attribution.rows.iter().map(|row| row.bytes).sum::<u64>(), allocated);
-                // All free memory, as one block or released: the most that could ever serve the request.
+                // The free memory of its pool as one block, or all of it released: the most that could ever serve the request.
                 let room = capacity - active;
-                let hopeless = reserved - active < entry.size && room < oom.request.driver_bytes;
+                let of_pool = oom.serving.figures.inactive;
+                prop_assert!(of_pool <= reserved - active);
+                let hopeless = of_pool < entry.size && room < oom.request.driver_bytes;
                 let cause = if hopeless { Cause::Capacity } else { Cause::Fragmentation };
                 prop_assert_eq!(oom.cause, cause, "{:?}", oom);
                 prop_assert!(!oom.evidence.is_empty());

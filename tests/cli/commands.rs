@@ -568,6 +568,28 @@ fn a_request_refused_despite_free_memory_has_a_reason() {
 }
 
 #[test]
+fn a_sweep_shows_the_same_figures_for_the_recorded_settings() {
+    for path in ["fixtures/generation/snapshot.pickle.gz", &fixture("fragmented"), &fixture("random_sizes")] {
+        let recorded = |args: &[&str]| {
+            let answer = memviz(&[&["simulate", "--format", "json", path], args].concat()).json();
+            answer["devices"][0]["runs"][0].clone()
+        };
+        assert_eq!(recorded(&[]), recorded(&["--sweep"]), "{path}");
+    }
+}
+
+/// What a trace lacks for a simulation, no other trace has.
+#[test]
+fn a_trace_that_cannot_be_simulated_leads_to_a_snapshot() {
+    let trace = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
+    for args in [&["simulate", trace] as &[&str], &["fit", trace, "--capacity", "8GiB"]] {
+        let run = memviz(args);
+        let text = &run.expect(0).stdout;
+        assert!(text.contains("_dump_snapshot") && !text.contains("with_stack"), "{text}");
+    }
+}
+
+#[test]
 fn help_offers_only_formats_of_this_build() {
     for command in ["timeline", "simulate", "report"] {
         let help = memviz(&[command, "--help"]).stdout;

@@ -413,9 +413,10 @@ Bound = Literal[
 
 #: Why a request failed.
 Cause = Literal[
-    # The free memory of the device and every inactive byte together would not have been enough.
+    # The inactive memory in the pool of the request would not have been enough, nor the free memory of the device
+    # and every inactive byte together for a new segment.
     "capacity",
-    # Together they would have been, but no single block was, and no segment could be released to make room.
+    # One of these would have been, but no single block was, and no segment could be released to make room.
     "fragmentation",
     # Memory that accumulates from step to step fills the device: with that fixed, the request would have been
     # served.
@@ -2506,6 +2507,8 @@ NoCandidates = Literal[
     "no_backward",
     # The peak is in the optimizer's step, when everything that forward keeps for backward has been freed.
     "peak_in_optimizer",
+    # No function is called more than once in a forward pass, so none was tried.
+    "nothing_repeats",
     # No function that is called more than once in a forward pass would lower the peak.
     "nothing_saves",
 ]

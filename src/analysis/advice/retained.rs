@@ -78,8 +78,12 @@ pub(super) fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept
         lives
     };
     let way = Way {
-        cure: "detach the state that the next step uses, and call backward without retain_graph".to_owned(),
-        code: vec!["state = state.detach()  # for each tensor in it".to_owned(), "loss.backward()".to_owned()],
+        cure: "call backward without retain_graph, and detach what later steps use".to_owned(),
+        code: vec![
+            "loss.backward()".to_owned(),
+            "kept = kept.detach()  # each tensor that a later step uses, such as a state or a collected loss"
+                .to_owned(),
+        ],
         least: lives(true),
         most: lives(false),
         unknown: "variables may keep results until the next ones are made",
@@ -89,10 +93,7 @@ pub(super) fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept
         story: Story::RetainedGraph,
         line: backward_line(device, first.call).or(Some(first.call.line)),
         cure: way.cure.clone(),
-        evidence: format!(
-            "the graph of every step, up to {}, stays alive after its backward pass is done",
-            Bytes(most)
-        ),
+        evidence: format!("every graph, up to {}, stays alive after its backward pass is done", Bytes(most)),
         cost: None,
         code: way.code.clone(),
         remedy: Remedy::Ways(vec![way]),

@@ -24,6 +24,8 @@ pub struct Culprits {
     pub sites: Vec<Culprit>,
     /// Number of sites left out.
     pub left_out: usize,
+    /// Lines among the sites that run a library's model: other answers show the library's lines instead.
+    pub library_below: Vec<String>,
 }
 
 /// The meaning of the bytes of [`Culprits`].
@@ -115,7 +117,7 @@ impl Culprits {
         let mut sites: Vec<Culprit> = sites.collect();
         // Rows are in order of size; growth is not.
         sites.sort_rows_by_key(|site| Reverse(site.bytes));
-        Self { basis, sites, left_out: 0 }
+        Self { basis, sites, left_out: 0, library_below: Vec::new() }
     }
 
     /// Keeps the first `top`, and finds the location of their code.
@@ -125,6 +127,7 @@ impl Culprits {
         for site in &mut self.sites {
             site.location = locations.get(&site.label);
         }
+        self.library_below.retain(|line| self.sites.iter().any(|site| site.label.contains(line.as_str())));
     }
 }
 

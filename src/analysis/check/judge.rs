@@ -162,6 +162,7 @@ impl<'d, 'a> Judge<'d, 'a> {
         let mut check = finding.into_check(budgets, Some(case.device.id()), limit);
         if check.verdict == CheckVerdict::Failed {
             check.culprits = self.culprits(budgets, case, limit);
+            check.culprits.library_below = case.device.library_below();
         }
         check
     }
@@ -239,6 +240,7 @@ impl<'d, 'a> Judge<'d, 'a> {
     fn leaked(&self, budgets: &Budgets, device: &Device<'_>) -> Measured {
         let lost = match doubts::of_device(device.track) {
             Some((doubt, Leaves::Nothing)) => return Measured::unknown(doubt),
+            Some((doubt, _)) if device.history().completeness.no_entries => return Measured::unknown(doubt),
             // Steps that are missing at an end count as steps that did not run; but the blocks of a trace have no order.
             Some((doubt, _)) if device.history().completeness.blocks_only => return Measured::unknown(doubt),
             doubt => doubt.map(|(doubt, _)| doubt),

@@ -149,6 +149,10 @@ impl DeviceCheckpoint {
         let editor = Editor::new(device);
         let peak = history.maxima[Metric::Allocated as usize];
         let functions = Checkpointable::new(device, editor.choice());
+        let (kept_bytes, compiled_bytes) = activations(device, peak.instant);
+        let kept_at_end_bytes = activations(device, history.entries()).0;
+        // Passes without a backward pass may also keep other memory, such as a KV cache.
+        let has_passes = functions.passes() > 0 && (!functions.is_open() || kept_bytes > 0 || kept_at_end_bytes > 0);
         let none = match () {
             () if history.entries() == 0 => Some(NoCandidates::NoHistory),
             () if history.allocations.is_empty() => Some(NoCandidates::NoForward),
@@ -157,7 +161,7 @@ impl DeviceCheckpoint {
                 Some(NoCandidates::NoForward)
             }
             () if track.snapshot.notes.format != Format::CudaSnapshot => Some(NoCandidates::NoLines),
-            () if functions.passes() == 0 => Some(NoCandidates::NoTrainingStep),
+            () if !has_passes => Some(NoCandidates::NoTrainingStep),
             () => functions.obstacle(peak.instant).map(|obstacle| match obstacle {
                 PassObstacle::Unfinished => NoCandidates::Unfinished,
                 PassObstacle::NoBackward => NoCandidates::NoBackward,
@@ -175,12 +179,12 @@ impl DeviceCheckpoint {
         };
         let nothing = match phases.at(peak.instant) {
             Phase::Optimizer => NoCandidates::PeakInOptimizer,
+            _ if bench.is_some() && functions.promising(peak.instant).0.is_empty() => NoCandidates::NothingRepeats,
             _ => NoCandidates::NothingSaves,
         };
         let none = none.or((candidates.is_empty() && left_out == 0).then_some(nothing));
         let in_optimizer = none == Some(NoCandidates::PeakInOptimizer);
         let best = candidates.first().zip(options.curves).zip(bench.as_ref());
-        let (kept_bytes, compiled_bytes) = activations(device, peak.instant);
         let curves = best.and_then(|((best, options), bench)| bench.curves(best, options));
         Self {
             device: device.id(),
@@ -190,10 +194,10 @@ impl DeviceCheckpoint {
             peak_bytes: peak.bytes,
             activation_bytes: functions.activation_bytes(peak.instant),
             kept_bytes,
-            kept_at_end_bytes: activations(device, history.entries()).0,
+            kept_at_end_bytes,
             compiled_bytes,
-            passes: functions.passes(),
-            without_backward: functions.is_open(),
+            passes: if has_passes { functions.passes() } else { 0 },
+            without_backward: has_passes && functions.is_open(),
             optimizer: in_optimizer
                 .then(|| OptimizerPeak::of(device, peak.instant, functions.held_in_forward(peak.instant))),
             forward_us: functions.forward_us(),

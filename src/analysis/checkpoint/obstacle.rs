@@ -26,6 +26,8 @@ pub enum NoCandidates {
     NoBackward,
     /// The peak is in the optimizer's step, when everything that forward keeps for backward has been freed.
     PeakInOptimizer,
+    /// No function is called more than once in a forward pass, so none was tried.
+    NothingRepeats,
     /// No function that is called more than once in a forward pass would lower the peak.
     NothingSaves,
 }

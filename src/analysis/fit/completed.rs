@@ -57,7 +57,7 @@ fn of_device(failed: &Device<'_>, other: &Device<'_>, options: &PlanOptions) -> 
     if is_told {
         plans.context = None;
         if plans.fits {
-            (plans.refused, plans.as_it_is) = (Some(FITS), None);
+            (plans.refused, plans.as_it_is) = (Some(FITS.to_owned()), None);
         }
     }
     Ok(plans)

@@ -90,7 +90,7 @@ impl Cured {
         let (advice, together, first) = advice_together(device, Plays::Needs, FIRST);
         let cure = |mut advice: Advice| {
             // What would have followed the failure may need more.
-            if let (Some(_), Saving::Played { needs, .. }) = (plans.refused, &mut advice.saving) {
+            if let (Some(_), Saving::Played { needs, .. }) = (&plans.refused, &mut advice.saving) {
                 *needs = None;
             }
             FitCure { fits: fits(&advice.saving, plans), advice }

@@ -156,6 +156,8 @@ pub struct DeviceLeaks {
     pub rows: Vec<LeakRow>,
     /// Rows left out by [`LeakOptions::top`].
     pub left_out: usize,
+    /// Lines among the rows that run a library's model: other answers show the library's lines instead.
+    pub library_below: Vec<String>,
     /// Total rates of all leaks.
     pub leaking: Rate,
     /// Total rates of all rows with [`Verdict::Growth`].
@@ -285,6 +287,13 @@ impl DeviceLeaks {
             stride: sample.stride,
             ends: if options.rows_alone { Vec::new() } else { step_ends(track, &sample) },
             steps,
+            library_below: if options.rows_alone || options.by != GroupBy::Site {
+                Vec::new()
+            } else {
+                let mut lines = device.library_below();
+                lines.retain(|line| rows.iter().any(|row| row.label.contains(line.as_str())));
+                lines
+            },
             rows,
             left_out,
             leaking,

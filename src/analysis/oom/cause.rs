@@ -15,9 +15,10 @@ use serde::Serialize;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
-    /// The free memory of the device and every inactive byte together would not have been enough.
+    /// The inactive memory in the pool of the request would not have been enough, nor the free memory of the device and
+    /// every inactive byte together for a new segment.
     Capacity,
-    /// Together they would have been, but no single block was, and no segment could be released to make room.
+    /// One of these would have been, but no single block was, and no segment could be released to make room.
     Fragmentation,
     /// Memory that accumulates from step to step fills the device: with that fixed, the request would have been served.
     Leak,
@@ -241,9 +242,9 @@ impl Facts<'_> {
     /// It would have been enough if every inactive byte were one block of the right pool, or if all of them were released to
     /// the driver, which must then supply a whole segment.
     fn room(&self, serving: &Serving, pinning: &Pinning) -> (bool, Vec<Symptom>) {
-        let Self { request, device_free, figures, .. } = *self;
+        let Self { request, device_free, .. } = *self;
         let together = self.together();
-        if figures.inactive < request.bytes && together < request.driver_bytes {
+        if serving.figures.inactive < request.bytes && together < request.driver_bytes {
             let needed = if together < request.bytes { request.bytes } else { request.driver_bytes };
             return (true, vec![Symptom::NotEnough { together, needed }]);
         }

@@ -259,9 +259,11 @@ impl DeviceSimulation {
         }
         let editor = Editor::new(device);
         let edited = (!options.changes.is_empty()).then(|| editor.apply(&testbed.program, &options.changes));
+        let most = MOST_PLAYS * testbed.program.len() as u64;
         let budget = if options.sweep { SWEEP_BUDGET } else { NAMED_BUDGET };
-        let budget = (budget / (1 + others.len()) as u64).min(MOST_PLAYS * testbed.program.len() as u64);
-        let recorded = testbed.run(&testbed.settings, true, budget);
+        let budget = (budget / (1 + others.len()) as u64).min(most);
+        // The same with and without other settings, so that all answers show the same figure.
+        let recorded = testbed.run(&testbed.settings, true, NAMED_BUDGET.min(most));
         let play = |settings: &AllocatorSettings, is_recorded: bool| match &edited {
             None => testbed.run(settings, is_recorded, budget),
             Some(Ok(edited)) => testbed.run_changed(edited, &options.changes, settings, is_recorded, budget),

@@ -71,6 +71,8 @@ pub struct DeviceTriage {
     pub device_bytes: Option<u64>,
     /// What the program was doing, as far as the recording shows.
     pub during: During,
+    /// Whether forward and backward passes were found.
+    pub has_phases: bool,
     /// What deserves a closer look, the most important first.
     pub findings: Vec<Finding>,
     /// What to change in the program, the largest saving first.
@@ -366,6 +368,9 @@ impl DeviceTriage {
             ledger,
             device_bytes,
             during,
+            has_phases: [Phase::Forward, Phase::Backward]
+                .iter()
+                .all(|&phase| device.phases().spans.iter().any(|span| span.phase == phase)),
             findings,
             advice,
             checkpoint,

@@ -39,7 +39,8 @@ impl Group {
 /// The name of the option that explains the common options.
 const FLAG: &str = "help-common";
 
-const EXIT_CODES: &str = "Exit codes: 0 success; 1 a requested check failed; 2 error.";
+const EXIT_CODES: &str =
+    "Exit codes: 0 success; 1 a requested check failed; 2 error, or a check that cannot be judged.";
 
 /// Examples of the whole program.
 const EXAMPLES: [(&str, &str); 2] = [

@@ -57,6 +57,8 @@ pub struct Attribution {
     /// Lines of the user's own code that are replaced by lines of a library: see
     /// [`crate::facts::device::Device::deep_sites`].
     pub library_below: Vec<String>,
+    /// Whether memory from before the recording may also be in rows of code: some of it has a stack.
+    pub has_older_lines: bool,
     /// The private pools of the device, if rows represent pools.
     pub private_pools: Vec<PrivatePool>,
 }
@@ -117,7 +119,8 @@ impl Attribution {
     fn new(grouper: &Grouper<'_>, total_bytes: u64, rows: Vec<(Key, Row)>) -> Self {
         let rows = rows.into_iter().map(|(_, row)| row).collect();
         let (library_below, private_pools) = (grouper.library_below(), grouper.private_pools());
-        Self { by: grouper.by, total_bytes, rows, library_below, private_pools }
+        let has_older_lines = grouper.has_older_lines();
+        Self { by: grouper.by, total_bytes, rows, library_below, has_older_lines, private_pools }
     }
 
     /// Groups everything that counts for a metric at an instant.

@@ -130,6 +130,11 @@ impl<'a> Grouper<'a> {
         self
     }
 
+    /// Whether rows represent code, and some memory from before the recording has a stack.
+    pub(crate) fn has_older_lines(&self) -> bool {
+        self.by.is_by_code() && self.track.history.baseline.iter().any(|origin| origin.stack != StackId::EMPTY)
+    }
+
     /// Lines of the user's own code that are replaced by groups of a library's lines.
     pub(crate) fn library_below(&self) -> Vec<String> {
         if matches!(self.by, GroupBy::Site | GroupBy::Stack | GroupBy::File) {

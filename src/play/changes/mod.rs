@@ -301,7 +301,7 @@ impl<'d, 'a> Editor<'d, 'a> {
                 return Err(refused("no forward pass followed by a backward pass was found".to_owned()));
             }
             if choice.passes.is_open {
-                let because = "no backward pass follows the forward passes, so what it would recompute is unknown";
+                let because = "no backward pass follows these forward passes, so what it would recompute is unknown";
                 assumptions.push(because.to_owned());
             }
             match choice.find(site)[..] {
@@ -387,9 +387,12 @@ impl<'d, 'a> Editor<'d, 'a> {
                 return Err("no forward pass followed by a backward pass was found");
             }
             if choice.passes.is_open {
-                return Err(
-                    "no backward pass follows the forward passes, so when the saved tensors would be needed is unknown",
-                );
+                let has_backward = self.device.phases().spans.iter().any(|span| span.phase == Phase::Backward);
+                return Err(if has_backward {
+                    "no backward pass follows the last forward pass, so when its saved tensors would be needed is unknown"
+                } else {
+                    "no backward pass follows the forward passes, so when the saved tensors would be needed is unknown"
+                });
             }
             if self.device.history().completeness.has_baseline {
                 return Err("the recording starts late, so whether backward needs the earlier tensors is unknown");

@@ -16,6 +16,7 @@ pub use unfinished::Unfinished;
 use crate::allocator::SizeRules;
 use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices, ask_each};
+use crate::model::bytes::Bytes;
 use crate::model::{Action, AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::CodeChange;
 use crate::play::changes::checkpointable::{Checkpointable, Holders};
@@ -43,10 +44,6 @@ const CURED_PART: u64 = 2;
 const UNLIKELY_PART: u64 = 5;
 /// Steps simulated to find the smallest device of one plan.
 const STEPS_OF_NEEDS: u64 = 4_000_000;
-
-/// Why there is no prediction for a recording that starts late.
-const LATE: &str = "the recording starts with more live memory than the device has, and its category is unknown; start \
-                    recording before the model is built";
 
 /// Why there is no prediction if the simulation does not fail like the recording.
 const FITS_REPEATED: &str = "the last complete step, repeated, fits the device on which the recording runs out of memory: how the failed step differs is unknown";
@@ -125,7 +122,7 @@ pub struct DevicePlans {
     /// Additional bytes of the device that CUDA itself uses, if a device was given.
     pub context: Option<Context>,
     /// Why there is no search.
-    pub refused: Option<&'static str>,
+    pub refused: Option<String>,
     /// The difference between a simulation with the recorded settings and the recording; `None` if nothing is
     /// simulated.
     pub difference: Option<Difference>,
@@ -135,6 +132,9 @@ pub struct DevicePlans {
     pub recorded_conf: String,
     /// The unchanged program under the recorded settings; `None` if nothing is simulated.
     pub as_it_is: Option<Plan>,
+    /// Bytes of the free segments that the recording starts with and simulations do not, because the device is too small for
+    /// them.
+    pub dropped_at_start: u64,
     /// Whether that reaches the goal.
     pub fits: bool,
     /// Number of other settings that were simulated with the unchanged program.
@@ -275,11 +275,20 @@ impl DevicePlans {
             unfinished = Some(found);
             repeat = Some(again);
         }
-        if testbed.program.reserved_at_start() > goal.bytes() {
+        let reserved_at_start = testbed.program.reserved_at_start();
+        if reserved_at_start > goal.bytes() {
             testbed.program = testbed.program.without_cache().unwrap_or(testbed.program);
         }
-        if testbed.program.live_bytes_to(0, &SizeRules::device(&testbed.settings)) > goal.bytes() {
-            return Ok((Self::refused(device, LATE), None));
+        let dropped_at_start = reserved_at_start - testbed.program.reserved_at_start();
+        let live_at_start = testbed.program.live_bytes_to(0, &SizeRules::device(&testbed.settings));
+        if live_at_start > goal.bytes() {
+            let allocated = u64::try_from(device.history().start.allocated).unwrap_or(live_at_start);
+            let reason = format!(
+                "the recording starts with {} allocated, more than the {} available; start recording before the model is built",
+                Bytes(allocated),
+                Bytes(goal.bytes())
+            );
+            return Ok((Self::refused(device, reason), None));
         }
         let sought = Sought { goal, repeat, steps, lives: Lives::default(), below: None };
         let context = options.capacity.map(|total| testbed.context.within(total));
@@ -287,7 +296,7 @@ impl DevicePlans {
         let is_full_device = testbed.is_full_device;
         let mut bench = Bench::new(device, testbed, sought);
         let searched = Self::reaching(device, &mut bench);
-        let plans = Self { unfinished, generation, capacity: Some(capacity), context, ..searched };
+        let plans = Self { unfinished, generation, capacity: Some(capacity), context, dropped_at_start, ..searched };
         if plans.fits && unfinished.is_some() && is_full_device {
             return Ok((Self::refused(device, FITS_REPEATED), None));
         }
@@ -302,7 +311,7 @@ impl DevicePlans {
         plans.difference = Some(testbed.difference.clone());
         plans.lacks = testbed.lacks;
         if settings.is_empty() || refuses(&testbed.settings, testbed.capacity.is_some()).is_some() {
-            plans.refused = refuses(&testbed.settings, testbed.capacity.is_some());
+            plans.refused = refuses(&testbed.settings, testbed.capacity.is_some()).map(str::to_owned);
             return plans;
         }
         let search = Search::new(testbed, editor, sought.clone(), settings);
@@ -353,6 +362,7 @@ impl DevicePlans {
             lacks: "",
             recorded_conf: recorded_settings(device.track).alloc_conf,
             as_it_is: None,
+            dropped_at_start: 0,
             fits: false,
             settings_tried: 0,
             plans: Vec::new(),
@@ -370,8 +380,8 @@ impl DevicePlans {
         }
     }
 
-    fn refused(device: &Device<'_>, reason: &'static str) -> Self {
-        Self { refused: Some(reason), ..Self::none(device) }
+    fn refused(device: &Device<'_>, reason: impl Into<String>) -> Self {
+        Self { refused: Some(reason.into()), ..Self::none(device) }
     }
 
     /// The figure of a plan that the goal limits: the bytes that it needs, or has allocated.
@@ -407,7 +417,7 @@ impl DevicePlans {
 /// The cheapest calls whose checkpointing keeps allocated memory at or below this many bytes.
 pub(crate) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans {
     let goal = Goal::Allocated(bytes);
-    let refused = |reason| DevicePlans { goal, ..DevicePlans::refused(device, reason) };
+    let refused = |reason: &str| DevicePlans { goal, ..DevicePlans::refused(device, reason) };
     let program = match program(device) {
         Ok(program) if program.refusals.is_empty() => program,
         Ok(_) => return refused("the recording runs out of memory, so what would have followed is unknown"),

@@ -235,6 +235,10 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             Goal::Device(bytes) => bytes,
         };
         let mut worst: Option<Outcome> = None;
+        // A program that starts with more than the device has may run without a failed request, but not there.
+        if program.reserved_at_start() > bytes {
+            return (endless, false);
+        }
         // It must fit for every placement of segments.
         for &placement in placements {
             let outcome = on(Some(bytes), placement);

@@ -80,7 +80,8 @@ fn table(device: &DeviceBlocks) -> Table {
         let cells = [
             Bytes(block.bytes).to_string(),
             block.id.to_string(),
-            format!("{:#x}", block.address),
+            // A trace records only the total of what is older.
+            if block.address == 0 { "-".to_owned() } else { format!("{:#x}", block.address) },
             entry(&block.allocated),
             entry(&block.freed),
             starred(category(block.category), block.category_inferred),

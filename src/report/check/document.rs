@@ -106,6 +106,7 @@ fn details(document: &mut Document, check: &Check) {
             }
             document.table(table);
             document.legends(words::star(check));
+            document.legends(words::library_below(check));
         }
     }
 }

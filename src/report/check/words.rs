@@ -196,6 +196,11 @@ pub fn star(check: &Check) -> Option<&'static str> {
     check.culprits.sites.iter().any(|site| site.inferred).then_some(notes::INFERRED_SITE)
 }
 
+/// A note that other answers show lines of a library instead of some of these sites.
+pub fn library_below(check: &Check) -> Option<String> {
+    notes::other_lines(&check.culprits.library_below)
+}
+
 /// The note about a limit on sites that matches no site: most likely a mistake in the expression.
 pub fn no_match(check: &Check) -> Option<&'static str> {
     (check.matching_sites == Some(0)).then_some("matches no recorded site that holds memory at the peak")

@@ -90,6 +90,10 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
             )
         });
     }
+    // Nothing is predicted from these passes, and the entries of each device show other times of them.
+    if matches!(device.none, Some(NoCandidates::NoLines | NoCandidates::NoStacks)) {
+        return facts;
+    }
     // Others have no backward pass, and keep nothing for one.
     let kept = if device.without_backward { ", counting only those that keep memory for a backward pass" } else { "" };
     facts.push(match (device.passes, device.forward_us) {
@@ -172,11 +176,15 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
                 .to_owned()
         }
         NoCandidates::PeakInOptimizer => in_optimizer(device),
+        NoCandidates::NothingRepeats => {
+            let another = if device.checkpointed.is_empty() { "" } else { "other " };
+            format!("the recording shows no {another}function that a forward pass calls more than once, so memviz tried none")
+        }
         NoCandidates::NothingSaves => {
-            let another = if device.checkpointed.is_empty() { "a" } else { "another" };
+            let another = if device.checkpointed.is_empty() { "" } else { "other " };
             format!(
-                "checkpointing {another} function would not lower the peak {}; memviz tried the functions that a forward pass \
-                 calls more than once",
+                "checkpointing any one of the {another}functions tried would not lower the peak {}; memviz tried those that a \
+                 forward pass calls more than once",
                 in_phase(device.phase)
             )
         }

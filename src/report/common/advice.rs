@@ -67,6 +67,13 @@ pub fn advice(recording: &Recording) -> Option<Advice> {
     }
 }
 
+/// How to record a snapshot, if the recording is none: only snapshots can be simulated.
+pub fn for_simulation(recording: &Recording) -> Option<Advice> {
+    let is_none = !recording.snapshot.notes.format.has_segments();
+    let missing = "this recording does not contain the requests to the allocator; a snapshot does";
+    is_none.then(|| Advice { missing: missing.to_owned(), code: SNAPSHOT })
+}
+
 fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
     let code = if snapshot.is_of_2_0() { SNAPSHOT_2_0 } else { SNAPSHOT };
     let devices: Vec<&History> = histories.iter().filter(|history| is_cuda(history)).collect();

@@ -52,6 +52,10 @@ pub const NO_STEPS: &str = "no annotation marks the steps, and no loop around fo
 /// The columns of a table of phases.
 pub const COLUMNS: [&str; 6] = ["phase", "count", "entries", "time", "share", "source"];
 
+/// What the column of times is.
+pub const TIME: &str = "time: from each entry to the next one, so work without entries, such as an optimizer step that \
+                        allocates nothing, counts in the phase before it";
+
 /// The rows of a table of phases; empty if the recording contains only other entries.
 pub fn phases(device: &DeviceInfo) -> Vec<[String; COLUMNS.len()]> {
     if !device.has_phases() {

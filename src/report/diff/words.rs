@@ -210,6 +210,8 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
 /// The fate of a row, if its numbers do not show it.
 pub fn fate(row: &DiffRow) -> String {
     match (row.fate, &row.base_label) {
+        // Rows without code, such as `(no stack)`: their memory may have a line in the other recording.
+        (Fate::New | Fate::Vanished, _) if row.label.starts_with('(') => String::new(),
         (Fate::New, _) => " (new)".to_owned(),
         (Fate::Vanished, _) => " (gone)".to_owned(),
         // Without this, a change of 0 bytes would look like none.

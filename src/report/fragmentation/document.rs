@@ -79,7 +79,7 @@ pub(crate) fn figures(table: &mut Table, figures: &Figures) {
     line("inactive", figures.inactive);
     line("  non-releasable", figures.pinned_free);
     line("  releasable", figures.releasable);
-    figure(table, "largest free block", &Bytes(figures.largest_free_block), "");
+    figure(table, "largest free block", &Bytes(figures.largest_free_block), "in any pool");
     let rounding = figures.rounding();
     let share = rounding as f64 * 100.0 / figures.active().max(1) as f64;
     figure(table, "rounding loss", &signed(rounding), format!("{share:5.1}% of active"));
@@ -237,7 +237,7 @@ fn over_time(document: &mut Document, rows: &[OverTimeRow]) {
     document.gap();
     document.table(table);
     if rows.iter().any(|row| row.figures.reserved > 0) {
-        let hint = "--format csv prints every figure, for plotting; --points sets the number of rows";
+        let hint = "--format csv prints every figure, for plotting; --points sets the approximate number of rows";
         document.screen(|document| document.toned(Tone::Dim, 0, hint));
     }
 }

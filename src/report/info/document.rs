@@ -112,6 +112,9 @@ fn phases(document: &mut Document, device: &DeviceInfo) {
         table.row([phase, number, entries, time, share], source);
     }
     document.table(table);
+    if device.phases.iter().any(|phase| phase.time_us.is_some()) {
+        document.legend(training::TIME);
+    }
 }
 
 fn annotations(document: &mut Document, report: &InfoReport) {

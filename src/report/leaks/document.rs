@@ -8,7 +8,7 @@ use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::document::{Cell, Column, Document, Table, Tone};
 use crate::report::common::next::Next;
-use crate::report::common::notes::device_name;
+use crate::report::common::notes::{self, device_name};
 use crate::report::common::words::{count, starred};
 
 /// Narrower screens do not show how much is live.
@@ -44,6 +44,7 @@ fn leaks(document: &mut Document, device: &DeviceLeaks) {
         document.wide(LIVE_FROM, |document| document.legend(wide));
     }
     document.legends(words::legend(&device.rows));
+    document.legends(notes::other_lines(&device.library_below));
     let growing: Vec<&LeakRow> = device.rows.iter().filter(|row| row.verdict != Verdict::Cache).collect();
     let shown = if device.by == GroupBy::Stack { growing.len() } else { STACKS.min(growing.len()) };
     let (first, others) = growing.split_at(shown);

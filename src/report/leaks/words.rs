@@ -17,15 +17,19 @@ pub fn headline(device: &DeviceLeaks) -> String {
     let leaks = has(device, Verdict::Leak);
     // Memory that accumulates because of a known mistake is a leak, whether or not there are steps to measure it.
     let piles_up = device.cures.iter().find(|cure| cure.story.piles_up());
-    let no_rate = |why: &str| match piles_up.map(|cure| cure.line.as_ref()) {
+    let place =
+        piles_up.and_then(|cure| cure.line.as_ref()).map_or(String::new(), |line| format!(" at {}", line.label));
+    let no_rate = |why: &str| match piles_up {
         None => format!("cannot detect leaks: {why}"),
-        Some(line) => {
-            let place = line.map_or(String::new(), |line| format!(" at {}", line.label));
-            format!("memory accumulates{place}; the rate per step is unknown: {why}")
-        }
+        Some(_) => format!("memory accumulates{place}; the rate per step is unknown: {why}"),
     };
+    // Blocks that are replaced by larger ones do not become more.
+    let is_freed =
+        device.rows.iter().any(|row| row.verdict == Verdict::Growth && blocks(row.rate.blocks) != blocks(0.0));
+    let freed = if is_freed { ", some of which is freed later" } else { "" };
     match (&device.steps, device.is_judged()) {
-        (Err(_), _) => no_rate("no steps found"),
+        (Err(NoSteps::NoHistory), _) => no_rate("no history was recorded"),
+        (Err(NoSteps::Unknown), _) => no_rate("no steps found"),
         (_, false) => no_rate("too few steps"),
         _ if !device.tells_leaks() && has(device, Verdict::Growth) => {
             format!("growth of {growth} per iteration of a loop; cannot tell whether it is a leak")
@@ -33,7 +37,9 @@ pub fn headline(device: &DeviceLeaks) -> String {
         _ if !device.tells_leaks() => no_rate("no steps found"),
         _ if leaks && has(device, Verdict::Growth) => format!("leaks {leak} per step and grows by {growth}"),
         _ if leaks => format!("leaks {leak} per step"),
-        _ if has(device, Verdict::Growth) => format!("no leak in {steps}, but growth of {growth} per step"),
+        _ if has(device, Verdict::Growth) => format!("no leak in {steps}, but growth of {growth} per step{freed}"),
+        // Whatever accumulates is freed before a step ends.
+        _ if piles_up.is_some() => format!("no leak across {steps}, but memory accumulates within steps{place}"),
         _ => format!("no leak in {steps}"),
     }
 }

@@ -106,7 +106,12 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
         Symptom::LargestBlock { bytes } => statement(
             "largest_block",
             [("largest_free_block_bytes", bytes)],
-            format!("the largest free block in the pool of the request ({}) is {}", serving(oom), Bytes(bytes)),
+            match bytes {
+                0 => format!("the pool of the request ({}) has no free block", serving(oom)),
+                _ => {
+                    format!("the largest free block in the pool of the request ({}) is {}", serving(oom), Bytes(bytes))
+                }
+            },
         ),
         Symptom::DeviceShort { free, needed } => statement(
             "device_short",

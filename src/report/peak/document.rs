@@ -87,7 +87,9 @@ impl Document {
         table.total(Bytes(attribution.total_bytes).to_string(), what);
         self.table(table);
         let star = attribution.rows.iter().any(|row| row.inferred).then(|| notes::inferred_rows(by).to_owned());
-        let below = star.into_iter().chain(notes::library_below(attribution)).chain(notes::private_pools(attribution));
+        let older = notes::older_lines(attribution).map(str::to_owned);
+        let below = star.into_iter().chain(older).chain(notes::library_below(attribution));
+        let below = below.chain(notes::private_pools(attribution));
         below.for_each(|line| self.below(line));
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
         if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {

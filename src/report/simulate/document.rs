@@ -29,6 +29,7 @@ pub(crate) fn document(source: Source<'_>, report: &SimulateReport) -> Document 
         Document::devices("Allocator settings for", source, report.devices.iter(), |document, device| {
             simulation(document, device, is_shared);
         });
+    document.advice_for_simulation(source);
     if is_shared {
         let (text, export) = words::shared(report);
         document.gap();
@@ -55,6 +56,9 @@ fn simulation(document: &mut Document, device: &DeviceSimulation, is_shared: boo
     document.table(table(&device.runs));
     if let Some(columns) = words::columns(device) {
         document.legend(columns);
+    }
+    if device.runs.iter().any(|run| run.outcome.is_some()) {
+        document.legend(words::INACTIVE);
     }
     document.legends(words::beyond(device));
     if device.runs.iter().any(|run| run.needs().is_some() && run.capacities.safe.is_none()) {

@@ -50,23 +50,23 @@ pub fn headline(device: &DeviceSimulation) -> String {
     let recorded = device.runs.first().map_or(String::new(), |run| match (&run.outcome, run.needs()) {
         (None, None) => format!("the {} cannot be simulated", own(run)),
         (_, None) => format!("the {} fail", own(run)),
-        (None, Some(needs)) => format!("the {} need {}", own(run), Bytes(needs)),
+        (None, Some(_)) => format!("the {} need {}", own(run), needed(run)),
         (Some(_), Some(needs)) => match device.capacity {
             // What the settings reserve until a request fails says nothing.
             Some(capacity) if needs > capacity => {
                 format!(
                     "the {} need {}, more than the {} that the allocator can use",
                     own(run),
-                    Bytes(needs),
+                    needed(run),
                     Bytes(capacity)
                 )
             }
-            _ => format!("the {} need {} and reserve {}", own(run), Bytes(needs), reserved(run)),
+            _ => format!("the {} need {} and reserve {}", own(run), needed(run), reserved(run)),
         },
     });
     if let Some(changed) = device.changed() {
         let changes = changed.changes.join(", ");
-        let needs = |run: &Run| run.needs().map_or("fails".to_owned(), |bytes| format!("needs {}", Bytes(bytes)));
+        let needs = |run: &Run| run.needs().map_or("fails".to_owned(), |_| format!("needs {}", needed(run)));
         let unchanged = device.runs.first().map_or(String::new(), needs);
         return match &changed.outcome {
             Some(outcome) => {
@@ -84,8 +84,7 @@ pub fn headline(device: &DeviceSimulation) -> String {
     }
     match device.best() {
         Some(best) => {
-            let needs = Bytes(best.needs().unwrap_or(0));
-            format!("{recorded}; {} needs {needs} and reserves {}", name(best), reserved(best))
+            format!("{recorded}; {} needs {} and reserves {}", name(best), needed(best), reserved(best))
         }
         None => recorded,
     }
@@ -114,7 +113,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
             format!("; below, with other segment addresses or another memory limit, it makes {allocs} and {frees}")
         });
         return Some(format!(
-            "the simulation reproduces the recording exactly: {allocs}, {frees}, and {maxima} to the byte{elsewhere}"
+            "the simulation of the unchanged program reproduces what was recorded: {allocs}, {frees}, and {maxima} to the byte{elsewhere}"
         ));
     }
     let place = difference.first.map_or(String::new(), |entry| format!(", from entry {entry} on"));
@@ -160,7 +159,14 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
             more => format!("{more} of which have no stack and may be calls to empty_cache"),
         });
     }
-    (!parts.is_empty()).then(|| format!("recorded: {}", parts.join(", ")))
+    // A retry is simulated also if it releases nothing.
+    let played = device.runs.first().and_then(|run| run.outcome.as_ref()).map_or(0, |outcome| outcome.retries);
+    let without = if releases.retries > 0 && played > u64::from(releases.retries) {
+        "; a retry that releases nothing leaves no entry"
+    } else {
+        ""
+    };
+    (!parts.is_empty()).then(|| format!("recorded: {}{without}", parts.join(", ")))
 }
 
 /// Notes about one device, one line each.
@@ -191,8 +197,8 @@ pub fn doubts<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for run in runs {
         let reason = match run.trust {
-            Trust::Predicted => format!("predicted, not exact: {}", run.because),
-            Trust::Uncertain => format!("uncertain: {}", run.because),
+            Trust::Predicted => format!("rows marked predicted are not exact: {}", run.because),
+            Trust::Uncertain => format!("rows marked uncertain: {}", run.because),
             Trust::Exact | Trust::Refused => continue,
         };
         if !reasons.contains(&reason) {
@@ -202,7 +208,7 @@ pub fn doubts<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<String> {
     reasons
 }
 
-/// Bytes of the smallest device, with a sign if a smaller one may be enough.
+/// Bytes from which on every device is large enough, with a sign if fewer may be enough.
 pub fn needs(run: &Run) -> String {
     match (run.needs(), run.capacities.safe) {
         (Some(bytes), Some(_)) => Bytes(bytes).to_string(),
@@ -211,14 +217,24 @@ pub fn needs(run: &Run) -> String {
     }
 }
 
+/// The same in a sentence.
+fn needed(run: &Run) -> String {
+    let bytes = Bytes(run.needs().unwrap_or(0));
+    if run.capacities.safe.is_some() { bytes.to_string() } else { format!("at most {bytes}") }
+}
+
 /// What the column of needed bytes is.
-pub const NEEDS: &str = "needs: memory of the smallest device that is large enough, without what CUDA itself uses";
+pub const NEEDS: &str =
+    "needs: every device with at least this much memory is large enough, without what CUDA itself uses";
 
 /// What the columns of bytes are; pinned host memory has no device.
 pub fn columns(device: &DeviceSimulation) -> Option<String> {
     let place = if device.capacity.is_some() { "on this device" } else { "on a device without a limit" };
     (device.device != HOST_DEVICE).then(|| format!("{NEEDS}; reserved: max_memory_reserved() {place}"))
 }
+
+/// What the column of inactive bytes is.
+pub const INACTIVE: &str = "inactive: the most at any instant, often after memory was freed, not at the peak";
 
 /// Why a program needs more than was reserved, if any does.
 pub fn beyond(device: &DeviceSimulation) -> impl Iterator<Item = &'static str> {
@@ -253,22 +269,23 @@ pub fn reserved(run: &Run) -> String {
 pub fn holes(run: &Run) -> Option<String> {
     let Capacities { first, safe, enough, ref holes } = run.capacities;
     let (name, first) = (name(run), first?);
-    if safe.is_none() {
+    let Some(safe) = safe else {
         let enough = enough?;
         let size = sizes(&[first, enough]);
         let (first, enough) = (size(first), size(enough));
-        return Some(format!(
-            "{name}: {first} is enough, and so is {enough} or more; not all sizes in between were tried"
-        ));
-    }
+        return Some(format!("{name}: {first} is also enough; not all sizes between that and {enough} were tried"));
+    };
     let (told, more) = holes.split_at(holes.len().min(HOLES_TOLD));
-    let all: Vec<u64> = told.iter().flat_map(|&(from, to)| [from, to]).chain([first]).collect();
+    let all: Vec<u64> = told.iter().flat_map(|&(from, to)| [from, to]).chain([first, safe]).collect();
     let size = sizes(&all);
     let ranges: Vec<String> =
         told.iter().map(|&(from, to)| format!("from {} to just below {}", size(from), size(to))).collect();
     let more = if more.is_empty() { String::new() } else { format!(", nor in {} further ranges", more.len()) };
+    // The column may write the size in another unit.
+    let same =
+        if size(safe) == Bytes(safe).to_string() { String::new() } else { format!(", which need {}", size(safe)) };
     (!ranges.is_empty())
-        .then(|| format!("{name}: {} or more is enough, except {}{more}", size(first), ranges.join(", or ")))
+        .then(|| format!("{name}{same}: {} is also enough, but not {}{more}", size(first), ranges.join(", or ")))
 }
 
 /// How to write sizes of devices: in MiB if two of them, which may differ by a few MiB only, would look the same otherwise.
@@ -401,7 +418,7 @@ fn doubt(trust: Trust) -> &'static str {
 /// The bound below every row; changes to the program may go below it.
 pub fn bound(device: &DeviceSimulation) -> Option<String> {
     let live = device.live_bytes.filter(|_| device.changed().is_none())?;
-    Some(format!("no setting can go below {}, the peak of requested bytes", Bytes(live)))
+    Some(format!("no setting can go below {}, the peak of requested bytes with each block rounded up", Bytes(live)))
 }
 
 /// Assumptions of the changes to the program, and their effect on allocated memory.
@@ -471,7 +488,10 @@ pub fn advice(device: &DeviceSimulation) -> Option<String> {
         let least = device.runs.iter().filter_map(|run| Some((run.needs()?, run))).min_by_key(|&(needs, _)| needs);
         let least = least
             .map_or(String::new(), |(needs, run)| format!("needs at least {} ({}), but ", Bytes(needs), name(run)));
-        return Some(format!("does not fit with any of these settings: {least}this device has {}", Bytes(capacity)));
+        return Some(format!(
+            "does not fit with any of these settings: {least}the allocator can use only {}",
+            Bytes(capacity)
+        ));
     }
     if device.best().is_some() {
         return None;

@@ -71,10 +71,12 @@ fn would_show(device: &DeviceTriage) -> Option<&'static str> {
     let most = unknown.saturating_add(bytes_of(Category::BeforeRecording));
     // A change that saves some of it shows more about its use.
     let is_most = most > device.categories.total_bytes / 2 && device.advice.is_empty();
-    (is_most && unknown > 0).then_some(
+    (is_most && unknown > 0).then_some(if device.has_phases {
+        "neither stacks nor the phases of the steps show what most of the memory is for"
+    } else {
         "neither stacks nor the order of entries shows what most of the memory is for; ranges named \"forward\", \
-         \"backward\" and \"optimizer\" (torch.profiler.record_function) would show it",
-    )
+         \"backward\" and \"optimizer\" (torch.profiler.record_function) would show it"
+    })
 }
 
 /// Bytes that a leak leaves behind in each step.

@@ -93,7 +93,7 @@ fn a_function_called_once_is_not_a_candidate() {
     let mut program = Program::new();
     step(&mut program, 1);
     let device = checkpoint(&program.dump());
-    assert_eq!((device.none, device.passes), (Some(NoCandidates::NothingSaves), 1));
+    assert_eq!((device.none, device.passes), (Some(NoCandidates::NothingRepeats), 1));
 }
 
 #[test]

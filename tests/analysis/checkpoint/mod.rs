@@ -205,9 +205,11 @@ fn a_peak_in_the_optimizer_names_what_forward_holds() {
     assert!(held.bytes > 0 && held.bytes < peak.elsewhere_bytes.unwrap() as u64);
 }
 
-/// Generating text calls the same blocks again and again, and keeps nothing for a backward pass.
+/// Generating text calls the same blocks again and again, and keeps a cache, but nothing for a backward pass.
 #[test]
 fn generation_is_not_training() {
+    let growing = device("fixtures/generation/snapshot.pickle.gz");
+    assert_eq!((growing.none, growing.passes), (Some(NoCandidates::NoTrainingStep), 0));
     let Some(corpus) = support::corpus() else { return };
     let path = names(&format!("{corpus}/generate_kv")).into_iter().find(|name| name.starts_with("snapshot")).unwrap();
     let device = device(&format!("{corpus}/generate_kv/{path}"));

@@ -236,6 +236,7 @@ fn unmeasurable_budgets_fail_closed_and_say_why() {
         (&fixture("skip_actions"), &["--max-peak", "1GiB"], "free_requested was not recorded"),
         (&fixture("empty"), &["--max-peak", "80GiB"], "nothing was allocated on any device"),
         (&fixture("multi_gpu_t201"), &["--max-peak", "80GiB"], "no history was recorded"),
+        (&fixture("no_history"), &["--max-leak", "1GiB"], "no history was recorded"),
         (&fixture("tiny"), &["--max-leak", "1GiB"], "no steps were found"),
         (&fixture("gpt_late"), &["--max-leak", "1GiB"], "3 steps found"),
         (&fixture("gpt_late"), &["--max-peak", "80GiB"], "--accept-late-start"),

@@ -22,7 +22,7 @@ mod shared;
 pub(crate) mod table;
 mod text;
 
-use super::advice::{Advice, advice};
+use super::advice::{Advice, advice, for_simulation};
 use super::markdown::code;
 use super::next::Next;
 use super::notes;
@@ -316,6 +316,14 @@ impl Document {
     /// How to record what is missing, if the style asks for advice.
     pub(crate) fn advice(&mut self, source: Source<'_>) {
         self.blocks.extend(advice(source.recording).map(Block::Advice));
+    }
+
+    /// How to record a snapshot, instead of other advice, if the recording cannot be simulated because it is none.
+    pub(crate) fn advice_for_simulation(&mut self, source: Source<'_>) {
+        if let Some(advice) = for_simulation(source.recording) {
+            self.blocks.retain(|block| !matches!(block, Block::Advice(_)));
+            self.blocks.push(Block::Advice(advice));
+        }
     }
 
     /// Blocks that Markdown folds, and that text shows below an empty line and the title.

@@ -11,9 +11,9 @@ use crate::analysis::fragmentation::{DeviceFragmentation, Stranded};
 use crate::analysis::oom::DeviceOoms;
 use crate::analysis::oom::{IN_FULL, ROWS_LATER};
 use crate::analysis::peak::DevicePeak;
-use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::Attribution;
 use crate::facts::grouping::private_pools::{PoolEvidence, PrivatePool};
+use crate::facts::grouping::{BASELINE, GroupBy};
 use crate::facts::time::moment::Moment;
 use crate::model::bytes::Bytes;
 use crate::model::profile::DeviceType;
@@ -118,7 +118,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
         let bytes = Bytes(completeness.baseline_uncertain_bytes);
         let peak = match completeness.peak_uncertain_bytes {
             0 => "the peak is exact".to_owned(),
-            bytes => format!("the peak is also a lower bound, at most {} too low", Bytes(bytes)),
+            bytes => format!("the peak of the recorded part is also a lower bound, at most {} too low", Bytes(bytes)),
         };
         lines.push(format!(
             "the memory allocated at the start of the recording is a lower bound, at most {bytes} too low, because the \
@@ -385,7 +385,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
     match notes.format {
         Format::CudaSnapshot => {}
         Format::ProfilerTrace => lines.push(FileNote::plain(
-            "a profiler trace has no segments or blocks: it shows fragmentation only as reserved minus allocated",
+            "a profiler trace does not record segments, or how blocks lie in them: it shows fragmentation only as reserved minus allocated",
         )),
         Format::MemoryTimeline => lines.push(FileNote::plain(
             "a memory timeline records only categories: no segments, reserved memory or stacks; its device is unnamed, so memviz calls it device 0",
@@ -519,6 +519,20 @@ pub fn library_below(attribution: &Attribution) -> Option<String> {
     let lines = attribution.library_below.join(", ");
     (!lines.is_empty())
         .then(|| format!("{lines} runs a library's model, so rows show the library's lines; --own '' shows yours"))
+}
+
+/// A note that not all memory from before the recording is in the row with that label.
+pub fn older_lines(attribution: &Attribution) -> Option<&'static str> {
+    let has_row = attribution.rows.iter().any(|row| row.label == BASELINE);
+    (attribution.has_older_lines && has_row)
+        .then_some("(before the recording): only memory without a stack; the rest is in the rows of its lines")
+}
+
+/// Lines that run a library's model, in answers that name these lines.
+pub fn other_lines(library_below: &[String]) -> Option<String> {
+    let lines = library_below.join(", ");
+    (!lines.is_empty())
+        .then(|| format!("{lines} runs a library's model; memviz peak shows the library's lines instead"))
 }
 
 /// Free memory that only one stream or pool can use.

@@ -25,6 +25,7 @@ pub(crate) fn document(sources: &[Source<'_>], report: &FitPlans) -> Document {
         Document::devices("What makes it fit:", last, devices, |document, (device, (cures, (together, with_plan)))| {
             plans(document, device, cures, [together.as_ref(), with_plan.as_ref()]);
         });
+    document.advice_for_simulation(last);
     document.first(|document| others.iter().for_each(|&source| document.file_notes(source)));
     document
 }
@@ -63,6 +64,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
     }
     document.table(table);
     document.legend(simulate::NEEDS);
+    document.legends(words::holes(device));
     document.wide(DETAILS_FROM, |document| document.legend(words::COLUMNS));
     let with_plan = combined[1];
     let cured = with_plan.and_then(|together| together.plan.as_ref());
@@ -105,5 +107,4 @@ fn first_cures(document: &mut Document, device: &DevicePlans, cures: &[FitCure],
     for together in combined.into_iter().flatten() {
         document.toned(Tone::Plain, 4, words::together(device, together));
     }
-    document.legends(words::combined(device, cures));
 }

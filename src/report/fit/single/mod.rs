@@ -79,7 +79,7 @@ fn device(
     };
     FitDevice {
         device: device.device,
-        refused: device.refused.map(str::to_owned),
+        refused: device.refused.clone(),
         notes: words::limits(device),
         alloc_conf: device.recorded_conf.clone(),
         changes: Vec::new(),

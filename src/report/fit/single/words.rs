@@ -1,7 +1,7 @@
 //! Sentences about plans, the same in every format.
 
 use crate::analysis::advice::Saving;
-use crate::analysis::fit::{FitCure, FitTogether};
+use crate::analysis::fit::{FIRST, FitCure, FitTogether};
 use crate::model::bytes::Bytes;
 use crate::play::changes::CodeChange;
 use crate::play::changes::{Change, Optimizer, chunked_loss};
@@ -15,34 +15,54 @@ use crate::report::simulate::words as simulate;
 /// The separator of the parts of a plan.
 const AND: &str = " + ";
 
-/// The first line about a device, without its name.
-pub fn headline(device: &DevicePlans) -> String {
-    if let Some(reason) = device.refused {
+/// The first line about a device, without its name, if no cure is enough.
+fn headline(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) -> String {
+    if let Some(reason) = &device.refused {
         return format!("no plan: {reason}");
     }
     let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
     let there = room_of(device, needed);
     let needed = Bytes(needed);
-    match (device.fits, device.best(), &device.nearest) {
+    match (device.fits, device.best(), closest(device, cures, combined)) {
         (true, ..) if device.is_partial => {
             format!("the recorded part fits: needs {needed}{there}")
         }
         (true, ..) => format!("fits: needs {needed}{there}"),
         (_, Some(best), _) => format!("does not fit: needs {needed}{there}; fits with {}", name(best)),
-        (_, None, Some(nearest)) => {
-            let least = device.measure(nearest);
+        (_, None, Some((least, changes))) => {
             // Others might come closer: the last lines say why they are not simulated.
             let among = if device.not_played.is_empty() { "" } else { "of those that could be simulated, " };
+            let comes = if changes.starts_with("changes ") && !changes.contains(AND) { "come" } else { "comes" };
             format!(
-                "does not fit: needs {needed}{there}; none of the changes tried makes it fit; {among}{} comes closest: needs \
-                 {}, {} too much",
-                name(nearest),
+                "does not fit: needs {needed}{there}; none of the changes tried makes it fit; {among}{changes} {comes} closest: \
+                 needs {}, {} too much",
                 Bytes(least),
                 Bytes(least.saturating_sub(device.goal.bytes()))
             )
         }
         _ => format!("does not fit: needs {needed}{there}; none of the changes tried lowers that"),
     }
+}
+
+/// What comes closest if nothing makes the program fit, a cure of a known mistake or a plan, and the bytes that the program
+/// then needs.
+fn closest(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) -> Option<(u64, String)> {
+    let needs = |saving: &Saving, fits: Option<bool>| match saving {
+        Saving::Played { needs, reserved, .. } if fits == Some(false) => Some(needs.unwrap_or(reserved.after)),
+        _ => None,
+    };
+    let one = cures.iter().take(FIRST).enumerate().filter_map(|(index, cure)| {
+        Some((needs(&cure.advice.saving, cure.fits)?, format!("change {} below", index + 1)))
+    });
+    let several = combined.into_iter().flatten().filter_map(|together| {
+        let bytes = needs(&together.cures.saving, together.fits)?;
+        let plan = together.plan.as_ref().map_or(String::new(), |plan| format!("{AND}{}", name(plan)));
+        Some((bytes, format!("{} below{plan}", places(together))))
+    });
+    let plan = device.nearest.as_ref().map(|plan| (device.measure(plan), name(plan)));
+    let unchanged = device.as_it_is.as_ref().map_or(u64::MAX, |plan| device.measure(plan));
+    let all = one.chain(plan).chain(several).filter(|&(bytes, _)| bytes < unchanged);
+    all.min_by_key(|&(bytes, _)| bytes)
 }
 
 /// The memory of the device, in a phrase after what a program needs.
@@ -85,17 +105,6 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
     }
 }
 
-/// The changes that the cures were combined with, if no plan is enough.
-pub fn combined(device: &DevicePlans, cures: &[FitCure]) -> Option<String> {
-    let is_tried = device.refused.is_none() && device.plans.is_empty() && !cures.is_empty();
-    let nearest = device.nearest.as_ref().filter(|_| is_tried)?;
-    let tried = match cures {
-        [_] => "this change alone and",
-        _ => "these changes alone, together, and",
-    };
-    Some(format!("memviz tried {tried} together with the plan that comes closest ({})", name(nearest)))
-}
-
 fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
     let (needs, trust) = match saving {
         Saving::Played { reserved, needs, reserved_trust, .. } => {
@@ -124,7 +133,7 @@ pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<
         Some(format!("{} below{AND}{}", places(together), name(plan)))
     };
     let Some(changes) = one.or_else(several).filter(|_| !device.fits && device.refused.is_none()) else {
-        return headline(device);
+        return headline(device, cures, combined);
     };
     let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
     format!("does not fit: needs {}{}; fits with {changes}", Bytes(needed), room_of(device, needed))
@@ -195,7 +204,7 @@ pub fn short(change: &Change) -> String {
 /// Which calls to checkpoint so that allocated memory stays below the limit, one line each.
 pub fn below(device: &DevicePlans) -> Vec<String> {
     let goal = Bytes(device.goal.bytes());
-    if let Some(reason) = device.refused {
+    if let Some(reason) = &device.refused {
         return vec![format!("memviz cannot search for calls that keep the peak below {goal}: {reason}")];
     }
     if device.fits {
@@ -258,7 +267,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
         device.capacity.zip(device.context).map(|(capacity, context)| kept(capacity, context)).into_iter().collect();
     if let Some(difference) = &device.difference {
         lines.push(if difference.is_none() {
-            "the simulation reproduces the recording exactly".to_owned()
+            "the simulation of the unchanged program reproduces the recorded maxima exactly".to_owned()
         } else {
             format!("the simulation differs from the recording by up to {} in a maximum", Bytes(difference.bytes()))
         });
@@ -299,7 +308,14 @@ pub fn limits(device: &DevicePlans) -> Vec<String> {
     let unplaced = device.as_it_is.as_ref().filter(|plan| !plan.is_placed).map_or("", |_| UNPLACED);
     let lacks = if device.lacks.is_empty() { unplaced } else { device.lacks };
     if !lacks.is_empty() && device.refused.is_none() {
-        lines.push(format!("predicted, not exact: {lacks}"));
+        lines.push(format!("figures marked predicted are not exact: {lacks}"));
+    }
+    if device.dropped_at_start > 0 && device.refused.is_none() {
+        lines.push(format!(
+            "simulated without the {} of free segments that the recording starts with, which this device cannot hold: the \
+             unchanged program may need and reserve less without them",
+            Bytes(device.dropped_at_start)
+        ));
     }
     if device.is_partial && device.refused.is_none() {
         lines.push("the recording has no complete step: the program may need more at other times".to_owned());
@@ -337,6 +353,18 @@ pub fn time(plan: &Plan) -> String {
 /// What the columns of bytes are.
 pub const COLUMNS: &str = "reserved, allocated: max_memory_reserved() and max_memory_allocated(), on a device without a limit \
                            where the program does not fit";
+
+/// Plans that work on the device, but not on all larger ones.
+pub fn holes(device: &DevicePlans) -> Vec<String> {
+    let works = |plan: &&Plan| plan.outcome.failure().is_none() && plan.outcome.max_reserved <= device.goal.bytes();
+    let plans = device.plans.iter().filter(works);
+    let beyond = plans.filter_map(|plan| Some((plan, plan.needs.filter(|&needs| needs > device.goal.bytes())?)));
+    beyond
+        .map(|(plan, needs)| {
+            format!("{} works on this device, but not on all others below {}", name(plan), Bytes(needs))
+        })
+        .collect()
+}
 
 /// The note below the times.
 pub const TIMES: &str = "recompute: extra time for each forward pass, without copies to and from the host or between ranks, \
