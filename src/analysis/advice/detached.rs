@@ -24,6 +24,8 @@ const LEAST_SHARE: usize = 50;
 const PART_OF_LARGEST: u64 = 1000;
 /// How many blocks of a call may outlive the line: its results.
 const MOST_RESULTS: usize = 2;
+/// Calls from each place that are searched first; all calls are if one of these calls such a part.
+const LOOKED_AT: usize = 8;
 /// Lines of a call that are examined: those that free the most blocks. Each takes time that is linear in the call.
 const MOST_LINES: usize = 4;
 
@@ -49,6 +51,14 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let mut parts: BTreeMap<u32, Vec<Part>> = BTreeMap::new();
     // Lines that free something else in another call.
     let mut others: HashSet<u32> = HashSet::new();
+    // A line that calls such a part does so in each call from its place, so most recordings are done after a few calls.
+    let has_part = |call: &&ModelCall| {
+        let mut freed = code.freed_by_line(call).into_iter();
+        freed.any(|(line, freed)| code.part(call, line, freed).is_some())
+    };
+    if !calls.by_place().iter().any(|of_place| of_place.iter().take(LOOKED_AT).any(has_part)) {
+        return Vec::new();
+    }
     for call in &calls.all {
         for (line, freed) in code.freed_by_line(call) {
             match code.part(call, line, freed) {

@@ -26,7 +26,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let evaluations: Vec<&[ModelCall]> = calls.all.chunk_by(|one, other| is_other(one) == is_other(other)).collect();
     let evaluations: Vec<&[ModelCall]> = evaluations.into_iter().filter(|run| is_other(&run[0])).collect();
     // A model that is called in every step, such as a teacher, is part of the step.
-    if steps == 0 || evaluations.len() * 2 > steps {
+    if evaluations.is_empty() || evaluations.len() * 2 > steps {
         return Vec::new();
     }
     let gradients: Vec<(u32, Allocation)> =

@@ -58,7 +58,7 @@ fn simulation(document: &mut Document, device: &DeviceSimulation, is_shared: boo
         document.legend(columns);
     }
     if device.runs.iter().any(|run| run.outcome.is_some()) {
-        document.legend(words::INACTIVE);
+        document.wide(CALLS_FROM, |document| document.legend(words::INACTIVE));
     }
     document.legends(words::beyond(device));
     if device.runs.iter().any(|run| run.needs().is_some() && run.capacities.safe.is_none()) {
