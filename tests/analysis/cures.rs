@@ -97,6 +97,16 @@ fn a_pass_that_retains_graphs_may_go_through_all_calls_before_it() {
     assert_not_found("fixtures/advice/gan.pickle.gz", Story::EvalWithoutNoGrad);
 }
 
+/// Keys and values that a model returns stay live under `inference_mode`, too.
+#[test]
+fn a_cache_is_no_graph() {
+    for name in ["requests4", "requests8"] {
+        let path = format!("fixtures/serving/{name}/snapshot.pickle.gz");
+        assert_not_found(&path, Story::EvalWithoutNoGrad);
+        found(&path, Story::KvCacheGrowth);
+    }
+}
+
 /// A saving that is exact is what another run with the recommended settings shows.
 #[test]
 fn exact_savings_are_exact() {

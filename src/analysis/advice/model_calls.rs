@@ -2,7 +2,7 @@
 
 use crate::facts::device::Device;
 use crate::facts::grouping::private_pools::private_blocks;
-use crate::facts::training::{CallPaths, Phase, PlaceId, Role};
+use crate::facts::training::{CallPaths, Category, Phase, PlaceId, Role};
 use crate::model::{Action, FrameId, PoolId, StackId};
 use crate::replay::{Allocation, Instant};
 use std::collections::{HashMap, HashSet};
@@ -221,7 +221,10 @@ impl ModelCall {
 
     /// Whether a call keeps what a backward pass would need.
     pub fn keeps_graph(&self, device: &Device<'_>) -> bool {
-        let mut made: Vec<Allocation> = born_in(device, self.start, self.end).map(|(_, made)| made).collect();
+        let categories = device.categories();
+        let is_cache = |index: u32| categories.get(index as usize).category == Category::KvCache;
+        let own = born_in(device, self.start, self.end).filter(|&(index, _)| !is_cache(index));
+        let mut made: Vec<Allocation> = own.map(|(_, made)| made).collect();
         // Masks and positions of transformers are many blocks without a graph.
         let largest = made.iter().map(|made| made.size).max().unwrap_or(0);
         made.retain(|made| made.size >= largest / PART_OF_LARGEST);

@@ -33,11 +33,13 @@ struct Wasted<'c> {
     piles_up: bool,
 }
 
-/// The blocks of a call that outlive it, except for workspaces of libraries, which also stay live under `no_grad`.
+/// The blocks of a call that outlive it, except for those that also do so under `no_grad`: workspaces of libraries, and keys and
+/// values that the model returns.
 fn kept(device: &Device<'_>, call: &ModelCall) -> Vec<(u32, Allocation)> {
-    let is_workspace = |index: u32| device.categories().get(index as usize).category == Category::Workspace;
+    let categories = device.categories();
+    let stays = |index: u32| matches!(categories.get(index as usize).category, Category::Workspace | Category::KvCache);
     let made = born_in(device, call.start, call.end);
-    made.filter(|&(index, made)| made.freed > call.end && !is_workspace(index)).collect()
+    made.filter(|&(index, made)| made.freed > call.end && !stays(index)).collect()
 }
 
 /// Whether calls from a line that have no backward pass keep their graphs over two more calls.
