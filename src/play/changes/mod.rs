@@ -419,6 +419,11 @@ impl<'d, 'a> Editor<'d, 'a> {
         Ok(choice)
     }
 
+    /// Whether the optimizer may be Adam: each parameter has two states, or how many it has is unknown.
+    pub(crate) fn may_use_adam(&self) -> bool {
+        self.trained().map_or(true, |trained| trained.per_parameter == Optimizer::AdamW.per_parameter())
+    }
+
     fn trained(&self) -> Result<&Trained, String> {
         self.trained.get_or_init(|| Trained::of(self.device)).as_ref().map_err(Clone::clone)
     }

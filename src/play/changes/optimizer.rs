@@ -84,7 +84,7 @@ impl Optimizer {
     }
 
     /// Number of states of a parameter.
-    fn per_parameter(self) -> u32 {
+    pub(super) fn per_parameter(self) -> u32 {
         match self {
             Self::Sgd => 0,
             Self::Momentum => 1,

@@ -331,7 +331,7 @@ impl DevicePlans {
                     |because: &String| Refusal { change: Change::ChunkLoss { pieces: 4 }, because: because.clone() };
                 plans.not_played.extend(figures.as_ref().err().map(refusal));
                 loss = figures.ok();
-                Moves::all(holders.functions.clone(), loss, peak)
+                Moves::all(holders.functions.clone(), loss, peak, editor.may_use_adam())
             }
             Goal::Allocated(_) => Moves::checkpoints(holders.functions.clone()),
         };
@@ -467,7 +467,8 @@ impl<'d, 'a> Bench<'d, 'a> {
         let is_unlikely = plans.plans.is_empty() && closest.as_ref().is_none_or(|closest| !closest.fits);
         let search = search(self.spent / if is_unlikely { UNLIKELY_PART } else { CURED_PART });
         let unchanged = search.play(&[], 0..1).ok().flatten()?;
-        let moves = Moves::all(holders.functions.clone(), self.loss, unchanged.outcome.max_allocated);
+        let moves =
+            Moves::all(holders.functions.clone(), self.loss, unchanged.outcome.max_allocated, editor.may_use_adam());
         let told = |tried: Tried| plan(testbed, &search, &moves, tried);
         let mut known = Found::default();
         known.add(closest.clone(), search.goal());

@@ -28,16 +28,17 @@ pub(super) struct Moves {
 
 impl Moves {
     /// All changes for a program with these functions, this loss (if known) and this peak.
-    pub fn all(functions: Vec<HeldByCalls>, loss: Option<LossFigures>, peak: u64) -> Self {
+    /// 8-bit Adam replaces Adam, but no other optimizer, which would train another way.
+    pub fn all(functions: Vec<HeldByCalls>, loss: Option<LossFigures>, peak: u64, is_adam: bool) -> Self {
         let others = [
-            Change::Optimizer(Optimizer::Adam8bit),
             Change::OffloadActivations,
             Change::OffloadOptimizer,
             Change::ShardOptimizer { ranks: RANKS, keeps_gradients: false },
             Change::ShardGradients { ranks: RANKS },
         ];
         let pieces = loss.and_then(|loss| most_pieces(loss.logits_bytes, peak));
-        let others = pieces.map(|pieces| Change::ChunkLoss { pieces }).into_iter().chain(others).collect();
+        let adam = is_adam.then_some(Change::Optimizer(Optimizer::Adam8bit));
+        let others = pieces.map(|pieces| Change::ChunkLoss { pieces }).into_iter().chain(adam).chain(others).collect();
         Self { others, loss_us: loss.and_then(|loss| loss.forward_us), ..Self::checkpoints(functions) }
     }
 
@@ -178,7 +179,7 @@ mod tests {
 
     #[test]
     fn sets_come_in_order_of_trouble() {
-        let sets = Moves::all(Vec::new(), None, 100).sets();
+        let sets = Moves::all(Vec::new(), None, 100, true).sets();
         assert_eq!(sets.len(), 1 + 5 + 10);
         assert_eq!(sets[..2], [vec![], vec![Change::Optimizer(Optimizer::Adam8bit)]]);
         let trouble: Vec<u32> = sets.iter().map(|set| trouble_of(false, set)).collect();
@@ -197,7 +198,7 @@ mod tests {
     #[test]
     fn recomputation_takes_time() {
         let loss = LossFigures { logits_bytes: 500, forward_us: Some(7) };
-        let moves = Moves::all(vec![function("block", 90, 4, Some(40))], Some(loss), 1000);
+        let moves = Moves::all(vec![function("block", 90, 4, Some(40))], Some(loss), 1000, true);
         let block = checkpoint(&moves.functions[0], 2);
         let time = |changes: &[Change]| moves.time(changes);
         assert_eq!(time(&[]), Some(0));

@@ -80,7 +80,10 @@ pub fn cure(device: &DevicePlans, cure: &FitCure) -> String {
     if device.refused.is_some() {
         return cures::effect(&cure.advice);
     }
-    enough(&cure.advice.saving, cure.fits, ["fits with this change alone", "not enough on its own"])
+    let unchanged = device.as_it_is.as_ref().map_or(u64::MAX, |plan| device.measure(plan));
+    let helps = !matches!(cure.advice.saving, Saving::Played { needs: Some(needs), .. } if needs >= unchanged);
+    let no = if helps { "not enough on its own" } else { "does not help on its own" };
+    enough(&cure.advice.saving, cure.fits, ["fits with this change alone", no])
 }
 
 /// Whether several cures are enough together, or what they save.
