@@ -4,7 +4,7 @@ use super::model_calls::{ModelCall, born_in, inside};
 use crate::facts::device::Device;
 use crate::facts::training::{CallPaths, Phase, Role};
 use crate::model::{FrameId, StackId};
-use crate::replay::Allocation;
+use crate::replay::{Allocation, Instant, NEVER};
 use std::collections::{HashMap, HashSet};
 
 /// A call without a backward pass keeps a graph if at least so many of its blocks from stacks that allocate memory for backward
@@ -12,6 +12,10 @@ use std::collections::{HashMap, HashSet};
 /// activations collects them at one line.
 const LEAST_KEPT: usize = 3;
 const LEAST_STACKS: usize = 2;
+/// A graph is freed from its end: this share of pairs of its blocks is freed in the reverse order, in percent. Collections of results
+/// are freed one after the other. So many blocks are compared.
+const SHARE_REVERSED: usize = 90;
+const MOST_COMPARED: usize = 64;
 const SHARE_OF_TRAINING: usize = 90;
 
 /// The functions, and what training keeps of their blocks.
@@ -121,6 +125,26 @@ impl ModelFunctions {
             outliving += share.kept;
             keeping += usize::from(share.kept * trained.all * 100 >= share.all * trained.kept * SHARE_OF_TRAINING);
         }
-        outliving >= LEAST_KEPT && keeping >= LEAST_STACKS && keeping * 100 >= stacks * SHARE_OF_TRAINING
+        outliving >= LEAST_KEPT
+            && keeping >= LEAST_STACKS
+            && keeping * 100 >= stacks * SHARE_OF_TRAINING
+            && self.is_freed_from_its_end(device, call)
+    }
+
+    /// Whether the blocks that training keeps, other than the result, are freed in the reverse order of their allocation.
+    fn is_freed_from_its_end(&self, device: &Device<'_>, call: &ModelCall) -> bool {
+        let is_needed = |index: u32| {
+            let inside = inside(device, device.track.stack_of(index as usize), call.line);
+            self.saved.get(&inside).is_some_and(|share| share.kept > 0)
+        };
+        let kept =
+            born_in(device, call.start, call.end).filter(|&(index, made)| made.freed > call.end && is_needed(index));
+        let mut freed: Vec<Instant> = kept.map(|(_, made)| made.freed).collect();
+        freed.pop();
+        freed.retain(|&at| at != NEVER);
+        freed.truncate(MOST_COMPARED);
+        let pairs = freed.len() * freed.len().saturating_sub(1) / 2;
+        let reversed = |(place, at): (usize, &Instant)| freed[place + 1..].iter().filter(|&later| later < at).count();
+        freed.iter().enumerate().map(reversed).sum::<usize>() * 100 >= pairs * SHARE_REVERSED
     }
 }
