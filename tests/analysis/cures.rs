@@ -114,10 +114,10 @@ fn evaluations_of_functions_that_keep_their_graphs_are_found() {
     assert_eq!(label(&elsewhere), "mlp.py:37 evaluate");
 }
 
-/// One returns all its activations, and the other needs the gradients of each call without `no_grad`.
+/// One returns all its activations, one returns lists of its states, and one needs the gradients of each call without `no_grad`.
 #[test]
 fn functions_that_keep_no_needless_graph_are_not_found() {
-    for program in ["activations", "world"] {
+    for program in ["activations", "trajectories", "world"] {
         assert_not_found(&format!("fixtures/advice/{program}.pickle.gz"), Story::EvalWithoutNoGrad);
     }
 }
