@@ -107,6 +107,31 @@ fn a_cache_is_no_graph() {
     }
 }
 
+/// The model is two functions over a dict of weights. On an H100, the cured program had these peaks.
+#[test]
+fn evaluations_of_functions_that_keep_their_graphs_are_found() {
+    let kept = found("fixtures/advice/tide.pickle.gz", Story::EvalWithoutNoGrad);
+    assert_eq!(label(&kept), "tide.py:23 season");
+    let Saving::Played { allocated, reserved, .. } = kept.saving else { panic!("{:?}", kept.saving) };
+    let cured = open("fixtures/advice/tide_cured.pickle.gz").peak(&PeakOptions::default()).unwrap();
+    for (lowered, metric) in [(allocated, Metric::Allocated), (reserved, Metric::Reserved)] {
+        let truth = cured.devices[0].maxima[metric as usize].bytes as u64;
+        assert!(lowered.after.abs_diff(truth) <= truth / 50, "{lowered:?}, not {truth}");
+    }
+    assert_not_found("fixtures/advice/tide_cured.pickle.gz", Story::EvalWithoutNoGrad);
+    // The evaluation is a function of its own, and training calls the model inside the function of its loss.
+    let elsewhere = found("fixtures/advice/mlp.pickle.gz", Story::EvalWithoutNoGrad);
+    assert_eq!(label(&elsewhere), "mlp.py:37 evaluate");
+}
+
+/// One returns all its activations, one returns lists of its states, and one needs the gradients of each call without `no_grad`.
+#[test]
+fn functions_that_keep_no_needless_graph_are_not_found() {
+    for program in ["activations", "trajectories", "world"] {
+        assert_not_found(&format!("fixtures/advice/{program}.pickle.gz"), Story::EvalWithoutNoGrad);
+    }
+}
+
 /// A saving that is exact is what another run with the recommended settings shows.
 #[test]
 fn exact_savings_are_exact() {

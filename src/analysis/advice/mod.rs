@@ -26,6 +26,7 @@ mod kv_cache_growth;
 mod low_rank;
 mod master_copies;
 mod model_calls;
+mod model_functions;
 mod release_cache;
 mod retained;
 mod side_stream;

@@ -1,5 +1,6 @@
 //! The calls of a model by code outside of modules: from the first allocation of a call to the first entry after its return.
 
+use super::model_functions::ModelFunctions;
 use crate::facts::device::Device;
 use crate::facts::grouping::private_pools::private_blocks;
 use crate::facts::training::{CallPaths, Category, Phase, PlaceId, Role};
@@ -51,12 +52,30 @@ pub(super) struct ModelCalls {
     pub private: HashMap<u32, PoolId>,
     /// Where models allocate memory that a backward pass frees: the frames inside the line that calls the model.
     needed: HashSet<Vec<FrameId>>,
+    /// The functions that these calls call, if they call no modules.
+    functions: Option<ModelFunctions>,
 }
 
 impl ModelCalls {
+    /// The calls of modules.
     pub fn of(device: &Device<'_>) -> Self {
-        let (track, roles, phases) = (device.track, device.roles(), device.phases());
-        let paths = CallPaths::of(device.sites(), roles);
+        let roles = device.roles();
+        Self::along(device, &CallPaths::of(device.sites(), roles), |stack| roles.role(stack))
+    }
+
+    /// The calls of the user's functions that training differentiates, in a program without modules.
+    pub fn of_functions(device: &Device<'_>) -> Self {
+        let Some(mut functions) = ModelFunctions::of(device) else { return Self::default() };
+        let paths = functions.paths(device);
+        let mut calls = Self::along(device, &paths, |stack| functions.role(device, &paths, stack));
+        functions.learn(device, calls.all.iter().filter(|call| call.is_trained(device)));
+        calls.functions = Some(functions);
+        calls
+    }
+
+    /// The calls of what is a module by its role.
+    fn along(device: &Device<'_>, paths: &CallPaths, role: impl Fn(StackId) -> Role) -> Self {
+        let (track, phases) = (device.track, device.phases());
         let private = private_blocks(track);
         let links = &track.history.links;
         // A captured call keeps its memory for replays, independently of Python.
@@ -64,7 +83,7 @@ impl ModelCalls {
             !private.is_empty() && links.get(entry as usize).is_some_and(|block| private.contains_key(block))
         };
         let mut all: Vec<ModelCall> = Vec::new();
-        let of_stack = |id: u32| (roles.role(StackId(id)), paths.place(StackId(id)));
+        let of_stack = |id: u32| (role(StackId(id)), paths.place(StackId(id)));
         let of_stack: Vec<(Role, Option<PlaceId>)> = (0..device.snapshot().stacks.len() as u32).map(of_stack).collect();
         // The place of the open call.
         let mut open: Option<PlaceId> = None;
@@ -147,12 +166,20 @@ impl ModelCalls {
                 needed.extend(stacks.into_iter().map(|stack| inside(device, stack, call.line)));
             }
         }
-        Self { all, private, needed }
+        Self { all, private, needed, functions: None }
     }
 
     /// Whether a call without a backward pass keeps memory for one: as much as a large graph, or as the graph of training.
     pub fn keeps_graph(&self, device: &Device<'_>, call: &ModelCall) -> bool {
-        call.keeps_graph(device) || self.keeps_what_training_needs(device, call)
+        match &self.functions {
+            Some(functions) => functions.keeps_graph(device, call),
+            None => call.keeps_graph(device) || self.keeps_what_training_needs(device, call),
+        }
+    }
+
+    /// The frames of the functions that these calls call, if they call no modules.
+    pub fn functions(&self) -> Option<&HashSet<FrameId>> {
+        self.functions.as_ref().map(|functions| &functions.frames)
     }
 
     fn keeps_what_training_needs(&self, device: &Device<'_>, call: &ModelCall) -> bool {

@@ -20,6 +20,13 @@ const CLOSE: Instant = 4;
 
 /// One finding for each line with such calls.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+    if calls.all.is_empty() {
+        return findings(device, &ModelCalls::of_functions(device));
+    }
+    findings(device, calls)
+}
+
+fn findings(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     calls.by_place().into_iter().filter_map(|of_line| finding(device, calls, &of_line)).collect()
 }
 
@@ -79,7 +86,11 @@ fn wasted<'c>(device: &Device<'_>, all: &ModelCalls, of_line: &[&'c ModelCall]) 
 fn finding(device: &Device<'_>, all: &ModelCalls, of_line: &[&ModelCall]) -> Option<Finding> {
     let Wasted { calls, most, piles_up } = wasted(device, all, of_line)?;
     let first = *calls.first()?;
-    let lives = lives(device, &calls);
+    let lives = lives(device, all, &calls);
+    // A list may hold what a function returns rather than its graph.
+    if piles_up && all.functions().is_some() {
+        return None;
+    }
     if piles_up {
         let graphs =
             Graphs::of(device, of_line, inputs(device, of_line), |index, made| is_of_forward(device, index, made));
@@ -176,11 +187,15 @@ fn is_sample(device: &Device<'_>, stack: StackId) -> bool {
 }
 
 /// Frees the memory that the calls keep at the time when the program frees their results.
-fn lives(device: &Device<'_>, calls: &[&ModelCall]) -> Lives {
+fn lives(device: &Device<'_>, all: &ModelCalls, calls: &[&ModelCall]) -> Lives {
     let mut lives = Lives::default();
     let passes = calls.iter().map(|call| call.start..call.end).collect();
     let blocks: Vec<u32> = calls.iter().flat_map(|call| kept(device, call)).map(|(index, _)| index).collect();
-    let releases = Editor::new(device).releases_without_backward(passes, &blocks);
+    let editor = Editor::new(device);
+    let releases = match all.functions() {
+        Some(functions) => editor.releases_of_functions(functions, passes, &blocks),
+        None => editor.releases_without_backward(passes, &blocks),
+    };
     let freed = |index: u32| device.track.allocation(index as usize).map_or(NEVER, |made| made.freed);
     lives.freed.extend(releases.into_iter().filter(|&(index, at)| at < freed(index)));
     for call in calls {

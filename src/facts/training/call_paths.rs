@@ -5,7 +5,7 @@ use crate::facts::code::frames::FrameKind;
 use crate::facts::code::sites::Sites;
 use crate::model::{FrameId, StackId, StrId};
 use foldhash::fast::RandomState;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A chain of Python frames, outermost first, that ends where a phase of training starts: at the call of a module, of
 /// `backward` or of an optimizer. Equal chains, including lines, are the same place.
@@ -35,7 +35,7 @@ struct Link {
 #[derive(Clone, Copy, Debug, Default)]
 struct Ending {
     place: Option<PlaceId>,
-    /// The first frame inside the module that is called there.
+    /// The first frame inside the module or function that is called there.
     callee: Option<FrameId>,
 }
 
@@ -50,6 +50,15 @@ pub struct CallPaths {
 impl CallPaths {
     /// Reads every stack once.
     pub fn of(sites: &Sites<'_>, roles: &Roles) -> Self {
+        Self::up_to(sites, roles, |_| false)
+    }
+
+    /// The same for a program whose model is these functions, given by their frames: a place ends where one is called, too.
+    pub(crate) fn of_functions(sites: &Sites<'_>, roles: &Roles, functions: &HashSet<FrameId>) -> Self {
+        Self::up_to(sites, roles, |frame| functions.contains(&frame))
+    }
+
+    fn up_to(sites: &Sites<'_>, roles: &Roles, is_function: impl Fn(FrameId) -> bool) -> Self {
         let snapshot = sites.snapshot();
         let mut found = Self::default();
         let mut known: HashMap<(Option<PlaceId>, FrameId), PlaceId, RandomState> = HashMap::default();
@@ -59,6 +68,10 @@ impl CallPaths {
             let mut frames = snapshot.stacks.frame_ids(StackId(id)).iter().rev().copied();
             let mut is_module = false;
             for frame in frames.by_ref().filter(|&frame| sites.kind(frame).is_python()) {
+                if is_function(frame) {
+                    ending.callee = Some(frame);
+                    break;
+                }
                 if roles.begins_phase(frame) {
                     is_module = roles.is_module(frame);
                     if !roles.is_module_call(frame) {
@@ -93,7 +106,7 @@ impl CallPaths {
         self.stacks.get(stack.index())?.place.filter(|&place| self.links[place.0 as usize].is_own)
     }
 
-    /// The first frame inside the module that a stack calls at its place.
+    /// The first frame inside the module or function that a stack calls at its place.
     pub fn callee(&self, stack: StackId) -> Option<FrameId> {
         self.stacks.get(stack.index())?.callee
     }

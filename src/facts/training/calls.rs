@@ -15,7 +15,7 @@ use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-/// A function that `nn.Module` calls as `forward`. Functions with the same name in a file are distinguished by their lines.
+/// A function that `nn.Module` calls as `forward`, or one that is the model itself. Functions with the same name in a file are distinguished by their lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForwardFunction {
@@ -85,12 +85,34 @@ impl Calls {
 
     /// Finds the calls of one device.
     pub fn of(track: Track<'_>, phases: &Phases, sites: &Sites<'_>, roles: &Roles) -> Self {
-        let snapshot = track.snapshot;
-        let paths = Paths::of(snapshot, sites, roles);
+        let paths = Paths::of(track.snapshot, sites, roles, |_| false);
+        Self::along(track, phases, roles, &paths, |phase| phase == Phase::Forward)
+    }
+
+    /// Finds the calls of one device where these functions, given by their frames, are the model: the program has no modules, so
+    /// without a backward pass behind it, nothing shows that a phase is forward.
+    pub(crate) fn of_functions(
+        track: Track<'_>,
+        phases: &Phases,
+        sites: &Sites<'_>,
+        roles: &Roles,
+        functions: &HashSet<FrameId>,
+    ) -> Self {
+        let paths = Paths::of(track.snapshot, sites, roles, |frame| functions.contains(&frame));
+        Self::along(track, phases, roles, &paths, |phase| !matches!(phase, Phase::Backward | Phase::Optimizer))
+    }
+
+    fn along(
+        track: Track<'_>,
+        phases: &Phases,
+        roles: &Roles,
+        paths: &Paths,
+        is_wanted: impl Fn(Phase) -> bool,
+    ) -> Self {
         let actions = track.actions();
         let tells = |entry: u32| phases.frees_tell || is_alloc(actions, entry);
         let mut open_calls = Tracker::default();
-        for span in phases.spans.iter().filter(|span| span.phase == Phase::Forward) {
+        for span in phases.spans.iter().filter(|span| is_wanted(span.phase)) {
             for entry in (span.start..span.end).filter(|&entry| tells(entry)) {
                 let stack = track.stack(entry);
                 if roles.role(stack) == Role::Module || roles.role(stack) == Role::Plain {
@@ -99,8 +121,8 @@ impl Calls {
             }
             open_calls.close_all();
         }
-        let raw = join_rounds(&split_repetitions(&open_calls.calls, track, &paths));
-        group(raw, snapshot, &paths, roles)
+        let raw = join_rounds(&split_repetitions(&open_calls.calls, track, paths));
+        group(raw, track.snapshot, paths, roles)
     }
 
     /// Every function with its ID, in the order of their first calls.
@@ -138,7 +160,7 @@ struct Level {
     function: u32,
     line: u64,
     frame: FrameId,
-    /// Whether `nn.Module` calls it.
+    /// Whether `nn.Module` calls it, or it is the model itself.
     is_call: bool,
     /// The nearest frame around it that is not part of PyTorch.
     caller: Option<FrameId>,
@@ -150,7 +172,7 @@ struct Paths {
 }
 
 impl Paths {
-    fn of(snapshot: &Snapshot, sites: &Sites<'_>, roles: &Roles) -> Self {
+    fn of(snapshot: &Snapshot, sites: &Sites<'_>, roles: &Roles, is_called: impl Fn(FrameId) -> bool) -> Self {
         let python = |id: u32| {
             let frames = snapshot.stacks.frame_ids(StackId(id)).iter().rev();
             let frames: Vec<FrameId> = frames.copied().filter(|&id| sites.kind(id).is_python()).collect();
@@ -170,7 +192,7 @@ impl Paths {
                 let function = functions.get(id);
                 let node = intern(&mut nodes, (place, function));
                 place = intern(&mut places, (node, frame.line)) + 1;
-                let is_call = calls.next_if_eq(&index).is_some();
+                let is_call = calls.next_if_eq(&index).is_some() || is_called(id);
                 let level = Level { node, place, function, line: frame.line, frame: id, is_call, caller };
                 if !is_module_plumbing(snapshot, id) && !is_checkpoint_plumbing(snapshot, id) {
                     caller = Some(id);

@@ -87,9 +87,9 @@ impl Choice {
         Self::with(device, calls, passes)
     }
 
-    /// Finds the functions of passes without a backward pass.
-    pub fn around(device: &Device<'_>, entries: Vec<Range<u32>>) -> Self {
-        let calls = whole(Calls::of(device.track, device.phases(), device.sites(), device.roles()), device.track);
+    /// The functions of passes without a backward pass, given their calls.
+    pub fn around(device: &Device<'_>, calls: Calls, entries: Vec<Range<u32>>) -> Self {
+        let calls = whole(calls, device.track);
         Self::with(device, calls, Passes { forward: entries.clone(), entries, is_open: true })
     }
 

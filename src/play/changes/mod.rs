@@ -52,8 +52,8 @@ pub use optimizer::Optimizer;
 pub use recompute::{Gap, Recompute};
 
 use crate::facts::device::Device;
-use crate::facts::training::{Category, Phase};
-use crate::model::HOST_DEVICE;
+use crate::facts::training::{Calls, Category, Phase};
+use crate::model::{FrameId, HOST_DEVICE};
 use crate::play::Program;
 
 use super::{Step, StepKind};
@@ -62,6 +62,7 @@ use checkpointable::Checkpointable;
 pub(in crate::play) use rewrite::AllocationSet;
 use rewrite::{Rewrite, is_free};
 use shard::OtherGradients;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::OnceLock;
 use trained::{MOST_STATES, Trained};
@@ -374,7 +375,25 @@ impl<'d, 'a> Editor<'d, 'a> {
     /// When the program would release some blocks if it had allocated them under `no_grad`: blocks that functions
     /// allocated in passes without a backward pass. The blocks are sorted by index.
     pub(crate) fn releases_without_backward(&self, passes: Vec<Range<u32>>, blocks: &[u32]) -> Vec<(u32, Instant)> {
-        let choice = Choice::around(self.device, passes);
+        let device = self.device;
+        let calls = Calls::of(device.track, device.phases(), device.sites(), device.roles());
+        self.releases_in(calls, passes, blocks)
+    }
+
+    /// The same for a program without modules, whose model is these functions, given by their frames.
+    pub(crate) fn releases_of_functions(
+        &self,
+        functions: &HashSet<FrameId>,
+        passes: Vec<Range<u32>>,
+        blocks: &[u32],
+    ) -> Vec<(u32, Instant)> {
+        let device = self.device;
+        let calls = Calls::of_functions(device.track, device.phases(), device.sites(), device.roles(), functions);
+        self.releases_in(calls, passes, blocks)
+    }
+
+    fn releases_in(&self, calls: Calls, passes: Vec<Range<u32>>, blocks: &[u32]) -> Vec<(u32, Instant)> {
+        let choice = Choice::around(self.device, calls, passes);
         let releases = choice.releases(self.device, blocks).into_iter();
         releases.map(|release| (release.allocation, release.released)).collect()
     }
