@@ -1,5 +1,5 @@
 /**
- * Makes view.html in dist, or in the folder that is named: the page in one file, the same bytes each time. The engine and a
+ * Makes view.html.gz in dist, or in the folder that is named: the page in one file, the same bytes each time. The engine and a
  * recording are put in later.
  */
 
@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
 const here = path.dirname(fileURLToPath(import.meta.url));
@@ -81,4 +82,4 @@ const parts = { CSP: policy, STYLE: style, SCRIPT: script, NOTICE: notice };
 const page = readFileSync(path.join(here, 'src/index.html'), 'utf8').replace(/%([A-Z]+)%/g, (_, name) => parts[name]);
 const out = path.resolve(here, process.argv[2] ?? 'dist');
 mkdirSync(out, { recursive: true });
-writeFileSync(path.join(out, 'view.html'), page);
+writeFileSync(path.join(out, 'view.html.gz'), gzipSync(page, { level: 9 }));

@@ -300,15 +300,8 @@ const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 11] = [
     frozen::find,
     master_copies::find,
 ];
-const OF_CATEGORIES: [fn(&Device<'_>) -> Vec<Finding>; 6] = [
-    // It takes longest, so it starts first: the others run on the threads that it leaves idle.
-    attention_matrix::find,
-    zero_grad_late::find,
-    foreach_temporaries::find,
-    fp32_logits::find,
-    dataloader_prefetch::find,
-    side_stream::find,
-];
+const OF_CATEGORIES: [fn(&Device<'_>) -> Vec<Finding>; 5] =
+    [zero_grad_late::find, foreach_temporaries::find, fp32_logits::find, dataloader_prefetch::find, side_stream::find];
 const OTHERS: [fn(&Device<'_>) -> Vec<Finding>; 7] = [
     kv_cache_growth::find,
     inference_cache::find,
@@ -369,7 +362,7 @@ fn found<'d, 'a>(
     plays: Plays,
     is_wanted: fn(Story) -> bool,
 ) -> Option<(Trial<'d, 'a>, Vec<(Advice, Remedy)>)> {
-    let mut candidates = candidates(device);
+    let mut candidates = candidates(device, plays.covers(device));
     candidates.retain(|finding| is_wanted(finding.story));
     if candidates.is_empty() {
         return None;
@@ -380,8 +373,8 @@ fn found<'d, 'a>(
     Some((trial, advice))
 }
 
-/// What finders find, to be simulated.
-fn candidates(device: &Device<'_>) -> Vec<Finding> {
+/// What finders find, whether it will be simulated or not.
+fn candidates(device: &Device<'_>, is_simulated: bool) -> Vec<Finding> {
     if device.id() <= HOST_DEVICE {
         return Vec::new();
     }
@@ -395,8 +388,10 @@ fn candidates(device: &Device<'_>) -> Vec<Finding> {
         let finders = OF_CALLS.par_iter().with_max_len(1);
         finders.flat_map_iter(|find| find(device, &calls)).collect::<Vec<Finding>>()
     };
-    let (mut found, of_categories) = rayon::join(of_calls, || all(&OF_CATEGORIES));
-    found.extend(of_categories.into_iter().chain(others));
+    // Attention takes longest, so it starts first: the others run on the threads that it leaves idle.
+    let of_categories = || rayon::join(|| attention_matrix::find(device, is_simulated), || all(&OF_CATEGORIES));
+    let (mut found, (attention, of_categories)) = rayon::join(of_calls, of_categories);
+    found.extend(attention.into_iter().chain(of_categories).chain(others));
     found.truncate(MOST_FOUND);
     found
 }

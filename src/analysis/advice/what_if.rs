@@ -88,7 +88,7 @@ impl<'d, 'a> CureSearch<'d, 'a> {
     /// Does the next part: runs the finders, simulates the program, then one cure at a time. Returns whether a part was left.
     pub fn step(&mut self) -> bool {
         let Some(waiting) = &mut self.waiting else {
-            self.waiting = Some(candidates(self.device).into_iter());
+            self.waiting = Some(candidates(self.device, true).into_iter());
             return true;
         };
         if waiting.len() == 0 {

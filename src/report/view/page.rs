@@ -1,10 +1,11 @@
 //! The page itself: one file that contains everything, and needs no network.
 
+use flate2::read::GzDecoder;
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
-/// The page, without engine and recording. Built from `viewer`, like the engine.
-const PAGE: &str = include_str!("../../../viewer/dist/view.html");
+/// The page, without engine and recording, compressed with gzip. Built from `viewer`, like the engine.
+const PAGE: &[u8] = include_bytes!("../../../viewer/dist/view.html.gz");
 /// The engine: this library as WebAssembly, compressed with gzip, which every browser decompresses.
 const ENGINE: &[u8] = include_bytes!("../../../viewer/dist/engine.wasm.gz");
 /// The placeholders in the page for the engine, and for a recording.
@@ -38,7 +39,9 @@ pub struct Carried<'a> {
 /// If reading the recording or writing fails.
 pub fn write(carried: Option<Carried<'_>>, out: &mut dyn Write) -> io::Result<()> {
     let missing = || io::Error::other("the page has no place for the engine and a recording");
-    let (head, rest) = PAGE.split_once(ENGINE_PLACE).ok_or_else(missing)?;
+    let mut page = String::new();
+    GzDecoder::new(PAGE).read_to_string(&mut page)?;
+    let (head, rest) = page.split_once(ENGINE_PLACE).ok_or_else(missing)?;
     let (between, tail) = rest.split_once(RECORDING_PLACE).ok_or_else(missing)?;
     out.write_all(head.as_bytes())?;
     out.write_all(br#"<script type="application/octet-stream;ascii85" id="engine">"#)?;

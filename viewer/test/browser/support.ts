@@ -5,6 +5,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { type Browser, type BrowserContextOptions, chromium, firefox, type Page } from 'playwright-core';
 import { encoded } from '../encoded.ts';
 
@@ -78,7 +79,7 @@ let made = 0;
 /** A file of a page that contains a recording, or none. */
 export function pageFile(recording: string | null, name = recording ?? ''): string {
     const engine = encoded(readFileSync(path.join(ROOT, 'viewer/dist/engine.wasm.gz')));
-    let page = readFileSync(path.join(ROOT, 'viewer/dist/view.html'), 'utf8');
+    let page = gunzipSync(readFileSync(path.join(ROOT, 'viewer/dist/view.html.gz'))).toString('utf8');
     const put = (place: string, filled: string) => {
         assert.equal(page.split(place).length, 2, `the page has one place ${place}`);
         page = page.replace(place, () => filled);

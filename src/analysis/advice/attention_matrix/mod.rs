@@ -42,8 +42,11 @@ const LOADED_WITH_SDPA: &str = "model = AutoModel.from_pretrained(name, attn_imp
 /// Smaller blocks are no bias of all pairs.
 const SMALLEST_BIAS: u64 = 64 << 10;
 
-/// One finding for each line that makes such a matrix.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+/// Entries around the life of a matrix in which what belongs to it is allocated and freed.
+const AROUND: u32 = 16;
+
+/// One finding for each line that makes such a matrix. If it will not be simulated, only what is live at the peak matters.
+pub(super) fn find(device: &Device<'_>, is_simulated: bool) -> Vec<Finding> {
     let weights = Weights { device, sizes: OnceLock::new() };
     let mut of_line: BTreeMap<Option<FrameId>, Vec<Matrix>> = BTreeMap::new();
     let (named, by_hand) = rayon::join(|| named::matrices(device, &weights), || by_hand::matrices(device, &weights));
@@ -63,7 +66,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     for matrix in all.filter(|matrix| !is_activated(matrix) && !is_fused(matrix)) {
         of_line.entry(matrix.line).or_default().push(matrix);
     }
-    of_line.into_par_iter().filter_map(|(line, matrices)| finding(device, line, &matrices)).collect()
+    of_line.into_par_iter().filter_map(|(line, matrices)| finding(device, line, matrices, is_simulated)).collect()
 }
 
 /// Functions that are applied to the scores of graph attention, but never to products of queries and keys.
@@ -159,20 +162,34 @@ impl Weights<'_, '_> {
     }
 }
 
-fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> Option<Finding> {
+fn finding(
+    device: &Device<'_>,
+    line: Option<FrameId>,
+    mut matrices: Vec<Matrix>,
+    is_simulated: bool,
+) -> Option<Finding> {
     let history = device.history();
     let block = |index: u32| history.allocations[index as usize];
+    let peak = history.maxima[Metric::Allocated as usize].instant;
+    let calls = matrices.len();
+    let &Matrix { sizes: largest, stack, .. } = matrices.iter().max_by_key(|matrix| matrix.sizes[0])?;
+    if !is_simulated {
+        matrices.retain(|matrix| {
+            let own = || matrix.blocks.iter().map(|&index| block(index));
+            own().any(|block| block.born <= peak.saturating_add(AROUND))
+                && own().any(|block| block.freed >= peak.saturating_sub(AROUND))
+        });
+    }
+    let matrices = &matrices[..];
     let backward = of_backward(device, matrices);
     let removed = merged(&of_forward(device, matrices), &backward);
-    let peak = history.maxima[Metric::Allocated as usize].instant;
     let at_peak = removed.iter().map(|&index| block(index)).filter(|block| block.allocated_at(peak));
     let at_peak = at_peak.fold(0u64, |sum, block| sum.saturating_add(block.size));
-    let largest = matrices.iter().max_by_key(|matrix| matrix.sizes[0])?;
     let peak = u64::try_from(history.maxima[Metric::Allocated as usize].bytes).unwrap_or(0);
-    if at_peak.max(largest.sizes[0]) < SMALL.max(peak / PART_OF_PEAK) {
+    if at_peak.max(largest[0]) < SMALL.max(peak / PART_OF_PEAK) {
         return None;
     }
-    let (cure, code) = words(device, largest.stack);
+    let (cure, code) = words(device, stack);
     let certain = Lives { removed: removed.clone(), ..Lives::default() };
     let copies = sorted(matrices.iter().filter_map(|matrix| copied_result(device, matrix)).collect());
     let is_trained = matrices.iter().any(|matrix| has_trained_bias(device, matrix));
@@ -206,8 +223,8 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         cure: cure.to_owned(),
         evidence: format!(
             "attention allocates a matrix over all token pairs, up to {}, in {}; {} at the peak",
-            Bytes(largest.sizes[0]),
-            if matrices.len() == 1 { "one call".to_owned() } else { format!("{} calls", matrices.len()) },
+            Bytes(largest[0]),
+            if calls == 1 { "one call".to_owned() } else { format!("{calls} calls") },
             if at_peak == 0 { "none is live".to_owned() } else { format!("such matrices hold {}", Bytes(at_peak)) }
         ),
         cost: None,
