@@ -190,7 +190,7 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
         }
         Nothing::Unknown { label, bytes, total, .. } if label == NO_STACK => format!(
             "No known mistake found. The largest share, {} ({}), has no Python stack, as in a backward pass whose lines cannot be \
-             inferred; stacks=\"all\" records C++ frames there",
+             inferred",
             Bytes(*bytes),
             share(*bytes, *total)
         ),
