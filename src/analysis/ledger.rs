@@ -201,12 +201,12 @@ impl LedgerReport {
                     "a failed request without --capacity: add --capacity with the memory of the device"
                 }
                 true => "a failed request with more reserved and free memory than the device has",
-                false if options.capacity.is_some() => "--capacity but no failed request",
+                false if options.capacity.is_some() => "no failed request",
                 false => "neither",
             };
             return Err(Error::Request(format!(
                 "expected samples of the device's memory (torch_memviz.record writes them to NAME.device.json next to the \
-                 recording), or a failed request and --capacity; found {found}"
+                 recording), or a failed request and --capacity or --gpu; found {found}"
             )));
         }
         let host = recording.get(HOST_DEVICE).map(|host| host.history().end.reserved);

@@ -308,7 +308,7 @@ fn missing_or_wrong_inputs_are_one_line() {
     memviz(&["ledger", &fixture("oom")])
         .expect_error("found a failed request without --capacity: add --capacity with the memory of the device");
     memviz(&["ledger", &fixture("tiny")]).expect_error("found neither");
-    memviz(&["ledger", "--capacity", "8GiB", &fixture("tiny")]).expect_error("found --capacity but no failed request");
+    memviz(&["ledger", "--capacity", "8GiB", &fixture("tiny")]).expect_error("found no failed request");
     // Less than the reserved and free memory.
     memviz(&["ledger", "--capacity", "7GiB", &fixture("oom")])
         .expect_error("more reserved and free memory than the device has");

@@ -157,6 +157,11 @@ impl DevicePeak {
         self.maxima[metric as usize].instant == 0 && self.completeness.has_baseline
     }
 
+    /// Whether only one instant of an incomplete history is known, so that nothing shows its peak.
+    pub(crate) fn is_single(&self) -> bool {
+        self.entries == 1 && self.completeness.has_baseline
+    }
+
     /// Whether nothing was ever allocated or reserved.
     pub fn is_empty(&self) -> bool {
         self.maxima.iter().all(|maximum| maximum.bytes == 0) && self.attribution.total_bytes == 0

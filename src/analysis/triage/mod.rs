@@ -109,8 +109,6 @@ pub enum Nothing {
     Unknown {
         /// The site that allocated most of the memory.
         label: String,
-        /// Whether that is inferred.
-        inferred: bool,
         /// Whether most of this is weights, or what training keeps for each of them: smaller inputs do not reduce it.
         is_of_weights: bool,
         /// Bytes from there.
@@ -406,7 +404,6 @@ impl Nothing {
         let largest = sites.rows.iter().find(is_told)?;
         Some(Self::Unknown {
             label: largest.label.clone(),
-            inferred: largest.inferred,
             is_of_weights: largest.category.is_some_and(|category| OF_WEIGHTS.contains(&category)),
             bytes: largest.bytes,
             total,

@@ -54,6 +54,8 @@ pub struct Attribution {
     pub total_bytes: u64,
     /// Groups, largest first.
     pub rows: Vec<Row>,
+    /// Number of groups that [`Self::keep_top`] dropped.
+    pub dropped: usize,
     /// Lines of the user's own code that are replaced by lines of a library: see
     /// [`crate::facts::device::Device::deep_sites`].
     pub library_below: Vec<String>,
@@ -120,7 +122,7 @@ impl Attribution {
         let rows = rows.into_iter().map(|(_, row)| row).collect();
         let (library_below, private_pools) = (grouper.library_below(), grouper.private_pools());
         let has_older_lines = grouper.has_older_lines();
-        Self { by: grouper.by, total_bytes, rows, library_below, has_older_lines, private_pools }
+        Self { by: grouper.by, total_bytes, rows, dropped: 0, library_below, has_older_lines, private_pools }
     }
 
     /// Groups everything that counts for a metric at an instant.
@@ -187,6 +189,7 @@ impl Attribution {
         }
         let rest = self.rows.split_off(top);
         if self.by.is_inclusive() {
+            self.dropped = rest.len();
             return;
         }
         self.rows.push(Row {

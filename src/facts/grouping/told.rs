@@ -40,7 +40,7 @@ impl GroupBy {
             Self::Metadata => "metadata (torch.cuda.memory._set_memory_metadata sets it, PyTorch 2.11 and later)",
             Self::Operator => "a profiler trace, or a snapshot with C++ stacks (stacks=\"all\")",
             Self::NnModule => "a profiler trace with calls of modules (with_stack=True)",
-            _ => "forward, backward or optimizer in stacks or ranges",
+            _ => "forward, backward or optimizer in stacks or annotations",
         };
         // An empty recording does not have a single row.
         if is_told || recording.all().is_empty() {

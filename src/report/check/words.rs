@@ -150,7 +150,7 @@ pub fn headroom(check: &Check) -> String {
     match (check.limit, check.measured().0) {
         (Some(Amount::Share(limit)), Some(Amount::Share(share))) => {
             let sign = if check.verdict == CheckVerdict::Failed { "-" } else { "+" };
-            format!("{sign}{}", percent((limit - share).abs()))
+            format!("{sign}{:.2} points", (limit - share).abs() * 100.0)
         }
         _ => "-".to_owned(),
     }
@@ -241,7 +241,7 @@ pub fn doubt(doubt: &Doubt) -> String {
         }
         Doubt::LateStart => {
             "memory was in use at the start of the recording: it started late, or a ring buffer dropped earlier \
-             entries and perhaps a higher peak (the file has no trace_alloc_overflowed); --accept-late-start judges \
+             entries and perhaps a higher peak (the file does not record which of the two); --accept-late-start judges \
              the recorded part"
                 .to_owned()
         }

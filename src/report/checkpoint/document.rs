@@ -10,6 +10,7 @@ use crate::report::common::document::{Cell, Column, Document, Table, Tone, attri
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, signed};
 use crate::report::fit::single::words as plan;
+use std::slice;
 
 /// On narrower screens, the columns for the memory and the cost of a candidate are left out.
 const COSTS_FROM: usize = 80;
@@ -39,8 +40,10 @@ fn checkpoint(document: &mut Document, device: &DeviceCheckpoint, format: Format
     };
     document.gap();
     best(document, device, first);
+    let of_best = words::beyond(slice::from_ref(first));
+    document.legends(of_best);
     alternatives(document, device, others);
-    document.legends(words::beyond(&device.candidates));
+    document.legends(words::beyond(others).filter(|_| of_best.is_none()));
 }
 
 /// One candidate in full.

@@ -37,7 +37,7 @@ pub fn place(device: &DeviceCheckpoint) -> String {
     let place = notes::position(&device.peak, device.entries, &device.completeness);
     match device.phase {
         _ if device.completeness.no_entries => place,
-        Phase::Other => format!("{place}; phase unknown"),
+        Phase::Other => format!("{place}; no phase recognized"),
         phase => format!("{place}; {} phase", phase.name()),
     }
 }
@@ -45,7 +45,7 @@ pub fn place(device: &DeviceCheckpoint) -> String {
 /// The place in a training step: `in the backward phase`.
 fn in_phase(phase: Phase) -> String {
     match phase {
-        Phase::Other => "in an unknown phase".to_owned(),
+        Phase::Other => "in no recognized phase".to_owned(),
         phase => format!("in the {} phase", phase.name()),
     }
 }
@@ -324,10 +324,10 @@ pub fn plan(candidate: &Candidate) -> Vec<(String, EveryNth)> {
             let which = match (first.every, last.every) {
                 (1, 1) => "all".to_owned(),
                 (1, 2) => "all, or every 2nd".to_owned(),
-                (1, last) => format!("all, or every 2nd to {}", ordinal(last)),
+                (1, last) => format!("all, or as few as every {}", ordinal(last)),
                 (first, last) if first == last => format!("every {}", ordinal(first)),
                 (first, last) if first + 1 == last => format!("every {} or {}", ordinal(first), ordinal(last)),
-                (first, last) => format!("every {} to {}", ordinal(first), ordinal(last)),
+                (first, last) => format!("every {}, or as few as every {}", ordinal(first), ordinal(last)),
             };
             let least = plans.iter().max_by_key(|plan| plan.predicted_peak_bytes)?;
             Some((which, *least))

@@ -142,6 +142,11 @@ fn tenth_of_peak(history: &History) -> u64 {
     u64::try_from(peak / 10).unwrap_or(0).max(1)
 }
 
+/// Whether the frames of a recording are operators: a profiler trace without Python stacks.
+pub(crate) fn has_only_operators(snapshot: &Snapshot) -> bool {
+    snapshot.notes.format == Format::ProfilerTrace && !has_python(snapshot)
+}
+
 fn has_python(snapshot: &Snapshot) -> bool {
     let is_python = |frame: &Frame| FrameKind::of(frame, &snapshot.strings).is_python();
     snapshot.stacks.all_frames().any(is_python)

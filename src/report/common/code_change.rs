@@ -4,7 +4,7 @@ use super::words::count;
 use crate::play::changes::CodeChange;
 
 /// The source of times.
-pub const TIMES: &str = "recorded CPU time: kernel launches on the host, not time on the GPU";
+pub const TIMES: &str = "recorded CPU time, not time on the GPU";
 
 /// A change to the code: where, and the new code.
 pub fn change(change: &CodeChange) -> (String, &'static str) {

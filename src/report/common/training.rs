@@ -15,7 +15,7 @@ pub fn steps(steps: &Steps) -> String {
         StepSource::Annotations(name) => {
             // Programs count steps from 0 or from another number.
             let is_numbered = name.strip_suffix('N').is_some_and(|front| !front.ends_with(char::is_alphanumeric));
-            let from = if is_numbered { " and counted from 1 here" } else { "" };
+            let from = if is_numbered { "; memviz numbers them from 1, whatever N is" } else { "" };
             format!("{number}, annotated as {name}{from}")
         }
         StepSource::Requested(pattern) => format!("{number}, annotations that match {pattern}"),
@@ -52,8 +52,8 @@ pub const NO_STEPS: &str = "no annotation marks the steps, and no loop around fo
 /// The columns of a table of phases.
 pub const COLUMNS: [&str; 6] = ["phase", "count", "entries", "time", "share", "source"];
 
-/// What the column of times is.
-pub const TIME: &str = "time: from each entry to the next one, so work without entries, such as an optimizer step that \
+/// What the columns of numbers are.
+pub const TIME: &str = "count: unbroken stretches of entries; time: from each entry to the next one, so work without entries, such as an optimizer step that \
                         allocates nothing, counts in the phase before it";
 
 /// The rows of a table of phases; empty if the recording contains only other entries.

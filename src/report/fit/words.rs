@@ -64,7 +64,7 @@ fn not_verified(parameter: &str, device: &DeviceFit, value: u64) -> String {
     let between = (largest as f64 * value as f64).sqrt() as u64;
     let near = between.max(1).next_power_of_two();
     format!(
-        "simulated: {value}, far from the recorded {largest}; to verify it, record a run near {parameter} {}",
+        "simulated: {value}, far from the recorded {largest}; to narrow it down, record a run with {parameter}={}",
         if near - between > between / 2 { near / 2 } else { near }
     )
 }
@@ -101,7 +101,7 @@ fn differ(parameter: &str, mismatch: &Mismatch) -> String {
     let mut text = format!(
         "{parameter} {first} and {second} have too little in common: {} of {} match",
         matching.matched,
-        count(matching.longest(), "request")
+        count(matching.longest(), "allocation")
     );
     if let Some([a, b]) = places {
         let place = |(entry, bytes, site): &(u32, u64, String)| format!("entry {entry}, {} at {site}", Bytes(*bytes));
@@ -126,14 +126,14 @@ pub fn basis(parameter: &str, device: &DeviceFit) -> Vec<String> {
 }
 
 fn matched(parameter: &str, (first, second): (u64, u64), matching: &Matching) -> String {
-    let requests = count(matching.matched, "request");
+    let allocations = count(matching.matched, "allocation");
     match matching.alone {
         (0, 0) => {
-            format!("the recordings at {parameter} {first} and {second} make the same {requests} to the allocator")
+            format!("with {parameter}={first} and {parameter}={second}, the program makes the same {allocations}")
         }
         (a, b) => {
             format!(
-                "{parameter} {first} and {second}: {requests} in both, {a} only in the former, {b} only in the latter"
+                "with {parameter}={first} and {parameter}={second}: {allocations} in both, {a} only in the former, {b} only in the latter"
             )
         }
     }

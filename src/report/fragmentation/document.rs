@@ -104,6 +104,9 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
     let mut table = figure_table();
     figures(&mut table, &device.figures);
     document.table(table);
+    if device.figures.pending_free > 0 {
+        document.legend("pending free: the program freed it, but another stream may still use it");
+    }
     if let Some(rows) = &device.over_time {
         return over_time(document, rows);
     }
@@ -165,7 +168,6 @@ impl Document {
             return;
         }
         self.section(format!("Free memory that live blocks keep reserved, by {}", by.name()));
-        self.remarks(notes::grouping(by));
         let shown = |row: &PinningRow| Row {
             label: row.label.clone(),
             bytes: row.pinned_free_bytes,
@@ -186,6 +188,8 @@ impl Document {
         }
         table.total(Bytes(pinning.pinned_free_bytes).to_string(), "non-releasable in total");
         self.table(table);
+        self.narrow(DETAILS_FROM, |document| document.below("wider screens show bytes per block and releasable bytes"));
+        notes::grouping(by).into_iter().for_each(|line| self.below(line));
         if pinning.rows.iter().any(|row| row.inferred) {
             self.below(notes::inferred(by));
         }

@@ -6,6 +6,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{Action, Format};
 use crate::replay::Metric;
 use crate::report::Source;
+use crate::report::common::advice;
 use crate::report::common::document::{Cell, Column, Cut, Document, Reader, Table, Tone, counters, pending};
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name};
@@ -32,7 +33,12 @@ pub(crate) fn document(source: Source<'_>, report: &InfoReport) -> Document {
         device(&mut document, info, snapshot.notes.format);
     }
     document.section("Recording");
-    document.fact(format!("{} of {}", count(report.stacks, "distinct stack"), count(report.frames, "distinct frame")));
+    // The stacks of a memory timeline are its categories.
+    if snapshot.notes.format != Format::MemoryTimeline {
+        let what = if advice::has_only_operators(snapshot) { "operator" } else { "frame" };
+        let frames = count(report.frames, &format!("distinct {what}"));
+        document.fact(format!("{} of {frames}", count(report.stacks, "distinct stack")));
+    }
     document.list(2, notes::settings(&snapshot.settings).into_iter().chain(notes::ring(&snapshot.notes)).collect());
     document.notes(notes::settings_warnings(&snapshot.settings));
     annotations(&mut document, report);
@@ -75,7 +81,7 @@ fn device(document: &mut Document, device: &DeviceInfo, format: Format) {
     let numbered = if device.entries > 1 { "; entries are numbered from 0" } else { "" };
     document.fact(format!("{} {entries}{}{late}{complete}{numbered}", device.entries, span.unwrap_or_default()));
     let counts = Action::ALL.iter().zip(device.actions).filter(|&(_, count)| count > 0);
-    let counts: Vec<String> = counts.map(|(action, count)| format!("{count} {}", action.name())).collect();
+    let counts: Vec<String> = counts.map(|(action, number)| action_count(*action, number, format)).collect();
     if !counts.is_empty() {
         document.list(4, counts);
     }
@@ -90,6 +96,15 @@ fn device(document: &mut Document, device: &DeviceInfo, format: Format) {
     document.legends(pending(shown));
     document.facts(device.steps.as_ref().ok().map(training::steps));
     phases(document, device);
+}
+
+/// The number of entries of an action. Other files than snapshots show segments only as changes of a total.
+fn action_count(action: Action, number: u64, format: Format) -> String {
+    match action {
+        Action::SegmentAlloc if !format.has_segments() => count(number, "increase") + " of reserved memory",
+        Action::SegmentFree if !format.has_segments() => count(number, "decrease") + " of reserved memory",
+        _ => format!("{number} {}", action.name()),
+    }
 }
 
 fn phases(document: &mut Document, device: &DeviceInfo) {
@@ -142,7 +157,11 @@ fn next(source: Source<'_>, report: &InfoReport) -> Option<Next> {
     let bytes = |device: &DeviceInfo| device.maxima[Metric::Allocated as usize].bytes;
     let highest = report.devices.iter().max_by_key(|device| bytes(device)).filter(|device| bytes(device) > 0);
     let peak = |device: &DeviceInfo| {
-        let place = if device.completeness.no_entries { "at dump time" } else { "at the peak" };
+        let place = match () {
+            () if device.completeness.no_entries => "at dump time",
+            () if device.entries == 1 && device.completeness.has_baseline => "at the only entry",
+            () => "at the peak",
+        };
         Next::new("peak", &[source.path], "", format!("what holds {} {place}", notes::signed(bytes(device))))
     };
     Next::oom(source).or_else(|| highest.map(peak))

@@ -39,10 +39,9 @@ fn leaks(document: &mut Document, device: &DeviceLeaks) {
     }
     document.gap();
     document.table(table(device));
-    if let Some((narrow, wide)) = words::requested(&device.rows) {
-        document.narrow(LIVE_FROM, |document| document.legend(narrow));
-        document.wide(LIVE_FROM, |document| document.legend(wide));
-    }
+    let (narrow, wide) = words::requested(&device.rows);
+    document.narrow(LIVE_FROM, |document| document.legends(narrow));
+    document.wide(LIVE_FROM, |document| document.legend(wide));
     document.legends(words::legend(&device.rows));
     document.legends(notes::other_lines(&device.library_below));
     let growing: Vec<&LeakRow> = device.rows.iter().filter(|row| row.verdict != Verdict::Cache).collect();

@@ -37,11 +37,20 @@ pub fn headline(device: &DeviceLeaks) -> String {
         _ if !device.tells_leaks() => no_rate("no steps found"),
         _ if leaks && has(device, Verdict::Growth) => format!("leaks {leak} per step and grows by {growth}"),
         _ if leaks => format!("leaks {leak} per step"),
+        _ if has(device, Verdict::Growth) && !is_higher(device) => {
+            format!("no leak in {steps}; some rows grow by {growth} per step{freed}, but allocated memory does not")
+        }
         _ if has(device, Verdict::Growth) => format!("no leak in {steps}, but growth of {growth} per step{freed}"),
         // Whatever accumulates is freed before a step ends.
         _ if piles_up.is_some() => format!("no leak across {steps}, but memory accumulates within steps{place}"),
         _ => format!("no leak in {steps}"),
     }
+}
+
+/// Whether more is allocated at the end of the last step than at the end of the first, as [`course`] shows.
+fn is_higher(device: &DeviceLeaks) -> bool {
+    let (first, last) = (device.ends.first(), device.ends.last());
+    first.zip(last).is_none_or(|(first, last)| last.allocated_bytes > first.allocated_bytes)
 }
 
 /// The requested bytes, and the bytes of the blocks if they differ by more than a hundredth.
@@ -146,21 +155,27 @@ pub fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// What the bytes of rows are, without and with the column for live bytes; `None` if it makes no difference.
-pub fn requested(rows: &[LeakRow]) -> Option<(&'static str, &'static str)> {
+/// What the bytes of rows are, without and with the column for live bytes; `None` if there is nothing to compare them with.
+pub fn requested(rows: &[LeakRow]) -> (Option<&'static str>, &'static str) {
     // The rates of steps are compared with totals, which are allocated bytes.
     let is_rounded = |row: &LeakRow| i128::from(row.rate.bytes) != i128::from(row.rate.allocated_bytes);
-    rows.iter().any(is_rounded).then_some((
-        "per step: bytes that the program requested; the allocator rounds them up",
-        "per step, live: bytes that the program requested; the allocator rounds them up",
-    ))
+    if rows.iter().any(is_rounded) {
+        (
+            Some("per step: bytes that the program requested; the allocator rounds them up"),
+            "per step, live: bytes that the program requested; the allocator rounds them up",
+        )
+    } else {
+        // Other answers show the allocated bytes of the same blocks.
+        (None, "live: bytes that the program requested; the allocator rounds them up")
+    }
 }
 
 /// The meaning of verdicts other than leaks, and of stars.
 pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
     let growth = "growth: replaced by larger blocks (KV cache, torch.cat, longer inputs), or some are freed later";
-    let kept = "kept: allocated once and not freed (parameters, optimizer state, workspaces)";
+    let kept = "kept: allocated once and still live at the end of the last step (parameters, gradients, optimizer state, \
+                workspaces)";
     let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, kept)];
     let verdicts = verdicts.into_iter().filter_map(|(verdict, meaning)| has(verdict).then_some(meaning));
     verdicts.chain(rows.iter().any(|row| row.inferred).then_some(notes::inferred(GroupBy::Site))).collect()

@@ -37,6 +37,7 @@ fn ledger(document: &mut Document, device: &DeviceLedger) {
     document.gap();
     let occasions: Vec<Occasion> = device.samples.iter().map(|ledger| ledger.at).collect();
     document.table(table(&occasions, Rows::of(device).rows));
+    document.legends(words::pools_unknown(device));
     if occasions.len() > 1 {
         document.narrow(NAMES + occasions.len() * SAMPLE, |document| {
             document.legend("the earliest samples are left out; wider screens show them");

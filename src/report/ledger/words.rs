@@ -201,13 +201,22 @@ fn pools(device: &DeviceLedger) -> Vec<TableRow> {
     let allocated = device.samples.iter().map(|ledger| i64::try_from(ledger.allocated_bytes).ok());
     let mut rows = vec![part("of which allocated".to_owned(), allocated.collect())];
     let last = device.samples.len().saturating_sub(1);
-    let shares = || device.samples.iter().flat_map(|ledger| &ledger.pools);
-    let are_several = shares().any(|share| share.kind.is_some());
-    for share in shares().filter(|_| are_several) {
+    for share in device.samples.iter().flat_map(|ledger| &ledger.pools).filter(|_| has_pools(device)) {
         let bytes = (0..device.samples.len()).map(|at| i64::try_from(share.bytes).ok().filter(|_| at == last));
         rows.push(part(format!("reserved in {}", pool(share)), bytes.collect()));
     }
     rows
+}
+
+/// Whether the pools of a device are known, and are several.
+fn has_pools(device: &DeviceLedger) -> bool {
+    device.samples.iter().flat_map(|ledger| &ledger.pools).any(|share| share.kind.is_some())
+}
+
+/// Why earlier samples have no figures for pools.
+pub(crate) fn pools_unknown(device: &DeviceLedger) -> Option<&'static str> {
+    let has_earlier = device.samples.len() > 1;
+    (has_earlier && has_pools(device)).then_some("pools: known only for the last sample, from the recorded segments")
 }
 
 /// A cell: `-` if the sample has no figure.

@@ -104,7 +104,7 @@ fn failed(document: &mut Document, oom: &Oom, cures: &[Cure]) {
     figure(&mut table, "freed by retry", &Bytes(oom.retry.bytes), segments);
     document.table(table);
     document.gap();
-    document.fact(format!("{}, from {}", oom_words::requester(oom), oom_words::serving(oom)));
+    document.fact(format!("{}, from the {}", oom_words::requester(oom), oom_words::serving(oom)));
     document.frames(6, &oom.request.stack);
     document.facts(oom_words::request(oom));
     if !oom.advice.is_empty() {

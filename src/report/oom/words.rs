@@ -1,11 +1,13 @@
 //! The text about a failed request, the same in every format.
 
 use crate::analysis::oom::{Advice, Fit, KnownCapacity, Oom, OomReport, Replayed, Symptom};
+use crate::analysis::peak::DevicePeak;
 use crate::facts::code::sites::NO_STACK;
+use crate::facts::grouping::GroupBy;
 use crate::model::bytes::Bytes;
 use crate::replay::History;
 use crate::report::common::notes::START;
-use crate::report::common::words::{count, pool};
+use crate::report::common::words::{category, count, pool};
 use indexmap::IndexMap;
 
 /// A statement: its name, its text, and its figures by JSON key.
@@ -27,7 +29,11 @@ fn statement<const N: usize>(kind: &'static str, figures: [(&'static str, u64); 
 /// The text for what is shown if no request failed: without a history there is no peak.
 pub fn instead(report: &OomReport) -> &'static str {
     let mut peaks = report.devices.iter().filter_map(|device| device.peak.as_ref());
-    if peaks.all(|peak| peak.completeness.no_entries) { "the state at dump time" } else { "the peak" }
+    match () {
+        () if peaks.clone().all(|peak| peak.completeness.no_entries) => "the state at dump time",
+        () if peaks.all(DevicePeak::is_single) => "the only instant",
+        () => "the peak",
+    }
 }
 
 /// The free blocks that may serve the request: `large pool, stream 0`.
@@ -43,7 +49,7 @@ pub fn serving(oom: &Oom) -> String {
 /// The code that made the request.
 pub fn requester(oom: &Oom) -> String {
     match oom.request.site.as_str() {
-        NO_STACK => "requested without a recorded stack".to_owned(),
+        NO_STACK => "requested by code without a recorded stack".to_owned(),
         site => format!("requested by {site}"),
     }
 }
@@ -123,9 +129,11 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             ),
         ),
         Symptom::Pinned { bytes, blocks, ref top } => {
-            let most = top
-                .as_ref()
-                .map_or_else(String::new, |(label, bytes)| format!("; those from {label} keep {}", Bytes(*bytes)));
+            let most = top.as_ref().map_or_else(String::new, |(label, bytes)| match oom.attribution.by {
+                // A category is no place that blocks come from.
+                GroupBy::Category => format!("; {} of it: {}", Bytes(*bytes), category(label)),
+                _ => format!("; those from {label} keep {}", Bytes(*bytes)),
+            });
             let blocks_text = count(blocks, "live block");
             let keep = if blocks == 1 { "keeps" } else { "keep" };
             statement(
@@ -270,10 +278,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
         Advice::NoSettings { tried } => statement(
             "no_settings",
             [("tried", tried as u64)],
-            format!(
-                "in simulation, the request also fails with the {} that memviz tried",
-                count(tried as u64, "other allocator setting")
-            ),
+            "in simulation, the request also fails with every other allocator setting that memviz tried".to_owned(),
         ),
         Advice::WholePages { whole_pages, page, together, needed } => statement(
             "whole_pages",

@@ -11,6 +11,7 @@ use crate::replay::OperatorUsage;
 use crate::report::common::document::{Cell, Column, Document, Table, Tone, attributed, counters, pending};
 use crate::report::common::next::Next;
 use crate::report::common::notes;
+use crate::report::common::words::count;
 use crate::report::triage::words as triage_words;
 use crate::report::{Source, percent};
 
@@ -58,7 +59,6 @@ impl Document {
         }
         self.heading(notes::headline(device), notes::place(device));
         self.notes(notes::device(device));
-        self.remarks(notes::grouping(device.attribution.by));
         if let Some(ranges) = &device.ranges {
             return self.ranges(device, ranges);
         }
@@ -84,11 +84,20 @@ impl Document {
             (_, true) => format!("held in total, by {}", by.name()),
             _ => format!("total, by {}", by.name()),
         };
+        if attribution.dropped > 0 {
+            let rows = count(attribution.dropped as u64, "more row");
+            table.short("", format!("{rows}; --top shows them"));
+        }
         table.total(Bytes(attribution.total_bytes).to_string(), what);
         self.table(table);
         let star = attribution.rows.iter().any(|row| row.inferred).then(|| notes::inferred_rows(by).to_owned());
         let older = notes::older_lines(attribution).map(str::to_owned);
-        let below = star.into_iter().chain(older).chain(notes::library_below(attribution));
+        let below = notes::grouping(by)
+            .map(str::to_owned)
+            .into_iter()
+            .chain(star)
+            .chain(older)
+            .chain(notes::library_below(attribution));
         let below = below.chain(notes::private_pools(attribution));
         below.for_each(|line| self.below(line));
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();

@@ -168,7 +168,7 @@ fn across(document: &mut Document, report: &RanksReport, group: &Group) {
     let columns = ["lowest", "median", "highest"].map(|name| Column::right(11, name));
     let columns = [Column::left(20, "")].into_iter().chain(columns);
     let mut table = Table::new(columns.chain([
-        Column::right(9, "to median").gap(2).from(HIGHEST_FROM),
+        Column::right(9, "of median").gap(2).from(HIGHEST_FROM),
         Column::label("where").cut(Cut::End).from(HIGHEST_FROM),
     ]))
     .indent(2);

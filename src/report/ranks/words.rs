@@ -61,7 +61,7 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
             let listed: Vec<String> = programs.iter().take(LISTED).map(|program| rows(program)).collect();
             let more = if programs.len() > LISTED { "; and more" } else { "" };
             let compared = match group.relation.comparable(&group.members).len() {
-                0 => "compared without outliers".to_owned(),
+                0 => "so memviz looks for no outliers".to_owned(),
                 ranks => format!("outliers are found among the {ranks} of one program"),
             };
             format!(
@@ -71,7 +71,7 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
             )
         }
         Relation::Dumps => "these start with the same entry: successive dumps of one process, not ranks of one \
-                            run; compared without outliers; memviz diff shows what grew"
+                            run, so memviz looks for no outliers; memviz diff shows what grew"
             .to_owned(),
         Relation::Apart { shortest_gap_us, longest_gap_us } => {
             let gaps = if shortest_gap_us == longest_gap_us {
@@ -81,7 +81,7 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
             };
             format!(
                 "these were recorded in succession on the same device, {gaps} apart: separate runs, or dumps of one run, not \
-                 ranks that ran together; compared without outliers"
+                 ranks that ran together, so memviz looks for no outliers"
             )
         }
     })

@@ -1,5 +1,6 @@
 //! Sentences about simulations, the same in every format.
 
+use crate::allocator::SettingsWarning;
 use crate::analysis::simulate::{DeviceSimulation, SharedSettings, SimulateReport};
 use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
@@ -184,12 +185,24 @@ pub fn alarms(device: &DeviceSimulation) -> Vec<String> {
     notes::anomalies(&device.anomalies).into_iter().chain(warnings(recorded)).collect()
 }
 
-/// Settings without the expected effect, each with the first of the runs that has it.
+/// Problems of settings, each once: what a release lacks for all runs, others with the first of the runs that has them.
 fn warnings<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<String> {
-    let mut warnings: Vec<_> =
-        runs.flat_map(|run| run.warnings.iter().map(move |&warning| (warning, name(run)))).collect();
-    warnings.dedup_by_key(|(warning, _)| *warning);
-    warnings.into_iter().map(|(warning, name)| format!("{name}: {}", notes::settings_warning(warning))).collect()
+    let mut seen: Vec<SettingsWarning> = Vec::new();
+    let mut lines = Vec::new();
+    for run in runs {
+        for &warning in &run.warnings {
+            if seen.contains(&warning) {
+                continue;
+            }
+            seen.push(warning);
+            let text = notes::settings_warning(warning);
+            lines.push(match warning {
+                SettingsWarning::SinceRelease(..) => text,
+                _ => format!("{}: {text}", name(run)),
+            });
+        }
+    }
+    lines
 }
 
 /// Why runs are not exact.
@@ -225,7 +238,7 @@ fn needed(run: &Run) -> String {
 
 /// What the column of needed bytes is.
 pub const NEEDS: &str =
-    "needs: every device with at least this much memory is large enough, without what CUDA itself uses";
+    "needs: every device with at least this much memory, on top of what CUDA itself uses, is large enough";
 
 /// What the columns of bytes are; pinned host memory has no device.
 pub fn columns(device: &DeviceSimulation) -> Option<String> {
@@ -244,7 +257,7 @@ pub fn beyond(device: &DeviceSimulation) -> impl Iterator<Item = &'static str> {
         of_kind.any(|(outcome, needs)| needs > outcome.max_reserved)
     };
     let fails = is_beyond(true).then_some(
-        "needs exceeds reserved where a request fails on this device: reserved cannot include the memory that it lacked",
+        "needs exceeds reserved where a request fails on this device: reserved does not include the request that failed",
     );
     let starts_late = (device.completeness.has_baseline && is_beyond(false)).then_some(
         "needs exceeds reserved where a smaller device would not have the free segments that the recording starts with",

@@ -42,6 +42,9 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
         None if peak.completeness.no_entries => {
             format!("No history: {} is allocated at dump time", signed(peak.at.get(Metric::Allocated)))
         }
+        None if peak.is_single() => {
+            format!("Only one entry was kept: {} allocated", signed(peak.at.get(Metric::Allocated)))
+        }
         None if peak.is_early(Metric::Allocated) => {
             let allocated = signed(peak.at.get(Metric::Allocated));
             format!("The recording starts at its peak of {allocated} allocated")
@@ -74,7 +77,7 @@ fn would_show(device: &DeviceTriage) -> Option<&'static str> {
     (is_most && unknown > 0).then_some(if device.has_phases {
         "neither stacks nor the phases of the steps show what most of the memory is for"
     } else {
-        "neither stacks nor the order of entries shows what most of the memory is for; ranges named \"forward\", \
+        "neither stacks nor the order of entries shows what most of the memory is for; annotations named \"forward\", \
          \"backward\" and \"optimizer\" (torch.profiler.record_function) would show it"
     })
 }
@@ -194,8 +197,8 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
             Bytes(*bytes),
             share(*bytes, *total)
         ),
-        Nothing::Unknown { label, inferred, is_of_weights, bytes, total } => {
-            let (bytes, share, place) = (Bytes(*bytes), share(*bytes, *total), starred(&safe(label), *inferred));
+        Nothing::Unknown { label, is_of_weights, bytes, total, .. } => {
+            let (bytes, share, place) = (Bytes(*bytes), share(*bytes, *total), safe(label));
             let preposition = if label.starts_with("backward of ") { "in" } else { "at" };
             let less = if *is_of_weights { "fewer weights" } else { "smaller inputs" };
             format!(

@@ -224,10 +224,6 @@ impl Document {
         self.words(Role::Remark, 4, Tone::Dim, text);
     }
 
-    pub(crate) fn remarks<T: Into<String>>(&mut self, lines: impl IntoIterator<Item = T>) {
-        lines.into_iter().for_each(|line| self.remark(line));
-    }
-
     pub(crate) fn fact(&mut self, text: impl Into<String>) {
         self.words(Role::Fact, 2, Tone::Plain, text);
     }

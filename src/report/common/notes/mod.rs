@@ -396,7 +396,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
         )),
     }
     if !snapshot.settings.recorded && !snapshot.entries.is_empty() && notes.format == Format::CudaSnapshot {
-        lines.push("allocator settings were not recorded; block sizes assume PyTorch's defaults".into());
+        lines.push("allocator settings were not recorded; block sizes are computed with PyTorch's defaults".into());
     }
     let listed = |counts: &indexmap::IndexMap<String, u64>| {
         let shown: Vec<String> = counts.iter().take(8).map(|(name, count)| format!("{name} ({count}x)")).collect();

@@ -76,7 +76,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
     for change in changes {
         let (place, line) = words::code(change);
         document.gap();
-        document.fact(format!("{}: {place}", words::short(&change.change)));
+        document.fact(format!("for {}, {place}:", words::short(&change.change)));
         document.code(4, line.lines());
     }
     let enough = cured.filter(|_| with_plan.is_some_and(|together| together.fits == Some(true)));

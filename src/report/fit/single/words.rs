@@ -294,10 +294,11 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     lines.extend(device.generation.as_ref().map(generation));
     let by_settings = device.best().is_some_and(|best| best.changes.is_empty());
     if device.settings_tried > 0 && !by_settings {
-        let settings = count(device.settings_tried as u64, "other allocator setting");
-        lines.push(format!(
-            "none of the {settings} that memviz tried makes it fit on its own; memviz simulate --sweep lists them"
-        ));
+        // The sweep lists more settings than those tried here.
+        lines.push(
+            "no other allocator setting that memviz tried makes it fit on its own; memviz simulate --sweep lists them"
+                .to_owned(),
+        );
     }
     if let Some(time) = device.forward_us.filter(|_| !device.plans.is_empty() || device.nearest.is_some()) {
         lines.push(format!("a forward pass takes {} ({})", duration(time), code_change::TIMES));
@@ -354,8 +355,8 @@ pub fn time(plan: &Plan) -> String {
 }
 
 /// What the columns of bytes are.
-pub const COLUMNS: &str = "reserved, allocated: max_memory_reserved() and max_memory_allocated(), on a device without a limit \
-                           where the program does not fit";
+pub const COLUMNS: &str = "reserved, allocated: max_memory_reserved() and max_memory_allocated(); if the program does not fit, \
+                           as they would be on a device without a limit";
 
 /// Plans that work on the device, but not on all larger ones.
 pub fn holes(device: &DevicePlans) -> Vec<String> {
@@ -484,5 +485,5 @@ fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String,
 /// The settings of a plan and the line to export for them; `None` if the settings stay the same.
 pub fn export(plan: &Plan) -> Option<(String, String)> {
     let conf = plan.alloc_conf.as_deref()?;
-    Some((format!("{}: before the program starts", settings(conf)), simulate::export(conf)))
+    Some((format!("for {}, before the program starts:", settings(conf)), simulate::export(conf)))
 }
