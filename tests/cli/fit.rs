@@ -95,7 +95,7 @@ fn formats_agree_about_the_largest() {
 fn a_value_far_from_the_recorded_ones_says_how_to_verify_it() {
     let text = memviz(&["fit", BATCH_4, BATCH_8, "--capacity", "80GiB"]).expect(0).stdout.clone();
     let headline = text.lines().next().unwrap();
-    for part in ["the largest value of batch that fits in", "is about", "far from the recorded 8", "near batch "] {
+    for part in ["the largest value of batch that fits in", "is about", "far from the recorded 8", "with batch="] {
         assert!(headline.contains(part), "{headline}");
     }
 }

@@ -189,7 +189,9 @@ impl Document {
         table.total(Bytes(pinning.pinned_free_bytes).to_string(), "non-releasable in total");
         self.table(table);
         self.narrow(DETAILS_FROM, |document| document.below("wider screens show bytes per block and releasable bytes"));
-        notes::grouping(by).into_iter().for_each(|line| self.below(line));
+        if let Some(overlap) = notes::grouping(by) {
+            self.below(overlap);
+        }
         if pinning.rows.iter().any(|row| row.inferred) {
             self.below(notes::inferred(by));
         }
