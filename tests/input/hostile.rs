@@ -228,8 +228,10 @@ fn the_binary_reports_each_on_one_line() {
                 Analyzed(sample) => {
                     run.expect(0);
                     assert_eq!(run.stderr, "", "{file}");
-                    let counts = [sample.anomalies, sample.unknown_keys, sample.unknown_actions].concat();
-                    for (name, _) in counts {
+                    // Text describes anomalies in words, JSON by name.
+                    let says_so = run.stdout.contains("the recording contradicts itself");
+                    assert!(sample.anomalies.is_empty() || says_so, "{file}: {command}: {}", run.stdout);
+                    for (name, _) in [sample.unknown_keys, sample.unknown_actions].concat() {
                         assert!(run.stdout.contains(name), "{file}: {command} does not mention {name}: {}", run.stdout);
                     }
                 }
