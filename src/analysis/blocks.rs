@@ -111,9 +111,9 @@ pub struct Block {
     /// Whether the site or the category is inferred.
     pub inferred: bool,
     /// Whether the site is.
-    pub(crate) site_inferred: bool,
+    pub site_inferred: bool,
     /// Whether the category is.
-    pub(crate) category_inferred: bool,
+    pub category_inferred: bool,
     /// The phase in which it was allocated, if it is known.
     pub phase: Option<&'static str>,
     /// The step in which it was allocated, counted from 1.

@@ -39,7 +39,7 @@ pub struct LedgerReport {
     /// to no device.
     pub host: Vec<HostSample>,
     /// Whether a capacity was requested although samples show it.
-    pub(crate) capacity_is_unused: bool,
+    pub capacity_is_unused: bool,
 }
 
 /// One device.

@@ -165,7 +165,7 @@ pub struct DeviceLeaks {
     /// When the device is full; `None` if nothing leaks or grows, or if the capacity is unknown.
     pub projection: Option<Projection>,
     /// The requested capacity.
-    pub(crate) capacity: Option<u64>,
+    pub capacity: Option<u64>,
     /// Changes to the program, if requested.
     pub cures: Vec<Advice>,
     /// Counters before the first kept entry.

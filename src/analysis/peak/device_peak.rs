@@ -158,7 +158,7 @@ impl DevicePeak {
     }
 
     /// Whether only one instant of an incomplete history is known, so that nothing shows its peak.
-    pub(crate) fn is_single(&self) -> bool {
+    pub fn is_single(&self) -> bool {
         self.entries == 1 && self.completeness.has_baseline
     }
 
