@@ -22,8 +22,8 @@ pub enum Placement {
     Ascending,
     /// Below all previous addresses.
     Descending,
-    /// The lowest free range that is large enough, in arenas of whole [`ARENA`]s that descend: as the Linux driver does, apart
-    /// from holes that other mappings of the process leave.
+    /// The lowest free range that is large enough, in arenas of a multiple of 32 MiB that descend: as the Linux driver does,
+    /// apart from holes that other mappings of the process leave.
     Arenas,
 }
 
