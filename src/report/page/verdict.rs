@@ -47,7 +47,7 @@ fn first<'p>(page: &Page<'p>) -> Option<&'p DeviceTriage> {
 pub fn others(page: &Page<'_>) -> Vec<String> {
     let triage = &page.overview.triage;
     let others = || triage.devices.iter().enumerate().filter(|(index, _)| *index != triage.first);
-    let mut lines: Vec<String> = others().take(OTHERS).map(|(_, device)| triage::held(device)).collect();
+    let mut lines: Vec<String> = others().take(OTHERS).map(|(_, device)| triage::held_at_peak(device)).collect();
     let more = others().skip(OTHERS).count();
     if more > 0 {
         lines.push(format!("and {}", count(more, "more device")));
