@@ -265,7 +265,9 @@ impl Testbed {
         let differs = is_off(outcome.max_allocated, late.max_allocated, MOST_OFF[0])
             || is_off(outcome.max_reserved, late.max_reserved, MOST_OFF[1]);
         let reserved = Bytes(late.max_reserved);
-        differs.then(|| format!("the figures depend on when the changed program frees its blocks: one request later than simulated, it reserves {reserved}"))
+        differs.then(|| {
+            format!("if the changed program frees its blocks one request later than simulated, it reserves {reserved}")
+        })
     }
 
     fn run_program(&self, program: &Program, settings: &AllocatorSettings, is_recorded: bool, budget: u64) -> Run {
