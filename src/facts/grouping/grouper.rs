@@ -356,7 +356,7 @@ impl<'a> Grouper<'a> {
     }
 
     /// Functions of a stack without repetition. Next to Python frames, C++ frames do not show what the memory belongs to.
-    /// Neither do functions of libraries that call the whole program, such as those of IPython.
+    /// Neither do functions of libraries that call the whole program, such as those of a notebook.
     fn functions(&self, stack: StackId) -> Vec<Key> {
         let python = self.sites.has_python(stack);
         let mut functions: IndexSet<Key> = IndexSet::new();

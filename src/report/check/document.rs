@@ -124,9 +124,8 @@ fn details(document: &mut Document, input: &CheckedInput, check: &Check) {
         paragraph(format!("{title} {no_match}"));
     }
     match (check.verdict, check.doubt.as_ref().map(words::doubt)) {
-        (CheckVerdict::Passed, None) => {}
         (CheckVerdict::Passed, Some(doubt)) => paragraph(format!("{title} is certainly met, although {doubt}")),
-        (CheckVerdict::Unknown, _) => {}
+        (CheckVerdict::Passed, None) | (CheckVerdict::Unknown, _) => {}
         (CheckVerdict::Failed, _) => {
             paragraph(format!("{title}: {}", words::excess(check)));
             document.toned(Tone::Plain, 2, format!("{}:", words::basis(check)));

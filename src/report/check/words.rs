@@ -209,19 +209,19 @@ pub fn no_match(check: &Check) -> Option<&'static str> {
 }
 
 /// The meaning of sites without a stack, if a row of a snapshot has them.
-pub fn no_stacks(input: &CheckedInput, check: &Check) -> Option<&'static str> {
+pub(crate) fn no_stacks(input: &CheckedInput, check: &Check) -> Option<&'static str> {
     let is_snapshot = input.answer.as_ref().is_ok_and(|(head, _)| head.format == Format::CudaSnapshot.name());
     (is_snapshot && check.culprits.sites.iter().any(|site| site.label == NO_STACK)).then_some(notes::NO_STACKS)
 }
 
 /// What an exceeded limit on sites does not count.
-pub fn not_counted(check: &Check) -> Option<String> {
+pub(crate) fn not_counted(check: &Check) -> Option<String> {
     let unknown = check.doubt.as_ref().filter(|doubt| matches!(doubt, Doubt::UnknownStacks(_)))?;
     Some(format!("\u{2265}: {}", doubt(unknown)))
 }
 
 /// The checks that cannot be judged for the same reason, on the same device: their names, and the reason.
-pub fn unknown(checks: &[Check]) -> Vec<(String, String)> {
+pub(crate) fn unknown(checks: &[Check]) -> Vec<(String, String)> {
     let mut groups: IndexMap<(Option<DeviceId>, String), Vec<&Check>> = IndexMap::new();
     for check in checks.iter().filter(|check| check.verdict == CheckVerdict::Unknown) {
         // What makes the peak uncertain is also why the figures at the peak are.
