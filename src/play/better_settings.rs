@@ -90,7 +90,9 @@ impl SettingsAdvice {
             return None;
         }
         let recorded = u64::try_from(device.history().maxima[Metric::Reserved as usize].bytes).ok()?;
-        let better = testbed.best(Part::Whole, &others, |reserved| refused > 0 || is_notable_part(recorded, reserved));
+        // With another placement of segments, the recorded settings may reserve as little.
+        let least = testbed.least_as_recorded().map_or(recorded, |least| least.min(recorded));
+        let better = testbed.best(Part::Whole, &others, |reserved| refused > 0 || is_notable_part(least, reserved));
         Some(Self { recorded_reserved: recorded, refused, tried: others.len(), better })
     }
 
@@ -129,6 +131,14 @@ impl Testbed {
         let played = |settings| self.played(part, settings).filter(|better| is_worth(better.reserved));
         let better: Vec<BetterSettings> = others.par_iter().filter_map(played).collect();
         recommended(better, |better| (&better.alloc_conf, better.retries, better.reserved))
+    }
+
+    /// The least that the recorded settings reserve with any placement of segments, if that depends on it.
+    fn least_as_recorded(&self) -> Option<u64> {
+        let setup = self.setup(&self.settings);
+        let others = self.placements(&self.settings).get(1..)?;
+        let reserved = |&placement| self.reserved(Part::Whole, &Setup { placement, ..setup.clone() });
+        others.iter().filter_map(reserved).map(|(reserved, _)| reserved).min()
     }
 
     /// The effect of settings, for every placement of segments by the driver; `None` if a request fails.
@@ -184,5 +194,14 @@ mod tests {
         assert_eq!((better.reserved, better.trust), (reserved("expandable"), Trust::Exact));
         assert_eq!(SettingsAdvice::at(device, end, recorded + 512), None, "not what was recorded");
         assert_eq!(SettingsAdvice::of(device, u64::MAX), Some(then));
+    }
+
+    /// With one of the placements, the recorded settings reserve as little as `expandable_segments:True`.
+    #[test]
+    fn savings_that_depend_on_placement_are_not_promised() {
+        let path = "fixtures/h100/gpt_amp/snapshot.pickle.gz";
+        let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
+        let devices = recording.devices();
+        assert_eq!(SettingsAdvice::of(&devices.all()[0], u64::MAX).unwrap().better, None);
     }
 }

@@ -142,10 +142,22 @@ fn pools_of_freed_segments_are_distinguished_from_others() {
     let answer = text("fragmentation", &path);
     let rows: Vec<&str> = answer.lines().filter(|line| line.contains("large pool, stream 0")).collect();
     assert_eq!(rows.len(), 2, "{answer}");
+    assert!(rows[0].ends_with("large pool, stream 0 *") && rows[1].ends_with("large pool, stream 0"), "{answer}");
     assert!(
-        rows[0].ends_with("pool ID unknown: released before the dump") && rows[1].ends_with("large pool, stream 0"),
+        answer.contains("* the pool ID is unknown, because the segments were released before the dump"),
         "{answer}"
     );
+}
+
+#[test]
+fn functions_that_start_a_notebook_are_no_rows() {
+    let Some(path) = stranger("cranberrii-memory_snapshot.pickle.gz") else { return };
+    let answer = memviz(&["peak", "--by", "function", &path]).stdout;
+    assert!(
+        answer.contains("3105878423.py <module>") && answer.contains("torch/nn/modules/module.py _call_impl"),
+        "{answer}"
+    );
+    assert!(!answer.contains("IPython") && !answer.contains("runpy"), "{answer}");
 }
 
 #[test]

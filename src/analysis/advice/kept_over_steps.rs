@@ -361,7 +361,7 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
         line: device.sites().site_frame(stack),
         cure: way.cure.clone(),
         evidence: format!(
-            "each step keeps up to {} that it allocates here; what is kept is freed all together, or never",
+            "each step keeps up to {} that it allocates here; what is kept is freed together, or not at all",
             Bytes(each)
         ),
         cost: Some("each step then copies its result to the CPU".to_owned()),

@@ -356,10 +356,13 @@ impl<'a> Grouper<'a> {
     }
 
     /// Functions of a stack without repetition. Next to Python frames, C++ frames do not show what the memory belongs to.
+    /// Neither do functions of libraries that call the whole program, such as those of a notebook.
     fn functions(&self, stack: StackId) -> Vec<Key> {
         let python = self.sites.has_python(stack);
         let mut functions: IndexSet<Key> = IndexSet::new();
-        for &id in self.track.snapshot.stacks.frame_ids(stack) {
+        let frames = self.track.snapshot.stacks.frame_ids(stack);
+        let outermost = frames.iter().rposition(|&id| self.sites.is_own(id));
+        for &id in outermost.map_or(frames, |outermost| &frames[..=outermost]) {
             let kind = self.sites.kind(id);
             if kind == FrameKind::Plumbing || (python && !kind.is_python()) {
                 continue;

@@ -56,11 +56,11 @@ impl Optimizer {
             }
             Self::Adam8bit => {
                 "8-bit Adam as in bitsandbytes: two states of one byte per element with a scale for every 256 elements, 32-bit \
-                 states for parameters with fewer than 4096 elements; parameters have 4 bytes per element"
+                 states for parameters with fewer than 4096 elements; parameters take 4 bytes per element"
             }
             Self::Adafactor => {
                 "Adafactor as in torch.optim, without foreach: a value per row and per column of each matrix instead of two states \
-                 of its size, parameters of 16384 or more elements are treated as square matrices, and elements have 4 bytes; the updates \
+                 of its size, parameters of 16384 or more elements are treated as square matrices, and elements take 4 bytes; the updates \
                  of two parameters are live during the step"
             }
             Self::Sgd => "SGD without momentum or weight decay: no states, and no allocations during the step",

@@ -139,7 +139,7 @@ fn passes(device: &Device<'_>, trained: &Trained, choice: &Choice) -> Result<(Ve
     let best = all.max_by_key(|(passes, _)| (bytes(passes), Reverse(calls(passes))));
     let best = best.filter(|(passes, _)| bytes(passes) > 0);
     best.map(|(passes, label)| (passes, label.to_owned()))
-        .ok_or_else(|| "found no function whose backward pass produces gradients".to_owned())
+        .ok_or_else(|| "no function that a forward pass calls repeatedly, such as a layer, has a backward pass that produces gradients".to_owned())
 }
 
 /// The passes with the calls of a function as units.

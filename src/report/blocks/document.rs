@@ -2,6 +2,7 @@
 
 use crate::analysis::blocks::{Block, BlocksReport, DeviceBlocks};
 use crate::facts::time::moment::Moment;
+use crate::facts::training::Category;
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::document::{Cell, Column, Document, Table};
@@ -52,11 +53,20 @@ fn device(document: &mut Document, device: &DeviceBlocks) {
 }
 
 /// The meaning of the stars, where categories are shown or not.
-fn inferred(blocks: &[Block], with_category: bool) -> Option<String> {
-    let site = blocks.iter().any(|block| block.site_inferred).then_some("the forward line");
-    let category = blocks.iter().any(|block| with_category && block.category_inferred).then_some("the category");
-    let what: Vec<&str> = site.into_iter().chain(category).collect();
-    (!what.is_empty()).then(|| format!("* inferred: {}", what.join(", or ")))
+fn inferred(blocks: &[Block], with_category: bool) -> Option<&'static str> {
+    let site = blocks.iter().any(|block| block.site_inferred);
+    let category = blocks.iter().any(|block| with_category && block.category_inferred);
+    Some(match (category, site) {
+        (true, true) => "* inferred: after a category, the category; after a site, the forward line",
+        (true, false) => "* inferred: the category",
+        (false, true) => "* inferred: the forward line",
+        (false, false) => return None,
+    })
+}
+
+/// A category in a column: the entries next to it show which blocks are from before the recording.
+fn brief(name: &str) -> &str {
+    if name == Category::BeforeRecording.name() { Category::Unknown.name() } else { category(name) }
 }
 
 fn blocks(number: usize) -> String {
@@ -86,7 +96,7 @@ fn table(device: &DeviceBlocks) -> Table {
             if block.address == 0 { "-".to_owned() } else { format!("{:#x}", block.address) },
             entry(&block.allocated),
             entry(&block.freed),
-            starred(category(block.category), block.category_inferred),
+            starred(brief(block.category), block.category_inferred),
         ];
         let site = starred(&block.site, block.site_inferred);
         let row = table.row(cells, Cell::code(site.clone()));

@@ -6,6 +6,16 @@ use crate::model::bytes::Bytes;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::next::Next;
 use crate::report::common::words::starred;
+use unicode_width::UnicodeWidthStr;
+
+/// Narrower screens show either devices or limits.
+const ALL_FROM: usize = 60;
+/// Narrower screens do not show what is left of budgets.
+const LEFT_FROM: usize = 76;
+/// Widths of the columns before the budget: on every screen, and from the two widths on.
+const NARROW: usize = 39;
+const MIDDLE: usize = NARROW + 7;
+const WIDE: usize = MIDDLE + 15;
 
 pub(crate) fn document(inputs: &[CheckedInput]) -> Document {
     let mut document = Document::new(format!("GPU memory budgets: {}", words::verdict(inputs).name()));
@@ -14,14 +24,27 @@ pub(crate) fn document(inputs: &[CheckedInput]) -> Document {
     document
 }
 
-/// The command to run next: the one that explains the first budget that is exceeded.
-fn next(inputs: &[CheckedInput]) -> Option<Next> {
-    let failed = |input: &&CheckedInput| input.checks().iter().any(|check| check.verdict == CheckVerdict::Failed);
-    let input = inputs.iter().find(failed)?;
-    let check = input.checks().iter().find(|check| check.verdict == CheckVerdict::Failed)?;
+/// The commands to run next: those that explain the budgets that the first of the inputs exceeds.
+fn next(inputs: &[CheckedInput]) -> Vec<Next> {
+    let of_input = |input: &CheckedInput| {
+        let failed = input.checks().iter().filter(|check| check.verdict == CheckVerdict::Failed);
+        let mut commands: Vec<Next> = failed.filter_map(|check| explaining(input, check)).collect();
+        let mut seen = Vec::new();
+        commands.retain(|command| {
+            let is_new = !seen.contains(command);
+            seen.push(command.clone());
+            is_new
+        });
+        commands
+    };
+    inputs.iter().map(of_input).find(|commands| !commands.is_empty()).unwrap_or_default()
+}
+
+/// The command that explains an exceeded budget.
+fn explaining(input: &CheckedInput, check: &Check) -> Option<Next> {
     let (name, about) = match &check.kind {
         CheckKind::MaxPeak | CheckKind::MaxSite(_) | CheckKind::BaselinePeak => {
-            ("peak", "everything that holds memory at that instant")
+            ("peak", "everything that holds memory at the peak")
         }
         CheckKind::MaxReserved | CheckKind::MaxFragmentation | CheckKind::BaselineReserved => {
             ("fragmentation", "what is reserved but not in use, and why")
@@ -49,16 +72,17 @@ fn checked(document: &mut Document, input: &CheckedInput) {
     }
     // Without the device, budgets of several devices look the same; without the limit, the verdict still says the result.
     let are_several = checks.iter().any(|check| check.device != checks[0].device);
-    let [device, limit] = if are_several { [0, 60] } else { [60, 0] };
+    let [device, limit] = if are_several { [0, ALL_FROM] } else { [ALL_FROM, 0] };
     let mut table = Table::new([
         Column::left(7, ""),
         Column::right(6, "device").from(device),
         Column::right(13, "measured").gap(2),
         Column::right(11, "limit").gap(2).from(limit),
-        Column::right(13, "left").gap(2).from(76),
-        Column::label("budget").cut(Cut::End),
+        Column::right(13, "left").gap(2).from(LEFT_FROM),
+        Column::label("budget").cut(Cut::Wrapped),
     ])
-    .indent(2);
+    .indent(2)
+    .below(11);
     for check in checks {
         let cells = [
             check.verdict.name().to_owned(),
@@ -71,15 +95,26 @@ fn checked(document: &mut Document, input: &CheckedInput) {
         if check.verdict != CheckVerdict::Passed {
             row.cell(0, Tone::Warn);
         }
+        let name = words::name(check);
+        row.is_said = Some(match name.width() {
+            width if WIDE + width > LEFT_FROM => WIDE + width,
+            width if MIDDLE + width > ALL_FROM => MIDDLE + width,
+            width => NARROW + width,
+        });
+        row.below(&[name]);
     }
     document.table(table);
     for check in checks {
-        details(document, check);
+        details(document, input, check);
+    }
+    for (names, because) in words::unknown(checks) {
+        document.gap();
+        document.paragraph(format!("{names} cannot be judged: {because}"));
     }
 }
 
-/// Why a limit is exceeded, or why that is unknown.
-fn details(document: &mut Document, check: &Check) {
+/// Why a limit is exceeded.
+fn details(document: &mut Document, input: &CheckedInput, check: &Check) {
     let title = words::title(check);
     let mut paragraph = |text: String| {
         document.gap();
@@ -89,11 +124,8 @@ fn details(document: &mut Document, check: &Check) {
         paragraph(format!("{title} {no_match}"));
     }
     match (check.verdict, check.doubt.as_ref().map(words::doubt)) {
-        (CheckVerdict::Passed, None) => {}
         (CheckVerdict::Passed, Some(doubt)) => paragraph(format!("{title} is certainly met, although {doubt}")),
-        (CheckVerdict::Unknown, reason) => {
-            paragraph(format!("{title} cannot be judged: {}", reason.unwrap_or_default()));
-        }
+        (CheckVerdict::Passed, None) | (CheckVerdict::Unknown, _) => {}
         (CheckVerdict::Failed, _) => {
             paragraph(format!("{title}: {}", words::excess(check)));
             document.toned(Tone::Plain, 2, format!("{}:", words::basis(check)));
@@ -105,7 +137,9 @@ fn details(document: &mut Document, check: &Check) {
                 table.short("", more);
             }
             document.table(table);
+            document.legends(words::not_counted(check));
             document.legends(words::star(check));
+            document.legends(words::no_stacks(input, check));
             document.legends(words::library_below(check));
         }
     }

@@ -3,12 +3,14 @@
 use crate::analysis::check::CheckReport;
 use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict};
 use crate::analysis::leaks::MIN_STEPS;
+use crate::facts::code::sites::NO_STACK;
 use crate::facts::doubts::Doubt;
 use crate::model::bytes::Bytes;
-use crate::model::{CPU_DEVICE, HOST_DEVICE};
+use crate::model::{CPU_DEVICE, DeviceId, Format, HOST_DEVICE};
 use crate::report::common::json::InputHead;
 use crate::report::common::notes;
 use crate::report::common::words::count;
+use indexmap::IndexMap;
 
 /// One input and its result. The recording itself need not be kept.
 #[derive(Clone, Debug)]
@@ -184,7 +186,7 @@ pub fn basis(check: &Check) -> &'static str {
     match check.culprits.basis {
         Basis::Held => "what holds it",
         Basis::Grown => "what grew since the baseline",
-        Basis::Reserved => "what its segments were reserved for",
+        Basis::Reserved => "what the segments were reserved for",
         Basis::Pinned => "what keeps free memory from being released",
         Basis::Leaked => "what leaks, per step",
         Basis::Born => "what is left behind",
@@ -204,6 +206,40 @@ pub fn library_below(check: &Check) -> Option<String> {
 /// The note about a limit on sites that matches no site: most likely a mistake in the expression.
 pub fn no_match(check: &Check) -> Option<&'static str> {
     (check.matching_sites == Some(0)).then_some("matches no recorded site that holds memory at the peak")
+}
+
+/// The meaning of sites without a stack, if a row of a snapshot has them.
+pub(crate) fn no_stacks(input: &CheckedInput, check: &Check) -> Option<&'static str> {
+    let is_snapshot = input.answer.as_ref().is_ok_and(|(head, _)| head.format == Format::CudaSnapshot.name());
+    (is_snapshot && check.culprits.sites.iter().any(|site| site.label == NO_STACK)).then_some(notes::NO_STACKS)
+}
+
+/// What an exceeded limit on sites does not count.
+pub(crate) fn not_counted(check: &Check) -> Option<String> {
+    let unknown = check.doubt.as_ref().filter(|doubt| matches!(doubt, Doubt::UnknownStacks(_)))?;
+    Some(format!("\u{2265}: {}", doubt(unknown)))
+}
+
+/// The checks that cannot be judged for the same reason, on the same device: their names, and the reason.
+pub(crate) fn unknown(checks: &[Check]) -> Vec<(String, String)> {
+    let mut groups: IndexMap<(Option<DeviceId>, String), Vec<&Check>> = IndexMap::new();
+    for check in checks.iter().filter(|check| check.verdict == CheckVerdict::Unknown) {
+        // What makes the peak uncertain is also why the figures at the peak are.
+        let because = check.doubt.as_ref().map(|doubt| match doubt {
+            Doubt::PeakNotExact(inner) => inner,
+            doubt => doubt,
+        });
+        groups.entry((check.device, because.map(doubt).unwrap_or_default())).or_default().push(check);
+    }
+    let told = |((_, because), checks): ((Option<DeviceId>, String), Vec<&Check>)| {
+        let Some((last, others)) = checks.split_last() else { return (String::new(), because) };
+        let others: Vec<String> = others.iter().map(|check| name(check)).collect();
+        match others.as_slice() {
+            [] => (title(last), last.doubt.as_ref().map(doubt).unwrap_or_default()),
+            others => (format!("{} and {}", others.join(", "), title(last)), because),
+        }
+    };
+    groups.into_iter().map(told).collect()
 }
 
 /// A line about the sites that are not named.
@@ -240,9 +276,8 @@ pub fn doubt(doubt: &Doubt) -> String {
                 .to_owned()
         }
         Doubt::LateStart => {
-            "memory was in use at the start of the recording: it started late, or a ring buffer dropped earlier \
-             entries and perhaps a higher peak (the file does not record which of the two); --accept-late-start judges \
-             the recorded part"
+            "memory was in use at the start of the recording (it started late, or a ring buffer dropped earlier entries \
+             and perhaps a higher peak); --accept-late-start judges the recorded part"
                 .to_owned()
         }
         Doubt::CutOff => "the file was cut off, and memory may have been higher in the missing part".to_owned(),
@@ -260,10 +295,13 @@ pub fn doubt(doubt: &Doubt) -> String {
             )
         }
         Doubt::NoReserved => "a memory timeline does not record reserved memory".to_owned(),
-        Doubt::PeakNotExact(inner) => format!("the instant of the peak is not known exactly: {}", self::doubt(inner)),
+        Doubt::PeakNotExact(inner) => format!("the instant of the peak is not known exactly, because {}", self::doubt(inner)),
         Doubt::UnknownStacks(bytes) => {
             let bytes = Bytes(*bytes);
-            format!("{bytes} at the peak have no stack or are from before the recording, and may belong to these sites")
+            format!(
+                "{bytes} at the peak has no Python stack (backward has none) or is from before the recording, and may belong \
+                 to these sites"
+            )
         }
         Doubt::TooFewSteps(0) => "no steps were found; --steps names the annotations that mark them".to_owned(),
         Doubt::TooFewSteps(steps) => {

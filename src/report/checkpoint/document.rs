@@ -101,7 +101,7 @@ fn alternatives(document: &mut Document, device: &DeviceCheckpoint, others: &[Ca
             signed(candidate.predicted_peak_bytes),
             signed(candidate.saved_bytes),
             Bytes(candidate.activation_bytes).to_string(),
-            candidate.recompute_us.map_or("-".to_owned(), notes::duration),
+            candidate.recompute_us.map_or("unknown".to_owned(), notes::duration),
             format!("{}x", candidate.calls),
         ];
         table.row(cells, Cell::code(code_change::function(&candidate.label, &candidate.change)));

@@ -332,10 +332,10 @@ pub fn plan(candidate: &Candidate) -> Vec<(String, EveryNth)> {
             let which = match (first.every, last.every) {
                 (1, 1) => "all".to_owned(),
                 (1, 2) => "all, or every 2nd".to_owned(),
-                (1, last) => format!("all, or as few as every {}", ordinal(last)),
+                (1, last) => format!("all, or every 2nd to {}", ordinal(last)),
                 (first, last) if first == last => format!("every {}", ordinal(first)),
                 (first, last) if first + 1 == last => format!("every {} or {}", ordinal(first), ordinal(last)),
-                (first, last) => format!("every {}, or as few as every {}", ordinal(first), ordinal(last)),
+                (first, last) => format!("every {} to {}", ordinal(first), ordinal(last)),
             };
             let least = plans.iter().max_by_key(|plan| plan.predicted_peak_bytes)?;
             Some((which, *least))

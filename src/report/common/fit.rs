@@ -45,7 +45,10 @@ pub fn shorten_middle(text: &str, width: usize) -> String {
 const UNITS: [&str; 8] = ["bytes", "KiB", "MiB", "GiB", "TiB", "us", "ms", "s"];
 
 /// Words that stay in a line with the number after them.
-const NUMBERED: [&str; 2] = ["entry", "step"];
+const NUMBERED: [&str; 3] = ["entry", "step", "stream"];
+
+/// Options that stay in a line with their value.
+const OPTIONS: [&str; 2] = ["--at", "--own"];
 
 /// Wraps text between words into lines of at most `width` columns.
 pub fn broken(text: &str, width: usize) -> Vec<String> {
@@ -60,8 +63,11 @@ pub fn broken_by(text: &str, width: usize, measure: impl Fn(&str) -> usize) -> V
         let is_unit = UNITS.contains(&word.trim_end_matches([',', ';', ')', ':', '.']));
         let is_number = word.starts_with(|start: char| start.is_ascii_digit());
         let belongs = |last: &&mut String| {
-            is_unit && last.ends_with(|end: char| end.is_ascii_digit())
-                || is_number && NUMBERED.contains(&last.trim_start_matches('('))
+            let start = last.trim_start_matches('(');
+            let is_one = is_unit && last.ends_with(|end: char| end.is_ascii_digit())
+                || is_number && NUMBERED.contains(&start)
+                || OPTIONS.contains(&start);
+            is_one && measure(&format!("{last} {word}")) <= width
         };
         match words.last_mut().filter(belongs) {
             Some(number) => *number += &format!(" {word}"),
@@ -136,5 +142,8 @@ mod tests {
     fn numbers_stay_with_their_words() {
         assert_eq!(broken("requests 4 bytes (entry 5481)", 22), ["requests 4 bytes", "(entry 5481)"]);
         assert_eq!(broken("in all (1000.00 MiB)", 14), ["in all", "(1000.00 MiB)"]);
+        assert_eq!(broken("large pool, stream 14", 20), ["large pool,", "stream 14"]);
+        assert_eq!(broken("show with (--at start)", 18), ["show with", "(--at start)"]);
+        assert_eq!(broken("large pool, stream 94389", 8), ["large", "pool,", "stream", "94389"]);
     }
 }

@@ -52,9 +52,12 @@ pub const NO_STEPS: &str = "no annotation marks the steps, and no loop around fo
 /// The columns of a table of phases.
 pub const COLUMNS: [&str; 6] = ["phase", "count", "entries", "time", "share", "source"];
 
-/// What the columns of numbers are.
-pub const TIME: &str = "count: unbroken stretches of entries; time: from each entry to the next one, so work without entries, such as an optimizer step that \
-                        allocates nothing, counts in the phase before it";
+/// What the column of counts is.
+pub const COUNT: &str = "count: unbroken stretches of entries";
+
+/// The same with the column of times.
+pub const COUNT_AND_TIME: &str = "count: unbroken stretches of entries; time: from each entry to the next one, so work without entries, \
+                                  such as an optimizer step that allocates nothing, counts in the phase before it";
 
 /// The rows of a table of phases; empty if the recording contains only other entries.
 pub fn phases(device: &DeviceInfo) -> Vec<[String; COLUMNS.len()]> {

@@ -79,7 +79,7 @@ pub fn places(sources: Sources<'_>, device: &DeviceDiff) -> [String; 2] {
 /// The fate of all blocks from one instant of a recording to the other.
 pub fn lives(lives: &Lives) -> String {
     let [born, freed, survived] = [lives.born, lives.freed, lives.survived].map(|share| Bytes(share.bytes));
-    format!("{born} allocated in between and still live, {freed} freed, {survived} live at both")
+    format!("{born} allocated in between and still live, {freed} freed, {survived} survived (live at both)")
 }
 
 /// Where two recordings diverge, and what was requested there.

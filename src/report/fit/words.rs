@@ -64,7 +64,7 @@ fn not_verified(parameter: &str, device: &DeviceFit, value: u64) -> String {
     let between = (largest as f64 * value as f64).sqrt() as u64;
     let near = between.max(1).next_power_of_two();
     format!(
-        "simulated: {value}, far from the recorded {largest}; to narrow it down, record a run with {parameter}={}",
+        "simulated: {value}, far from the recorded {largest}; a recording with {parameter}={} would narrow it down",
         if near - between > between / 2 { near / 2 } else { near }
     )
 }

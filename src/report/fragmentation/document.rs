@@ -53,12 +53,10 @@ fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
     helps.then_some(settings).into_iter().chain([map]).collect()
 }
 
-/// The name of segments that serve the same requests. If the file has the pools of others, these were released before the dump,
-/// in a recording whose entries do not name pools.
-fn pool_name(pool: &PoolFragmentation, all: &[PoolFragmentation]) -> String {
-    let name = words::pool(pool.segment_type, pool.stream, pool.pool, pool.expandable);
-    let is_unlike = pool.pool.is_none() && all.iter().any(|other| other.pool.is_some());
-    if is_unlike { format!("{name}, pool ID unknown: released before the dump") } else { name }
+/// Whether the pool ID of segments is missing although the file has those of others: they were released before the dump, in a
+/// recording whose entries do not name pools.
+fn lacks_id(pool: &PoolFragmentation, all: &[PoolFragmentation]) -> bool {
+    pool.pool.is_none() && all.iter().any(|other| other.pool.is_some())
 }
 
 /// A table of figures, with notes about them.
@@ -79,7 +77,7 @@ pub(crate) fn figures(table: &mut Table, figures: &Figures) {
     line("inactive", figures.inactive);
     line("  non-releasable", figures.pinned_free);
     line("  releasable", figures.releasable);
-    figure(table, "largest free block", &Bytes(figures.largest_free_block), "in any pool");
+    figure(table, "largest free block", &Bytes(figures.largest_free_block), "across all pools");
     let rounding = figures.rounding();
     let share = rounding as f64 * 100.0 / figures.active().max(1) as f64;
     figure(table, "rounding loss", &signed(rounding), format!("{share:5.1}% of active"));
@@ -107,6 +105,11 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
     if device.figures.pending_free > 0 {
         document.legend("pending free: the program freed it, but another stream may still use it");
     }
+    if device.device != HOST_DEVICE {
+        document.legend(
+            "releasable: what torch.cuda.empty_cache() can return to the device; non-releasable: what live blocks keep reserved",
+        );
+    }
     if let Some(rows) = &device.over_time {
         return over_time(document, rows);
     }
@@ -117,7 +120,7 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
             None => (notes::START.to_owned(), "start".to_owned()),
         };
         let (inactive, reserved) = (signed(most.inactive), signed(most.reserved));
-        document.fact(format!("most inactive at {place}: {inactive} of {reserved} reserved (show with --at {at})"));
+        document.fact(format!("most inactive at {place}: {inactive} of {reserved} reserved (--at {at} shows it)"));
     }
     document.facts(device.settings.as_ref().map(simulate::settings_then));
     pools(document, device);
@@ -140,7 +143,7 @@ fn pools(document: &mut Document, device: &DeviceFragmentation) {
         Column::right(11, "inactive"),
         Column::right(14, "non-releasable").from(WIDE),
         Column::right(11, "releasable").in_markdown(),
-        Column::right(12, "largest free"),
+        Column::right(12, "largest free").from(WIDE),
         Column::right(11, "segments").in_markdown(),
         Column::right(11, "rounding loss").in_markdown(),
         Column::label("pool").cut(Cut::Wrapped),
@@ -150,10 +153,14 @@ fn pools(document: &mut Document, device: &DeviceFragmentation) {
         let bytes = [reserved, allocated, inactive, pinned_free, releasable, largest_free_block];
         let bytes = bytes.map(|bytes| Bytes(bytes).to_string()).into_iter();
         let others = [pool.figures.segments.to_string(), signed(pool.figures.rounding())];
-        table.row(bytes.chain(others), pool_name(pool, &device.pools));
+        let name = words::pool(pool.segment_type, pool.stream, pool.pool, pool.expandable);
+        table.row(bytes.chain(others), words::starred(&name, lacks_id(pool, &device.pools)));
     }
     document.gap();
     document.table(table);
+    if device.pools.iter().any(|pool| lacks_id(pool, &device.pools)) {
+        document.legend("* the pool ID is unknown, because the segments were released before the dump");
+    }
     document.facts(device.stranded.as_ref().map(notes::stranded));
     let mut private: Vec<&PrivatePool> = device.pools.iter().filter_map(|pool| pool.private.as_ref()).collect();
     private.sort_rows_by_key(|pool| pool.id);

@@ -112,24 +112,20 @@ fn phases(document: &mut Document, device: &DeviceInfo) {
     if rows.is_empty() {
         return;
     }
+    let has_times = device.phases.iter().any(|phase| phase.time_us.is_some());
     let [phase, number, entries, time, share, source] = training::COLUMNS;
-    let mut table = Table::new([
-        Column::left(9, phase),
-        Column::right(7, number),
-        Column::right(9, entries).from(ENTRIES_FROM),
-        Column::right(10, time),
-        Column::right(6, share),
-        Column::label(source).cut(Cut::Wrapped),
-    ])
-    .head(Some(Tone::Plain))
-    .indent(2);
+    let times = [Column::right(10, time), Column::right(6, share)].into_iter().filter(|_| has_times);
+    let columns =
+        [Column::left(9, phase), Column::right(7, number), Column::right(9, entries).from(ENTRIES_FROM)].into_iter();
+    let mut table = Table::new(columns.chain(times).chain([Column::label(source).cut(Cut::Wrapped)]))
+        .head(Some(Tone::Plain))
+        .indent(2);
     for [phase, number, entries, time, share, source] in rows {
-        table.row([phase, number, entries, time, share], source);
+        let times = [time, share].into_iter().filter(|_| has_times);
+        table.row([phase, number, entries].into_iter().chain(times), source);
     }
     document.table(table);
-    if device.phases.iter().any(|phase| phase.time_us.is_some()) {
-        document.legend(training::TIME);
-    }
+    document.legend(if has_times { training::COUNT_AND_TIME } else { training::COUNT });
 }
 
 fn annotations(document: &mut Document, report: &InfoReport) {

@@ -113,13 +113,13 @@ pub fn limits(device: &DeviceLeaks) -> Vec<String> {
     lines
 }
 
-/// The allocated memory at the ends of the first and the last step, if any of it grows.
+/// What the curve of allocated memory at the ends of steps shows, if any of it grows.
 pub fn course(device: &DeviceLeaks) -> Option<String> {
     let grows = has(device, Verdict::Leak) || has(device, Verdict::Growth);
     let (first, last) = (device.ends.first().filter(|_| grows)?, device.ends.last()?);
     let (from, to) = (signed(first.allocated_bytes), signed(last.allocated_bytes));
     (first.step < last.step)
-        .then(|| format!("allocated {from} at the end of step {}, {to} at the end of step {}", first.step, last.step))
+        .then(|| format!("allocated at the ends of steps {} to {}, from {from} to {to}:", first.step, last.step))
 }
 
 /// When the device is full, or why that is unknown.

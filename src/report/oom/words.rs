@@ -237,6 +237,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             let bytes = sites.iter().map(|(_, bytes, _)| bytes).sum();
             let blocks = sites.iter().map(|(_, _, blocks)| blocks).sum();
             let names: Vec<&str> = sites.iter().map(|(label, ..)| label.as_str()).collect();
+            let live = if blocks == 1 { "live one".to_owned() } else { format!("{blocks} live ones") };
             let how = match fit {
                 Fit::Block(block) => format!("a free block of {} would have served the request", Bytes(block)),
                 Fit::Driver(supply) => format!("the device would have had {} free", Bytes(supply)),
@@ -245,10 +246,9 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
                 "free_sites",
                 [("bytes", bytes), ("blocks", blocks)],
                 format!(
-                    "if the {} from {} ({}) had been freed, as most earlier blocks from there were, {how}",
-                    Bytes(bytes),
+                    "most earlier blocks from {} were freed by then; with the {live} ({}) freed too, {how}",
                     names.join(", "),
-                    count(blocks, "block")
+                    Bytes(bytes)
                 ),
             )
         }

@@ -20,8 +20,6 @@ const OPERATOR_COLUMN: usize = 14;
 const OPERATOR_NAME: usize = 22;
 /// Share of allocations without a stack, in percent, from which on the reason is given.
 const WORTH_A_HINT: f64 = 1.0;
-/// Why backward passes have no stack, and what would record one.
-const NO_STACKS: &str = "(no stack): backward passes have no Python frames; stacks=\"all\" records C++ frames";
 
 pub(crate) fn document(source: Source<'_>, report: &PeakReport) -> Document {
     let is_snapshot = source.recording.snapshot.notes.format.has_segments();
@@ -102,7 +100,7 @@ impl Document {
         below.for_each(|line| self.below(line));
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
         if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
-            self.below(NO_STACKS);
+            self.below(notes::NO_STACKS);
         }
     }
 

@@ -60,14 +60,16 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
         Relation::Programs(programs) => {
             let listed: Vec<String> = programs.iter().take(LISTED).map(|program| rows(program)).collect();
             let more = if programs.len() > LISTED { "; and more" } else { "" };
+            // A list of all rows says nothing.
+            let are_single = programs.iter().all(|program| program.len() == 1);
+            let listed = if are_single { String::new() } else { format!(" ({}{more})", listed.join("; ")) };
             let compared = match group.relation.comparable(&group.members).len() {
-                0 => "so memviz looks for no outliers".to_owned(),
-                ranks => format!("outliers are found among the {ranks} of one program"),
+                0 => ", so memviz looks for no outliers".to_owned(),
+                ranks => format!("; outliers are found among the {ranks} of one program"),
             };
             format!(
-                "these run different code: {}, whose allocating lines hardly overlap: {}{more}; {compared}",
-                count(programs.len() as u64, "program"),
-                listed.join("; ")
+                "these are recordings of {} different programs{listed}, which share hardly any line that allocates{compared}",
+                programs.len()
             )
         }
         Relation::Dumps => "these start with the same entry: successive dumps of one process, not ranks of one \
@@ -290,7 +292,7 @@ pub fn distance(outlier: &Outlier) -> String {
 pub fn scores(report: &RanksReport, row: &[Outlier]) -> Option<String> {
     let leading = leading(report, row)?;
     let because = match leading.scale {
-        Scale::MeanDeviation => ", by mean deviation because most ranks are equal",
+        Scale::MeanDeviation => " where most ranks are equal",
         _ => "",
     };
     let (score, threshold) = (leading.score, leading.scale.threshold());

@@ -67,20 +67,20 @@ fn simulation(document: &mut Document, device: &DeviceSimulation, is_shared: boo
     if device.runs.iter().any(|run| run.needs().is_some() && run.capacities.safe.is_none()) {
         document.legend(words::AT_MOST);
     }
-    document.facts(device.runs.iter().filter_map(words::holes));
+    document.facts(words::holes(&device.runs));
     document.facts(words::endings(&device.runs));
     document.facts(words::refusals(device));
     document.facts(words::bound(device));
     document.facts(words::changes(device));
-    let advice = words::advice(device);
-    let export = device.best().filter(|_| !is_shared && device.changed().is_none());
-    if advice.is_some() || export.is_some() {
+    let best = device.best().filter(|_| !is_shared && device.changed().is_none());
+    let best = best.map(|best| (String::new(), Some(words::export(&best.alloc_conf))));
+    if let Some((advice, export)) = words::advice(device).or(best) {
         document.gap();
+        if !advice.is_empty() {
+            document.toned(Tone::Bold, 2, advice);
+        }
+        document.code(2, export);
     }
-    if let Some(advice) = advice {
-        document.toned(Tone::Bold, 2, advice);
-    }
-    document.code(2, export.map(|best| words::export(&best.alloc_conf)));
 }
 
 fn table(runs: &[Run]) -> Table {

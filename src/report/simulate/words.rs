@@ -68,7 +68,6 @@ pub fn headline(device: &DeviceSimulation) -> String {
     if let Some(changed) = device.changed() {
         let changes = changed.changes.join(", ");
         let needs = |run: &Run| run.needs().map_or("fails".to_owned(), |_| format!("needs {}", needed(run)));
-        let unchanged = device.runs.first().map_or(String::new(), needs);
         return match &changed.outcome {
             Some(outcome) => {
                 let verdict = device.capacity.map_or(String::new(), |capacity| verdict(outcome, capacity));
@@ -78,9 +77,13 @@ pub fn headline(device: &DeviceSimulation) -> String {
                 let but = there.filter(|(capacity, needs)| needs > capacity);
                 let but =
                     but.map_or(String::new(), |(capacity, _)| format!(", but only {} is available", Bytes(capacity)));
-                format!("{verdict}{}{of} with {changes}{but}; {unchanged} without", needs(changed))
+                let without = device.runs.first().map_or(String::new(), |recorded| match recorded.needs() {
+                    Some(_) if but.is_empty() => format!(", {}", needed(recorded)),
+                    _ => format!("; {}", needs(recorded)),
+                });
+                format!("{verdict}{}{of} with {changes}{but}{without} without", needs(changed))
             }
-            None => format!("{recorded}; with {changes}: cannot be simulated"),
+            None => format!("{recorded}; {changes} cannot be simulated"),
         };
     }
     match device.best() {
@@ -284,27 +287,39 @@ pub fn reserved(run: &Run) -> String {
 }
 
 /// Devices on which settings work and others on which they do not, if that does not depend on size alone, or not all were
-/// tried.
-pub fn holes(run: &Run) -> Option<String> {
+/// tried; those of several settings once.
+pub fn holes(runs: &[Run]) -> Vec<String> {
+    let mut names: IndexMap<String, Vec<String>> = IndexMap::new();
+    for run in runs {
+        if let Some(sizes) = holes_of(run) {
+            names.entry(sizes).or_default().push(name(run));
+        }
+    }
+    names.into_iter().map(|(sizes, names)| format!("{}{sizes}", names.join(", "))).collect()
+}
+
+fn holes_of(run: &Run) -> Option<String> {
     let Capacities { first, safe, enough, ref holes } = run.capacities;
-    let (name, first) = (name(run), first?);
+    let first = first?;
     let Some(safe) = safe else {
         let enough = enough?;
         let size = sizes(&[first, enough]);
         let (first, enough) = (size(first), size(enough));
-        return Some(format!("{name}: {first} is also enough; not all sizes between that and {enough} were tried"));
+        return Some(format!(": {first} is also enough; not all sizes between that and {enough} were tried"));
     };
     let (told, more) = holes.split_at(holes.len().min(HOLES_TOLD));
     let all: Vec<u64> = told.iter().flat_map(|&(from, to)| [from, to]).chain([first, safe]).collect();
     let size = sizes(&all);
-    let ranges: Vec<String> =
-        told.iter().map(|&(from, to)| format!("from {} to just below {}", size(from), size(to))).collect();
+    // The column may write the last size in another unit.
+    let column = Bytes(safe).to_string();
+    let same = if size(safe) == column { String::new() } else { format!(" ({column})") };
+    let range = |&(from, to): &(u64, u64)| {
+        let same = if to == safe { same.as_str() } else { "" };
+        format!("from {} to just below {}{same}", size(from), size(to))
+    };
+    let ranges: Vec<String> = told.iter().map(range).collect();
     let more = if more.is_empty() { String::new() } else { format!(", nor in {} further ranges", more.len()) };
-    // The column may write the size in another unit.
-    let same =
-        if size(safe) == Bytes(safe).to_string() { String::new() } else { format!(", which need {}", size(safe)) };
-    (!ranges.is_empty())
-        .then(|| format!("{name}{same}: {} is also enough, but not {}{more}", size(first), ranges.join(", or ")))
+    (!ranges.is_empty()).then(|| format!(": {} is also enough, but not {}{more}", size(first), ranges.join(", or ")))
 }
 
 /// How to write sizes of devices: in MiB if two of them, which may differ by a few MiB only, would look the same otherwise.
@@ -332,11 +347,11 @@ pub fn endings(runs: &[Run]) -> Vec<String> {
     }
     lines.extend(refused.into_iter().map(|(because, refused)| {
         let who = match refused.as_slice() {
+            all if all.iter().all(|run| !run.changes.is_empty()) => "the changed program".to_owned(),
             [run] => name(run),
-            all if all.iter().all(|run| !run.changes.is_empty()) => "changed program".to_owned(),
             all => format!("{} of {} rows", all.len(), runs.len()),
         };
-        format!("{who}: cannot be simulated: {because}")
+        format!("cannot simulate {who}: {because}")
     }));
     lines
 }
@@ -394,7 +409,7 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
 /// small.
 pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     let better = advice.better.as_ref()?;
-    let (name, predicted) = (under(&better.alloc_conf), doubt(better.trust));
+    let (with, predicted) = (with(&better.alloc_conf), doubt(better.trust));
     let reserved = Bytes(better.reserved);
     Some(if advice.refused > 0 {
         let refused = count(advice.refused as u64, "failed request");
@@ -403,10 +418,10 @@ pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
             retries => format!(", of which some stall ({})", count(retries, "retried request")),
         };
         format!(
-            "{name}, the {refused} would have been served on the same device, with {reserved} reserved{retries}{predicted}"
+            "{with} would have served the {refused} on the same device, with {reserved} reserved{retries}{predicted}"
         )
     } else {
-        format!("{name}, {reserved} would be reserved instead of {}{predicted}", Bytes(advice.recorded_reserved))
+        format!("{with} would reserve {reserved} instead of {}{predicted}", Bytes(advice.recorded_reserved))
     })
 }
 
@@ -414,8 +429,8 @@ pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
 pub fn settings_then(advice: &SettingsAdvice) -> String {
     match &advice.better {
         Some(better) => format!(
-            "{}, {} would be reserved here instead of {}{}",
-            under(&better.alloc_conf),
+            "{} would reserve {} here instead of {}{}",
+            with(&better.alloc_conf),
             Bytes(better.reserved),
             Bytes(advice.recorded_reserved),
             doubt(better.trust)
@@ -427,11 +442,11 @@ pub fn settings_then(advice: &SettingsAdvice) -> String {
     }
 }
 
-/// The settings of an effect, as a phrase.
-fn under(alloc_conf: &str) -> String {
+/// The allocator with the settings of an effect, as a phrase.
+fn with(alloc_conf: &str) -> String {
     match alloc_conf.trim() {
-        "" => format!("without {VARIABLE}"),
-        conf => format!("with {VARIABLE}={conf}"),
+        "" => "the allocator with default settings".to_owned(),
+        conf => format!("the allocator with {conf}"),
     }
 }
 
@@ -504,8 +519,8 @@ pub fn shared(report: &SimulateReport) -> (String, Option<String>) {
     (format!("all devices of a process share {VARIABLE}; {text}"), export)
 }
 
-/// The recommendation, if no settings are to be exported.
-pub fn advice(device: &DeviceSimulation) -> Option<String> {
+/// The recommendation if no settings reserve notably less, and settings to export for a smaller device, if any.
+pub fn advice(device: &DeviceSimulation) -> Option<(String, Option<String>)> {
     if device.runs.len() < 2 || device.changed().is_some() {
         return None;
     }
@@ -514,21 +529,20 @@ pub fn advice(device: &DeviceSimulation) -> Option<String> {
         let least = device.runs.iter().filter_map(|run| Some((run.needs()?, run))).min_by_key(|&(needs, _)| needs);
         let least = least
             .map_or(String::new(), |(needs, run)| format!("{} needs the least, {}, but ", name(run), Bytes(needs)));
-        return Some(format!(
-            "does not fit with any of these settings: {least}the allocator can use only {}",
-            Bytes(capacity)
-        ));
+        let text =
+            format!("does not fit with any of these settings: {least}the allocator can use only {}", Bytes(capacity));
+        return Some((text, None));
     }
     if device.best().is_some() {
         return None;
     }
     if let Some((least, needs)) = device.least() {
-        return Some(format!(
-            "none of these settings reserves notably less; to fit a smaller device, from {} on: {}",
-            Bytes(needs),
-            export(&least.alloc_conf)
-        ));
+        let text = format!(
+            "none of these settings reserves notably less; to run on a smaller device ({} or more), set:",
+            Bytes(needs)
+        );
+        return Some((text, Some(export(&least.alloc_conf))));
     }
     let only = if device.has_notable_warned() { " without a warning (see above)" } else { "" };
-    Some(format!("none of these settings saves more than 2%{only}"))
+    Some((format!("none of these settings saves more than 2%{only}"), None))
 }

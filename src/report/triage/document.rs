@@ -21,7 +21,7 @@ const FINDINGS: usize = 4;
 const FILLS: [&str; NAMED] = ["█", "▓", "▒", "░", "▚"];
 /// The same for unknown memory, and for categories without a name.
 const UNKNOWN: &str = "·";
-const REST: &str = "-";
+const REST: &str = "▖";
 
 pub(crate) fn document(source: Source<'_>, report: &TriageReport) -> Document {
     let mut document = Document::about("", source.path);

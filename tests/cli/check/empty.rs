@@ -104,7 +104,7 @@ fn bytes_without_a_stack_may_be_of_any_site() {
         let path = folder.write("site.pickle", pickle(&changed));
         let run = folder.check(&[&path, "--max-site", &format!("train.py:7={limit}")]);
         if run.code == Some(2) {
-            assert!(run.stderr.contains("have no stack"), "{}", run.stderr);
+            assert!(run.stderr.contains("has no Python stack"), "{}", run.stderr);
         }
         run.code
     };

@@ -41,7 +41,7 @@ pub(crate) fn pending(instants: &[(&str, Counters)]) -> Option<&'static str> {
     instants
         .iter()
         .any(|(_, values)| is_pending(values))
-        .then_some("requested, as active, includes blocks that wait for their free to complete; allocated does not")
+        .then_some("requested and active include blocks whose free is still pending; allocated does not")
 }
 
 /// The label of a row of a table by `name`: categories as sentences call them, everything else as the program does.

@@ -229,11 +229,10 @@ impl Table {
             shown.drain(1..shown.len() - 1);
         }
         let Some(((column, cell), front)) = shown.split_last() else { return String::new() };
-        let (mut line, used) =
-            self.front(style, row, front, if column.is_right { column.gap + column.width } else { 0 });
-        let gap = match (row.is_short, front.is_empty()) {
+        let (front, used) = self.front(style, row, front, if column.is_right { column.gap + column.width } else { 0 });
+        let gap = match (row.is_short, used) {
             (true, _) => 2,
-            (_, true) => self.indent,
+            (_, 0) => self.indent,
             _ => column.gap,
         };
         let (suffix, suffix_tone, from) = &cell.suffix;
@@ -255,30 +254,49 @@ impl Table {
             broken(&text, room)
         };
         let pad = if column.is_right { column.width.saturating_sub(text.width()) } else { 0 };
-        let below = format!("\n{}", " ".repeat(used + gap));
-        line += &" ".repeat(gap + pad);
-        line += &lines.iter().map(|line| style.toned(line, cell.tone)).collect::<Vec<_>>().join(&below);
-        line += &style.toned(&suffix, *suffix_tone);
-        line.truncate(line.trim_end().len());
-        line
+        let mut labels: Vec<String> = lines.iter().map(|line| style.toned(line, cell.tone)).collect();
+        if let Some(last) = labels.last_mut() {
+            *last += &style.toned(&suffix, *suffix_tone);
+        }
+        let line = |place: usize| {
+            let front = front.get(place).cloned().unwrap_or_else(|| " ".repeat(used));
+            let pad = if place == 0 { gap + pad } else { gap };
+            let line = format!("{front}{}{}", " ".repeat(pad), labels.get(place).map_or("", String::as_str));
+            line.trim_end().to_owned()
+        };
+        (0..labels.len().max(front.len())).map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// The cells before the last one, and their width. If the figures do not fit, a name in the first column is cut.
-    fn front(&self, style: &TextStyle, row: &Row, cells: &[(&Column, &Cell)], last: usize) -> (String, usize) {
+    /// The cells before the last one, and their width. If the figures do not fit, a name in the first column continues on the
+    /// next lines.
+    fn front(&self, style: &TextStyle, row: &Row, cells: &[(&Column, &Cell)], last: usize) -> (Vec<String>, usize) {
         let gap = |place: usize, column: &Column| if place == 0 { self.indent } else { column.gap };
         let all: usize = cells.iter().enumerate().map(|(place, (column, _))| gap(place, column) + column.width).sum();
         let over = style.width.map_or(0, |width| (all + last).saturating_sub(width));
-        let (mut line, mut used) = (String::new(), 0);
+        let (mut line, mut used, mut rest) = (String::new(), 0, Vec::new());
         for (place, (column, cell)) in cells.iter().enumerate() {
-            let width = if place == 0 && !column.is_right { column.width.saturating_sub(over) } else { column.width };
-            let text = if column.is_right { safe(&cell.text) } else { shorten_end(&safe(&cell.text), width) };
+            let is_name = place == 0 && !column.is_right;
+            let width = if is_name { column.width.saturating_sub(over) } else { column.width };
+            let text = match column.is_right {
+                true => safe(&cell.text),
+                false if is_name && cell.text.width() > width => {
+                    rest = broken(&safe(&cell.text), width);
+                    rest.remove(0)
+                }
+                false => shorten_end(&safe(&cell.text), width),
+            };
             let pad = " ".repeat(width.saturating_sub(text.width()));
             used += gap(place, column) + text.width() + pad.len();
             let padded = if column.is_right { pad + &text } else { text + &pad };
             line += &" ".repeat(gap(place, column));
             line += &if row.tone == Tone::Plain { style.toned(&padded, cell.tone) } else { padded };
         }
-        (style.toned(&line, row.tone), used)
+        let rest = rest.into_iter().map(|name| {
+            let name = format!("{}{name}", " ".repeat(self.indent));
+            let pad = " ".repeat(used.saturating_sub(name.width()));
+            name + &pad
+        });
+        ([line].into_iter().chain(rest).map(|line| style.toned(&line, row.tone)).collect(), used)
     }
 
     /// The lines below a row in text.
@@ -316,8 +334,8 @@ fn name(text: &str, room: usize) -> Vec<String> {
     if text.width() <= room {
         return vec![text.to_owned()];
     }
-    // Words instead of a name: `(workspaces of the autograd thread)`.
-    if text.starts_with('(') {
+    // Words instead of a name, or after it: `(workspaces of the autograd thread)`.
+    if text.starts_with('(') || text.contains(" (") {
         return broken(text, room);
     }
     let backward = BACKWARD_OF.trim_end();
@@ -390,6 +408,16 @@ mod tests {
         );
         assert_eq!(name("Optimizer.step#AdamW.step", 12), ["…#AdamW.step"]);
         assert_eq!(name("(workspaces of the autograd thread)", 26), ["(workspaces of the", "autograd thread)"]);
+    }
+
+    #[test]
+    fn a_name_before_figures_continues_below() {
+        let mut table = Table::new([Column::left(20, ""), Column::right(7, "lowest"), Column::right(7, "highest")]);
+        table.row(["inactive at the peak".to_owned(), "117 MiB".to_owned()], "522 MiB");
+        let shown =
+            |width: usize| table.line(&TextStyle { width: Some(width), ..TextStyle::default() }, &table.rows[0]);
+        assert_eq!(shown(36), "inactive at the peak 117 MiB 522 MiB");
+        assert_eq!(shown(28), "inactive at  117 MiB 522 MiB\nthe peak");
     }
 
     #[test]

@@ -511,21 +511,24 @@ pub fn is_end(moment: &Moment, entries: u32, completeness: &Completeness) -> boo
 
 /// How to read the rows, if this is not obvious.
 pub fn grouping(by: GroupBy) -> Option<&'static str> {
-    by.is_inclusive().then_some("rows overlap: a block counts in every function on its stack")
+    by.is_inclusive().then_some(
+        "rows overlap: a block counts in every function on its stack; libraries that start the program are left out",
+    )
 }
 
 /// A note that rows name a library's lines instead of the user's line.
 pub fn library_below(attribution: &Attribution) -> Option<String> {
     let lines = attribution.library_below.join(", ");
-    (!lines.is_empty())
-        .then(|| format!("{lines} runs a library's model, so rows show the library's lines; --own '' shows yours"))
+    (!lines.is_empty()).then(|| {
+        format!("{lines} runs a library's model, so rows show the library's lines; add --own '' to see your own")
+    })
 }
 
 /// A note that not all memory from before the recording is in the row with that label.
 pub fn older_lines(attribution: &Attribution) -> Option<&'static str> {
     let has_row = attribution.rows.iter().any(|row| row.label == BASELINE);
     (attribution.has_older_lines && has_row)
-        .then_some("(before the recording): only memory without a stack; the rest is in the rows of its lines")
+        .then_some("(before the recording) counts only memory without a stack; other memory from before the recording is in the rows of the lines that allocated it")
 }
 
 /// Lines that run a library's model, in answers that name these lines.
@@ -563,6 +566,9 @@ pub fn private_pool(pool: &PrivatePool) -> String {
     let used = first_used.as_ref().map(|site| format!(", first used at {}", safe(site))).unwrap_or_default();
     format!("private pool ({first}, {second}): {}, inferred from {evidence}{used}", kind.words())
 }
+
+/// Why backward passes have no stack, and what would record one.
+pub const NO_STACKS: &str = "(no stack): backward passes have no Python frames; stacks=\"all\" records C++ frames";
 
 /// The meaning of the star after a site, in commands without `--no-infer`.
 pub const INFERRED_SITE: &str = "* inferred: backward has no Python frames";

@@ -9,13 +9,15 @@ use crate::report::common::cures::change;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::notes::device_name;
 use crate::report::simulate::words as simulate;
+use unicode_width::UnicodeWidthStr;
 
 /// On narrower screens, the columns for allocated memory and retries are left out.
 const DETAILS_FROM: usize = 100;
 /// On narrower screens, the column for the time of recomputation is left out.
 const RECOMPUTE_FROM: usize = 64;
-/// The least width of the name of a plan.
+/// The least width of the name of a plan; on screens narrower than [`BESIDE_FROM`], longer names are below the figures.
 const NAME: usize = 20;
+const BESIDE_FROM: usize = 56;
 
 pub(crate) fn document(sources: &[Source<'_>], report: &FitPlans) -> Document {
     let Some((&last, others)) = sources.split_last() else { return Document::default() };
@@ -46,7 +48,8 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
         Column::right(4, "fits"),
         Column::left(9, "trust"),
         Column::label("changes").gap(1).cut(Cut::Wrapped).least(NAME),
-    ]);
+    ])
+    .below(4);
     // The closest plan is sought if none fits.
     let plans = device.plans.iter().map(|plan| (plan, true)).chain(device.nearest.iter().map(|plan| (plan, false)));
     for (plan, fits) in std::iter::once((as_it_is, device.fits)).chain(plans) {
@@ -60,7 +63,12 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
             (if fits { "yes" } else { "no" }).to_owned(),
             device.trust(plan).name().to_owned(),
         ];
-        table.row(cells, Cell::code(words::name(plan)));
+        let name = words::name(plan);
+        let row = table.row(cells, Cell::code(name.clone()));
+        if name.width() > NAME {
+            row.is_said = Some(BESIDE_FROM);
+            row.below(&[name]);
+        }
     }
     document.table(table);
     document.legend(simulate::NEEDS);

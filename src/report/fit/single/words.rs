@@ -11,6 +11,7 @@ use crate::report::common::notes::{self, duration};
 use crate::report::common::words::{count, kept, ordinal};
 use crate::report::common::{code_change, cures};
 use crate::report::simulate::words as simulate;
+use indexmap::IndexMap;
 
 /// The separator of the parts of a plan.
 const AND: &str = " + ";
@@ -414,13 +415,19 @@ pub fn because(plan: &Plan) -> String {
     plan.doubts.iter().cloned().chain(tight).collect::<Vec<_>>().join("; ")
 }
 
-/// The uncertain plans, a line for each.
+/// Why plans are uncertain, a line for each reason.
 pub fn uncertain(device: &DevicePlans, with_plan: Option<&FitTogether>) -> Vec<String> {
     let cured =
         with_plan.and_then(|together| Some((name_with(together, together.plan.as_ref()?), together.plan.as_ref()?)));
     let plans = device.plans.iter().chain(&device.nearest).map(|plan| (name(plan), plan));
     let plans = cured.into_iter().chain(plans).filter(|(_, plan)| !because(plan).is_empty());
-    plans.map(|(name, plan)| format!("{name} is uncertain: {}", because(plan))).collect()
+    let mut names: IndexMap<String, Vec<String>> = IndexMap::new();
+    plans.for_each(|(name, plan)| names.entry(because(plan)).or_default().push(name));
+    let line = |(because, names): (String, Vec<String>)| {
+        let are = if names.len() == 1 { "is" } else { "are" };
+        format!("{} {are} uncertain: {because}", names.join("; "))
+    };
+    names.into_iter().map(line).collect()
 }
 
 /// Assumptions of plans, each once.
@@ -471,10 +478,9 @@ pub fn code(change: &PlannedChange) -> (String, String) {
             "around forward".to_owned(),
             "with torch.autograd.graph.save_on_cpu(pin_memory=True): loss = model(batch)".to_owned(),
         ),
-        (Change::ChunkLoss { pieces }, _) => (
-            format!("where logits and loss are computed, now in {pieces} chunks of tokens"),
-            chunked_loss(*pieces).join("\n"),
-        ),
+        (Change::ChunkLoss { pieces }, _) => {
+            ("replace the code that computes logits and loss".to_owned(), chunked_loss(*pieces).join("\n"))
+        }
         (Change::Accumulate { passes }, _) => (
             format!("in the loop, with batches {passes} times smaller; the optimizer steps after {passes} of them"),
             format!("(loss / {passes}).backward()"),
@@ -490,11 +496,11 @@ fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String,
     // A module's forward can be wrapped from outside, regardless of the caller.
     if site.ends_with(" forward") && !(every == 1 && code.is_some()) {
         let which = match every {
-            1 => format!("for each module whose forward is {site}"),
-            every => format!("for every {} module whose forward is {site}, starting with the first", ordinal(every)),
+            1 => format!("each module whose forward is {site}"),
+            every => format!("every {} module whose forward is {site}, starting with the first", ordinal(every)),
         };
         return (
-            format!("once, after the model is built, {which}"),
+            format!("run this once after the model is built, on {which}"),
             "module.forward = functools.partial(torch.utils.checkpoint.checkpoint, module.forward, use_reentrant=False)"
                 .to_owned(),
         );
