@@ -43,7 +43,7 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
     if rehearsal.cudnn_operations > 0 {
         lines.push((
             format!(
-                "{}, with unknown workspaces that count as 0",
+                "the workspaces of {} are unknown and not counted",
                 count(rehearsal.cudnn_operations, "cuDNN operation")
             ),
             true,
