@@ -162,6 +162,30 @@ fn copies_of_weights_are_found_although_some_stay() {
     assert!(allocated.after.abs_diff(truth) <= truth / 1000, "{allocated:?}, not {truth}");
 }
 
+/// The highest bytes of a program with its mistake cured.
+fn highest(cured: &str, metric: Metric) -> u64 {
+    open(&format!("fixtures/advice/{cured}.pickle.gz")).peak(&PeakOptions::default()).unwrap().devices[0].maxima
+        [metric as usize]
+        .bytes as u64
+}
+
+/// Checks what a program allocates at most after a cure against the cured program: within 1/200, and otherwise silent.
+#[track_caller]
+fn assert_cures(program: &str, story: Story, line: &str) -> Advice {
+    let cure = found(&format!("fixtures/advice/{program}.pickle.gz"), story);
+    assert_eq!(label(&cure), line);
+    let Saving::Played { allocated, .. } = &cure.saving else { panic!("{:?}", cure.saving) };
+    let truth = highest(&format!("{program}_cured"), Metric::Allocated);
+    assert!(allocated.after.abs_diff(truth) <= truth / 200, "{allocated:?}, not {truth}");
+    assert_not_found(&format!("fixtures/advice/{program}_cured.pickle.gz"), story);
+    cure
+}
+
+#[test]
+fn softmax_may_cast_the_scores_itself() {
+    assert_cures("llama", Story::AttentionMatrix, "llama.py:27 forward");
+}
+
 /// `Adam` and `AdamW` have the same frames, and no recording contains a dtype.
 #[test]
 fn code_leaves_open_what_a_recording_does_not_show() {
