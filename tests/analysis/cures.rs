@@ -186,6 +186,14 @@ fn softmax_may_cast_the_scores_itself() {
     assert_cures("llama", Story::AttentionMatrix, "llama.py:27 forward");
 }
 
+#[test]
+fn a_copy_of_all_gradients_is_found_where_only_a_norm_needs_it() {
+    let copy = assert_cures("gradnorm", Story::Temporary, "gradnorm.py:7 clip_gradients");
+    assert_eq!(copy.cure, "reduce each gradient by itself, not all of them in one tensor");
+    // Conjugate gradients compute vectors of the same size from it, which the update needs.
+    assert_not_found("fixtures/advice/conjugate.pickle.gz", Story::Temporary);
+}
+
 /// `Adam` and `AdamW` have the same frames, and no recording contains a dtype.
 #[test]
 fn code_leaves_open_what_a_recording_does_not_show() {
