@@ -194,6 +194,13 @@ fn a_copy_of_all_gradients_is_found_where_only_a_norm_needs_it() {
     assert_not_found("fixtures/advice/conjugate.pickle.gz", Story::Temporary);
 }
 
+#[test]
+fn a_cast_that_only_the_next_operator_uses_is_found() {
+    let cast = assert_cures("scale", Story::Temporary, "scale.py:24 train");
+    let Saving::Played { trust, .. } = cast.saving else { panic!("{:?}", cast.saving) };
+    assert_eq!(trust, Trust::Uncertain, "whether the operator has an in-place form is not recorded");
+}
+
 /// `Adam` and `AdamW` have the same frames, and no recording contains a dtype.
 #[test]
 fn code_leaves_open_what_a_recording_does_not_show() {
