@@ -201,6 +201,21 @@ fn a_cast_that_only_the_next_operator_uses_is_found() {
     assert_eq!(trust, Trust::Uncertain, "whether the operator has an in-place form is not recorded");
 }
 
+#[test]
+fn what_hooks_collect_is_found_in_training_and_without() {
+    for (program, line) in [("hooks", "hooks.py:28 forward"), ("features", "features.py:29 <module>")] {
+        let collected = found(&format!("fixtures/advice/{program}.pickle.gz"), Story::AccumulatingMetrics);
+        assert_eq!(label(&collected), line);
+        let Saving::Played { allocated, at_least, because, .. } = collected.saving else { panic!("not played") };
+        let saved = allocated.before - highest(&format!("{program}_cured"), Metric::Allocated);
+        let most = because.split("at most ").nth(1).and_then(|most| most.split(" MiB").next()).unwrap();
+        // The text rounds to hundredths of a MiB.
+        let most = ((most.parse::<f64>().unwrap() + 0.01) * f64::from(1 << 20)) as u64;
+        assert!(at_least && (allocated.by()..=most).contains(&saved), "{saved} in {}..={most}", allocated.by());
+        assert_not_found(&format!("fixtures/advice/{program}_cured.pickle.gz"), Story::AccumulatingMetrics);
+    }
+}
+
 /// `Adam` and `AdamW` have the same frames, and no recording contains a dtype.
 #[test]
 fn code_leaves_open_what_a_recording_does_not_show() {
