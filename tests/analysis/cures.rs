@@ -216,6 +216,16 @@ fn what_hooks_collect_is_found_in_training_and_without() {
     }
 }
 
+#[test]
+fn a_preparation_may_leave_segments_that_training_cannot_use() {
+    let emptied = found("fixtures/advice/statistics_first.pickle.gz", Story::ReleaseCache);
+    assert_eq!(label(&emptied), "statistics_first.py:18 whitening");
+    let Saving::Played { reserved, .. } = emptied.saving else { panic!("{:?}", emptied.saving) };
+    let truth = highest("statistics_first_cured", Metric::Reserved);
+    assert!(reserved.after.abs_diff(truth) <= truth / 50, "{reserved:?}, not {truth}");
+    assert_not_found("fixtures/advice/statistics_first_cured.pickle.gz", Story::ReleaseCache);
+}
+
 /// `Adam` and `AdamW` have the same frames, and no recording contains a dtype.
 #[test]
 fn code_leaves_open_what_a_recording_does_not_show() {
