@@ -48,8 +48,11 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let is_at_peak = |chain: &&Chain| {
         chain.results.iter().filter(|&&index| block(device, index).allocated_at(peak.instant)).count() >= 2
     };
-    let at_peak = chains.iter().find(|chain| is_at_peak(chain) && origin(device, chain, &chains).is_some());
-    at_peak.and_then(|at_peak| finding(device, at_peak, &chains)).into_iter().collect()
+    let found = chains.iter().filter(is_at_peak).find_map(|chain| {
+        let is_even = is_even(chain, &chains);
+        origin(device, chain, is_even).and_then(|origin| finding(device, chain, origin, is_even, &chains))
+    });
+    found.into_iter().collect()
 }
 
 fn block(device: &Device<'_>, index: u32) -> Allocation {
@@ -72,16 +75,22 @@ enum Origin {
     Cast,
 }
 
-fn origin(device: &Device<'_>, chain: &Chain, chains: &[Chain]) -> Option<Origin> {
-    source(device, chain).map(Origin::Rebound).or_else(|| is_cast(device, chain, chains).then_some(Origin::Cast))
+/// The origin of an expression, if it has one; `is_even` says whether every run of its line makes as many results.
+fn origin(device: &Device<'_>, chain: &Chain, is_even: bool) -> Option<Origin> {
+    source(device, chain).map(Origin::Rebound).or_else(|| (is_even && is_cast(device, chain)).then_some(Origin::Cast))
+}
+
+/// Whether every run of a line makes as many results. A loop that repeats one allocation makes one chain of all of them.
+fn is_even(chain: &Chain, chains: &[Chain]) -> bool {
+    let alike = chains.iter().filter(|other| other.line == chain.line);
+    alike.map(|other| other.results.len()).all(|length| length == chain.results.len())
 }
 
 /// Whether an expression starts with a cast of a tensor that plain code made, and that stays live: its results follow each other
-/// directly, and every run of the line makes as many. A loop that repeats one allocation makes one chain of all of them.
-fn is_cast(device: &Device<'_>, chain: &Chain, chains: &[Chain]) -> bool {
+/// directly.
+fn is_cast(device: &Device<'_>, chain: &Chain) -> bool {
     let (Some(&first), Some(&last)) = (chain.results.first(), chain.results.last()) else { return false };
     let is_direct = chain.results.windows(2).all(|pair| pair[0] + 1 == pair[1]);
-    let alike = chains.iter().filter(|other| other.line == chain.line);
     let is_kept = |index: u32| device.phases().at(block(device, index).freed) == Phase::Backward;
     let copy = block(device, first).requested;
     let is_source = |index: u32| {
@@ -93,7 +102,6 @@ fn is_cast(device: &Device<'_>, chain: &Chain, chains: &[Chain]) -> bool {
     };
     (2..=LONGEST_CAST).contains(&chain.results.len())
         && is_direct
-        && alike.map(|other| other.results.len()).all(|length| length == chain.results.len())
         && !chain.results.iter().any(|&index| is_kept(index))
         && (0..first).rev().take(LOOKED_AT).any(is_source)
 }
@@ -120,11 +128,11 @@ fn lines_around<'d>(device: &'d Device<'_>, last: u32, chain: &Chain) -> impl It
 }
 
 /// The finding for an expression, with all chains that its line computes.
-fn finding(device: &Device<'_>, named: &Chain, chains: &[Chain]) -> Option<Finding> {
+fn finding(device: &Device<'_>, named: &Chain, from: Origin, is_even: bool, chains: &[Chain]) -> Option<Finding> {
     let (mut in_place, mut uncast) = (Lives::default(), Some(Lives::default()));
     for chain in chains.iter().filter(|chain| chain.line == named.line) {
         let (Some(origin), Some(&first), Some(&last)) =
-            (origin(device, chain, chains), chain.results.first(), chain.results.last())
+            (origin(device, chain, is_even), chain.results.first(), chain.results.last())
         else {
             continue;
         };
@@ -145,7 +153,7 @@ fn finding(device: &Device<'_>, named: &Chain, chains: &[Chain]) -> Option<Findi
         });
     }
     let cure = "use in-place operators, if each element of a result depends only on the same element of the input";
-    let is_cast = match origin(device, named, chains)? {
+    let is_cast = match from {
         Origin::Rebound(source) => block(device, source).requested != block(device, *named.results.first()?).requested,
         Origin::Cast => true,
     };

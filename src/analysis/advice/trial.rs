@@ -25,7 +25,7 @@ const FROM_THE_START: &str =
 /// Emptying the cache costs time: it is worthwhile only if it saves 1/N of reserved memory.
 const PART_RELEASED: u64 = 8;
 /// Segments that grow in place need other drivers: they are a cure only for lengths that waste 1/N of reserved memory.
-const PART_WASTED: u64 = 16;
+const PART_WASTED: u64 = 32;
 
 /// The saving of a cure.
 #[derive(Clone, Debug, PartialEq, Eq)]
