@@ -162,6 +162,80 @@ fn copies_of_weights_are_found_although_some_stay() {
     assert!(allocated.after.abs_diff(truth) <= truth / 1000, "{allocated:?}, not {truth}");
 }
 
+/// The highest bytes of a program with its mistake cured.
+fn highest(cured: &str, metric: Metric) -> u64 {
+    open(&format!("fixtures/advice/{cured}.pickle.gz")).peak(&PeakOptions::default()).unwrap().devices[0].maxima
+        [metric as usize]
+        .bytes as u64
+}
+
+/// Checks what a program allocates at most after a cure against the cured program: within 1/200, and otherwise silent.
+#[track_caller]
+fn assert_cures(program: &str, story: Story, line: &str) -> Advice {
+    let cure = found(&format!("fixtures/advice/{program}.pickle.gz"), story);
+    assert_eq!(label(&cure), line);
+    let Saving::Played { allocated, .. } = &cure.saving else { panic!("{:?}", cure.saving) };
+    let truth = highest(&format!("{program}_cured"), Metric::Allocated);
+    assert!(allocated.after.abs_diff(truth) <= truth / 200, "{allocated:?}, not {truth}");
+    assert_not_found(&format!("fixtures/advice/{program}_cured.pickle.gz"), story);
+    cure
+}
+
+/// In bfloat16, `softmax` with another dtype casts its input itself, so that two blocks have its stack.
+#[test]
+fn softmax_may_cast_the_scores_itself() {
+    assert_cures("llama", Story::AttentionMatrix, "llama.py:27 forward");
+}
+
+#[test]
+fn a_copy_of_all_gradients_is_found_where_only_a_norm_needs_it() {
+    let copy = assert_cures("gradnorm", Story::Temporary, "gradnorm.py:7 clip_gradients");
+    assert_eq!(copy.cure, "reduce each gradient by itself, not all of them in one tensor");
+    // Conjugate gradients compute vectors of the same size from it, which the update needs.
+    assert_not_found("fixtures/advice/conjugate.pickle.gz", Story::Temporary);
+}
+
+/// The picture itself stays live next to its cast.
+#[test]
+fn a_cast_that_only_the_next_operator_uses_is_found() {
+    let cast = assert_cures("scale", Story::Temporary, "scale.py:24 train");
+    let Saving::Played { trust, .. } = cast.saving else { panic!("{:?}", cast.saving) };
+    assert_eq!(trust, Trust::Uncertain, "whether the operator has an in-place form is not recorded");
+}
+
+/// A hook stores what each layer makes: without it, layers or backward would free that before the next call.
+#[test]
+fn what_hooks_collect_is_found_in_training_and_without() {
+    for (program, line) in [("hooks", "hooks.py:28 forward"), ("features", "features.py:29 <module>")] {
+        let collected = found(&format!("fixtures/advice/{program}.pickle.gz"), Story::AccumulatingMetrics);
+        assert_eq!(label(&collected), line);
+        let Saving::Played { allocated, at_least, because, .. } = collected.saving else { panic!("not played") };
+        let saved = allocated.before - highest(&format!("{program}_cured"), Metric::Allocated);
+        let most = because.split("at most ").nth(1).and_then(|most| most.split(" MiB").next()).unwrap();
+        // The text rounds to hundredths of a MiB.
+        let most = ((most.parse::<f64>().unwrap() + 0.01) * f64::from(1 << 20)) as u64;
+        assert!(at_least && (allocated.by()..=most).contains(&saved), "{saved} in {}..={most}", allocated.by());
+        assert_not_found(&format!("fixtures/advice/{program}_cured.pickle.gz"), Story::AccumulatingMetrics);
+    }
+}
+
+/// Statistics of the data are computed before a model is called.
+#[test]
+fn a_preparation_may_leave_segments_that_training_cannot_use() {
+    let emptied = found("fixtures/advice/statistics_first.pickle.gz", Story::ReleaseCache);
+    assert_eq!(label(&emptied), "statistics_first.py:18 whitening");
+    let Saving::Played { reserved, .. } = emptied.saving else { panic!("{:?}", emptied.saving) };
+    let truth = highest("statistics_first_cured", Metric::Reserved);
+    assert!(reserved.after.abs_diff(truth) <= truth / 50, "{reserved:?}, not {truth}");
+    assert_not_found("fixtures/advice/statistics_first_cured.pickle.gz", Story::ReleaseCache);
+}
+
+/// Requests to a server differ in length, which wastes 3 % of what is reserved.
+#[test]
+fn segments_that_grow_are_no_cure_for_little_waste() {
+    assert_not_found("fixtures/advice/server.pickle.gz", Story::FragmentationVarlen);
+}
+
 /// `Adam` and `AdamW` have the same frames, and no recording contains a dtype.
 #[test]
 fn code_leaves_open_what_a_recording_does_not_show() {

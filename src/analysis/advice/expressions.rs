@@ -1,11 +1,13 @@
 //! Finds expressions that allocate a whole tensor several times: `x = (x.to(dtype) - mean) / deviation`.
 //!
 //! Each operator of such a line releases the result of the previous one, and the line then rebinds the variable that held the
-//! input. A loop that repeats one allocation on a line looks similar, but releases no tensor that another line allocated.
+//! input. A loop that repeats one allocation on a line looks similar, but releases no tensor that another line allocated. The input
+//! may also stay: `y = x.float() / 255` makes a cast that only the next operator of the line uses.
 
 use super::whole_copies::{function, goes_behind, line};
 use super::{Finding, Remedy, Story, Way};
 use crate::facts::device::Device;
+use crate::facts::training::Phase;
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
 use crate::play::changes::Lives;
@@ -17,6 +19,8 @@ const NOTABLE_PART: u64 = 20;
 const FACTORS: [u64; 3] = [2, 4, 8];
 /// Number of blocks that are examined to find the released tensor: the most recent ones.
 const LOOKED_AT: usize = 64;
+/// The most results of an expression that starts with a cast.
+const LONGEST_CAST: usize = 4;
 const UNKNOWN_OPERATOR: &str = "whether the operators have in-place forms is not recorded";
 const UNKNOWN_DTYPE: &str = "whether the tensor's own dtype is precise enough is not recorded";
 
@@ -44,8 +48,11 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let is_at_peak = |chain: &&Chain| {
         chain.results.iter().filter(|&&index| block(device, index).allocated_at(peak.instant)).count() >= 2
     };
-    let at_peak = chains.iter().find(|chain| is_at_peak(chain) && source(device, chain).is_some());
-    at_peak.and_then(|at_peak| finding(device, at_peak, &chains)).into_iter().collect()
+    let found = chains.iter().filter(is_at_peak).find_map(|chain| {
+        let is_even = is_even(chain, &chains);
+        origin(device, chain, is_even).and_then(|origin| finding(device, chain, origin, is_even, &chains))
+    });
+    found.into_iter().collect()
 }
 
 fn block(device: &Device<'_>, index: u32) -> Allocation {
@@ -57,6 +64,46 @@ fn continues(device: &Device<'_>, chain: &Chain, index: u32) -> bool {
     chain.results.last().is_some_and(|&last| {
         block(device, last).requested == block(device, index).requested && goes_behind(device, last, index, chain.line)
     })
+}
+
+/// Where an expression starts.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    /// A tensor that is released with it.
+    Rebound(u32),
+    /// A cast of a tensor that stays live.
+    Cast,
+}
+
+/// The origin of an expression, if it has one; `is_even` says whether every run of its line makes as many results.
+fn origin(device: &Device<'_>, chain: &Chain, is_even: bool) -> Option<Origin> {
+    source(device, chain).map(Origin::Rebound).or_else(|| (is_even && is_cast(device, chain)).then_some(Origin::Cast))
+}
+
+/// Whether every run of a line makes as many results. A loop that repeats one allocation makes one chain of all of them.
+fn is_even(chain: &Chain, chains: &[Chain]) -> bool {
+    let alike = chains.iter().filter(|other| other.line == chain.line);
+    alike.map(|other| other.results.len()).all(|length| length == chain.results.len())
+}
+
+/// Whether an expression starts with a cast of a tensor that plain code made, and that stays live: its results follow each other
+/// directly.
+fn is_cast(device: &Device<'_>, chain: &Chain) -> bool {
+    let (Some(&first), Some(&last)) = (chain.results.first(), chain.results.last()) else { return false };
+    let is_direct = chain.results.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+    let is_kept = |index: u32| device.phases().at(block(device, index).freed) == Phase::Backward;
+    let copy = block(device, first).requested;
+    let is_source = |index: u32| {
+        let from = block(device, index);
+        FACTORS.iter().any(|&factor| from.requested.saturating_mul(factor) == copy)
+            && from.freed > block(device, last).born
+            && line(device, index) != Some(chain.line)
+            && function(device, index, &from).is_some()
+    };
+    (2..=LONGEST_CAST).contains(&chain.results.len())
+        && is_direct
+        && !chain.results.iter().any(|&index| is_kept(index))
+        && (0..first).rev().take(LOOKED_AT).any(is_source)
 }
 
 /// The tensor that an expression starts from: another line allocated it, and the expression's line rebinds its variable.
@@ -81,12 +128,18 @@ fn lines_around<'d>(device: &'d Device<'_>, last: u32, chain: &Chain) -> impl It
 }
 
 /// The finding for an expression, with all chains that its line computes.
-fn finding(device: &Device<'_>, named: &Chain, chains: &[Chain]) -> Option<Finding> {
+fn finding(device: &Device<'_>, named: &Chain, from: Origin, is_even: bool, chains: &[Chain]) -> Option<Finding> {
     let (mut in_place, mut uncast) = (Lives::default(), Some(Lives::default()));
     for chain in chains.iter().filter(|chain| chain.line == named.line) {
-        let (Some(source), Some(&first), Some(&last)) =
-            (source(device, chain), chain.results.first(), chain.results.last())
+        let (Some(origin), Some(&first), Some(&last)) =
+            (origin(device, chain, is_even), chain.results.first(), chain.results.last())
         else {
+            continue;
+        };
+        let Origin::Rebound(source) = origin else {
+            in_place.removed.extend(&chain.results[1..]);
+            in_place.freed.push((first, block(device, last).freed.saturating_sub(1)));
+            uncast = None;
             continue;
         };
         let is_cast = block(device, source).requested != block(device, first).requested;
@@ -100,9 +153,10 @@ fn finding(device: &Device<'_>, named: &Chain, chains: &[Chain]) -> Option<Findi
         });
     }
     let cure = "use in-place operators, if each element of a result depends only on the same element of the input";
-    let is_cast = source(device, named)
-        .zip(named.results.first())
-        .is_some_and(|(source, &first)| block(device, source).requested != block(device, first).requested);
+    let is_cast = match from {
+        Origin::Rebound(source) => block(device, source).requested != block(device, *named.results.first()?).requested,
+        Origin::Cast => true,
+    };
     // A recording contains neither the dtypes nor the operators.
     let code = if is_cast {
         "x = x.to(dtype).sub_(mean).div_(deviation)  # if it was (x.to(dtype) - mean) / deviation"

@@ -129,7 +129,7 @@ fn scored(device: &Device<'_>) -> Option<Finding> {
         line: device.sites().site_frame(device.track.stack_of(first + 1)),
         cure: format!("compute logits and loss in {PIECES} chunks of tokens"),
         evidence: format!(
-            "the logits of all tokens, {}, are cast to float32, and log_softmax makes a tensor of the same size; {} of these are in use \
+            "the logits of all tokens, {}, are cast to float32, and softmax or log_softmax makes a tensor of the same size; {} of these are in use \
              at the peak",
             Bytes(blocks[first].size),
             Bytes(at_peak(first))

@@ -13,7 +13,7 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, PlaceId, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
-use crate::play::changes::Lives;
+use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, Instant, Metric, NEVER};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -299,8 +299,8 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
     of_stack.retain(|stack, blocks| {
         piles_up(blocks)
             && !inputs.contains(stack)
-            && !is_of_one_graph(blocks, &passes, is_trained)
-            && !is_trained_on(device, calls, blocks, &passes)
+            && !is_of_one_graph(of_line, blocks, &passes, is_trained)
+            && !is_trained_on(device, calls, of_line, blocks, &passes)
     });
     let bytes = |blocks: &[(u32, Allocation, Instant)]| {
         blocks.iter().map(|(_, made, _)| made.size).fold(0, u64::saturating_add)
@@ -320,6 +320,7 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
     let of_round: HashSet<PlaceId> =
         calls.all.iter().filter(|call| round.contains(&call.start)).skip(1).map(|call| call.place).collect();
     let is_of_round = |call: &ModelCall| of_round.contains(&call.place);
+    let inner = inner(device, of_line, &of_stack);
     // Only the program decides whether a variable keeps the last result until the next one is computed.
     let lives = |is_bound: bool| {
         let mut lives = Lives::default();
@@ -328,7 +329,10 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
                 let next = calls.all.iter().find(|call| call.start > born && !is_of_round(call)).map(|call| call.start);
                 if is_bound { again } else { next.map_or(again, |next| next.min(again)) }
             };
-            lives.freed.extend(blocks.iter().map(|&(index, made, again)| (index, gone(made.born, again))));
+            lives.freed.extend(blocks.iter().map(|&(index, made, again)| {
+                let bound = gone(made.born, again);
+                (index, inner.get(&index).filter(|_| !is_bound).map_or(bound, |&early| early.min(bound)))
+            }));
         }
         // Without a variable, the last result before another phase is also freed, where the program rebinds the collection later.
         if !is_bound {
@@ -339,7 +343,8 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
                 .filter(|(index, _, stack)| of_stack.contains_key(stack) && !known.contains(index));
             let next = |born: Instant| calls.all.iter().find(|call| call.start > born && !is_of_round(call));
             let early = others.filter_map(|(index, made, _)| {
-                Some((index, next(made.born)?.start)).filter(|&(_, at)| at < made.freed)
+                let at = inner.get(&index).copied().or_else(|| Some(next(made.born)?.start))?;
+                Some((index, at)).filter(|&(_, at)| at < made.freed)
             });
             lives.freed.extend(early);
         }
@@ -368,6 +373,32 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
         code: way.code.clone(),
         remedy: Remedy::Ways(vec![way]),
     })
+}
+
+/// Blocks that calls make before another one of these stacks, such as one in each layer, with the earliest instant at which they would
+/// be released if nobody stored them: with the functions that make them, or in the backward pass of the call.
+fn inner(
+    device: &Device<'_>,
+    of_line: &[&ModelCall],
+    of_stack: &HashMap<StackId, Vec<(u32, Allocation, Instant)>>,
+) -> HashMap<u32, Instant> {
+    let made = device.track.allocations().filter(|(.., stack)| of_stack.contains_key(stack));
+    let made: Vec<(u32, &ModelCall)> = made
+        .filter_map(|(index, made, _)| {
+            let call = of_line.partition_point(|call| call.start < made.born).checked_sub(1)?;
+            Some((index, *of_line.get(call).filter(|call| made.born <= call.end)?))
+        })
+        .collect();
+    let pairs = made.windows(2).filter(|pair| pair[0].1.start == pair[1].1.start).map(|pair| pair[0]);
+    let (trained, others): (Vec<_>, Vec<_>) = pairs.partition(|(_, call)| call.backward.is_some());
+    let mut early: HashMap<u32, Instant> = HashMap::new();
+    early.extend(trained.iter().filter_map(|(index, call)| Some((*index, call.backward.as_ref()?.start))));
+    if !others.is_empty() {
+        let passes = of_line.iter().map(|call| call.start..call.end).collect();
+        let others: Vec<u32> = others.iter().map(|&(index, _)| index).collect();
+        early.extend(Editor::new(device).releases_without_backward(passes, &others));
+    }
+    early
 }
 
 /// The results that plain code computes from these blocks at once, such as with `torch.cat`: from at least three, and
@@ -399,16 +430,29 @@ fn may_be_read(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], 
     others.any(|call| (made.born..made.freed).contains(&call.start))
 }
 
+/// Whether no backward pass lies between most calls that make these blocks, as in a rollout. A call may make several of them, such as
+/// one in each layer: these tell nothing.
+fn come_together(of_line: &[&ModelCall], blocks: &[(u32, Allocation, Instant)], passes: &[Range<Instant>]) -> bool {
+    let passed = |made: &Allocation| passes.partition_point(|pass| pass.start < made.born);
+    let call = |made: &Allocation| of_line.partition_point(|call| call.start < made.born);
+    let of_calls = blocks.windows(2).map(|pair| (&pair[0].1, &pair[1].1)).filter(|(one, next)| call(one) != call(next));
+    let (mut all, mut together) = (0, 0);
+    for (one, next) in of_calls {
+        all += 1;
+        together += usize::from(passed(one) == passed(next));
+    }
+    together * 2 > all + 1
+}
+
 /// Whether one backward pass covers the blocks of several calls, such as the steps of a rollout: no other pass lies in between.
 fn is_of_one_graph(
+    of_line: &[&ModelCall],
     blocks: &[(u32, Allocation, Instant)],
     passes: &[Range<Instant>],
     is_trained: impl Fn(&Allocation) -> bool,
 ) -> bool {
-    let passed = |instant: Instant| passes.partition_point(|pass| pass.start < instant);
-    let together = blocks.windows(2).filter(|pair| passed(pair[0].1.born) == passed(pair[1].1.born)).count();
     let trained = blocks.iter().filter(|(_, made, _)| is_trained(made)).count();
-    together * 2 > blocks.len() && trained * 2 > blocks.len()
+    come_together(of_line, blocks, passes) && trained * 2 > blocks.len()
 }
 
 /// Whether the results are data for training, such as those of a rollout: no backward pass lies between most of them, they stay
@@ -416,6 +460,7 @@ fn is_of_one_graph(
 fn is_trained_on(
     device: &Device<'_>,
     calls: &ModelCalls,
+    of_line: &[&ModelCall],
     blocks: &[(u32, Allocation, Instant)],
     passes: &[Range<Instant>],
 ) -> bool {
@@ -431,8 +476,7 @@ fn is_trained_on(
         let before = place.checked_sub(2).and_then(|place| calls.all.get(place)).map_or(0, |call| call.end);
         call.is_some_and(|call| born_in(device, before, call.start).any(|input| is_input(&input, pass.start)))
     };
-    let together = blocks.windows(2).filter(|pair| passed(pair[0].1.born) == passed(pair[1].1.born)).count();
-    together * 2 > blocks.len() && blocks.iter().filter(|block| is_data(block)).count() * 2 > blocks.len()
+    come_together(of_line, blocks, passes) && blocks.iter().filter(|block| is_data(block)).count() * 2 > blocks.len()
 }
 
 /// Whether several blocks are live together and are freed together: a store of fixed size frees one block for each new one.

@@ -10,6 +10,7 @@ mod dataloader_prefetch;
 mod detached;
 mod duplicate_model;
 mod expressions;
+mod flat_gradients;
 mod foreach_temporaries;
 mod fp32_logits;
 mod frozen;
@@ -300,13 +301,19 @@ const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 11] = [
     frozen::find,
     master_copies::find,
 ];
-const OF_CATEGORIES: [fn(&Device<'_>) -> Vec<Finding>; 5] =
-    [zero_grad_late::find, foreach_temporaries::find, fp32_logits::find, dataloader_prefetch::find, side_stream::find];
-const OTHERS: [fn(&Device<'_>) -> Vec<Finding>; 7] = [
+const OF_CATEGORIES: [fn(&Device<'_>) -> Vec<Finding>; 7] = [
+    zero_grad_late::find,
+    foreach_temporaries::find,
+    fp32_logits::find,
+    dataloader_prefetch::find,
+    side_stream::find,
+    flat_gradients::find,
+    temporaries::find,
+];
+const OTHERS: [fn(&Device<'_>) -> Vec<Finding>; 6] = [
     kv_cache_growth::find,
     inference_cache::find,
     varying_lengths::find,
-    temporaries::find,
     whole_copies::find,
     expressions::find,
     activations_in_place::find,

@@ -11,6 +11,8 @@ use crate::replay::{Instant, Metric};
 
 /// At least 1/N of the peak of reserved memory stays reserved and free.
 const PART_LEFT: i64 = 5;
+/// Before the first call of a model, requests reuse at most 1/N of what is free.
+const PART_REUSED: i64 = 4;
 /// Models that are called alternately are not phases: a phase has at least this many calls.
 const LEAST_CALLS: usize = 2;
 
@@ -19,9 +21,14 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let highest = device.history().maxima[Metric::Reserved as usize];
     // A phase that repeats, such as an evaluation after each epoch, would pay the cost each time.
     let boundaries = boundaries(device, calls);
-    let &[boundary] = boundaries.as_slice() else { return Vec::new() };
-    let mut left = 0;
-    device.track.walk_to(boundary.end, |_, now| left = now.reserved - now.active);
+    let (boundary, left) = match boundaries.as_slice() {
+        &[boundary] => (boundary, left_at(device, boundary.end)),
+        [] => {
+            let Some(prepared) = prepared(device, calls) else { return Vec::new() };
+            prepared
+        }
+        _ => return Vec::new(),
+    };
     if boundary.end >= highest.instant || left <= 0 || left < highest.bytes / PART_LEFT {
         return Vec::new();
     }
@@ -40,6 +47,30 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         code: vec!["torch.cuda.empty_cache()  # once, not in the loop".to_owned()],
         remedy: Remedy::Lives(Lives { emptied: vec![boundary.end], ..Lives::default() }),
     }]
+}
+
+/// Reserved bytes that are free at an instant.
+fn left_at(device: &Device<'_>, instant: Instant) -> i64 {
+    let mut left = 0;
+    device.track.walk_to(instant, |_, now| left = now.reserved - now.active);
+    left
+}
+
+/// The end of what a program does before it calls a model, such as computing statistics of its data: the first instant at which most
+/// of what is free before the first call is free, and the next request comes. Later requests may already use a part of it.
+fn prepared(device: &Device<'_>, calls: &ModelCalls) -> Option<(Boundary, i64)> {
+    let first = calls.all.first()?.start;
+    let mut most = 0;
+    device.track.walk_to(first, |_, now| most = most.max(now.reserved - now.active));
+    let (mut end, mut left, mut is_over) = (0, 0, false);
+    device.track.walk_to(first, |instant, now| {
+        let free = now.reserved - now.active;
+        is_over |= free < left;
+        if !is_over && free >= most - most / PART_REUSED {
+            (end, left) = (instant, free);
+        }
+    });
+    (left > 0).then_some((Boundary { end, call: end }, left))
 }
 
 /// The instants at which the program starts another phase.

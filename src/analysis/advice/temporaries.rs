@@ -3,7 +3,7 @@
 
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
-use crate::facts::training::{Phase, Role};
+use crate::facts::training::{Category, Phase, Role};
 use crate::model::StrId;
 use crate::model::bytes::Bytes;
 use crate::play::changes::Lives;
@@ -36,7 +36,16 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
             of_function.entry((frame.filename, frame.name)).or_default().push(index);
         }
     }
-    of_function.into_values().filter_map(|blocks| finding(device, &blocks)).collect()
+    if of_function.is_empty() {
+        return Vec::new();
+    }
+    // A method that needs vectors of all parameters, such as conjugate gradients, keeps several of them for good reason: they are
+    // larger than any gradient.
+    let largest = device.allocations_of(Category::Gradient).map(|(_, made)| made.requested).max();
+    let is_of_parameter =
+        |&index: &u32| largest.is_none_or(|largest| device.history().allocations[index as usize].requested <= largest);
+    let of_parameters = of_function.into_values().map(|blocks| blocks.into_iter().filter(is_of_parameter).collect());
+    of_parameters.filter_map(|blocks: Vec<u32>| finding(device, &blocks)).collect()
 }
 
 fn finding(device: &Device<'_>, blocks: &[u32]) -> Option<Finding> {

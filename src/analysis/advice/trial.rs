@@ -24,6 +24,8 @@ const FROM_THE_START: &str =
     "with the change, the peak is where the recording starts; what the change saves before that is not recorded";
 /// Emptying the cache costs time: it is worthwhile only if it saves 1/N of reserved memory.
 const PART_RELEASED: u64 = 8;
+/// Segments that grow in place need other drivers: they are a cure only for lengths that waste 1/N of reserved memory.
+const PART_WASTED: u64 = 32;
 
 /// The saving of a cure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,6 +142,11 @@ impl<'d, 'a> Trial<'d, 'a> {
         let is_worth_it = match &saving {
             Saving::Played { reserved, .. } if story == Story::ReleaseCache => {
                 reserved.by() >= reserved.before / PART_RELEASED
+            }
+            // Only a simulation shows whether later requests fit the segments that stay.
+            Saving::NotPlayed { .. } if story == Story::ReleaseCache => false,
+            Saving::Played { reserved, .. } if story == Story::FragmentationVarlen => {
+                reserved.by() >= reserved.before / PART_WASTED
             }
             // Nobody recomputes a layer, copies results or rewrites operators for a saving that depends on where blocks are placed.
             Saving::Played { allocated, .. }

@@ -5,7 +5,7 @@ use crate::analysis::advice::stacks::Marked;
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::model::{FrameId, StackId, StrId};
-use crate::replay::Allocation;
+use crate::replay::{Allocation, NEVER};
 use foldhash::fast::RandomState;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -71,9 +71,12 @@ impl Search<'_, '_> {
         let is_inside = |index: usize| self.is_within(track.stack_of(index), caller);
         let whole = self.block(result).requested;
         let mut blocks = vec![result as u32];
+        // Softmax itself casts its input where that is in another precision than the result.
+        let cast = result.checked_sub(1).filter(|&before| self.is_cast(before, result));
+        blocks.extend(cast.map(|cast| cast as u32));
         // Scores come before it: first the input of softmax, in the same or in half precision.
         let mut scores = None;
-        for index in (0..result).rev() {
+        for index in (0..cast.unwrap_or(result)).rev() {
             let requested = self.block(index).requested;
             let is_other =
                 !is_inside(index) || self.layers.has(track.stack_of(index)) || self.softmax.has(track.stack_of(index));
@@ -116,6 +119,16 @@ impl Search<'_, '_> {
             }
         }
         None
+    }
+
+    /// Whether a block is the input of softmax after a cast: as large as the result, and gone as soon as the result is there, with
+    /// no allocation in between. Backward needs only the result.
+    fn is_cast(&self, block: usize, result: usize) -> bool {
+        let next = self.device.history().allocations.get(result + 1).map_or(NEVER, |next| next.born);
+        let (cast, made) = (self.block(block), self.block(result));
+        self.softmax.has(self.device.track.stack_of(block))
+            && cast.requested == made.requested
+            && (made.born..=next).contains(&cast.freed)
     }
 
     /// The file and function that calls softmax.
