@@ -47,7 +47,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
             "this line copies all gradients to one tensor of {}, and computes nothing of that size from it",
             Bytes(made.size)
         ),
-        cost: None,
+        cost: Some("one call for each gradient instead of one for all".to_owned()),
         code: vec!["norm = torch.stack([p.grad.norm() for p in parameters]).norm()  # for the norm of all".to_owned()],
         remedy: Remedy::Lives(Lives { removed: again.map(|(index, ..)| index).collect(), ..Lives::default() }),
     }]

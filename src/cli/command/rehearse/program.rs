@@ -10,6 +10,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Names tried for the list of recordings.
+const NAMES: u32 = 100;
+
 /// The result of a rehearsed program.
 pub struct Rehearsed {
     /// Recordings.
@@ -31,6 +34,15 @@ impl Rehearsed {
     }
 }
 
+/// Creates the file to which the program's process writes the names of its recordings.
+fn new_list() -> io::Result<PathBuf> {
+    let path = |number: u32| env::temp_dir().join(format!("memviz-rehearsal-{}-{number}.txt", std::process::id()));
+    // An existing file is not ours, and a link may lead anywhere: one may remain from an earlier process with this ID.
+    let create = |path: PathBuf| fs::OpenOptions::new().write(true).create_new(true).open(&path).map(|_| path);
+    let exists = |made: &io::Result<PathBuf>| made.as_ref().is_err_and(|it| it.kind() == io::ErrorKind::AlreadyExists);
+    (0..NAMES).map(|number| create(path(number))).find(|made| !exists(made)).unwrap_or_else(|| create(path(NAMES)))
+}
+
 impl Settings {
     /// Runs a command to its end.
     pub fn rehearse(&self, command: &[OsString], output: &Path) -> Result<Rehearsed, Failure> {
@@ -39,9 +51,7 @@ impl Settings {
         };
         let python = interpreter(program)
             .ok_or_else(|| Failure::Message(format!("command not found: {}", program.to_string_lossy())))?;
-        let list = env::temp_dir().join(format!("memviz-rehearsal-{}.txt", std::process::id()));
-        // An existing file is not ours, and a link may lead anywhere.
-        fs::OpenOptions::new().write(true).create_new(true).open(&list)?;
+        let list = new_list()?;
         let succeeded = self.start(&python, command, output, &list);
         let files = fs::read_to_string(&list);
         fs::remove_file(&list)?;
