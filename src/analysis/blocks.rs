@@ -7,6 +7,7 @@ use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Holder, Inference};
 use crate::facts::time::moment::Moment;
 use crate::facts::time::when::{Purpose, When};
+use crate::facts::training::Category;
 use crate::model::{DEFAULT_POOL, DeviceId, PoolId, StackId};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, NEVER};
 use std::cmp::Reverse;
@@ -215,7 +216,7 @@ impl Block {
         let decision = device.categories().get(id);
         let origin = grouper.origin(&holder);
         let site_inferred = origin.forward.is_some() && !origin.is_recorded;
-        let category_inferred = !decision.evidence.is_recorded();
+        let category_inferred = decision.category != Category::Unknown && !decision.evidence.is_recorded();
         let site = grouper.keys(&holder).first().map(|key| grouper.label(key, false)).unwrap_or_default();
         let free = if made.freed == NEVER { None } else { History::entry_before(made.freed) };
         let free_stack = free.map(|entry| track.stack(entry)).filter(|&stack| stack != StackId::EMPTY);

@@ -262,12 +262,15 @@ impl Testbed {
         let late = play(&edited.with_late_frees(), &self.setup(settings));
         let is_off =
             |one: u64, other: u64, most: u64| one.abs_diff(other).saturating_mul(1000) > one.saturating_mul(most);
-        let differs = is_off(outcome.max_allocated, late.max_allocated, MOST_OFF[0])
-            || is_off(outcome.max_reserved, late.max_reserved, MOST_OFF[1]);
-        let reserved = Bytes(late.max_reserved);
-        differs.then(|| {
-            format!("if the changed program frees its blocks one request later than simulated, it reserves {reserved}")
-        })
+        let figures = [
+            ("allocates", outcome.max_allocated, late.max_allocated, MOST_OFF[0]),
+            ("reserves", outcome.max_reserved, late.max_reserved, MOST_OFF[1]),
+        ];
+        let differ = figures.into_iter().filter(|&(_, early, late, most)| is_off(early, late, most));
+        let differ: Vec<String> = differ.map(|(verb, _, late, _)| format!("{verb} {}", Bytes(late))).collect();
+        let then = differ.join(" and ");
+        (!differ.is_empty())
+            .then(|| format!("if the changed program frees its blocks one request later than simulated, it {then}"))
     }
 
     fn run_program(&self, program: &Program, settings: &AllocatorSettings, is_recorded: bool, budget: u64) -> Run {

@@ -411,7 +411,13 @@ proptest! {
                 prop_assert!(of_pool <= reserved - active);
                 let hopeless = of_pool < entry.size && room < oom.request.driver_bytes;
                 let cause = if hopeless { Cause::Capacity } else { Cause::Fragmentation };
-                prop_assert_eq!(oom.cause, cause, "{:?}", oom);
+                // With expandable segments, the search for the best fit may end at a block that max_split_size_mb keeps
+                // back, although a smaller one would do.
+                let may_pass_over = program.config.expandable != Expandable::Never && program.config.max_split_size.is_some();
+                let is_passed_over = matches!(oom.evidence[..], [Symptom::BlockWouldDo { .. }]);
+                if !(may_pass_over && is_passed_over) {
+                    prop_assert_eq!(oom.cause, cause, "{:?}", oom);
+                }
                 prop_assert!(!oom.evidence.is_empty());
                 for advice in &oom.advice {
                     served(advice, oom)?;

@@ -17,6 +17,8 @@ const IN_PLACE: [&str; 11] =
     ["relu", "relu6", "leaky_relu", "elu", "celu", "selu", "silu", "mish", "hardtanh", "hardswish", "hardsigmoid"];
 /// An input and its result are worth reporting from 1/N of the peak on.
 const NOTABLE_PART: u64 = 100;
+/// The most other lines that are named.
+const NAMED: usize = 4;
 /// Number of blocks that are examined to find the input: the most recent ones.
 const LOOKED_AT: usize = 64;
 
@@ -52,10 +54,13 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     };
     let line = |result: u32| device.sites().site_frame(device.track.stack_of(result as usize));
     let lines: HashSet<Option<FrameId>> = pairs.iter().map(|&(_, result)| line(result)).collect();
-    let elsewhere = match lines.len() {
-        0 | 1 => String::new(),
-        2 => "; the savings include the same change at another line".to_owned(),
-        lines => format!("; the savings include the same change at {} other lines", lines - 1),
+    let others = lines.iter().flatten().filter(|&&frame| Some(frame) != line(named));
+    let mut others: Vec<String> = others.map(|&frame| device.sites().label(frame)).collect();
+    others.sort();
+    let elsewhere = match &others[..] {
+        [] => String::new(),
+        few if few.len() <= NAMED => format!("; the savings include the same change at {}", few.join(", ")),
+        many => format!("; the savings include the same change at {} other lines", many.len()),
     };
     let function = activations.frame(device.track.stack_of(named as usize));
     let function = function.and_then(|frame| device.snapshot().stacks.frame(frame));

@@ -209,7 +209,8 @@ fn never_cleared(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     }
     let evidence = format!(
         "{} of gradients stay alive from the first step on and no optimizer has state for their weights, while each step frees the \
-         gradients of all other weights",
+         gradients of all other weights; once they are frozen, backward ends at the first trained layer, and forward keeps \
+         nothing for the layers before it",
         Bytes(bytes_unused)
     );
     let line = calls.all.iter().find_map(|call| backward_line(device, call));

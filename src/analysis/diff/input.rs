@@ -3,8 +3,9 @@
 use super::rows::SideRow;
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::Result;
-use crate::facts::device::Devices;
+use crate::facts::device::{Device, Devices};
 use crate::facts::doubts::{self, Doubt, Leaves};
+use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::Row;
 use crate::facts::segments::figures::Figures;
 use crate::facts::segments::layout::Layout;
@@ -39,6 +40,10 @@ pub struct DiffInputDevice {
     pub bound: Option<Bound>,
     /// Why the value is unknown, if the recording contradicts itself or was not understood.
     pub doubt: Option<Doubt>,
+    /// Lines of the user's own code that run a library's model: other answers show the library's lines instead.
+    pub library_below: Vec<String>,
+    /// Whether any stack was recorded.
+    pub has_stacks: bool,
 }
 
 /// Label of the bytes by which rows and counter differ, which happens only if a recording contradicts itself.
@@ -55,7 +60,8 @@ impl DiffInput {
         let PeakReport { devices, skipped, .. } = PeakReport::of_told_or_not(recording, &all_rows)?;
         let asks_for_peak = matches!(options.at, None | Some(When::Peak));
         let device = |peak: DevicePeak| {
-            let track = recording.get(peak.device).map(|device| device.track);
+            let device = recording.get(peak.device);
+            let track = device.map(|device| device.track);
             let figures = track.filter(|_| snapshot.notes.format.has_segments()).map(|track| {
                 let layout = Layout::at(track, peak.instant);
                 Figures::of(track.history, &layout)
@@ -70,7 +76,9 @@ impl DiffInput {
             let bound = bound.filter(|_| !is_known);
             let doubt = track.and_then(doubts::of_device);
             let doubt = doubt.filter(|(_, leaves)| *leaves == Leaves::Nothing).map(|(doubt, _)| doubt);
-            DiffInputDevice { peak, figures, bound, doubt }
+            let is_by_site = options.by == GroupBy::Site && !snapshot.view.library_lines;
+            let library_below = device.filter(|_| is_by_site).map(Device::library_below).unwrap_or_default();
+            DiffInputDevice { peak, figures, bound, doubt, library_below, has_stacks: snapshot.stacks.len() > 1 }
         };
         let devices = devices.into_par_iter().map(device).collect();
         Ok(Self { format: snapshot.notes.format, settings: snapshot.settings.clone(), devices, skipped })

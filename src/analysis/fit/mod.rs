@@ -466,10 +466,18 @@ fn peak(predictor: &Predictor<'_, '_>, devices: &[&Device<'_>], value: u64, top:
         Inference::On,
         Metric::Allocated,
     );
-    let setup = Setup { limits: Limits::default(), ..predictor.setup() };
     let (program, origins) = scaled.whole();
-    let most = play(&program, &setup).max_allocated;
-    let blocks = blocks_at_peak(&program, &setup, most).blocks.into_iter();
+    let setup = predictor.setup();
+    let outcome = play(&program, &setup);
+    // On a device that is too small, the program has no peak.
+    let (setup, outcome) = if outcome.failure().is_none() {
+        (setup, outcome)
+    } else {
+        let unlimited = Setup { limits: Limits::default(), ..setup };
+        let outcome = play(&program, &unlimited);
+        (unlimited, outcome)
+    };
+    let blocks = blocks_at_peak(&program, &setup, outcome.max_allocated).blocks.into_iter();
     let blocks = blocks.filter_map(|(allocation, bytes)| Some((*origins.get(allocation)?.as_ref()?, bytes)));
     let mut attribution = Attribution::of_blocks(&grouper, Metric::Allocated, blocks);
     attribution.keep_top(top.unwrap_or(usize::MAX));

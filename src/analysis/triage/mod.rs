@@ -124,6 +124,8 @@ pub enum Nothing {
 pub struct Failure {
     /// Bytes of the requested block.
     pub requested: u64,
+    /// Bytes that the allocator requested from the driver: a segment, which may be larger than the block.
+    pub driver_bytes: u64,
     /// Free bytes of the device.
     pub device_free: u64,
     /// The most that the process could use then: what it had reserved, plus what was free.
@@ -419,6 +421,7 @@ impl Failure {
         let ooms = ooms.devices.into_iter().next().map(|device| device.ooms).unwrap_or_default();
         Ok(ooms.first().map(|first| Self {
             requested: first.request.bytes,
+            driver_bytes: first.request.driver_bytes,
             device_free: first.device_free,
             capacity: first.figures.reserved.saturating_add(first.device_free),
             cause: first.cause,

@@ -39,7 +39,7 @@ pub struct Fit {
     inputs: Vec<PathBuf>,
     /// The number that differs, and its values, such as batch=4,8
     ///
-    /// The default is the number that differs between the file names.
+    /// The default is the number that differs between the paths.
     #[arg(long, value_name = "NAME=N,N")]
     vary: Option<Vary>,
     /// A value to predict memory for, such as batch=16 or 16; may be repeated

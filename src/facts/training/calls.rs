@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 /// A function that `nn.Module` calls as `forward`, or one that is the model itself. Functions with the same name in a file are distinguished by their lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForwardFunction {
     /// Its file.
@@ -31,8 +31,8 @@ pub struct ForwardFunction {
     pub frame: FrameId,
     /// A frame that calls it: an example, if there are several.
     pub caller: Option<FrameId>,
-    /// Number of other frames that call it.
-    pub other_callers: usize,
+    /// Other frames that call it, in the order of the first calls.
+    pub other_callers: Vec<FrameId>,
 }
 
 /// The index of a function in [`Calls::functions`].
@@ -505,7 +505,8 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
         let Some(&(first_line, last_line)) = ranges.iter().rfind(|range| range.0 <= call.first_line) else { continue };
         let function = *known.entry((call.function, first_line)).or_insert_with(|| {
             let (frame, caller) = (call.frame, call.caller);
-            functions.push(ForwardFunction { file, name, first_line, last_line, frame, caller, other_callers: 0 });
+            let other_callers = Vec::new();
+            functions.push(ForwardFunction { file, name, first_line, last_line, frame, caller, other_callers });
             FunctionId(functions.len() as u32 - 1)
         });
         let named = &mut functions[function.index()];
@@ -513,7 +514,7 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
             named.frame = call.frame;
         }
         let is_other = |&caller: &FrameId| named.caller != Some(caller) && callers.insert((function, caller));
-        named.other_callers += usize::from(call.caller.as_ref().is_some_and(is_other));
+        named.other_callers.extend(call.caller.filter(is_other));
         let Around { checkpointed, is_checkpoint } = around.get(call.node as usize).copied().unwrap_or_default();
         calls.push(Call { function, start: call.start, end: call.end, checkpointed, is_checkpoint });
     }

@@ -291,7 +291,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
             }
             caller => CodeChange::Wrap {
                 caller: caller.map(|caller| self.device.sites().label(caller)),
-                others: function.other_callers,
+                others: function.other_callers.iter().map(|&caller| self.device.sites().label(caller)).collect(),
             },
         }
     }

@@ -36,8 +36,8 @@ pub enum CodeChange {
     Wrap {
         /// A line with the call, if recorded.
         caller: Option<String>,
-        /// Number of other lines with calls.
-        others: usize,
+        /// Other lines with calls.
+        others: Vec<String>,
     },
     /// The calling line is in an installed package: wrap `forward` of the modules instead.
     WrapForward(String),
@@ -55,6 +55,7 @@ pub fn chunked_loss(pieces: u32) -> Vec<String> {
         format!("chunks = zip(hidden.flatten(0, 1).chunk({pieces}), targets.flatten().chunk({pieces}))"),
         "with torch.utils.checkpoint.set_checkpoint_early_stop(False):  # stopping early fails while memory is recorded"
             .to_owned(),
-        "    loss = sum(checkpoint(chunk_loss, h, t, use_reentrant=False) for h, t in chunks) / targets.numel()".to_owned(),
+        "    loss = sum(torch.utils.checkpoint.checkpoint(chunk_loss, h, t, use_reentrant=False) for h, t in chunks) / targets.numel()"
+            .to_owned(),
     ]
 }

@@ -155,7 +155,7 @@ mod tests {
             calls,
             bytes,
             recompute_us,
-            change: CodeChange::Wrap { caller: None, others: 0 },
+            change: CodeChange::Wrap { caller: None, others: Vec::new() },
         }
     }
 

@@ -78,6 +78,7 @@ fn best(document: &mut Document, device: &DeviceCheckpoint, best: &Candidate) {
         table.row([signed(plan.predicted_peak_bytes), saved], which);
     }
     document.table(table);
+    document.legends(words::uneven(best));
 }
 
 /// The other candidates, one line each.

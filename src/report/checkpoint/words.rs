@@ -95,7 +95,8 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
         return facts;
     }
     // Others have no backward pass, and keep nothing for one.
-    let kept = if device.without_backward { ", counting only those that keep memory for a backward pass" } else { "" };
+    let kept =
+        if device.without_backward { ", counting only complete ones that keep memory for a backward pass" } else { "" };
     facts.push(match (device.passes, device.forward_us) {
         (1, Some(time)) => format!("1 forward pass of {}{kept} ({TIMES})", duration(time)),
         (1, None) => format!("1 forward pass{kept}"),
@@ -253,6 +254,13 @@ pub fn held(candidate: &Candidate) -> String {
         "{calls} in a forward pass; at the recorded peak they hold {} that checkpointing frees",
         Bytes(candidate.activation_bytes)
     )
+}
+
+/// Why checkpointing fewer calls saves more, if it does.
+pub fn uneven(candidate: &Candidate) -> Option<&'static str> {
+    let peaks: Vec<i64> = plan(candidate).into_iter().map(|(_, plan)| plan.predicted_peak_bytes).collect();
+    (!peaks.is_sorted())
+        .then_some("every Nth: the first call, and every Nth after it; calls keep different amounts of memory")
 }
 
 /// Why a candidate saves more than its calls hold, if one does.

@@ -11,10 +11,7 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
     const WRAP: &str = "torch.utils.checkpoint.checkpoint(block, ..., use_reentrant=False)";
     match change {
         CodeChange::Wrap { caller, others } => {
-            let caller = caller.as_deref().map_or("where it is called".to_owned(), |caller| match others {
-                0 => format!("at {caller}"),
-                others => format!("at {caller} and {}", count(*others as u64, "other line")),
-            });
+            let caller = caller.as_deref().map_or("where it is called".to_owned(), |caller| at(caller, others));
             (
                 format!(
                     "{caller}, replace the call, shown here as block(...), with this one; arguments and results stay the same"
@@ -33,6 +30,21 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
             "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})",
         ),
     }
+}
+
+/// The most lines with calls that are named.
+const NAMED: usize = 8;
+
+/// Lines with calls, in a phrase.
+fn at(caller: &str, others: &[String]) -> String {
+    let (named, unnamed) = others.split_at(others.len().min(NAMED));
+    let last = match (named, unnamed.len() as u64) {
+        ([], 0) => return format!("at {caller}"),
+        ([named @ .., last], 0) => (named, last.clone()),
+        (named, unnamed) => (named, count(unnamed, "other line")),
+    };
+    let lines = last.0.iter().fold(caller.to_owned(), |lines, line| format!("{lines}, {line}"));
+    format!("at {lines} and {}", last.1)
 }
 
 /// The name of a function to checkpoint, and a line that calls it if the function is PyTorch's own.

@@ -29,7 +29,12 @@ pub(crate) fn document(sources: Sources<'_>, report: &DiffReport) -> Document {
         document.facts(report.settings.iter().map(words::setting));
     }
     let grew = report.devices.iter().any(|device| device.delta_bytes > 0);
-    let picture = Next::new("diff", &[base, new], "-o diff.svg", "both curves, one above the other");
+    let picture = Next::new(
+        "diff",
+        &[base, new],
+        "-o diff.svg",
+        if report.is_of_instants() { "the timeline, with both instants" } else { "both timelines on one axis" },
+    );
     document.next(grew.then_some(picture));
     document
 }
@@ -56,6 +61,7 @@ fn diff(document: &mut Document, sources: Sources<'_>, device: &DeviceDiff) {
     if device.rows.iter().any(|row| row.inferred) {
         document.legend(notes::inferred_rows(device.by()));
     }
+    document.legends(words::library_lines(device));
 }
 
 /// What grew; or, within one recording, what was allocated, freed and survived.
@@ -84,7 +90,7 @@ fn rows(device: &DeviceDiff) -> Table {
             bytes(row.fate != Fate::Vanished, row.new_bytes),
         ];
         let (cells, fate) = match (&device.lives, &row.lives) {
-            (None, _) => (growth, words::fate(row)),
+            (None, _) => (growth, words::fate(device, row)),
             (_, Some(lives)) => ([lives.born, lives.freed, lives.survived].map(share), String::new()),
             (_, None) => (["-".to_owned(), "-".to_owned(), signed(row.new_bytes)], String::new()),
         };

@@ -147,7 +147,7 @@ fn legend(mut plot: Group, device: &DeviceDiff) -> (Group, f64) {
     for row in device.rows.iter().take(ROWS) {
         y += LEGEND_LINE;
         let name = if is_category { category(&row.label) } else { &row.label };
-        let label = format!("{}{}", starred(name, is_starred(row)), words::fate(row));
+        let label = format!("{}{}", starred(name, is_starred(row)), words::fate(device, row));
         let title = format!("{label}\n{} -> {}", signed(row.base_bytes), signed(row.new_bytes));
         plot = plot.add(titled(&title).add(code(LEGEND, y, room, &label)).add(amount(y, row.delta_bytes(), row.lives)));
     }

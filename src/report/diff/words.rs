@@ -108,6 +108,12 @@ pub fn request(name: &str, asked: Option<&Asked>) -> String {
 pub fn limits(device: &DeviceDiff) -> Vec<String> {
     let (base, new) = (notes::device(&device.base.peak), notes::device(&device.new.peak));
     let mut lines = of_both(&base, &new, device.lives.is_some());
+    let side = without_stacks(device);
+    lines.extend(
+        side.map(|side| {
+            format!("{side}: no stacks were recorded, so rows cannot be compared by {}", device.by().name())
+        }),
+    );
     lines.extend(notes::grouping(device.by()).map(str::to_owned));
     lines
 }
@@ -208,10 +214,11 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
 }
 
 /// The fate of a row, if its numbers do not show it.
-pub fn fate(row: &DiffRow) -> String {
+pub fn fate(device: &DeviceDiff, row: &DiffRow) -> String {
     match (row.fate, &row.base_label) {
         // Rows without code, such as `(no stack)`: their memory may have a line in the other recording.
         (Fate::New | Fate::Vanished, _) if row.label.starts_with('(') => String::new(),
+        (Fate::New | Fate::Vanished, _) if without_stacks(device).is_some() => String::new(),
         (Fate::New, _) => " (new)".to_owned(),
         (Fate::Vanished, _) => " (gone)".to_owned(),
         // Without this, a change of 0 bytes would look like none.
@@ -224,6 +231,25 @@ pub fn fate(row: &DiffRow) -> String {
             _ => format!(" (was {label})"),
         },
     }
+}
+
+/// The side without stacks, if only one side has them and rows are code: no row can be found on both sides.
+fn without_stacks(device: &DeviceDiff) -> Option<&'static str> {
+    match (device.base.has_stacks, device.new.has_stacks) {
+        _ if !device.by().is_by_code() => None,
+        (true, false) => Some("new"),
+        (false, true) => Some("base"),
+        _ => None,
+    }
+}
+
+/// Lines among the rows that run a library's model.
+pub fn library_lines(device: &DeviceDiff) -> Option<String> {
+    let mut lines = [&device.base.library_below[..], &device.new.library_below].concat();
+    lines.sort();
+    lines.dedup();
+    lines.retain(|line| device.rows.iter().any(|row| row.label.contains(line.as_str())));
+    notes::other_lines(&lines)
 }
 
 /// The rows that are not shown.

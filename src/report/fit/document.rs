@@ -10,6 +10,7 @@ use crate::report::common::markdown::code;
 use crate::report::common::notes::device_name;
 use crate::report::common::text::{BAR, bar};
 use crate::report::common::words::starred;
+use crate::report::simulate::words as simulate;
 
 /// Screens narrower than this show no retries and bars.
 const WIDE: usize = 72;
@@ -39,6 +40,9 @@ fn fit(document: &mut Document, parameter: &str, device: &DeviceFit) {
     document.gap();
     document.table(predictions(parameter, device));
     document.legend(words::COLUMNS);
+    if device.predictions.iter().any(|prediction| prediction.outcome.retries > 0) {
+        document.wide(WIDE, |document| document.legend(simulate::RETRIES));
+    }
     if device.predictions.iter().any(|prediction| words::trust(device, prediction) == "predicted") {
         document.legend(words::PREDICTED);
     }

@@ -129,7 +129,9 @@ fn matched(parameter: &str, (first, second): (u64, u64), matching: &Matching) ->
     let allocations = count(matching.matched, "allocation");
     match matching.alone {
         (0, 0) => {
-            format!("with {parameter}={first} and {parameter}={second}, the program makes the same {allocations}")
+            format!(
+                "with {parameter}={first} and {parameter}={second}, the program makes {allocations} in the same order"
+            )
         }
         (a, b) => {
             format!(

@@ -114,7 +114,7 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
         return over_time(document, rows);
     }
     let most = &device.most_inactive;
-    if most.instant != device.moment.instant && most.inactive > 0 {
+    if most.instant != device.moment.instant && most.inactive > device.figures.inactive as i64 {
         let (place, at) = match History::entry_before(most.instant) {
             Some(entry) => (format!("entry {entry}"), format!("entry:{entry}")),
             None => (notes::START.to_owned(), "start".to_owned()),

@@ -332,7 +332,10 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
 
 fn expandable(oom: &Oom, Replayed { fails_at, reserved, capacity }: Replayed) -> Statement {
     let figures = [("replayed_reserved_bytes", reserved), ("capacity_bytes", capacity)];
-    let (mapped, free) = (Bytes(reserved), Bytes(capacity.saturating_sub(reserved)));
+    let free = capacity.saturating_sub(reserved);
+    // Expandable segments grow by 20 MiB in the large pool.
+    let grows = if free < oom.request.bytes { "" } else { ", less than a segment must grow by" };
+    let (mapped, free) = (Bytes(reserved), Bytes(free));
     let (kind, text) = match fails_at {
         None => (
             "expandable_segments",
@@ -345,7 +348,7 @@ fn expandable(oom: &Oom, Replayed { fails_at, reserved, capacity }: Replayed) ->
             "expandable_segments_not_enough",
             format!(
                 "expandable_segments:True alone would not help: in simulation, the same request fails with {mapped} reserved and \
-                 {free} free on the device"
+                 {free} free on the device{grows}"
             ),
         ),
         Some(entry) => (

@@ -60,6 +60,9 @@ fn simulation(document: &mut Document, device: &DeviceSimulation, is_shared: boo
     if device.runs.iter().any(|run| run.outcome.is_some()) {
         document.wide(CALLS_FROM, |document| document.legend(words::INACTIVE));
     }
+    if device.runs.iter().any(|run| run.outcome.as_ref().is_some_and(|outcome| outcome.retries > 0)) {
+        document.wide(RETRIES_FROM, |document| document.legend(words::RETRIES));
+    }
     document.legends(words::beyond(device));
     if device.runs.iter().any(|run| run.needs().is_some() && run.capacities.safe.is_none()) {
         document.legend(words::AT_MOST);

@@ -114,7 +114,9 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         let elsewhere = played.filter(|&played| played != (difference.device_allocs.0, difference.device_frees.0));
         let elsewhere = elsewhere.map_or(String::new(), |(allocs, frees)| {
             let (allocs, frees) = (count(allocs, "device allocation"), count(frees, "free"));
-            format!("; below, with other segment addresses or another memory limit, it makes {allocs} and {frees}")
+            format!(
+                "; in the table, with other segment addresses or another memory limit, it makes {allocs} and {frees}"
+            )
         });
         return Some(format!(
             "the simulation of the unchanged program reproduces what was recorded: {allocs}, {frees}, and {maxima} to the byte{elsewhere}"
@@ -150,7 +152,7 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
         let they_were = if releases.empty_cache == 1 { "it was" } else { "they were" };
         let doubt = match releases.uncertain_calls {
             0 => String::new(),
-            uncertain => format!(" ({uncertain} of which may be retries: the released segments have no stack)"),
+            uncertain => format!(" ({uncertain} of which may be retries: their stacks were not recorded)"),
         };
         parts.push(format!("{calls} to empty_cache{doubt}, simulated where {they_were} recorded"));
     }
@@ -166,7 +168,7 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
     // A retry is simulated also if it releases nothing.
     let played = device.runs.first().and_then(|run| run.outcome.as_ref()).map_or(0, |outcome| outcome.retries);
     let without = if releases.retries > 0 && played > u64::from(releases.retries) {
-        "; a retry that releases nothing leaves no entry"
+        "; a retry that frees nothing is not recorded"
     } else {
         ""
     };
@@ -242,6 +244,10 @@ fn needed(run: &Run) -> String {
 /// What the column of needed bytes is.
 pub const NEEDS: &str =
     "needs: every device with at least this much memory, on top of what CUDA itself uses, is large enough";
+
+/// What the column of retries is.
+pub const RETRIES: &str =
+    "retries: how often the allocator frees its cached memory and tries again, which synchronizes the device";
 
 /// What the columns of bytes are; pinned host memory has no device.
 pub fn columns(device: &DeviceSimulation) -> Option<String> {
@@ -352,7 +358,12 @@ pub fn endings(runs: &[Run]) -> Vec<String> {
 
 /// Where a request fails: with which settings, if the table has several.
 fn where_it_fails(device: &DeviceSimulation) -> &'static str {
-    if device.runs.len() > 1 { "on this device, with every setting above" } else { "in the simulation" }
+    let fails_before = |run: &Run| run.outcome.as_ref().is_some_and(|outcome| outcome.fails_at.is_some());
+    match device.runs.len() {
+        0 | 1 => "in the simulation",
+        _ if device.runs.iter().any(fails_before) => "on this device, with every setting above that reaches it",
+        _ => "on this device, with every setting above",
+    }
 }
 
 /// The results for requests that were refused in the recording, a line each: which settings serve all of them, and what
@@ -425,7 +436,7 @@ pub fn settings_then(advice: &SettingsAdvice) -> String {
             doubt(better.trust)
         ),
         None => format!(
-            "memviz simulated {} (memviz simulate --sweep lists them): none reserves notably less here",
+            "memviz simulated {}: none reserves notably less here (memviz simulate --sweep also shows which fit a smaller device)",
             count(advice.tried as u64, "other allocator setting")
         ),
     }
@@ -462,11 +473,13 @@ pub fn changes(device: &DeviceSimulation) -> Vec<String> {
             format!("predicted: only with the changes does the program run out of memory, at entry {entry}")
         }
         (Some(_), None) => format!(
-            "predicted: max_memory_allocated {allocated}, max_memory_reserved {reserved}; the program without the changes runs out of \
-             memory"
+            "{}: max_memory_allocated {allocated}, max_memory_reserved {reserved}; the program without the changes runs out of \
+             memory",
+            changed.trust.name(),
         ),
         (None, None) => format!(
-            "predicted: max_memory_allocated {allocated} instead of {}, max_memory_reserved {reserved} instead of {}",
+            "{}: max_memory_allocated {allocated} instead of {}, max_memory_reserved {reserved} instead of {}",
+            changed.trust.name(),
             Bytes(before.max_allocated),
             Bytes(before.max_reserved),
         ),
@@ -515,7 +528,7 @@ pub fn advice(device: &DeviceSimulation) -> Option<(String, Option<String>)> {
     if let Some(capacity) = device.capacity.filter(|_| !device.runs.iter().any(works)) {
         let least = device.runs.iter().filter_map(|run| Some((run.needs()?, run))).min_by_key(|&(needs, _)| needs);
         let least = least
-            .map_or(String::new(), |(needs, run)| format!("needs at least {} ({}), but ", Bytes(needs), name(run)));
+            .map_or(String::new(), |(needs, run)| format!("{} needs the least, {}, but ", name(run), Bytes(needs)));
         let text =
             format!("does not fit with any of these settings: {least}the allocator can use only {}", Bytes(capacity));
         return Some((text, None));

@@ -42,7 +42,7 @@ pub(crate) fn document(source: Source<'_>, report: &TriageReport) -> Document {
     let others = || report.devices.iter().filter(|device| device.peak.device != first.peak.device);
     let more = others().skip(OTHERS).count();
     document.screen(|document| {
-        others().take(OTHERS).for_each(|device| document.paragraph(words::held(device)));
+        others().take(OTHERS).for_each(|device| document.paragraph(words::held_at_peak(device)));
         if more > 0 {
             document.toned(Tone::Dim, 0, format!("and {}", count(more, "more device")));
         }

@@ -112,11 +112,14 @@ pub(crate) fn outside(device: &DeviceTriage) -> Vec<String> {
 }
 
 fn failed(failure: &Failure) -> String {
-    let Failure { requested, device_free, capacity, cause, is_limited, count: failures, .. } = *failure;
+    let Failure { requested, driver_bytes, device_free, capacity, cause, is_limited, count: failures, .. } = *failure;
+    let is_segment_too_large = device_free >= requested;
+    let segment = format!(": a new segment takes {}, and no inactive block is large enough", Bytes(driver_bytes));
     let [requested, device_free, capacity] = [requested, device_free, capacity].map(Bytes);
     let free = format!("tried to allocate {requested}, {device_free} free of the {capacity} that PyTorch can use");
     let why = match cause {
         Cause::Capacity => ": not enough, even with inactive memory",
+        Cause::Fragmentation if is_segment_too_large => &segment,
         Cause::Fragmentation => ": enough with inactive memory, but fragmented",
         Cause::Leak => ": memory that accumulates fills the device",
         Cause::OtherProcess => ": another process on the device holds memory",
@@ -140,6 +143,12 @@ pub(crate) fn held(device: &DeviceTriage) -> String {
     let reserved = if is_known { format!(", {} reserved", signed(reserved)) } else { String::new() };
     let all = device.device_bytes.map(|all| format!(" ({})", Bytes(all))).unwrap_or_default();
     format!("{}{all}: {} allocated{reserved}", device_name(device.peak.device), signed(allocated))
+}
+
+/// The same for a device of which nothing else is shown.
+pub(crate) fn held_at_peak(device: &DeviceTriage) -> String {
+    let held = held(device);
+    if device.peak.is_empty() { held } else { format!("{held} at its peak") }
 }
 
 /// The maximum of reserved memory elsewhere in the recording, if it is higher: savings are relative to it.

@@ -61,7 +61,7 @@ fn checkpointed_calls_keep_nothing_between_forward_and_backward() {
     assert_eq!((device.phase, device.activation_bytes), (Phase::Backward, 3 * KEPT + 2 * OUTPUT));
     let [block] = &device.candidates[..] else { panic!("{:?}", device.candidates) };
     assert_eq!((block.label.as_str(), block.calls), ("model.py:20 forward", 3));
-    assert_eq!(block.change, CodeChange::Wrap { caller: Some("model.py:5 forward".to_owned()), others: 0 });
+    assert_eq!(block.change, CodeChange::Wrap { caller: Some("model.py:5 forward".to_owned()), others: Vec::new() });
     // The last one has run again by then.
     let predicted = KEPT + 2 * OUTPUT + OUTPUT + GRADIENT;
     assert_eq!(block.predicted_peak_bytes as u64, predicted);

@@ -82,7 +82,7 @@ fn the_line_that_calls_is_named() {
         (Function::FeedForward, "model.py:132 forward"),
     ] {
         let candidate = find(&device, function.label(false)).unwrap();
-        assert_eq!(candidate.change, CodeChange::Wrap { caller: Some(caller.to_owned()), others: 0 });
+        assert_eq!(candidate.change, CodeChange::Wrap { caller: Some(caller.to_owned()), others: Vec::new() });
     }
 }
 

@@ -32,7 +32,7 @@ fn gpt_train_is_predicted_within_a_percent_in_every_version() {
         assert_eq!((best.label.as_str(), best.calls), ("minigpt.py:53 forward", 8), "{name}");
         assert_eq!(
             best.change,
-            CodeChange::Wrap { caller: Some("minigpt.py:75 hidden".to_owned()), others: 0 },
+            CodeChange::Wrap { caller: Some("minigpt.py:75 hidden".to_owned()), others: Vec::new() },
             "{name}"
         );
         assert_eq!((best.limit.phase, best.limit.rerun), (Phase::Backward, false), "{name}");
@@ -57,7 +57,13 @@ fn checkpointed_calls_are_distinguished_from_others() {
     let left = &second.candidates[0];
     assert_eq!((left.label.as_str(), left.calls), ("minigpt.py:53 forward", 4));
     // Not the line of PyTorch's own `checkpoint`, which calls the others.
-    assert_eq!(left.change, CodeChange::Wrap { caller: Some("minigpt.py:73 hidden".to_owned()), others: 1 });
+    assert_eq!(
+        left.change,
+        CodeChange::Wrap {
+            caller: Some("minigpt.py:73 hidden".to_owned()),
+            others: vec!["minigpt.py:75 hidden".to_owned()]
+        }
+    );
     assert_none(&miss("the rest of gpt_train_ckpt_every2", left, 1, GPT[0].1, 1).into_iter().collect::<Vec<_>>());
 }
 
@@ -91,7 +97,7 @@ fn the_change_of_code_suits_the_caller() {
     let best = |path: &str| device(path).candidates[0].change.clone();
     assert_eq!(
         best(&pair("encoder")),
-        CodeChange::Wrap { caller: Some("record_pairs.py:104 features".to_owned()), others: 0 }
+        CodeChange::Wrap { caller: Some("record_pairs.py:104 features".to_owned()), others: Vec::new() }
     );
     assert_eq!(best(&pair("hf")), CodeChange::Transformers);
     let installed = CodeChange::WrapForward("torchvision/models/resnet.py:273 _forward_impl".to_owned());
@@ -201,7 +207,10 @@ fn a_peak_in_the_optimizer_names_what_forward_holds() {
     assert_eq!(parts, device.peak_bytes as u64);
     let held = peak.forward_function.expect("blocks that are called repeatedly");
     assert_eq!((held.label.as_str(), held.calls), ("record_pairs.py:74 forward", 6));
-    assert_eq!(held.change, CodeChange::Wrap { caller: Some("record_pairs.py:201 forward".to_owned()), others: 0 });
+    assert_eq!(
+        held.change,
+        CodeChange::Wrap { caller: Some("record_pairs.py:201 forward".to_owned()), others: Vec::new() }
+    );
     assert!(held.bytes > 0 && held.bytes < peak.elsewhere_bytes.unwrap() as u64);
 }
 

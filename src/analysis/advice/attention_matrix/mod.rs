@@ -222,7 +222,7 @@ fn finding(
         line,
         cure: cure.to_owned(),
         evidence: format!(
-            "attention allocates a matrix over all token pairs, up to {}, in {}; {} at the peak",
+            "attention allocates matrices over all token pairs, up to {} each, in {}; {} at the peak",
             Bytes(largest[0]),
             if calls == 1 { "one call".to_owned() } else { format!("{calls} calls") },
             if at_peak == 0 { "none is live".to_owned() } else { format!("such matrices hold {}", Bytes(at_peak)) }

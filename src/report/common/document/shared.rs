@@ -3,6 +3,7 @@
 use super::{Cell, Column, Table, Tone};
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::Row;
+use crate::facts::training::Category;
 use crate::model::bytes::Bytes;
 use crate::replay::{Counters, Metric};
 use crate::report::common::notes::signed;
@@ -46,7 +47,8 @@ pub(crate) fn pending(instants: &[(&str, Counters)]) -> Option<&'static str> {
 /// The label of a row of a table by `name`: categories as sentences call them, everything else as the program does.
 pub(crate) fn label(name: &str, label: &str, inferred: bool) -> Cell {
     if name == GroupBy::Category.name() {
-        Cell::from(starred(words::category(label), inferred))
+        // That nothing is known is not inferred.
+        Cell::from(starred(words::category(label), inferred && label != Category::Unknown.name()))
     } else {
         Cell::code(starred(label, inferred))
     }

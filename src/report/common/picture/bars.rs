@@ -2,12 +2,13 @@
 
 use super::palette::{self, Color};
 use super::plot::vertical;
-use super::shape::{Anchor, MONO, MONO_SIZE, px, rectangle, text, titled};
+use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, px, rectangle, text, titled};
 use super::{Script, WIDTH};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit::shorten_end;
 use crate::report::common::notes::safe;
 use svg::node::element::Group;
+use unicode_width::UnicodeWidthStr;
 
 /// One way to run a program.
 pub(crate) struct Bar {
@@ -23,8 +24,10 @@ pub(crate) struct Bar {
 }
 
 const LEFT: f64 = 16.0;
-/// Right end of the longest bar.
+/// Right end of the longest bar, at most.
 const RIGHT: f64 = 690.0;
+/// The gap between the longest bar and the figures.
+const BESIDE: f64 = 14.0;
 /// Height of a bar, the gap below it, and the total height for one setting or plan.
 const HEIGHT: f64 = 10.0;
 const GAP: f64 = 2.0;
@@ -42,11 +45,14 @@ const RESERVED: Color = palette::OTHER;
 pub(crate) fn bars(bars: &[Bar], device: Option<u64>) -> (Group, f64) {
     let all = bars.iter().flat_map(|bar| [bar.needed, bar.reserved]).chain([device]).flatten();
     let longest = all.max().unwrap_or(0).max(1) as f64;
-    let x = |bytes: u64| LEFT + (RIGHT - LEFT) * bytes as f64 / longest;
+    let widest = bars.iter().flat_map(|bar| &bar.figures).map(|figure| figure.width()).max().unwrap_or(0);
+    let room = f64::from(WIDTH) - LEFT - widest as f64 * MONO_WIDTH;
+    let right = RIGHT.min(room - BESIDE);
+    let x = |bytes: u64| LEFT + (right - LEFT) * bytes as f64 / longest;
     let mut group = Group::new();
     let bottom = HEAD + ROW * bars.len() as f64;
     for (index, bar) in bars.iter().enumerate() {
-        group = group.add(row(bar, HEAD + ROW * index as f64, device, x));
+        group = group.add(row(bar, HEAD + ROW * index as f64, device, right + BESIDE, x));
     }
     if let Some(device) = device {
         let label = format!("{} for the allocator", Bytes(device));
@@ -59,7 +65,8 @@ pub(crate) fn bars(bars: &[Bar], device: Option<u64>) -> (Group, f64) {
     legend(group, bottom + 14.0, is_exceeded)
 }
 
-fn row(bar: &Bar, top: f64, device: Option<u64>, x: impl Fn(u64) -> f64) -> Group {
+/// A bar whose top is at `top`, with its figures at `figures_at`.
+fn row(bar: &Bar, top: f64, device: Option<u64>, figures_at: f64, x: impl Fn(u64) -> f64) -> Group {
     let name = shorten_end(&safe(&bar.name), NAME);
     let mut row = titled(&format!("{}\n{}", bar.name, bar.figures.join(", "))).add(text(
         LEFT,
@@ -82,7 +89,7 @@ fn row(bar: &Bar, top: f64, device: Option<u64>, x: impl Fn(u64) -> f64) -> Grou
             row = row.add(vertical(x(device), y - 1.0, y + HEIGHT + 1.0, palette::TEXT));
         }
         let color = if bar.fails && line == 0 { palette::ALARM } else { palette::TEXT };
-        let figures = text(RIGHT + 14.0, y + HEIGHT - 1.0, Anchor::Start, color, &bar.figures[line]);
+        let figures = text(figures_at, y + HEIGHT - 1.0, Anchor::Start, color, &bar.figures[line]);
         row = row.add(figures.set("font-family", MONO).set("font-size", MONO_SIZE));
     }
     row
@@ -111,6 +118,7 @@ pub(crate) fn below(body: Group, y: f64, all: &[Bar], device: Option<u64>) -> (G
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roxmltree::Document;
 
     #[test]
     fn the_legend_explains_red_only_where_a_bar_exceeds_the_device() {
@@ -123,5 +131,23 @@ mod tests {
         };
         let explains = |device| bars(&[of(10)], device).0.to_string().contains("more than the device has");
         assert!(explains(Some(9)) && !explains(Some(10)) && !explains(None));
+    }
+
+    #[test]
+    fn long_figures_stay_inside() {
+        let figures = ["564.00 MiB needed", "768.00 MiB to 876.00 MiB reserved"].map(str::to_owned);
+        let [needed, reserved] = [564 << 20, 876 << 20].map(Some);
+        let bar = Bar { name: "recorded".to_owned(), needed, reserved, figures: figures.clone(), fails: false };
+        let drawn = bars(&[bar], None).0.to_string();
+        let document = Document::parse(&drawn).unwrap();
+        for figure in &figures {
+            let is_figure = |node: &roxmltree::Node<'_, '_>| {
+                node.has_tag_name("text") && node.text().is_some_and(|text| text.trim() == figure)
+            };
+            let node = document.descendants().find(is_figure).unwrap();
+            let start: f64 = node.attribute("x").unwrap().parse().unwrap();
+            let end = start + figure.width() as f64 * MONO_WIDTH;
+            assert!(end <= f64::from(WIDTH), "{figure} ends at {end}");
+        }
     }
 }

@@ -74,6 +74,10 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
     document.legend(simulate::NEEDS);
     document.legends(words::holes(device));
     document.wide(DETAILS_FROM, |document| document.legend(words::COLUMNS));
+    let all = std::iter::once(as_it_is).chain(&device.plans).chain(&device.nearest);
+    if all.into_iter().any(|plan| plan.outcome.retries > 0) {
+        document.wide(DETAILS_FROM, |document| document.legend(simulate::RETRIES));
+    }
     let with_plan = combined[1];
     let cured = with_plan.and_then(|together| together.plan.as_ref());
     let changes = words::changes(device, cured);

@@ -29,7 +29,9 @@ fn headline(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitToget
             format!("the recorded part fits: needs {needed}{there}")
         }
         (true, ..) => format!("fits: needs {needed}{there}"),
-        (_, Some(best), _) => format!("does not fit: needs {needed}{there}; fits with {}", name(best)),
+        (_, Some(best), _) => {
+            format!("does not fit: needs {needed}{there}; {} {}", fits_with(!because(best).is_empty()), name(best))
+        }
         (_, None, Some((least, changes))) => {
             // Others might come closer: the last lines say why they are not simulated.
             let among = if device.not_played.is_empty() { "" } else { "of those that could be simulated, " };
@@ -111,8 +113,13 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
 
 fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
     let (needs, trust) = match saving {
-        Saving::Played { reserved, needs, reserved_trust, .. } => {
-            (Bytes(needs.unwrap_or(reserved.after)), reserved_trust.name())
+        Saving::Played { reserved, needs, reserved_trust, because, .. } => {
+            let why = if *reserved_trust == Trust::Uncertain && !because.is_empty() {
+                format!(": {because}")
+            } else {
+                String::new()
+            };
+            (Bytes(needs.unwrap_or(reserved.after)), format!("{}{why}", reserved_trust.name()))
         }
         Saving::NotPlayed { because, .. } => return format!("not simulated ({because})"),
     };
@@ -127,20 +134,33 @@ fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
 pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) -> String {
     let enough = cures.iter().enumerate().find(|(_, cure)| cure.fits == Some(true));
     let one = enough.and_then(|(index, cure)| {
-        cure.advice.line.as_ref().map(|line| format!("change {} below, at {}", index + 1, line.label))
+        let line = cure.advice.line.as_ref()?;
+        let fits = fits_with(is_doubted(&cure.advice.saving));
+        Some(format!("{fits} change {} below, at {}", index + 1, line.label))
     });
     let several = || {
         let together = combined.into_iter().flatten().find(|together| is_easiest(device, together))?;
+        let fits = fits_with(is_doubted(&together.cures.saving));
         let Some(plan) = &together.plan else {
-            return Some(format!("{} changes together", together.cures.places.len()));
+            return Some(format!("{fits} {} changes together", together.cures.places.len()));
         };
-        Some(format!("{} below{AND}{}", places(together), name(plan)))
+        Some(format!("{fits} {} below{AND}{}", places(together), name(plan)))
     };
     let Some(changes) = one.or_else(several).filter(|_| !device.fits && device.refused.is_none()) else {
         return headline(device, cures, combined);
     };
     let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
-    format!("does not fit: needs {}{}; fits with {changes}", Bytes(needed), room_of(device, needed))
+    format!("does not fit: needs {}{}; {changes}", Bytes(needed), room_of(device, needed))
+}
+
+/// The verb of a headline about a change that is enough.
+fn fits_with(is_doubted: bool) -> &'static str {
+    if is_doubted { "probably fits with" } else { "fits with" }
+}
+
+/// Whether the bytes that a program needs with a cure are uncertain.
+fn is_doubted(saving: &Saving) -> bool {
+    matches!(saving, Saving::Played { reserved_trust: Trust::Uncertain, at_least: false, .. })
 }
 
 /// Whether cures that are enough together, or with a plan, are easier than all plans.
@@ -271,7 +291,10 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
         device.capacity.zip(device.context).map(|(capacity, context)| kept(capacity, context)).into_iter().collect();
     if let Some(difference) = &device.difference {
         lines.push(if difference.is_none() {
-            "the simulation of the unchanged program reproduces the recorded maxima exactly".to_owned()
+            // The figures below do not have the recorded addresses.
+            let given = device.as_it_is.as_ref().filter(|plan| !plan.is_placed);
+            let given = given.map_or("", |_| ", given the recorded addresses of segments");
+            format!("the simulation of the unchanged program reproduces the recorded maxima exactly{given}")
         } else {
             format!("the simulation differs from the recording by up to {} in a maximum", Bytes(difference.bytes()))
         });
@@ -425,7 +448,9 @@ pub fn code(change: &PlannedChange) -> (String, String) {
         (Change::Optimizer(optimizer), _) => {
             let made = match optimizer {
                 Optimizer::AdamW => "torch.optim.AdamW(model.parameters(), ...)",
-                Optimizer::Adam8bit => "bitsandbytes.optim.AdamW8bit(model.parameters(), ...)",
+                Optimizer::Adam8bit => {
+                    "bitsandbytes.optim.AdamW8bit(model.parameters(), ...)  # Adam8bit for torch.optim.Adam"
+                }
                 Optimizer::Adafactor => "torch.optim.Adafactor(model.parameters(), ...)",
                 Optimizer::Sgd => "torch.optim.SGD(model.parameters(), ...)",
                 Optimizer::Momentum => "torch.optim.SGD(model.parameters(), ..., momentum=0.9)",
@@ -433,12 +458,12 @@ pub fn code(change: &PlannedChange) -> (String, String) {
             ("where the optimizer is created".to_owned(), format!("optimizer = {made}"))
         }
         (Change::OffloadOptimizer, _) => (
-            "where the optimizer is created".to_owned(),
-            "optimizer = torchao.optim.CPUOffloadOptimizer(model.parameters(), torch.optim.AdamW, ...)".to_owned(),
+            "after the line that creates the optimizer".to_owned(),
+            "optimizer = torchao.optim.CPUOffloadOptimizer(model.parameters(), type(optimizer), ...)".to_owned(),
         ),
         (Change::ShardOptimizer { ranks, .. }, _) => (
-            format!("where the optimizer is created, on {ranks} ranks under DistributedDataParallel"),
-            "optimizer = torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, ...)"
+            format!("after the line that creates the optimizer, on {ranks} ranks under DistributedDataParallel"),
+            "optimizer = torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), type(optimizer), ...)"
                 .to_owned(),
         ),
         (Change::ShardParameters { ranks }, _) => (
@@ -469,7 +494,7 @@ pub fn code(change: &PlannedChange) -> (String, String) {
 /// The code that checkpoints some of the calls of a function.
 fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String, String) {
     // A module's forward can be wrapped from outside, regardless of the caller.
-    if site.ends_with(" forward") {
+    if site.ends_with(" forward") && !(every == 1 && code.is_some()) {
         let which = match every {
             1 => format!("each module whose forward is {site}"),
             every => format!("every {} module whose forward is {site}, starting with the first", ordinal(every)),
@@ -480,12 +505,13 @@ fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String,
                 .to_owned(),
         );
     }
-    let (place, line) = code_change::change(code.unwrap_or(&CodeChange::Wrap { caller: None, others: 0 }));
-    let which = match every {
-        1 => format!("for each call to {site}"),
-        every => format!("for every {} call to {site}, starting with the first", ordinal(every)),
+    let (place, line) = code_change::change(code.unwrap_or(&CodeChange::Wrap { caller: None, others: Vec::new() }));
+    let place = match every {
+        1 if code.is_some() => place,
+        1 => format!("for each call to {site}, {place}"),
+        every => format!("for every {} call to {site}, starting with the first, {place}", ordinal(every)),
     };
-    (format!("{which}, {place}"), line.to_owned())
+    (place, line.to_owned())
 }
 
 /// The settings of a plan and the line to export for them; `None` if the settings stay the same.
