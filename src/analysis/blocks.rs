@@ -216,7 +216,9 @@ impl Block {
         let decision = device.categories().get(id);
         let origin = grouper.origin(&holder);
         let site_inferred = origin.forward.is_some() && !origin.is_recorded;
-        let category_inferred = decision.category != Category::Unknown && !decision.evidence.is_recorded();
+        // That nothing is known about the use of a block is no inference.
+        let is_known = !matches!(decision.category, Category::Unknown | Category::BeforeRecording);
+        let category_inferred = is_known && !decision.evidence.is_recorded();
         let site = grouper.keys(&holder).first().map(|key| grouper.label(key, false)).unwrap_or_default();
         let free = if made.freed == NEVER { None } else { History::entry_before(made.freed) };
         let free_stack = free.map(|entry| track.stack(entry)).filter(|&stack| stack != StackId::EMPTY);
