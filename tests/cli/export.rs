@@ -417,7 +417,7 @@ fn queries_of_the_book_have_answers() {
         let recordings = format!("fixtures/snapshots/ranks8/{ranks}.pickle.gz");
         memviz(&["ranks", "-q", &recordings, "-o", &path(&format!("ranks/{node}.parquet"))]).expect(0);
     }
-    let year = "years/date=2026-11-25/job=4711";
+    let year = "runs/date=2026-11-25/job=4711";
     fs::create_dir_all(folder.path().join(year)).unwrap();
     memviz(&["ranks", "-q", &fixture("oom"), "-o", &path(&format!("{year}/node17.parquet"))]).expect(0);
     memviz(&["ranks", "-q", &fixture("oom_t201"), "-o", &path("ranks/oom.parquet")]).expect(0);
