@@ -124,7 +124,7 @@ fn graph_of_intermediates(device: &Device<'_>, of_line: &[&ModelCall], kept: &[K
         |index: u32, made: &Allocation| stacks.contains(&stack(index)) && !is_freed_by_backward(device, made);
     let graphs = Graphs::of(device, of_line, Vec::new(), is_wanted);
     let evidence = format!(
-        "the graph of every step stays alive, up to {} each: the result of this line is stored, and no backward pass goes through it",
+        "the graphs of all steps stay alive, up to {} each: the result of this line is stored, and no backward pass goes through it",
         Bytes(last.bytes())
     );
     Some(graphs.finding_beside_loss(device.sites().site_frame(stack(largest)), evidence))
@@ -242,7 +242,7 @@ fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Opt
     let inputs = if device.phases().has_training() { inputs(device, of_line) } else { Vec::new() };
     let graphs = Graphs::of(device, of_line, inputs, is_wanted);
     let evidence = format!(
-        "the graph of every step stays alive, up to {} each: a stored tensor keeps its graph, which no \
+        "the graphs of all steps stay alive, up to {} each: a stored tensor keeps its graph, which no \
          backward pass frees",
         Bytes(last.bytes())
     );

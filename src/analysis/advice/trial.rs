@@ -217,7 +217,8 @@ impl<'d, 'a> Trial<'d, 'a> {
             if differs(*allocated, best, SAME[0]) {
                 (*trust, *reserved_trust, *at_least) = (Trust::Uncertain, Trust::Uncertain, true);
                 let (best, best_reserved) = (Bytes(best.by()), Bytes(best_reserved.by()));
-                *because = format!("{}; at most {best} allocated, {best_reserved} reserved", way.unknown);
+                *because =
+                    format!("{}; the change saves at most {best} allocated, {best_reserved} reserved", way.unknown);
             }
         }
         Some(saving)

@@ -283,11 +283,14 @@ impl DevicePlans {
         let live_at_start = testbed.program.live_bytes_to(0, &SizeRules::device(&testbed.settings));
         if live_at_start > goal.bytes() {
             let allocated = u64::try_from(device.history().start.allocated).unwrap_or(live_at_start);
-            let reason = format!(
-                "the recording starts with {} allocated, more than the {} available; start recording before the model is built",
-                Bytes(allocated),
-                Bytes(goal.bytes())
-            );
+            let reason = match goal.bytes() {
+                0 => "the device has no more memory than CUDA itself uses, which --context sets".to_owned(),
+                available => format!(
+                    "the recording starts with {} allocated, more than the {} available; start recording before the model is built",
+                    Bytes(allocated),
+                    Bytes(available)
+                ),
+            };
             return Ok((Self::refused(device, reason), None));
         }
         let sought = Sought { goal, repeat, steps, lives: Lives::default(), below: None };

@@ -177,7 +177,7 @@ pub fn excess(check: &Check) -> String {
             let least = if check.measured().1 == Some("lower") { "at least " } else { "" };
             format!("{measured}{exact}, {least}{over} over the limit of {limit}")
         }
-        _ => format!("{measured}, the limit is {limit}"),
+        _ => format!("{measured}, more than the limit of {limit}"),
     }
 }
 
@@ -266,13 +266,13 @@ pub fn doubt(doubt: &Doubt) -> String {
             format!("the recording contradicts itself ({number} {noun})")
         }
         Doubt::NoHistory => "no history was recorded: only the state at dump time is known".to_owned(),
-        Doubt::Overflowed => "the ring buffer dropped entries, and memory may have been higher then".to_owned(),
+        Doubt::Overflowed => "the ring buffer dropped entries, and memory may have been higher before the recorded part".to_owned(),
         Doubt::RingFull => {
-            "the ring buffer is full and may have dropped entries, and memory may have been higher then".to_owned()
+            "the ring buffer is full and may have dropped entries, and memory may have been higher before the recorded part".to_owned()
         }
         Doubt::LostBeginning => {
-            "entries were lost to a ring buffer or a pause (blocks or segments from before the start of the \
-             recording have stacks), and memory may have been higher then"
+            "entries were lost to a ring buffer or a pause (some blocks or segments from before the start of the \
+             recording have stacks), and memory may have been higher before the recorded part"
                 .to_owned()
         }
         Doubt::LateStart => {
@@ -337,8 +337,8 @@ pub fn doubt(doubt: &Doubt) -> String {
         Doubt::Followed => {
             "more data follows the recording in the same file, and only the recording was read".to_owned()
         }
-        Doubt::NoStacks => "recorded without stacks, so a ring buffer may have dropped entries unnoticed: memory may \
-                            have been higher then"
+        Doubt::NoStacks => "recorded without stacks, so a ring buffer may have dropped entries unnoticed, and memory \
+                            may have been higher before the recorded part"
             .to_owned(),
         Doubt::SegmentsNotRecorded => {
             "blocks from before the recording are in segments that were never recorded: the true value may be higher"

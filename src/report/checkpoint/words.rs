@@ -95,8 +95,7 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
         return facts;
     }
     // Others have no backward pass, and keep nothing for one.
-    let kept =
-        if device.without_backward { ", counting only complete ones that keep memory for a backward pass" } else { "" };
+    let kept = if device.without_backward { ", counting only those that keep memory for a backward pass" } else { "" };
     facts.push(match (device.passes, device.forward_us) {
         (1, Some(time)) => format!("1 forward pass of {}{kept} ({TIMES})", duration(time)),
         (1, None) => format!("1 forward pass{kept}"),
@@ -184,7 +183,7 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
         NoCandidates::NothingSaves => {
             let another = if device.checkpointed.is_empty() { "" } else { "other " };
             format!(
-                "checkpointing any one of the {another}functions tried would not lower the peak {}; memviz tried those that a \
+                "none of the {another}functions tried would lower the peak {} if it alone were checkpointed; memviz tried those that a \
                  forward pass calls more than once",
                 in_phase(device.phase)
             )

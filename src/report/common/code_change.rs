@@ -11,10 +11,11 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
     const WRAP: &str = "torch.utils.checkpoint.checkpoint(block, ..., use_reentrant=False)";
     match change {
         CodeChange::Wrap { caller, others } => {
+            let each = if others.is_empty() { "the" } else { "each" };
             let caller = caller.as_deref().map_or("where it is called".to_owned(), |caller| at(caller, others));
             (
                 format!(
-                    "{caller}, replace the call, shown here as block(...), with this one; arguments and results stay the same"
+                    "{caller}, replace {each} call, shown here as block(...), with this one; arguments and results stay the same"
                 ),
                 WRAP,
             )
@@ -51,8 +52,8 @@ fn at(caller: &str, others: &[String]) -> String {
 pub fn function(label: &str, change: &CodeChange) -> String {
     let name = if label.starts_with("torch/nn/modules/container.py:") { "nn.Sequential" } else { label };
     match change {
-        CodeChange::Wrap { caller: Some(caller), .. } if label.starts_with("torch/") => {
-            format!("{name} (called at {caller})")
+        CodeChange::Wrap { caller: Some(caller), others } if label.starts_with("torch/") => {
+            format!("{name} (called {})", at(caller, others))
         }
         _ => name.to_owned(),
     }

@@ -57,7 +57,7 @@ pub const COUNT: &str = "count: unbroken stretches of entries";
 
 /// The same with the column of times.
 pub const COUNT_AND_TIME: &str = "count: unbroken stretches of entries; time: from each entry to the next one, so work without entries, \
-                                  such as an optimizer step that allocates nothing, counts in the phase before it";
+                                  such as an optimizer step that allocates nothing, is counted in the phase before it";
 
 /// The rows of a table of phases; empty if the recording contains only other entries.
 pub fn phases(device: &DeviceInfo) -> Vec<[String; COLUMNS.len()]> {

@@ -246,7 +246,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
                 "free_sites",
                 [("bytes", bytes), ("blocks", blocks)],
                 format!(
-                    "most earlier blocks from {} were freed by then; with the {live} ({}) freed too, {how}",
+                    "most earlier blocks from {} had been freed by then; with the {live} ({}) freed too, {how}",
                     names.join(", "),
                     Bytes(bytes)
                 ),
@@ -278,7 +278,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
         Advice::NoSettings { tried } => statement(
             "no_settings",
             [("tried", tried as u64)],
-            "in simulation, the request also fails with every other allocator setting that memviz tried".to_owned(),
+            "in simulation, the request, or one before it, also fails with every other allocator setting that memviz tried".to_owned(),
         ),
         Advice::WholePages { whole_pages, page, together, needed } => statement(
             "whole_pages",

@@ -319,7 +319,8 @@ fn holes_of(run: &Run) -> Option<String> {
     };
     let ranges: Vec<String> = told.iter().map(range).collect();
     let more = if more.is_empty() { String::new() } else { format!(", nor in {} further ranges", more.len()) };
-    (!ranges.is_empty()).then(|| format!(": {} is also enough, but not {}{more}", size(first), ranges.join(", or ")))
+    (!ranges.is_empty())
+        .then(|| format!(": {} is also enough, but sizes {}{more} are not", size(first), ranges.join(", or ")))
 }
 
 /// How to write sizes of devices: in MiB if two of them, which may differ by a few MiB only, would look the same otherwise.

@@ -118,10 +118,10 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
         let bytes = Bytes(completeness.baseline_uncertain_bytes);
         let peak = match completeness.peak_uncertain_bytes {
             0 => "the peak is exact".to_owned(),
-            bytes => format!("the peak of the recorded part is also a lower bound, at most {} too low", Bytes(bytes)),
+            bytes => format!("so may the figure for the peak of the recorded part, by up to {}", Bytes(bytes)),
         };
         lines.push(format!(
-            "the memory allocated at the start of the recording is a lower bound, at most {bytes} too low, because the \
+            "the figure for the memory allocated at the start of the recording may be up to {bytes} too low, because the \
              sizes of some freed blocks are unknown; {peak}"
         ));
     }
@@ -512,7 +512,7 @@ pub fn is_end(moment: &Moment, entries: u32, completeness: &Completeness) -> boo
 /// How to read the rows, if this is not obvious.
 pub fn grouping(by: GroupBy) -> Option<&'static str> {
     by.is_inclusive().then_some(
-        "rows overlap: a block counts in every function on its stack; libraries that start the program are left out",
+        "rows overlap: a block is counted in every function on its stack; libraries that start the program are left out",
     )
 }
 

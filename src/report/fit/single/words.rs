@@ -102,7 +102,8 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
         };
     }
     let is_judged = matches!(together.cures.saving, Saving::Played { .. }) && together.fits.is_some();
-    let enough = enough(&together.cures.saving, together.fits, ["the program fits", "the program does not fit"]);
+    let fits = if is_doubted(&together.cures.saving) { "the program probably fits" } else { "the program fits" };
+    let enough = enough(&together.cures.saving, together.fits, [fits, "the program does not fit"]);
     if is_judged {
         let time = together.plan.as_ref().and_then(recomputation).unwrap_or_default();
         format!("with {others} and {last} together, {enough}{time}")
@@ -293,7 +294,8 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
         lines.push(if difference.is_none() {
             // The figures below do not have the recorded addresses.
             let given = device.as_it_is.as_ref().filter(|plan| !plan.is_placed);
-            let given = given.map_or("", |_| ", given the recorded addresses of segments");
+            let given = given
+                .map_or("", |_| ", given the recorded addresses of segments, which the figures below do not assume");
             format!("the simulation of the unchanged program reproduces the recorded maxima exactly{given}")
         } else {
             format!("the simulation differs from the recording by up to {} in a maximum", Bytes(difference.bytes()))
@@ -320,7 +322,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     if device.settings_tried > 0 && !by_settings {
         // The sweep lists more settings than those tried here.
         lines.push(
-            "no other allocator setting that memviz tried makes it fit on its own; memviz simulate --sweep lists them"
+            "none of the other allocator settings that memviz tried makes it fit on its own; memviz simulate --sweep lists them"
                 .to_owned(),
         );
     }
@@ -425,7 +427,7 @@ pub fn uncertain(device: &DevicePlans, with_plan: Option<&FitTogether>) -> Vec<S
     plans.for_each(|(name, plan)| names.entry(because(plan)).or_default().push(name));
     let line = |(because, names): (String, Vec<String>)| {
         let are = if names.len() == 1 { "is" } else { "are" };
-        format!("{} {are} uncertain: {because}", names.join("; "))
+        format!("{} {are} uncertain: {because}", names.join(", "))
     };
     names.into_iter().map(line).collect()
 }
@@ -494,7 +496,9 @@ pub fn code(change: &PlannedChange) -> (String, String) {
 /// The code that checkpoints some of the calls of a function.
 fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String, String) {
     // A module's forward can be wrapped from outside, regardless of the caller.
-    if site.ends_with(" forward") && !(every == 1 && code.is_some()) {
+    let is_wrapped = matches!(code, Some(CodeChange::Wrap { .. } | CodeChange::WrapForward(_)));
+    // `gradient_checkpointing_enable` would checkpoint the layers, whichever function this is.
+    if site.ends_with(" forward") && !(every == 1 && is_wrapped) {
         let which = match every {
             1 => format!("each module whose forward is {site}"),
             every => format!("every {} module whose forward is {site}, starting with the first", ordinal(every)),
