@@ -83,7 +83,7 @@ impl Rehearsal {
             }
             () if !self.refused.is_empty() => "only partly rehearsed: see what failed or was left out",
             () if is_elsewhere => {
-                "rehearsed for another GPU: the workspace of cuBLAS and buffers of reductions may have other sizes on this one, and programs may choose other kernels; rehearse the program for this one with memviz rehearse --gpu"
+                "rehearsed for another GPU: the workspace of cuBLAS and buffers of reductions may have other sizes on this one, and programs may choose other kernels; rehearse the program for this one with memviz rehearse --gpu NAME"
             }
             () if self.cudnn_operations > 0 => "rehearsed, and workspaces of cuDNN are not counted",
             () => "",

@@ -133,7 +133,7 @@ impl Testbed {
         recommended(better, |better| (&better.alloc_conf, better.retries, better.reserved))
     }
 
-    /// The least that the recorded settings reserve with any placement of segments, if that depends on it.
+    /// The fewest bytes that the recorded settings reserve with any placement of segments, if that depends on it.
     fn least_as_recorded(&self) -> Option<u64> {
         let setup = self.setup(&self.settings);
         let others = self.placements(&self.settings).get(1..)?;

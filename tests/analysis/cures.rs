@@ -190,7 +190,9 @@ fn softmax_may_cast_the_scores_itself() {
 #[test]
 fn a_copy_of_all_gradients_is_found_where_only_a_norm_needs_it() {
     let copy = assert_cures("gradnorm", Story::Temporary, "gradnorm.py:7 clip_gradients");
-    assert_eq!(copy.cure, "reduce each gradient by itself, not all of them in one tensor");
+    assert_eq!(copy.cure, "if this copies all gradients for their norm, reduce each gradient by itself");
+    let Saving::Played { trust, .. } = copy.saving else { panic!("{:?}", copy.saving) };
+    assert_eq!(trust, Trust::Uncertain, "what the tensor is for is not recorded");
     // Conjugate gradients compute vectors of the same size from it, which the update needs.
     assert_not_found("fixtures/advice/conjugate.pickle.gz", Story::Temporary);
 }
@@ -209,6 +211,8 @@ fn what_hooks_collect_is_found_in_training_and_without() {
     for (program, line) in [("hooks", "hooks.py:28 forward"), ("features", "features.py:29 <module>")] {
         let collected = found(&format!("fixtures/advice/{program}.pickle.gz"), Story::AccumulatingMetrics);
         assert_eq!(label(&collected), line);
+        // What all eight layers of one step store, or both of the evaluation.
+        assert!(collected.evidence.contains(" 48.00 MiB "), "{}", collected.evidence);
         let Saving::Played { allocated, at_least, because, .. } = collected.saving else { panic!("not played") };
         let saved = allocated.before - highest(&format!("{program}_cured"), Metric::Allocated);
         let most = because.split("at most ").nth(1).and_then(|most| most.split(" MiB").next()).unwrap();

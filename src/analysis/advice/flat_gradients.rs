@@ -1,7 +1,7 @@
 //! Finds copies of all gradients in one tensor, as for their norm: `torch.cat([p.grad.flatten() for p in parameters])`.
 //!
 //! Such a tensor has exactly as many bytes as all gradients that are live. Nothing of that size is computed from it, and it is freed
-//! before the next backward pass, so a norm or another reduction of each gradient does as well.
+//! before the next backward pass, so it probably serves a norm, which the norms of single gradients give as well.
 
 use super::{Finding, Remedy, Story, whole_copies};
 use crate::facts::device::Device;
@@ -13,7 +13,7 @@ use crate::replay::{Allocation, Metric};
 
 /// A copy is reported from 1/N of the peak on.
 const NOTABLE_PART: u64 = 20;
-/// Gradients that a copy has at least: a single one may be copied for many reasons.
+/// A copy holds at least this many gradients: a single one may be copied for many reasons.
 const LEAST_GRADIENTS: usize = 4;
 /// What is computed from a copy has less than 1/N of its bytes.
 const SMALL: u64 = 4;
@@ -42,14 +42,18 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     vec![Finding {
         story: Story::Temporary,
         line: line(device, named as u32),
-        cure: "reduce each gradient by itself, not all of them in one tensor".to_owned(),
+        cure: "if this copies all gradients for their norm, reduce each gradient by itself".to_owned(),
         evidence: format!(
-            "this line copies all gradients to one tensor of {}, and computes nothing of that size from it",
+            "this line allocates one tensor as large as all gradients, {}; outside the optimizer, nothing more than a quarter as large is allocated while it is alive",
             Bytes(made.size)
         ),
         cost: Some("one call for each gradient instead of one for all".to_owned()),
         code: vec!["norm = torch.stack([p.grad.norm() for p in parameters]).norm()  # for the norm of all".to_owned()],
-        remedy: Remedy::Lives(Lives { removed: again.map(|(index, ..)| index).collect(), ..Lives::default() }),
+        remedy: Remedy::Lives(Lives {
+            removed: again.map(|(index, ..)| index).collect(),
+            doubt: Some("what the tensor is for is not recorded"),
+            ..Lives::default()
+        }),
     }]
 }
 

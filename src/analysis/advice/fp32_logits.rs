@@ -137,7 +137,8 @@ fn scored(device: &Device<'_>) -> Option<Finding> {
         cost: None,
         code: vec![
             format!("chunks = zip(hidden.flatten(0, 1).chunk({PIECES}), targets.flatten().chunk({PIECES}))"),
-            "loss = sum(F.cross_entropy(head(h).float(), t, reduction=\"sum\") for h, t in chunks)".to_owned(),
+            "loss = sum(F.cross_entropy(head(h).float(), t, reduction=\"sum\") for h, t in chunks) / targets.numel()"
+                .to_owned(),
         ],
         remedy: Remedy::Lives(Lives { resized, ..Lives::default() }),
     })

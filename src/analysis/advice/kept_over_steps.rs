@@ -103,7 +103,10 @@ fn kept_intermediates<'c>(device: &Device<'_>, outlived: &Kept<'c>) -> Kept<'c> 
         let Some(own) = own_line(*index).filter(|_| is_plain(*index)) else { return false };
         let behind = (index + 1..).map_while(|index| Some((index, track.allocation(index as usize)?)));
         let of_line = behind.take_while(|(index, _)| line(*index) == Some(own)).take(LONGEST_LINE);
-        of_line.last().is_some_and(|(_, last)| last.requested.saturating_mul(SMALL) <= made.requested)
+        let is_small = |(_, other): &(u32, &Allocation)| other.requested.saturating_mul(SMALL) <= made.requested;
+        // Nothing large follows a small result: a line that makes all parameters anew makes large and small ones in turn.
+        let mut results = of_line.skip_while(|other| !is_small(other)).peekable();
+        results.peek().is_some() && results.all(|other| is_small(&other))
     };
     outlived.only(|block| is_intermediate(block) && !is_freed_by_backward(device, &block.1))
 }
@@ -306,7 +309,9 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
         blocks.iter().map(|(_, made, _)| made.size).fold(0, u64::saturating_add)
     };
     let (&stack, largest) = of_stack.iter().max_by_key(|(stack, blocks)| (bytes(blocks), stack.index()))?;
-    let each = largest.iter().map(|(_, made, _)| made.size).max()?;
+    let call = |made: &Allocation| of_line.partition_point(|call| call.start < made.born);
+    let of_calls = largest.chunk_by(|(_, one, _), (_, next, _)| call(one) == call(next));
+    let each = of_calls.map(bytes).max()?;
     // Collected scalars hold almost no memory.
     if of_stack.values().map(|blocks| bytes(blocks)).fold(0, u64::saturating_add) < notable(device) {
         return None;
@@ -356,7 +361,9 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
     };
     let way = Way {
         cure: "move the collected results to the CPU".to_owned(),
-        code: vec!["results.append(result.detach().cpu())".to_owned()],
+        code: vec![
+            "results.append(result.detach().cpu())  # where they are stored, such as in a forward hook".to_owned(),
+        ],
         least: lives(true),
         most: lives(false),
         unknown: "a variable may keep the last result until the next one is made",
@@ -366,7 +373,7 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
         line: device.sites().site_frame(stack),
         cure: way.cure.clone(),
         evidence: format!(
-            "each step keeps up to {} that it allocates here; what is kept is freed together, or not at all",
+            "each step keeps up to {} that it allocates here; all of it is freed together, or never",
             Bytes(each)
         ),
         cost: Some("each step then copies its result to the CPU".to_owned()),
@@ -430,8 +437,8 @@ fn may_be_read(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], 
     others.any(|call| (made.born..made.freed).contains(&call.start))
 }
 
-/// Whether no backward pass lies between most calls that make these blocks, as in a rollout. A call may make several of them, such as
-/// one in each layer: these tell nothing.
+/// Whether no backward pass lies between most calls that make these blocks, as in a rollout. Blocks of the same call, such as
+/// one of each layer, are not compared.
 fn come_together(of_line: &[&ModelCall], blocks: &[(u32, Allocation, Instant)], passes: &[Range<Instant>]) -> bool {
     let passed = |made: &Allocation| passes.partition_point(|pass| pass.start < made.born);
     let call = |made: &Allocation| of_line.partition_point(|call| call.start < made.born);

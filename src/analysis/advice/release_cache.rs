@@ -11,7 +11,7 @@ use crate::replay::{Instant, Metric};
 
 /// At least 1/N of the peak of reserved memory stays reserved and free.
 const PART_LEFT: i64 = 5;
-/// Before the first call of a model, requests reuse at most 1/N of what is free.
+/// A preparation ends with at least 1 - 1/N of the most that is free before the first call of a model.
 const PART_REUSED: i64 = 4;
 /// Models that are called alternately are not phases: a phase has at least this many calls.
 const LEAST_CALLS: usize = 2;
@@ -40,7 +40,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         line,
         cure: format!("call torch.cuda.empty_cache() once {place}"),
         evidence: format!(
-            "{} of segments is free when the program moves on to its next phase",
+            "{} of reserved memory is free when the program moves on to its next phase",
             Bytes(left.unsigned_abs())
         ),
         cost: Some("the next phase reserves memory again".to_owned()),
@@ -56,8 +56,8 @@ fn left_at(device: &Device<'_>, instant: Instant) -> i64 {
     left
 }
 
-/// The end of what a program does before it calls a model, such as computing statistics of its data: the first instant at which most
-/// of what is free before the first call is free, and the next request comes. Later requests may already use a part of it.
+/// The end of what a program does before it calls a model, such as computing statistics of its data: the first time that free
+/// reserved bytes stop growing, once they are most of what is ever free before the first call. Later requests may reuse some.
 fn prepared(device: &Device<'_>, calls: &ModelCalls) -> Option<(Boundary, i64)> {
     let first = calls.all.first()?.start;
     let mut most = 0;

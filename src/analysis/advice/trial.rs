@@ -24,7 +24,7 @@ const FROM_THE_START: &str =
     "with the change, the peak is where the recording starts; what the change saves before that is not recorded";
 /// Emptying the cache costs time: it is worthwhile only if it saves 1/N of reserved memory.
 const PART_RELEASED: u64 = 8;
-/// Segments that grow in place need other drivers: they are a cure only for lengths that waste 1/N of reserved memory.
+/// Expandable segments need support by the driver: they are a cure only if lengths that vary waste 1/N of reserved memory.
 const PART_WASTED: u64 = 32;
 
 /// The saving of a cure.

@@ -164,7 +164,7 @@ pub struct DeviceLeaks {
     pub growing: Rate,
     /// When the device is full; `None` if nothing leaks or grows, or if the capacity is unknown.
     pub projection: Option<Projection>,
-    /// The requested capacity.
+    /// The requested capacity of the device, in bytes; `None` if none was requested.
     pub capacity: Option<u64>,
     /// Changes to the program, if requested.
     pub cures: Vec<Advice>,

@@ -161,7 +161,7 @@ fn of_devices(devices: &[DeviceId], all: usize) -> String {
 /// The saving of other allocator settings. The explanation of a failed request states whether they would have served it.
 fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     let text = simulate::settings_advice(advice).filter(|_| advice.refused == 0)?;
-    Some(format!("{text}; memviz simulate --sweep tries more settings and shows how to set them"))
+    Some(format!("{text}; memviz simulate FILE --sweep tries more settings and shows how to set them"))
 }
 
 /// Settings that would have served the first failed request, and changes that would make room for it, in simulation.

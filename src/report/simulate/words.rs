@@ -437,7 +437,7 @@ pub fn settings_then(advice: &SettingsAdvice) -> String {
             doubt(better.trust)
         ),
         None => format!(
-            "memviz simulated {}: none reserves notably less here (memviz simulate --sweep also shows which fit a smaller device)",
+            "memviz simulated {}: none reserves notably less here (memviz simulate FILE --sweep also shows which fit a smaller device)",
             count(advice.tried as u64, "other allocator setting")
         ),
     }

@@ -145,7 +145,7 @@ pub(crate) fn held(device: &DeviceTriage) -> String {
     format!("{}{all}: {} allocated{reserved}", device_name(device.peak.device), signed(allocated))
 }
 
-/// The same for a device of which nothing else is shown.
+/// What a device holds at its peak, for a device of which nothing else is shown.
 pub(crate) fn held_at_peak(device: &DeviceTriage) -> String {
     let held = held(device);
     if device.peak.is_empty() { held } else { format!("{held} at its peak") }

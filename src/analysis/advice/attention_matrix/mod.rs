@@ -42,10 +42,11 @@ const LOADED_WITH_SDPA: &str = "model = AutoModel.from_pretrained(name, attn_imp
 /// Smaller blocks are no bias of all pairs.
 const SMALLEST_BIAS: u64 = 64 << 10;
 
-/// Entries around the life of a matrix in which what belongs to it is allocated and freed.
+/// The blocks that belong to a matrix are allocated and freed at most this many entries before or after it.
 const AROUND: u32 = 16;
 
-/// One finding for each line that makes such a matrix. If it will not be simulated, only what is live at the peak matters.
+/// One finding for each line that makes such a matrix. If it will not be simulated, only what is alive at the peak,
+/// or within that many entries of it, matters.
 pub(super) fn find(device: &Device<'_>, is_simulated: bool) -> Vec<Finding> {
     let weights = Weights { device, sizes: OnceLock::new() };
     let mut of_line: BTreeMap<Option<FrameId>, Vec<Matrix>> = BTreeMap::new();

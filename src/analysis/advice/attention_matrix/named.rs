@@ -71,7 +71,7 @@ impl Search<'_, '_> {
         let is_inside = |index: usize| self.is_within(track.stack_of(index), caller);
         let whole = self.block(result).requested;
         let mut blocks = vec![result as u32];
-        // Softmax itself casts its input where that is in another precision than the result.
+        // A softmax that returns another dtype may cast its input itself, as from bfloat16 to float32.
         let cast = result.checked_sub(1).filter(|&before| self.is_cast(before, result));
         blocks.extend(cast.map(|cast| cast as u32));
         // Scores come before it: first the input of softmax, in the same or in half precision.

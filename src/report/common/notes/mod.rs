@@ -118,7 +118,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
         let bytes = Bytes(completeness.baseline_uncertain_bytes);
         let peak = match completeness.peak_uncertain_bytes {
             0 => "the peak is exact".to_owned(),
-            bytes => format!("so may the figure for the peak of the recorded part, by up to {}", Bytes(bytes)),
+            bytes => format!("the figure for the peak of the recorded part may be up to {} too low", Bytes(bytes)),
         };
         lines.push(format!(
             "the figure for the memory allocated at the start of the recording may be up to {bytes} too low, because the \
@@ -520,7 +520,8 @@ pub fn grouping(by: GroupBy) -> Option<&'static str> {
 pub fn library_below(attribution: &Attribution) -> Option<String> {
     let lines = attribution.library_below.join(", ");
     (!lines.is_empty()).then(|| {
-        format!("{lines} runs a library's model, so rows show the library's lines; add --own '' to see your own")
+        let run = if attribution.library_below.len() == 1 { "runs" } else { "run" };
+        format!("{lines} {run} a library's model, so rows show the library's lines; add --own '' to see your own")
     })
 }
 
@@ -534,8 +535,9 @@ pub fn older_lines(attribution: &Attribution) -> Option<&'static str> {
 /// Lines that run a library's model, in answers that name these lines.
 pub fn other_lines(library_below: &[String]) -> Option<String> {
     let lines = library_below.join(", ");
+    let run = if library_below.len() == 1 { "runs" } else { "run" };
     (!lines.is_empty())
-        .then(|| format!("{lines} runs a library's model; memviz peak shows the library's lines instead"))
+        .then(|| format!("{lines} {run} a library's model; memviz peak shows the library's lines instead"))
 }
 
 /// Free memory that only one stream or pool can use.

@@ -71,6 +71,10 @@ fn closest(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogeth
 /// The memory of the device, in a phrase after what a program needs.
 fn room_of(device: &DevicePlans, needed: u64) -> String {
     match (device.goal.bytes(), device.context) {
+        (0, Some(context)) if context.is_assumed => format!(
+            ", but memviz assumes that CUDA itself uses {} or more, which is all of the device; set it with --context",
+            Bytes(context.bytes)
+        ),
         (0, Some(context)) => format!(", but CUDA itself uses all {} of the device", Bytes(context.bytes)),
         (bytes, _) if needed > bytes => format!(", but only {} is available", Bytes(bytes)),
         (bytes, _) => format!(" of {}", Bytes(bytes)),
@@ -85,8 +89,8 @@ pub fn cure(device: &DevicePlans, cure: &FitCure) -> String {
     }
     let unchanged = device.as_it_is.as_ref().map_or(u64::MAX, |plan| device.measure(plan));
     let helps = !matches!(cure.advice.saving, Saving::Played { needs: Some(needs), .. } if needs >= unchanged);
-    let no = if helps { "not enough on its own" } else { "does not help on its own" };
-    enough(&cure.advice.saving, cure.fits, ["fits with this change alone", no])
+    let no = if helps { "not enough on its own:" } else { "does not help on its own:" };
+    enough(&cure.advice.saving, cure.fits, ["fits with this change alone:", no])
 }
 
 /// Whether several cures are enough together, or what they save.
@@ -102,8 +106,9 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
         };
     }
     let is_judged = matches!(together.cures.saving, Saving::Played { .. }) && together.fits.is_some();
-    let fits = if is_doubted(&together.cures.saving) { "the program probably fits" } else { "the program fits" };
-    let enough = enough(&together.cures.saving, together.fits, [fits, "the program does not fit"]);
+    let fits =
+        if is_doubted(&together.cures.saving) { "the program probably fits: it" } else { "the program fits: it" };
+    let enough = enough(&together.cures.saving, together.fits, [fits, "the program does not fit: it"]);
     if is_judged {
         let time = together.plan.as_ref().and_then(recomputation).unwrap_or_default();
         format!("with {others} and {last} together, {enough}{time}")
@@ -125,8 +130,8 @@ fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
         Saving::NotPlayed { because, .. } => return format!("not simulated ({because})"),
     };
     match fits {
-        Some(true) => format!("{yes}: needs {needs} ({trust})"),
-        Some(false) => format!("{no}: needs {needs} ({trust})"),
+        Some(true) => format!("{yes} needs {needs} ({trust})"),
+        Some(false) => format!("{no} needs {needs} ({trust})"),
         None => format!("needs {needs} up to the end of the recording ({trust})"),
     }
 }
@@ -322,7 +327,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     if device.settings_tried > 0 && !by_settings {
         // The sweep lists more settings than those tried here.
         lines.push(
-            "none of the other allocator settings that memviz tried makes it fit on its own; memviz simulate --sweep lists them"
+            "none of the other allocator settings that memviz tried makes it fit on its own; memviz simulate FILE --sweep lists them"
                 .to_owned(),
         );
     }
