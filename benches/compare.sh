@@ -6,7 +6,7 @@
 #
 # Measures snapshots of several shapes made from the fixtures, recordings of real GPUs from a corpus next to the checkout,
 # where there is one, and the FILEs (decompressed snapshots) beside them. Needs python3, zstd, taskset, and 3 GB in the
-# temporary folder. RUNS sets the number of runs (7), MEMVIZ the binary. Takes six minutes when the binary is built.
+# temporary folder. RUNS sets the number of runs (7), MEMVIZ the binary. Takes five minutes when the binary is built.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 files=()

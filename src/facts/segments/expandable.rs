@@ -15,7 +15,7 @@ pub(crate) fn conflicts(track: Track<'_>, sites: &Sites<'_>) -> Vec<&'static str
     let shares = shares_memory(snapshot)
         .then_some("this program shares memory between processes, which expandable segments may refuse");
     let captures = captures
-        .then_some("this program captures graphs, whose pools may not use expandable segments before PyTorch 2.9");
+        .then_some("this program captures graphs, whose pools might not use expandable segments before PyTorch 2.9");
     shares.into_iter().chain(captures).collect()
 }
 

@@ -284,7 +284,11 @@ impl DevicePlans {
         if live_at_start > goal.bytes() {
             let allocated = u64::try_from(device.history().start.allocated).unwrap_or(live_at_start);
             let reason = match goal.bytes() {
-                0 => "nothing is left for the allocator: CUDA itself uses as much as the device has, as --context says or memviz assumes".to_owned(),
+                0 if testbed.context.is_assumed => format!(
+                    "nothing is left for the allocator: memviz assumes that CUDA itself uses {}; --context sets that amount",
+                    Bytes(testbed.context.bytes)
+                ),
+                0 => "nothing is left for the allocator: CUDA itself uses as much as the device has".to_owned(),
                 available => format!(
                     "the recording starts with {} allocated, more than the {} available; start recording before the model is built",
                     Bytes(allocated),

@@ -112,8 +112,8 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
 /// What to do about activations of compiled code.
 fn compiled(device: &DeviceCheckpoint) -> String {
     format!(
-        "AOTAutograd keeps {} of activations of compiled code: with torch._functorch.config.activation_memory_budget below 1, \
-         it keeps less and recomputes the rest; apply torch.utils.checkpoint before compiling",
+        "compiled code allocates {} of activations: with torch._functorch.config.activation_memory_budget below 1, AOTAutograd \
+         keeps less for backward and recomputes the rest; apply torch.utils.checkpoint before compiling",
         Bytes(device.compiled_bytes)
     )
 }

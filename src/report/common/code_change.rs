@@ -22,7 +22,7 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
         }
         CodeChange::WrapForward(caller) => (
             format!(
-                "{caller} calls it and is installed code: replace the forward method of each module once, after creating the model"
+                "the call is in installed code ({caller}): replace the forward method of each such module once, after creating the model"
             ),
             "block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)",
         ),

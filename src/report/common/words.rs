@@ -3,7 +3,7 @@
 use crate::facts::segments::figures::SizeClass;
 use crate::model::bytes::Bytes;
 use crate::model::{PoolId, SegmentType};
-use crate::play::Context;
+use crate::play::{Context, DEFAULT_CONTEXT};
 use crate::report::percent;
 use std::fmt::Display;
 
@@ -55,8 +55,20 @@ pub fn cause(name: &str) -> &str {
 /// Memory of a device that the allocator cannot use: the CUDA context, and recorded memory of other processes.
 pub fn kept(capacity: u64, context: Context) -> String {
     let total = Bytes(capacity.saturating_add(context.bytes));
+    if context.is_cut() {
+        let assumed = Bytes(DEFAULT_CONTEXT);
+        return format!(
+            "outside PyTorch's allocator: all of {total} (assumed: {assumed} or more; set it with --context)"
+        );
+    }
     let assumed = if context.is_assumed { " (assumed; set it with --context)" } else { "" };
     format!("outside PyTorch's allocator: {} of {total}{assumed}", Bytes(context.bytes))
+}
+
+/// Two sizes between which a figure lies; one if both are written alike.
+pub fn range(least: u64, most: u64) -> String {
+    let [least, most] = [least, most].map(|bytes| Bytes(bytes).to_string());
+    if least == most { least } else { format!("{least} to {most}") }
 }
 
 /// The name of a row, with a star if it is inferred: [`super::notes::inferred`].

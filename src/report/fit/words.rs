@@ -5,7 +5,7 @@ use crate::model::bytes::Bytes;
 use crate::play::Trust;
 use crate::report::Source;
 use crate::report::common::notes;
-use crate::report::common::words::{count, kept};
+use crate::report::common::words::{count, kept, range};
 
 /// The first line about a device, without its name.
 pub fn headline(parameter: &str, device: &DeviceFit) -> String {
@@ -273,7 +273,7 @@ pub fn because(parameter: &str, device: &DeviceFit, prediction: &Prediction) -> 
 pub fn allocated(prediction: &Prediction) -> String {
     match prediction.allocated_range {
         _ if !prediction.fits() => "-".to_owned(),
-        Some((least, most)) => format!("{} to {}", Bytes(least), Bytes(most)),
+        Some((least, most)) => range(least, most),
         None => Bytes(prediction.outcome.max_allocated).to_string(),
     }
 }
@@ -282,7 +282,7 @@ pub fn allocated(prediction: &Prediction) -> String {
 pub fn reserved(prediction: &Prediction) -> String {
     match prediction.reserved_range {
         _ if !prediction.fits() => "-".to_owned(),
-        Some((least, most)) => format!("{} to {}", Bytes(least), Bytes(most)),
+        Some((least, most)) => range(least, most),
         None => Bytes(prediction.outcome.max_reserved).to_string(),
     }
 }

@@ -92,7 +92,12 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
     let share = device.figures.inactive_share() * 100.0;
     let (name, inactive) = (device_name(device.device), Bytes(device.figures.inactive));
     let place = notes::position(&device.moment, device.entries, &device.completeness);
-    let place = if device.is_peak { format!("at the peak of allocated memory, {place}") } else { place };
+    let place = match device.is_peak {
+        // The peak may have been before.
+        true if device.moment.instant == 0 => format!("{place}, where allocated memory is highest"),
+        true => format!("at the peak of allocated memory, {place}"),
+        false => place,
+    };
     if device.figures.reserved == 0 && device.counters.reserved == 0 && device.over_time.is_none() {
         document.heading(format!("{name}: nothing is reserved"), place);
         return document.notes(notes::fragmentation(device));

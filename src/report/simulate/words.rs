@@ -6,7 +6,7 @@ use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::play::{Capacities, Outcome, Run, SettingsAdvice, Trust};
 use crate::report::common::notes;
-use crate::report::common::words::{count, kept};
+use crate::report::common::words::{count, kept, range};
 use indexmap::IndexMap;
 
 /// The environment variable for settings.
@@ -256,7 +256,7 @@ pub fn columns(device: &DeviceSimulation) -> Option<String> {
 }
 
 /// What the column of inactive bytes is.
-pub const INACTIVE: &str = "inactive: the most at any instant, often after memory was freed, not at the peak";
+pub const INACTIVE: &str = "inactive: the most after any request or free, often not at the peak";
 
 /// Why a program needs more than was reserved, if any does.
 pub fn beyond(device: &DeviceSimulation) -> impl Iterator<Item = &'static str> {
@@ -280,7 +280,7 @@ pub const AT_MOST: &str = "<=: this much is enough; not all smaller sizes were t
 /// The maximum of reserved memory, as a range if it depends on addresses.
 pub fn reserved(run: &Run) -> String {
     match (&run.outcome, run.reserved_range) {
-        (Some(_), Some((least, most))) => format!("{} to {}", Bytes(least), Bytes(most)),
+        (Some(_), Some((least, most))) => range(least, most),
         (Some(outcome), None) => Bytes(outcome.max_reserved).to_string(),
         (None, _) => "-".to_owned(),
     }

@@ -175,7 +175,7 @@ impl Export {
             ("--all-frames", self.all_frames && is_parquet),
         ];
         if let Some((flag, _)) = given.into_iter().find(|(_, is_wrong)| *is_wrong) {
-            return Err(Failure::Message(format!("expected --format pprof for {flag}, found {name}")));
+            return Err(Failure::Message(format!("expected a format that takes {flag}, such as pprof, found {name}")));
         }
         #[cfg(feature = "perfetto")]
         if self.blocks.is_some() && format != ExportFormat::Perfetto {

@@ -17,8 +17,8 @@ use values::{Largest, Vary};
 
 /// Run a program without a GPU, and record the memory it would use
 ///
-/// PyTorch's CUDA build runs on a stand-in for CUDA: PyTorch's allocator serves every request, kernels do nothing, and every
-/// value read from the device is 0. Works on Linux only; the Python environment of the command needs torch-memviz and a CUDA build
+/// PyTorch's CUDA build runs on a stand-in for CUDA: PyTorch's own allocator handles every request, and runs out of memory as it
+/// would on the GPU; kernels do nothing, and every value read from the device is 0. Works on Linux only; the Python environment of the command needs torch-memviz and a CUDA build
 /// of PyTorch.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Names tried for the list of recordings.
 const NAMES: u32 = 100;
@@ -75,15 +75,7 @@ impl Settings {
         // Without a command, it only reports whether it could start one.
         let tried = helper().output().map_err(failed)?;
         if !tried.status.success() {
-            let said = String::from_utf8_lossy(&tried.stderr);
-            let reason = said.lines().last().unwrap_or_default();
-            return Err(Failure::Message(if reason.contains("No module named") {
-                format!(
-                    "expected torch-memviz in the environment of {shown}, found none: {shown} -m pip install torch-memviz"
-                )
-            } else {
-                reason.trim_start_matches("memviz: ").to_owned()
-            }));
+            return Err(not_started(python, &tried.stderr));
         }
         Ok(helper().args(command).status().map_err(failed)?.success())
     }
@@ -93,9 +85,22 @@ impl Settings {
 pub fn list_gpus(command: &[OsString]) -> Result<Outcome, Failure> {
     let python = command.first().and_then(|program| interpreter(program)).unwrap_or_else(|| "python3".into());
     let options = serde_json::json!({ "list": true }).to_string();
-    let status = Command::new(&python).args(["-m", "torch_memviz._rehearsal", &options]).status();
-    let status = status.map_err(|error| Failure::Message(format!("{}: {error}", python.to_string_lossy())))?;
-    Ok(if status.success() { Outcome::Done } else { Outcome::Failed })
+    let mut helper = Command::new(&python);
+    helper.args(["-m", "torch_memviz._rehearsal", &options]).stdout(Stdio::inherit());
+    let ended = helper.output().map_err(|error| Failure::Message(format!("{}: {error}", python.to_string_lossy())))?;
+    if ended.status.success() { Ok(Outcome::Done) } else { Err(not_started(&python, &ended.stderr)) }
+}
+
+/// The error if Python cannot prepare a rehearsal, from what it wrote to standard error.
+fn not_started(python: &OsStr, stderr: &[u8]) -> Failure {
+    let shown = python.to_string_lossy();
+    let said = String::from_utf8_lossy(stderr);
+    let reason = said.lines().last().unwrap_or_default();
+    Failure::Message(if reason.contains("No module named") {
+        format!("expected torch-memviz in the environment of {shown}, found none: {shown} -m pip install torch-memviz")
+    } else {
+        reason.trim_start_matches("memviz: ").to_owned()
+    })
 }
 
 /// Recordings, those of failures first.

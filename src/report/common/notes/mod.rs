@@ -222,8 +222,12 @@ pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
     let figures = &device.figures;
     let (reserved, active) = (figures.reserved as i64, figures.active() as i64);
     if (reserved, active) != (device.counters.reserved, device.counters.active) {
-        let [reserved, active] = [device.counters.reserved, device.counters.active].map(signed);
-        lines.push(format!("the counters differ from the segments: {reserved} reserved, {active} active"));
+        let counted = [device.counters.reserved, device.counters.active].map(signed);
+        let [in_segments, in_blocks] = [reserved, active].map(signed);
+        lines.push(format!(
+            "the counters say {} reserved and {} active, the segments {in_segments} and {in_blocks}",
+            counted[0], counted[1]
+        ));
     }
     lines.extend(anomalies(&device.anomalies));
     lines
@@ -336,7 +340,7 @@ fn anomaly_in_words(kind: AnomalyKind) -> [&'static str; 2] {
             "segments that differ between the entries and the final segments",
         ],
         AnomalyKind::SegmentTotalsMismatch => {
-            ["final segment that its blocks do not add up to", "final segments that their blocks do not add up to"]
+            ["final segment whose blocks do not add up to it", "final segments whose blocks do not add up to them"]
         }
         AnomalyKind::TotalGap => ["gap in the running total", "gaps in the running total"],
         AnomalyKind::TotalReset => ["restart of the running total", "restarts of the running total"],
@@ -529,7 +533,7 @@ pub fn library_below(attribution: &Attribution) -> Option<String> {
 pub fn older_lines(attribution: &Attribution) -> Option<&'static str> {
     let has_row = attribution.rows.iter().any(|row| row.label == BASELINE);
     (attribution.has_older_lines && has_row)
-        .then_some("(before the recording) counts only memory without a stack; other memory from before the recording is in the rows of the lines that allocated it")
+        .then_some("(before the recording) counts only memory without a stack; other memory from before the recording is in the rows of the code that allocated it")
 }
 
 /// Lines that run a library's model, in answers that name these lines.
