@@ -259,10 +259,13 @@ fn unsuitable_formats_are_refused() {
         (&["export", &tiny, "-o", ".pb.gz"], "found .pb.gz"),
         (&["export", &tiny, "-o", "a.pb.gz", "--format", "perfetto"], ".perfetto-trace for --format perfetto"),
         (&["export", &tiny, "--format", "arrow"], "pprof, perfetto, speedscope, firefox, folded, parquet, prometheus"),
-        (&["export", &tiny, "-o", "a.parquet", "--at", "end"], "expected --format pprof for --at, found parquet"),
+        (
+            &["export", &tiny, "-o", "a.parquet", "--at", "end"],
+            "expected a format that takes --at, such as pprof, found parquet",
+        ),
         (
             &["export", &tiny, "-o", "a.firefox.json", "--from", "end"],
-            "expected --format pprof for --from or --to, found firefox",
+            "expected a format that takes --from or --to, such as pprof, found firefox",
         ),
         (&["export", &tiny, "-o", "a.pb.gz", "--table", "entries"], "expected --format parquet for --table"),
         (&["export", &tiny, "-o", "a.pb.gz", "--blocks", "5"], "expected --format perfetto for --blocks"),
