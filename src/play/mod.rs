@@ -63,11 +63,6 @@ impl Context {
     pub(crate) fn within(self, total: u64) -> Self {
         Self { bytes: self.bytes.min(total), ..self }
     }
-
-    /// Whether the device has less memory than CUDA is assumed to use.
-    pub(crate) fn is_cut(self) -> bool {
-        self.is_assumed && self.bytes < DEFAULT_CONTEXT
-    }
 }
 
 /// Bytes of a device that CUDA itself uses, if the recording does not show it.

@@ -8,7 +8,7 @@ use crate::play::changes::{Change, Optimizer, chunked_loss};
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
 use crate::play::{DEFAULT_CONTEXT, Generation, Reach, Trust, UNPLACED};
 use crate::report::common::notes::{self, duration};
-use crate::report::common::words::{count, kept, ordinal};
+use crate::report::common::words::{count, is_cut, kept, ordinal};
 use crate::report::common::{code_change, cures};
 use crate::report::simulate::words as simulate;
 use indexmap::IndexMap;
@@ -71,7 +71,7 @@ fn closest(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogeth
 /// The memory of the device, in a phrase after what a program needs.
 fn room_of(device: &DevicePlans, needed: u64) -> String {
     match (device.goal.bytes(), device.context) {
-        (0, Some(context)) if context.is_cut() => format!(
+        (0, Some(context)) if is_cut(context) => format!(
             ", but memviz assumes that CUDA itself uses {}, more than the {} of the device; --context sets that amount",
             Bytes(DEFAULT_CONTEXT),
             Bytes(context.bytes)
