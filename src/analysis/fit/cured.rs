@@ -105,22 +105,6 @@ impl Cured {
             let cures = Together { places: first.places, saving };
             Some(FitTogether { cures, plan: Some(plan), fits: Some(fits) })
         });
-        Self { cures, together, with_plan }.without_useless(plans)
-    }
-
-    /// Without cures that neither help on their own nor are among several that are combined.
-    fn without_useless(self, plans: &DevicePlans) -> Self {
-        let Self { mut cures, mut together, mut with_plan } = self;
-        let unchanged = plans.as_it_is.as_ref().map_or(u64::MAX, |plan| plans.measure(plan));
-        let helps = |cure: &FitCure| !matches!(cure.advice.saving, Saving::Played { needs: Some(needs), .. } if needs >= unchanged);
-        let is_combined =
-            |place: usize| together.iter().chain(&with_plan).any(|several| several.cures.places.contains(&place));
-        let kept: Vec<usize> = (0..cures.len()).filter(|&place| is_combined(place) || helps(&cures[place])).collect();
-        for place in together.iter_mut().chain(&mut with_plan).flat_map(|several| &mut several.cures.places) {
-            *place = kept.partition_point(|kept| kept < place);
-        }
-        let mut places = 0..;
-        cures.retain(|_| places.next().is_some_and(|place| kept.binary_search(&place).is_ok()));
         Self { cures, together, with_plan }
     }
 }
