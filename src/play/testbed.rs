@@ -236,7 +236,7 @@ impl Testbed {
         run.assumptions.clone_from(&edited.assumptions);
         if run.trust == Trust::Exact {
             run.trust = Trust::Predicted;
-            "the effect on the program is assumed".clone_into(&mut run.because);
+            "the effect of each change is assumed".clone_into(&mut run.because);
         }
         if run.trust == Trust::Predicted {
             let order = run.outcome.as_ref().and_then(|outcome| self.depends_on_order(edited, outcome, settings));

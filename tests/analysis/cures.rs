@@ -190,7 +190,7 @@ fn softmax_may_cast_the_scores_itself() {
 #[test]
 fn a_copy_of_all_gradients_is_found_where_only_a_norm_needs_it() {
     let copy = assert_cures("gradnorm", Story::Temporary, "gradnorm.py:7 clip_gradients");
-    assert_eq!(copy.cure, "if this copies all gradients for their norm, reduce each gradient by itself");
+    assert_eq!(copy.cure, "if this copies all gradients for their norm, compute the norm of each gradient separately");
     let Saving::Played { trust, .. } = copy.saving else { panic!("{:?}", copy.saving) };
     assert_eq!(trust, Trust::Uncertain, "what the tensor is for is not recorded");
     // Conjugate gradients compute vectors of the same size from it, which the update needs.

@@ -76,6 +76,25 @@ fn mistakes_are_named() {
     }
 }
 
+/// A device may have less memory than CUDA is assumed to use: `--context` is named only where another value could help.
+#[test]
+fn a_device_smaller_than_the_assumed_context_says_what_is_too_much() {
+    for (name, capacity, part) in [
+        (
+            "gpt_late",
+            "400MiB",
+            "no plan: the recording starts with 921.95 MiB allocated, more than the 400.00 MiB available",
+        ),
+        ("expandable_live", "400MiB", "needs 4.22 GiB, but the device has only 400.00 MiB;"),
+        ("encoder_late", "400MiB", "memviz assumes that CUDA itself uses 500.00 MiB; --context sets that amount"),
+        ("tiny", "500MiB", "the device has 500.00 MiB, and memviz assumes that CUDA itself uses 500.00 MiB; --context"),
+    ] {
+        let run = memviz(&["fit", &fixture(name), "--capacity", capacity]);
+        run.expect(0);
+        assert!(run.stdout.contains(part), "{name}: {}", run.stdout);
+    }
+}
+
 #[test]
 fn formats_agree_about_the_largest() {
     let options = ["--capacity", "4GiB", "--context", "450MiB"];

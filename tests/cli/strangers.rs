@@ -26,13 +26,13 @@ const NEVER: [(&str, &str); 8] = [
     ("a share above all there is", r"\b([2-9]\d\d|1[1-9]\d|10[1-9]|\d{4,})\.\d%|\b([2-9]\d\d|1[1-9]\d|10[1-9])%"),
     ("a negative size", r"(^|[ |])-\d+\.\d\d (KiB|MiB|GiB)"),
     ("a plural of one", r"\b1 (entries|segments|blocks|steps|calls|requests|devices|passes)\b"),
-    ("a singular verb", r"reserved are free|segments are free when"),
+    ("a singular verb", r"reserved are free|memory are free when"),
     ("a size that is not there", r" - reserved|allocated, -"),
     ("a curve of one instant", r"over (0 us|[01] entries)$"),
     ("a peak without a history", r"no history was recorded.*showing the peak"),
     (
         "a table of nothing",
-        r"inactive 0 bytes, 0\.0% of reserved \(at the start of the recording, where allocated memory is highest\)",
+        r"inactive 0 bytes, 0\.0% of reserved \(at the start of the recording, where recorded allocated memory is highest\)",
     ),
 ];
 

@@ -228,7 +228,7 @@ fn the_binary_reports_each_on_one_line() {
                 Analyzed(sample) => {
                     run.expect(0);
                     assert_eq!(run.stderr, "", "{file}");
-                    // Which ones, the test of the library checks.
+                    // The test of the library checks which ones.
                     let says_so = run.stdout.contains("the recording contradicts itself");
                     assert!(sample.anomalies.is_empty() || says_so, "{file}: {command}: {}", run.stdout);
                     for (name, _) in [sample.unknown_keys, sample.unknown_actions].concat() {

@@ -1,7 +1,7 @@
 //! Finds copies of all gradients in one tensor, as for their norm: `torch.cat([p.grad.flatten() for p in parameters])`.
 //!
 //! Such a tensor has exactly as many bytes as all gradients that are live. Nothing of that size is computed from it, and it is freed
-//! before the next backward pass, so it probably serves a norm, which the norms of single gradients give as well.
+//! before the next backward pass, so it probably serves a norm, which the norms of the single gradients give as well.
 
 use super::{Finding, Remedy, Story, whole_copies};
 use crate::facts::device::Device;
@@ -42,9 +42,9 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     vec![Finding {
         story: Story::Temporary,
         line: line(device, named as u32),
-        cure: "if this copies all gradients for their norm, reduce each gradient by itself".to_owned(),
+        cure: "if this copies all gradients for their norm, compute the norm of each gradient separately".to_owned(),
         evidence: format!(
-            "this line allocates one tensor as large as all gradients, {}; outside the optimizer, nothing more than a quarter as large is allocated while it is alive",
+            "this line allocates one tensor as large as all gradients, {}; nothing more than a quarter as large is then allocated before the next forward pass, except in the optimizer",
             Bytes(made.size)
         ),
         cost: Some("one call for each gradient instead of one for all".to_owned()),

@@ -308,10 +308,13 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
     let bytes = |blocks: &[(u32, Allocation, Instant)]| {
         blocks.iter().map(|(_, made, _)| made.size).fold(0, u64::saturating_add)
     };
-    let (&stack, largest) = of_stack.iter().max_by_key(|(stack, blocks)| (bytes(blocks), stack.index()))?;
+    let (&stack, _) = of_stack.iter().max_by_key(|(stack, blocks)| (bytes(blocks), stack.index()))?;
     let call = |made: &Allocation| of_line.partition_point(|call| call.start < made.born);
-    let of_calls = largest.chunk_by(|(_, one, _), (_, next, _)| call(one) == call(next));
-    let each = of_calls.map(bytes).max()?;
+    let mut of_calls: HashMap<usize, u64> = HashMap::new();
+    for (_, made, _) in of_stack.values().flatten() {
+        *of_calls.entry(call(made)).or_default() += made.size;
+    }
+    let each = of_calls.into_values().max()?;
     // Collected scalars hold almost no memory.
     if of_stack.values().map(|blocks| bytes(blocks)).fold(0, u64::saturating_add) < notable(device) {
         return None;
@@ -373,10 +376,10 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
         line: device.sites().site_frame(stack),
         cure: way.cure.clone(),
         evidence: format!(
-            "each step keeps up to {} that it allocates here; all of it is freed together, or never",
+            "each call keeps up to {} that it allocates here; all of it is freed together, or never",
             Bytes(each)
         ),
-        cost: Some("each step then copies its result to the CPU".to_owned()),
+        cost: Some("each call then copies its results to the CPU".to_owned()),
         code: way.code.clone(),
         remedy: Remedy::Ways(vec![way]),
     })

@@ -11,8 +11,8 @@ use crate::replay::{Instant, Metric};
 
 /// At least 1/N of the peak of reserved memory stays reserved and free.
 const PART_LEFT: i64 = 5;
-/// A preparation ends with at least 1 - 1/N of the most that is free before the first call of a model.
-const PART_REUSED: i64 = 4;
+/// At the end of a preparation, free reserved memory is at most 1/N below its maximum before the first call of a model.
+const PART_LESS: i64 = 4;
 /// Models that are called alternately are not phases: a phase has at least this many calls.
 const LEAST_CALLS: usize = 2;
 
@@ -56,8 +56,8 @@ fn left_at(device: &Device<'_>, instant: Instant) -> i64 {
     left
 }
 
-/// The end of what a program does before it calls a model, such as computing statistics of its data: the first time that free
-/// reserved bytes stop growing, once they are most of what is ever free before the first call. Later requests may reuse some.
+/// The end of what a program does before it calls a model, such as computing statistics of its data: the last instant
+/// before free reserved bytes shrink, once they are most of what is ever free before the first call. Later requests may reuse some.
 fn prepared(device: &Device<'_>, calls: &ModelCalls) -> Option<(Boundary, i64)> {
     let first = calls.all.first()?.start;
     let mut most = 0;
@@ -66,7 +66,7 @@ fn prepared(device: &Device<'_>, calls: &ModelCalls) -> Option<(Boundary, i64)> 
     device.track.walk_to(first, |instant, now| {
         let free = now.reserved - now.active;
         is_over |= free < left;
-        if !is_over && free >= most - most / PART_REUSED {
+        if !is_over && free >= most - most / PART_LESS {
             (end, left) = (instant, free);
         }
     });

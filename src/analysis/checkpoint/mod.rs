@@ -221,7 +221,7 @@ fn has_python(device: &Device<'_>) -> bool {
     device.track.stacks().iter().copied().chain(older).any(|stack| device.roles().has_python(stack))
 }
 
-/// Bytes of activations live at an instant, and those of them in compiled programs: `AOTAutograd` decided to keep them.
+/// Bytes of activations live at an instant, and those of them that compiled programs allocate.
 fn activations(device: &Device<'_>, instant: Instant) -> (u64, u64) {
     let (track, snapshot) = (device.track, device.snapshot());
     let mut known: HashMap<StackId, bool> = HashMap::new();

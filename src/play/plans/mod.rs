@@ -284,15 +284,19 @@ impl DevicePlans {
         if live_at_start > goal.bytes() {
             let allocated = u64::try_from(device.history().start.allocated).unwrap_or(live_at_start);
             let reason = match goal.bytes() {
-                0 if testbed.context.is_assumed => format!(
-                    "nothing is left for the allocator: memviz assumes that CUDA itself uses {}; --context sets that amount",
-                    Bytes(testbed.context.bytes)
-                ),
-                0 => "nothing is left for the allocator: CUDA itself uses as much as the device has".to_owned(),
+                0 if options.capacity.is_some_and(|total| live_at_start <= total) && testbed.context.is_assumed => {
+                    format!(
+                        "nothing is left for the allocator: memviz assumes that CUDA itself uses {}; --context sets that amount",
+                        Bytes(testbed.context.bytes)
+                    )
+                }
+                0 if options.capacity.is_none_or(|total| live_at_start <= total) => {
+                    "nothing is left for the allocator: CUDA itself uses as much as the device has".to_owned()
+                }
                 available => format!(
                     "the recording starts with {} allocated, more than the {} available; start recording before the model is built",
                     Bytes(allocated),
-                    Bytes(available)
+                    Bytes(if available == 0 { options.capacity.unwrap_or(0) } else { available })
                 ),
             };
             return Ok((Self::refused(device, reason), None));

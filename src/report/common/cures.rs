@@ -219,7 +219,7 @@ pub(crate) fn saves(saving: &Saving) -> String {
                 format!("saves {least}{}", rest.into_iter().map(of).collect::<Vec<_>>().join(", "))
             };
             for (lowered, what) in rise {
-                told += &format!("; {what} memory rises by {} from {}", Bytes(lowered.adds()), Bytes(lowered.before));
+                told += &format!("; {what} memory rises from {} by {}", Bytes(lowered.before), Bytes(lowered.adds()));
             }
             told + &trust
         }

@@ -55,19 +55,12 @@ pub fn cause(name: &str) -> &str {
 /// Memory of a device that the allocator cannot use: the CUDA context, and recorded memory of other processes.
 pub fn kept(capacity: u64, context: Context) -> String {
     let total = Bytes(capacity.saturating_add(context.bytes));
-    if is_cut(context) {
+    if capacity == 0 && context.is_assumed {
         let assumed = Bytes(DEFAULT_CONTEXT);
-        return format!(
-            "outside PyTorch's allocator: all of {total} (assumed: {assumed} or more; set it with --context)"
-        );
+        return format!("outside PyTorch's allocator: all of {total} (assumed: {assumed}; set it with --context)");
     }
     let assumed = if context.is_assumed { " (assumed; set it with --context)" } else { "" };
     format!("outside PyTorch's allocator: {} of {total}{assumed}", Bytes(context.bytes))
-}
-
-/// Whether the device has less memory than CUDA is assumed to use.
-pub fn is_cut(context: Context) -> bool {
-    context.is_assumed && context.bytes < DEFAULT_CONTEXT
 }
 
 /// Two sizes between which a figure lies; one if both are written alike.

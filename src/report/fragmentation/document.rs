@@ -94,7 +94,7 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
     let place = notes::position(&device.moment, device.entries, &device.completeness);
     let place = match device.is_peak {
         // The peak may have been before.
-        true if device.moment.instant == 0 => format!("{place}, where allocated memory is highest"),
+        true if device.moment.instant == 0 => format!("{place}, where recorded allocated memory is highest"),
         true => format!("at the peak of allocated memory, {place}"),
         false => place,
     };

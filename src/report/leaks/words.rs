@@ -38,9 +38,7 @@ pub fn headline(device: &DeviceLeaks) -> String {
         _ if leaks && has(device, Verdict::Growth) => format!("leaks {leak} per step and grows by {growth}"),
         _ if leaks => format!("leaks {leak} per step"),
         _ if has(device, Verdict::Growth) && !is_higher(device) => {
-            let rows = device.rows.iter().filter(|row| row.verdict == Verdict::Growth).count();
-            let grow = if rows == 1 { "one row grows" } else { "some rows grow" };
-            format!("no leak in {steps}; {grow} by {growth} per step{freed}, but allocated memory does not")
+            format!("no leak in {steps}; growth of {growth} per step{freed}, although allocated memory does not rise")
         }
         _ if has(device, Verdict::Growth) => format!("no leak in {steps}, but growth of {growth} per step{freed}"),
         // Whatever accumulates is freed before a step ends.

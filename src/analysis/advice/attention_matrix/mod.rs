@@ -46,7 +46,7 @@ const SMALLEST_BIAS: u64 = 64 << 10;
 const AROUND: u32 = 16;
 
 /// One finding for each line that makes such a matrix. If it will not be simulated, only what is alive at the peak,
-/// or within that many entries of it, matters.
+/// or within [`AROUND`] entries of it, matters.
 pub(super) fn find(device: &Device<'_>, is_simulated: bool) -> Vec<Finding> {
     let weights = Weights { device, sizes: OnceLock::new() };
     let mut of_line: BTreeMap<Option<FrameId>, Vec<Matrix>> = BTreeMap::new();

@@ -339,9 +339,10 @@ fn anomaly_in_words(kind: AnomalyKind) -> [&'static str; 2] {
             "segment that differs between the entries and the final segments",
             "segments that differ between the entries and the final segments",
         ],
-        AnomalyKind::SegmentTotalsMismatch => {
-            ["final segment whose blocks do not add up to it", "final segments whose blocks do not add up to them"]
-        }
+        AnomalyKind::SegmentTotalsMismatch => [
+            "final segment whose blocks do not add up to its size",
+            "final segments whose blocks do not add up to their sizes",
+        ],
         AnomalyKind::TotalGap => ["gap in the running total", "gaps in the running total"],
         AnomalyKind::TotalReset => ["restart of the running total", "restarts of the running total"],
     }
@@ -520,13 +521,16 @@ pub fn grouping(by: GroupBy) -> Option<&'static str> {
     )
 }
 
+/// Which lines run a library's model, as the start of a sentence; `None` if there are none.
+fn run_library(lines: &[String]) -> Option<String> {
+    let run = if lines.len() == 1 { "runs" } else { "run" };
+    (!lines.is_empty()).then(|| format!("{} {run} a library's model", lines.join(", ")))
+}
+
 /// A note that rows name a library's lines instead of the user's line.
 pub fn library_below(attribution: &Attribution) -> Option<String> {
-    let lines = attribution.library_below.join(", ");
-    (!lines.is_empty()).then(|| {
-        let run = if attribution.library_below.len() == 1 { "runs" } else { "run" };
-        format!("{lines} {run} a library's model, so rows show the library's lines; add --own '' to see your own")
-    })
+    run_library(&attribution.library_below)
+        .map(|lines_run| format!("{lines_run}, so rows show the library's lines; add --own '' to see your own"))
 }
 
 /// A note that not all memory from before the recording is in the row with that label.
@@ -538,10 +542,7 @@ pub fn older_lines(attribution: &Attribution) -> Option<&'static str> {
 
 /// Lines that run a library's model, in answers that name these lines.
 pub fn other_lines(library_below: &[String]) -> Option<String> {
-    let lines = library_below.join(", ");
-    let run = if library_below.len() == 1 { "runs" } else { "run" };
-    (!lines.is_empty())
-        .then(|| format!("{lines} {run} a library's model; memviz peak shows the library's lines instead"))
+    run_library(library_below).map(|lines_run| format!("{lines_run}; memviz peak shows the library's lines instead"))
 }
 
 /// Free memory that only one stream or pool can use.

@@ -8,7 +8,7 @@ use crate::play::changes::{Change, Optimizer, chunked_loss};
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
 use crate::play::{DEFAULT_CONTEXT, Generation, Reach, Trust, UNPLACED};
 use crate::report::common::notes::{self, duration};
-use crate::report::common::words::{count, is_cut, kept, ordinal};
+use crate::report::common::words::{count, kept, ordinal};
 use crate::report::common::{code_change, cures};
 use crate::report::simulate::words as simulate;
 use indexmap::IndexMap;
@@ -71,10 +71,11 @@ fn closest(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogeth
 /// The memory of the device, in a phrase after what a program needs.
 fn room_of(device: &DevicePlans, needed: u64) -> String {
     match (device.goal.bytes(), device.context) {
-        (0, Some(context)) if is_cut(context) => format!(
-            ", but memviz assumes that CUDA itself uses {}, more than the {} of the device; --context sets that amount",
-            Bytes(DEFAULT_CONTEXT),
-            Bytes(context.bytes)
+        (0, Some(context)) if needed > context.bytes => format!(", but the device has only {}", Bytes(context.bytes)),
+        (0, Some(context)) if context.is_assumed => format!(
+            ", but the device has {}, and memviz assumes that CUDA itself uses {}; --context sets that amount",
+            Bytes(context.bytes),
+            Bytes(DEFAULT_CONTEXT)
         ),
         (0, Some(context)) => format!(", but CUDA itself uses all {} of the device", Bytes(context.bytes)),
         (bytes, _) if needed > bytes => format!(", but only {} is available", Bytes(bytes)),
@@ -218,7 +219,7 @@ fn settings(alloc_conf: &str) -> String {
 /// The time that a plan costs, in a phrase; `None` if it costs none or that is unknown.
 fn recomputation(plan: &Plan) -> Option<String> {
     let time = plan.recompute_us.filter(|&time| time > 0)?;
-    Some(format!(" and {} of recomputation per forward pass", duration(time)))
+    Some(format!(", with {} of recomputation per forward pass", duration(time)))
 }
 
 /// A change by its name; only the last part of a path, which `memviz simulate` also takes.
@@ -302,9 +303,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
             let given = device.as_it_is.as_ref().filter(|plan| !plan.is_placed);
             let given = given
                 .map_or("", |_| ", given the recorded addresses of segments, which the figures below do not assume");
-            format!(
-                "on a device without a limit, the simulation of the unchanged program reproduces the recorded maxima exactly{given}"
-            )
+            format!("the simulation of the run as recorded reproduces the recorded maxima exactly{given}")
         } else {
             format!("the simulation differs from the recording by up to {} in a maximum", Bytes(difference.bytes()))
         });
