@@ -24,63 +24,44 @@ pub(super) struct Repetition {
     pub period: usize,
     /// Allocations per iteration: the number of each allocation increases by this much from one iteration to the next.
     pub made: u32,
-    /// The step at which the last free of each allocation is requested; `u32::MAX` if there is none.
-    freed_at: Vec<u32>,
+    /// For each allocation, whether it is freed before the end of the last round.
+    ends_within: Vec<bool>,
 }
 
-/// Steps, to be compared without the fields that differ between iterations.
-struct Shapes<'s> {
-    steps: &'s [Step],
-    /// The difference between the allocation number of each step and that of the latest allocation.
-    distances: Vec<u32>,
-}
-
-impl<'s> Shapes<'s> {
-    fn of(steps: &'s [Step]) -> Self {
-        let mut last = 0u32;
-        let distance = |step: &Step| {
-            let distance = match step.kind {
-                // No two refused requests are equal: their results are recorded one by one.
-                StepKind::Refused => step.entry,
-                StepKind::EmptyCache | StepKind::ReleasePool => 0,
-                _ => step.allocation.wrapping_sub(last),
-            };
-            if step.kind == StepKind::Alloc {
-                last = step.allocation;
-            }
-            distance
-        };
-        Self { steps, distances: steps.iter().map(distance).collect() }
-    }
-
-    /// Whether each step of a range equals the one `period` steps behind it.
-    fn recur(&self, first: Range<usize>, period: usize) -> impl DoubleEndedIterator<Item = bool> {
-        let second = first.start + period..first.end + period;
-        let steps = self.steps[first.clone()].iter().zip(&self.steps[second.clone()]);
-        let distances = self.distances[first].iter().zip(&self.distances[second]);
-        let what = |step: &Step| (step.kind, step.pool, step.bytes);
-        steps.zip(distances).map(move |((one, other), (near, far))| near == far && what(one) == what(other))
-    }
+/// Whether a step and one a period later differ in no more than the number of their allocation, which must be `made` higher.
+fn is_repeated(step: &Step, later: &Step, made: u32) -> bool {
+    (step.kind, step.pool, step.bytes) == (later.kind, later.pool, later.bytes)
+        && match step.kind {
+            // Each refused request is recorded with a result of its own.
+            StepKind::Refused => false,
+            StepKind::EmptyCache | StepKind::ReleasePool => true,
+            _ => later.allocation.wrapping_sub(step.allocation) == made,
+        }
 }
 
 impl Repetition {
     /// The loop that contains the middle of the program, if there is one.
     pub fn of(steps: &[Step], allocations: usize) -> Option<Self> {
-        let shapes = Shapes::of(steps);
         let middle = steps.len() / 2;
         let last = steps.len().checked_sub(WINDOW).filter(|&last| last >= middle)?;
-        let is_window = |period: &usize| shapes.recur(middle..middle + WINDOW, *period).all(|is_equal| is_equal);
+        let allocates = |step: &Step| step.kind == StepKind::Alloc;
+        let first = middle + steps[middle..middle + WINDOW].iter().position(allocates)?;
+        let made_in = |period: usize| steps[first + period].allocation.wrapping_sub(steps[first].allocation);
+        let recur = |from: Range<usize>, period: usize| {
+            let later = &steps[from.start + period..from.end + period];
+            let made = made_in(period);
+            steps[from].iter().zip(later).map(move |(step, later)| is_repeated(step, later, made))
+        };
+        let is_window = |period: &usize| recur(middle..middle + WINDOW, *period).all(|is_equal| is_equal);
         let periods = (1..last - middle).filter(is_window);
         for period in periods.take(MOST_TRIED) {
-            let ahead = shapes.recur(middle..steps.len() - period, period).take_while(|&is_equal| is_equal).count();
+            let ahead = recur(middle..steps.len() - period, period).take_while(|&is_equal| is_equal).count();
             // Layers also repeat, but less often than the program does.
-            let back = shapes.recur(0..middle, period).rev().take_while(|&is_equal| is_equal).count();
+            let back = recur(0..middle, period).rev().take_while(|&is_equal| is_equal).count();
             let (start, end) = (middle - back, middle + ahead + period);
             if end - start >= steps.len() / 2 && (end - start) / period >= FEWEST_ROUNDS {
-                let rounds = steps[start..start + period].iter().zip(&steps[start + period..]);
-                let mut allocations_of = rounds.filter(|(step, _)| step.kind == StepKind::Alloc);
-                let made = allocations_of.next().map_or(0, |(one, next)| next.allocation.wrapping_sub(one.allocation));
-                return Some(Self { start, end, period, made, freed_at: freed_at(steps, allocations) });
+                let ends_within = ends_within(steps, end, allocations);
+                return Some(Self { start, end, period, made: made_in(period), ends_within });
             }
         }
         None
@@ -88,18 +69,19 @@ impl Repetition {
 
     /// Whether an allocation stays until the last round is over.
     pub fn outlives(&self, allocation: u32) -> bool {
-        self.freed_at.get(allocation as usize).is_some_and(|&step| step as usize >= self.end)
+        self.ends_within.get(allocation as usize) == Some(&false)
     }
 }
 
-fn freed_at(steps: &[Step], allocations: usize) -> Vec<u32> {
-    let mut freed_at = vec![u32::MAX; allocations];
-    for (index, step) in (0u32..).zip(steps) {
+/// For each allocation, whether its last free is requested before step `end`.
+fn ends_within(steps: &[Step], end: usize, allocations: usize) -> Vec<bool> {
+    let mut ends_within = vec![false; allocations];
+    for (index, step) in steps.iter().enumerate() {
         if matches!(step.kind, StepKind::Free | StepKind::RequestFree | StepKind::CompleteFree)
-            && let Some(freed) = freed_at.get_mut(step.allocation as usize)
+            && let Some(ends_within) = ends_within.get_mut(step.allocation as usize)
         {
-            *freed = index;
+            *ends_within = index < end;
         }
     }
-    freed_at
+    ends_within
 }
