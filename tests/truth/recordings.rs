@@ -460,7 +460,7 @@ impl Check {
             .notes
             .iter()
             .find(|note| note.contains("the figure for the memory allocated at the start of the recording may be"));
-        let of_peak = words.is_some_and(|note| !note.contains("the peak is exact"));
+        let of_peak = words.is_some_and(|note| !note.contains("the peak of the recorded part is exact"));
         let expected = [("baseline_bytes", words.is_some()), ("allocated_bytes", of_peak), ("active_bytes", of_peak)];
         for (key, holds) in expected {
             let found = answer.bounds.get(key).map(String::as_str);

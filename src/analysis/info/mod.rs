@@ -85,7 +85,7 @@ pub struct AnnotationSummary {
     pub name: String,
     /// Number of ranges.
     pub count: u64,
-    /// Total time of the ranges with both ends, in microseconds.
+    /// Total time within ranges with both ends, in microseconds; time within several of them counts once.
     pub total_us: i64,
     /// Number of ranges without an end.
     pub open: u64,
@@ -113,21 +113,24 @@ impl InfoReport {
     pub fn of(recording: &Devices<'_>, devices: &[DeviceId]) -> Result<Self> {
         let devices = recording.wanted(devices)?;
         let snapshot = recording.snapshot();
-        let mut annotations: IndexMap<_, AnnotationSummary> = IndexMap::new();
+        // With each, until when its time was counted.
+        let mut annotations: IndexMap<_, (AnnotationSummary, i64)> = IndexMap::new();
         for range in &recording.annotations().ranges {
             let name = snapshot.strings.get(range.name).to_owned();
             let new = AnnotationSummary { name, count: 0, total_us: 0, open: 0 };
-            let summary = annotations.entry(range.name).or_insert(new);
+            let (summary, counted_until) = annotations.entry(range.name).or_insert((new, i64::MIN));
             summary.count += 1;
             if range.start_us == i64::MIN || range.end_us == i64::MAX {
                 summary.open += 1;
             } else {
-                summary.total_us = summary.total_us.saturating_add(range.end_us.saturating_sub(range.start_us));
+                let uncounted = range.end_us.saturating_sub(range.start_us.max(*counted_until));
+                summary.total_us = summary.total_us.saturating_add(uncounted.max(0));
+                *counted_until = range.end_us.max(*counted_until);
             }
         }
         Ok(Self {
             devices: devices.into_par_iter().map(DeviceInfo::of).collect(),
-            annotations: annotations.into_values().collect(),
+            annotations: annotations.into_values().map(|(summary, _)| summary).collect(),
             stacks: snapshot.stacks.len() - 1,
             frames: snapshot.stacks.frame_count(),
         })

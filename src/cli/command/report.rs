@@ -15,7 +15,8 @@ use clap::Args;
 
 /// Write a report to attach to an issue, as HTML, Markdown or a picture
 ///
-/// Writes one file with the verdict, what to change, memory over time, the largest sites, a flame graph and a map of segments.
+/// Writes one file with the verdict, what to change, memory over time and the largest sites. HTML also has a flame graph and, if
+/// fragmentation matters, a map of segments.
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz report snapshot.pickle -o report.html --open", "a page to read"),

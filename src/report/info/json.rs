@@ -157,7 +157,7 @@ pub struct AnnotationCount {
     pub name: String,
     /// Number of ranges.
     pub count: u64,
-    /// Total time of the ranges with both ends.
+    /// Total time within ranges with both ends; time within several of them counts once.
     pub total_us: i64,
     /// Number of ranges without an end.
     pub open: u64,

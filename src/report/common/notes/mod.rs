@@ -117,7 +117,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     if completeness.baseline_uncertain_bytes > 0 && !unknown_anyway {
         let bytes = Bytes(completeness.baseline_uncertain_bytes);
         let peak = match completeness.peak_uncertain_bytes {
-            0 => "the peak is exact".to_owned(),
+            0 => "the figure for the peak of the recorded part is exact".to_owned(),
             bytes => format!("the figure for the peak of the recorded part may be up to {} too low", Bytes(bytes)),
         };
         lines.push(format!(
