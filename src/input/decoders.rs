@@ -252,9 +252,10 @@ impl<R: Read, F: Fn(&R) -> u64> Read for Checked<R, F> {
                 Err(error) => {
                     let at = self.sent + length as u64;
                     let error = match error.kind() {
-                        io::ErrorKind::UnexpectedEof => {
-                            Error::Truncated { at, within: format!("{} data", self.format) }
-                        }
+                        io::ErrorKind::UnexpectedEof => Error::Truncated {
+                            at,
+                            within: format!("{} data (unpacked bytes are counted)", self.format),
+                        },
                         _ => damaged(self.format, at, &error),
                     };
                     if length == 0 {

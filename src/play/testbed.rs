@@ -236,7 +236,8 @@ impl Testbed {
         run.assumptions.clone_from(&edited.assumptions);
         if run.trust == Trust::Exact {
             run.trust = Trust::Predicted;
-            "the effect of each change is assumed".clone_into(&mut run.because);
+            let each = if changes.len() > 1 { "each" } else { "the" };
+            run.because = format!("the effect of {each} change is assumed");
         }
         if run.trust == Trust::Predicted {
             let order = run.outcome.as_ref().and_then(|outcome| self.depends_on_order(edited, outcome, settings));

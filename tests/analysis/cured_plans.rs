@@ -126,13 +126,9 @@ fn plans_with_cures_become_harder_on_smaller_devices() {
 #[test]
 fn the_closest_change_is_named() {
     for (path, device, name) in [
-        ("fixtures/generation/snapshot.pickle.gz", 100, "change 1 below comes closest"),
-        ("fixtures/stories/kv_cache_growth_views_flawed/snapshot.pickle.gz", 100, "changes 1 and 2 below come closest"),
-        (
-            "fixtures/stories/retained_graph_mdn_flawed/snapshot.pickle.gz",
-            50,
-            "change 1 below + expandable_segments:True",
-        ),
+        ("fixtures/generation/snapshot.pickle.gz", 100, "change 1 comes closest"),
+        ("fixtures/stories/kv_cache_growth_views_flawed/snapshot.pickle.gz", 100, "changes 1 and 2 come closest"),
+        ("fixtures/stories/retained_graph_mdn_flawed/snapshot.pickle.gz", 50, "change 1 + expandable_segments:True"),
         (FLAWED, 150, "expandable_segments:True + chunk-loss:4"),
     ] {
         let (plans, first) = ask_about(path, device);

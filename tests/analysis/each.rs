@@ -4,6 +4,7 @@
 use crate::support::allocator_model::Expandable;
 use crate::support::programs::{EPOCH, plain_or_expandable, programs};
 use crate::support::{fixture, memviz};
+use memviz::analysis::info::InfoReport;
 use memviz::analysis::peak::each::{Each, EachOptions, RangePeak, RangePeaks};
 use memviz::analysis::peak::{PeakOptions, PeakReport};
 use memviz::facts::device::Devices;
@@ -371,6 +372,18 @@ fn many(steps: usize) -> (Snapshot, Vec<History>) {
     }
     let histories = replay(&snapshot);
     (snapshot, histories)
+}
+
+#[test]
+fn time_within_nested_ranges_of_one_name_counts_once() {
+    let (mut snapshot, histories) = many(1);
+    let name = snapshot.strings.intern("nested");
+    for (stage, time_us) in [(Stage::Start, 1), (Stage::Start, 2), (Stage::End, 4), (Stage::End, 9)] {
+        snapshot.annotations.push(Annotation { stage, name, device: 0, time_us });
+    }
+    let report = InfoReport::of(&Devices::of(&snapshot, &histories), &[]).unwrap();
+    let nested = report.annotations.iter().find(|summary| summary.name == "nested").unwrap();
+    assert_eq!((nested.count, nested.total_us), (2, 8));
 }
 
 #[test]

@@ -81,8 +81,8 @@ fn find_trained(device: &Device<'_>) -> Vec<Finding> {
         line,
         cure: format!("compute logits and loss in {PIECES} chunks of tokens"),
         evidence: format!(
-            "{count} blocks of {} are in use at the peak: the logits of all tokens{cast}, and the buffers of the loss",
-            Bytes(bytes)
+            "{count} blocks hold {} at the peak: the logits of all tokens{cast}, and the buffers of the loss",
+            Bytes(sum)
         ),
         cost: Some("backward recomputes the last layer".to_owned()),
         code: chunked_loss(PIECES),

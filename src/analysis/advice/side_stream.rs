@@ -95,7 +95,7 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: &Stream) -> 
     (reserved > 0 && computes && !is_one_ahead(device, stream)).then(|| Finding {
         story: Story::SideStreamStranding,
         line,
-        cure: "run this code on the main stream".to_owned(),
+        cure: "use the main stream".to_owned(),
         evidence: format!(
             "{} is reserved for a separate stream at the end of the recording; no other stream can use its free memory",
             Bytes(reserved)

@@ -10,8 +10,9 @@ use crate::facts::grouping::attribution::Row;
 use crate::facts::segments::figures::Figures;
 use crate::facts::segments::layout::Layout;
 use crate::facts::time::when::When;
-use crate::model::{AllocatorSettings, DeviceId, Format};
+use crate::model::{AllocatorSettings, DeviceId, Format, FrameId, StackId};
 use crate::replay::Bound;
+use indexmap::IndexSet;
 use rayon::prelude::*;
 
 /// One of two recordings.
@@ -44,6 +45,8 @@ pub struct DiffInputDevice {
     pub library_below: Vec<String>,
     /// Whether any stack was recorded.
     pub has_stacks: bool,
+    /// If rows are lines of code: the labels of all lines that allocate in the recording, at any time.
+    pub lines: IndexSet<String>,
 }
 
 /// Label of the bytes by which rows and counter differ, which happens only if a recording contradicts itself.
@@ -78,7 +81,9 @@ impl DiffInput {
             let doubt = doubt.filter(|(_, leaves)| *leaves == Leaves::Nothing).map(|(doubt, _)| doubt);
             let is_by_site = options.by == GroupBy::Site && !snapshot.view.library_lines;
             let library_below = device.filter(|_| is_by_site).map(Device::library_below).unwrap_or_default();
-            DiffInputDevice { peak, figures, bound, doubt, library_below, has_stacks: snapshot.stacks.len() > 1 }
+            let lines = device.filter(|_| options.by == GroupBy::Site).map(lines).unwrap_or_default();
+            let has_stacks = snapshot.stacks.len() > 1;
+            DiffInputDevice { peak, figures, bound, doubt, library_below, has_stacks, lines }
         };
         let devices = devices.into_par_iter().map(device).collect();
         Ok(Self { format: snapshot.notes.format, settings: snapshot.settings.clone(), devices, skipped })
@@ -91,7 +96,8 @@ impl DiffInputDevice {
         self.peak.device
     }
 
-    /// Its rows. They sum to the counter.
+    /// Its rows. They sum to the counter. Lines that hold nothing follow, so that they are not taken for lines of the other
+    /// recording that have moved.
     pub(super) fn rows(&self) -> Vec<SideRow> {
         let attribution = &self.peak.attribution;
         let row = |row: &Row| SideRow {
@@ -107,6 +113,16 @@ impl DiffInputDevice {
         if bytes != 0 && !attribution.by.is_inclusive() {
             rows.push(SideRow { label: CONTRADICTORY.to_owned(), bytes, ..SideRow::default() });
         }
+        let shown: IndexSet<&String> = attribution.rows.iter().map(|row| &row.label).collect();
+        let others = self.lines.iter().filter(|line| !shown.contains(line));
+        rows.extend(others.map(|line| SideRow { label: line.clone(), ..SideRow::default() }));
         rows
     }
+}
+
+/// The labels of all lines that allocate on a device.
+fn lines(device: &Device<'_>) -> IndexSet<String> {
+    let stacks: IndexSet<StackId> = device.track.allocations().map(|(.., stack)| stack).collect();
+    let frames: IndexSet<FrameId> = stacks.into_iter().filter_map(|stack| device.sites().site_frame(stack)).collect();
+    frames.into_iter().map(|frame| device.sites().label(frame)).collect()
 }

@@ -17,6 +17,13 @@ pub(super) struct SideRow {
     pub(super) stack: Vec<String>,
 }
 
+impl SideRow {
+    /// Whether it is a line that holds nothing.
+    fn is_idle(&self) -> bool {
+        (self.bytes, self.blocks) == (0, 0)
+    }
+}
+
 /// The fate of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
@@ -72,14 +79,15 @@ impl DiffRow {
         self.new_bytes.wrapping_sub(self.base_bytes)
     }
 
-    fn of(pair: Match, base: &[SideRow], new: &[SideRow]) -> Self {
+    /// `None` if nothing is held on either side.
+    fn of(pair: Match, base: &[SideRow], new: &[SideRow]) -> Option<Self> {
         let none = SideRow::default();
-        let from = pair.base.and_then(|index| base.get(index));
-        let to = pair.new.and_then(|index| new.get(index));
-        let shown = to.or(from).unwrap_or(&none);
+        let from = pair.base.and_then(|index| base.get(index)).filter(|row| !row.is_idle());
+        let to = pair.new.and_then(|index| new.get(index)).filter(|row| !row.is_idle());
+        let shown = to.or(from)?;
         let base_label = from.map(|row| &row.label).filter(|label| **label != shown.label);
         let (from_row, to_row) = (from.unwrap_or(&none), to.unwrap_or(&none));
-        Self {
+        Some(Self {
             label: shown.label.clone(),
             base_label: base_label.cloned(),
             fate: match (from, to) {
@@ -94,7 +102,7 @@ impl DiffRow {
             inferred: from_row.inferred || to_row.inferred,
             stack: shown.stack.clone(),
             lives: None,
-        }
+        })
     }
 
     fn is_unchanged(&self) -> bool {
@@ -115,7 +123,7 @@ pub struct Unchanged {
 /// The rows that differ, the largest change first and growth before what shrank as much; and the others.
 pub(super) fn of(by: GroupBy, base: &[SideRow], new: &[SideRow]) -> (Vec<DiffRow>, Unchanged) {
     let matches = match_rows(by, &names(base), &names(new));
-    let rows = matches.into_iter().map(|pair| DiffRow::of(pair, base, new));
+    let rows = matches.into_iter().filter_map(|pair| DiffRow::of(pair, base, new));
     let (same, mut rows): (Vec<DiffRow>, Vec<DiffRow>) = rows.partition(DiffRow::is_unchanged);
     let bytes = same.iter().fold(0, |sum: i64, row| sum.wrapping_add(row.new_bytes));
     rows.sort_rows_by(|a, b| {
@@ -150,4 +158,26 @@ pub(super) fn keep_top(rows: &mut Vec<DiffRow>, top: Option<usize>, inclusive: b
         });
     }
     rest.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_holds_nothing_is_not_one_that_moved() {
+        let row = |label: &str, blocks: u64| SideRow {
+            label: label.to_owned(),
+            bytes: 512 * blocks as i64,
+            blocks,
+            ..SideRow::default()
+        };
+        let fates = |base: &[SideRow], new: &[SideRow]| -> Vec<(String, Fate)> {
+            of(GroupBy::Site, base, new).0.into_iter().map(|row| (row.label, row.fate)).collect()
+        };
+        let [here, there] = ["m.py:10 forward", "m.py:14 forward"];
+        assert_eq!(fates(&[row(here, 1)], &[row(there, 2)]), [(there.to_owned(), Fate::Changed)], "it moved");
+        let found = fates(&[row(here, 1), row(there, 0)], &[row(there, 2), row(here, 0)]);
+        assert_eq!(found, [(there.to_owned(), Fate::New), (here.to_owned(), Fate::Vanished)]);
+    }
 }

@@ -1,6 +1,7 @@
 //! `record_function` ranges, combined from their recorded ends.
 
 use crate::model::{Annotation, Snapshot, Stage, StrId};
+use indexmap::IndexSet;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -100,14 +101,14 @@ impl Annotations {
 
     /// What the recording has instead of a requested annotation: `found a, b, c`.
     pub(crate) fn known_names(&self, snapshot: &Snapshot) -> String {
-        let mut known: Vec<&str> = Vec::new();
-        for range in &self.ranges {
-            let name = snapshot.strings.get(range.name);
-            if !known.contains(&name) && known.len() < MOST_NAMES {
-                known.push(name);
-            }
+        let known: IndexSet<StrId> = self.ranges.iter().map(|range| range.name).collect();
+        let names: Vec<&str> = known.iter().take(MOST_NAMES).map(|&name| snapshot.strings.get(name)).collect();
+        let (names, more) = (names.join(", "), known.len().saturating_sub(MOST_NAMES));
+        match (known.len(), more) {
+            (0, _) => "found none".to_owned(),
+            (_, 0) => format!("found {names}"),
+            _ => format!("found {names} and {more} more"),
         }
-        if known.is_empty() { "found none".to_owned() } else { format!("found {}", known.join(", ")) }
     }
 
     /// The times at which the open ranges change, in order.

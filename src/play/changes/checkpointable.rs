@@ -12,6 +12,7 @@ use crate::sorting::SortRows;
 use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Approximate number of entries to examine for all functions: a few seconds of work.
 const MOST_PLAYED: usize = 20_000_000;
@@ -83,8 +84,13 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         there.filter(|&(index, _)| is_for_backward(index)).map(|(_, allocation)| allocation.size).sum()
     }
 
-    /// Mean time of a forward pass.
+    /// Mean time of a forward pass; `None` if a request fails in one, since its time then includes what the program repeats.
     pub(crate) fn forward_us(&self) -> Option<i64> {
+        let actions = self.device.track.actions();
+        let fails = |part: &Range<u32>| actions[part.start as usize..part.end as usize].contains(&Action::Oom);
+        if self.choice.passes.forward.iter().any(fails) {
+            return None;
+        }
         Some(self.choice.passes.mean_us(self.device.track, &[])?.0)
     }
 
@@ -96,8 +102,9 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         let no_backward = !self.choice.passes.is_open
             && self.device.phases().at(peak) == Phase::Forward
             && pass.is_none_or(|pass| pass.end < peak);
-        let start = if no_backward { peak } else { pass?.start };
-        let end = passes.get(behind).map_or(self.device.history().entries(), |next| next.start);
+        let next = passes.get(behind).map_or(self.device.history().entries(), |next| next.start);
+        let (start, end) =
+            if no_backward { (peak, next) } else { (pass?.start, next.min(self.end_of_step(pass?.end))) };
         let actions = self.device.track.actions();
         let fails = |entry: u32| {
             actions[entry as usize] == Action::Oom
@@ -108,6 +115,14 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
             return Some(PassObstacle::Unfinished);
         }
         no_backward.then_some(PassObstacle::NoBackward)
+    }
+
+    /// The start of the first forward phase after the backward phase that follows a pass: it belongs to another step, even if
+    /// it fails before a backward phase of its own.
+    fn end_of_step(&self, end_of_pass: u32) -> u32 {
+        let later = self.device.phases().spans.iter().filter(|span| span.start >= end_of_pass);
+        let mut behind = later.skip_while(|span| span.phase != Phase::Backward);
+        behind.find(|span| span.phase == Phase::Forward).map_or(u32::MAX, |span| span.start)
     }
 
     /// Functions that already run under `torch.utils.checkpoint`: only those that it calls directly.

@@ -60,8 +60,8 @@ impl Optimizer {
             }
             Self::Adafactor => {
                 "Adafactor as in torch.optim, without foreach: a value per row and per column of each matrix instead of two states \
-                 of its size, parameters of 16384 or more elements are treated as square matrices, and elements take 4 bytes; the updates \
-                 of two parameters are live during the step"
+                 of its size; parameters of 16384 or more elements are treated as square matrices of 4-byte elements; the updates of \
+                 two parameters are live during the step"
             }
             Self::Sgd => "SGD without momentum or weight decay: no states, and no allocations during the step",
             Self::Momentum => "SGD with momentum, without weight decay: one state of each trained parameter's size",
@@ -95,7 +95,7 @@ impl Optimizer {
     /// Why its figures may be far off.
     fn doubt(self) -> Option<String> {
         (self == Self::Adafactor).then(|| {
-            "rows and columns of parameters are not recorded: the states of Adafactor are those of square matrices"
+            "the shapes of parameters are not recorded, so Adafactor's states are computed as for square matrices"
                 .to_owned()
         })
     }

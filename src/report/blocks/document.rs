@@ -120,7 +120,8 @@ fn table(device: &DeviceBlocks) -> Table {
 /// All known facts about a block.
 fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
     let position = |moment: &Moment| notes::position(moment, device.entries, &device.completeness);
-    document.section(format!("Block {} at {:#x}", block.id, block.address));
+    let address = if block.address == 0 { ", address unknown".to_owned() } else { format!(" at {:#x}", block.address) };
+    document.section(format!("Block {}{address}", block.id));
     document.fact(format!("{}, {} requested", Bytes(block.bytes), Bytes(block.requested)));
     let use_of = starred(category(block.category), block.category_inferred);
     document.fact(format!("category: {use_of} ({})", block.evidence));

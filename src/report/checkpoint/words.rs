@@ -94,8 +94,12 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
     if matches!(device.none, Some(NoCandidates::NoLines | NoCandidates::NoStacks)) {
         return facts;
     }
-    // Others have no backward pass, and keep nothing for one.
-    let kept = if device.without_backward { ", counting only those that keep memory for a backward pass" } else { "" };
+    // Others keep nothing for a backward pass, or are followed by one.
+    let kept = if device.without_backward {
+        ", counting only those that keep memory for a backward pass that is not recorded"
+    } else {
+        ""
+    };
     facts.push(match (device.passes, device.forward_us) {
         (1, Some(time)) => format!("1 forward pass of {}{kept} ({TIMES})", duration(time)),
         (1, None) => format!("1 forward pass{kept}"),

@@ -10,7 +10,7 @@ use serde::Serialize;
 pub(crate) const MOST: usize = 3;
 
 /// What the bytes mean if a request failed: the memory needed if it had been served.
-pub(crate) const INCLUDES: &str = "savings and totals are for a device large enough for the failed request";
+pub(crate) const INCLUDES: &str = "savings and totals are for a device on which no request fails";
 
 /// Something to change in the program.
 #[derive(Debug, Serialize)]

@@ -117,7 +117,7 @@ impl<'a> InputHead<'a> {
             entries: recording.histories.iter().map(|history| u64::from(history.entries())).sum(),
             complete_history: recording.is_complete(),
             anomalies,
-            notes: notes::source(&recording.snapshot),
+            notes: notes::source(recording),
             rehearsal: recording.snapshot.notes.rehearsal.as_ref().map(RehearsalFacts::from),
         }
     }

@@ -13,6 +13,14 @@ pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) ->
     format!("{number} {noun}{plural}")
 }
 
+/// Items in a sentence: `430 and 431`.
+pub fn listed(items: &[String]) -> String {
+    match items {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => items.concat(),
+    }
+}
+
 /// A share in whole percent for sentences: `100%` only for the whole, and `0%` only for nothing.
 pub fn share(part: u64, total: u64) -> String {
     let rounded = percent(part, total).round();

@@ -131,7 +131,7 @@ fn of_both(base: &[String], new: &[String], is_one: bool) -> Vec<String> {
 
 /// Notes about the files, one line each.
 pub fn files(sources: Sources<'_>, report: &DiffReport) -> Vec<String> {
-    let [base, new] = [sources.base, sources.new].map(|source| notes::source(&source.recording.snapshot));
+    let [base, new] = [sources.base, sources.new].map(|source| notes::source(source.recording));
     let mut lines = of_both(&base, &new, report.is_of_instants());
     let by = report.devices.first().map_or_else(GroupBy::default, DeviceDiff::by);
     lines.extend(report.formats.and_then(|formats| unlike(formats, by)));
@@ -144,7 +144,7 @@ fn unlike((base, new): (Format, Format), by: GroupBy) -> Option<String> {
     let words = match by {
         _ if has(Format::MemoryTimeline) => "a memory timeline has categories instead of lines, stacks and operators",
         GroupBy::Site => {
-            "a profiler trace names functions by their first line, so a snapshot's lines are counted under the function's first line"
+            "a profiler trace names functions by their first line, so a snapshot's lines are counted under the first line of their function, if the trace shows it"
         }
         GroupBy::Stack => "stacks of a profiler trace contain operators and modules, so none matches a snapshot's",
         GroupBy::Operator => "a snapshot has operators only in C++ stacks (stacks=\"all\")",

@@ -136,7 +136,7 @@ fn write_device(
 ) -> io::Result<()> {
     let name = device_name(device.device);
     let group = trace.track(&name, None, |track| {
-        let mut lines = notes::source(&source.recording.snapshot);
+        let mut lines = notes::source(source.recording);
         if !report.has_times {
             lines.push("the recording has no times: one microsecond stands for one entry".to_owned());
         }

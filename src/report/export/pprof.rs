@@ -176,7 +176,7 @@ fn time(source: Source<'_>, report: &SamplesReport) -> (u64, u64) {
 /// Notes about the values: their source, and why they are not exact.
 fn comments(source: Source<'_>, report: &SamplesReport) -> Vec<String> {
     let mut lines = vec![format!("written by memviz {}", env!("CARGO_PKG_VERSION"))];
-    lines.extend(notes::source(&source.recording.snapshot));
+    lines.extend(notes::source(source.recording));
     for device in &report.devices {
         let (name, peak) = (device_name(device.peak.device), &device.peak);
         lines.push(format!("{} ({})", notes::headline(peak), notes::place(peak)));

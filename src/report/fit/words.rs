@@ -5,7 +5,7 @@ use crate::model::bytes::Bytes;
 use crate::play::Trust;
 use crate::report::Source;
 use crate::report::common::notes;
-use crate::report::common::words::{count, kept, range};
+use crate::report::common::words::{count, kept, listed, range};
 
 /// The first line about a device, without its name.
 pub fn headline(parameter: &str, device: &DeviceFit) -> String {
@@ -203,14 +203,6 @@ pub fn limits(parameter: &str, device: &DeviceFit) -> Vec<String> {
     lines
 }
 
-/// Values in a sentence: `430 and 431`.
-fn listed(values: &[String]) -> String {
-    match values {
-        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
-        _ => values.concat(),
-    }
-}
-
 /// Why a prediction is not certain.
 pub fn doubt(parameter: &str, doubt: Doubt) -> String {
     match doubt {
@@ -227,10 +219,10 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
             format!("the simulation of {parameter} {value} does not reproduce its recording exactly")
         }
         Doubt::Unmatched(bytes) => {
-            format!("up to {} at once belong to requests that only one recording contains", Bytes(bytes))
+            format!("at any one time, up to {} belongs to requests that only one recording contains", Bytes(bytes))
         }
         Doubt::WeakRule(bytes) => format!(
-            "up to {} at once are neither constant nor proportional to {parameter}; one more recording would show how they grow",
+            "at any one time, up to {} is neither constant nor proportional to {parameter}; one more recording would show how they grow",
             Bytes(bytes)
         ),
         Doubt::Far => "far from the recorded values: kernels may need different workspaces there".to_owned(),
@@ -311,7 +303,7 @@ pub const INFERRED: &str = "* inferred: backward has no Python frames";
 /// Notes about the files.
 pub fn files(sources: &[Source<'_>]) -> Vec<String> {
     let about = |source: &Source<'_>| {
-        let lines = notes::source(&source.recording.snapshot).into_iter();
+        let lines = notes::source(source.recording).into_iter();
         lines.map(|line| format!("{}: {line}", notes::safe(source.path))).collect::<Vec<_>>()
     };
     sources.iter().flat_map(about).collect()

@@ -174,8 +174,8 @@ pub fn requested(rows: &[LeakRow]) -> (Option<&'static str>, &'static str) {
 pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
     let growth = "growth: replaced by larger blocks (KV cache, torch.cat, longer inputs), or some are freed later";
-    let kept = "kept: allocated once and still live at the end of the last step (parameters, gradients, optimizer state, \
-                workspaces)";
+    let kept =
+        "kept: live at the end of the last step, but not growing (parameters, gradients, optimizer state, workspaces)";
     let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, kept)];
     let verdicts = verdicts.into_iter().filter_map(|(verdict, meaning)| has(verdict).then_some(meaning));
     verdicts.chain(rows.iter().any(|row| row.inferred).then_some(notes::inferred(GroupBy::Site))).collect()

@@ -120,7 +120,7 @@ pub(super) fn file_notes(report: &NsysReport) -> Vec<String> {
 fn doubt(doubt: &NsysDoubt) -> String {
     match doubt {
         NsysDoubt::NoFrees => {
-            "the profile has no frees: if the program freed memory, it never had as much at once as shown".to_owned()
+            "the profile has no frees: if the program freed memory, it never had as much allocated as shown".to_owned()
         }
         NsysDoubt::FreedUnseen(number) => format!(
             "{} of memory allocated before the profile began: such memory is not counted, so the figures are lower bounds",

@@ -33,7 +33,7 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "<p class=\"verdict{class}\">{}</p>", escape(&sentence))?;
         verdict::others(page).iter().try_for_each(|line| writeln!(out, "<p>{}</p>", escape(line)))?;
     }
-    for line in notes::source(&page.source.recording.snapshot) {
+    for line in notes::source(page.source.recording) {
         writeln!(out, "<p class=\"note\">{}</p>", escape(&line))?;
     }
     let remedies = verdict::remedies(page);

@@ -32,7 +32,7 @@ fn document(page: &Page<'_>) -> Document {
     if let Some((sentence, _)) = verdict::verdict(page) {
         document.toned(Tone::Bold, 0, sentence);
     }
-    document.notes(notes::source(&page.source.recording.snapshot));
+    document.notes(notes::source(page.source.recording));
     let remedies = verdict::remedies(page);
     if !remedies.is_empty() {
         document.title("What to do");

@@ -10,7 +10,7 @@ use crate::model::bytes::Bytes;
 use crate::replay::OperatorUsage;
 use crate::report::common::document::{Cell, Column, Document, Table, Tone, attributed, counters, pending};
 use crate::report::common::next::Next;
-use crate::report::common::notes;
+use crate::report::common::notes::{self, device_name};
 use crate::report::common::words::count;
 use crate::report::triage::words as triage_words;
 use crate::report::{Source, percent};
@@ -38,11 +38,13 @@ fn next(source: Source<'_>, report: &PeakReport) -> Option<Next> {
     let activations = categories.find_map(|device| {
         let found = Finding::activations(&device.attribution)?;
         let devices = source.recording.devices();
-        (found.is_older() || can_checkpoint(&devices, devices.get(device.device)?)).then_some(found)
+        let is_useful = found.is_older() || can_checkpoint(&devices, devices.get(device.device)?);
+        is_useful.then_some((device.device, found))
     });
-    let activations = activations.map(|finding| {
+    let activations = activations.map(|(device, finding)| {
         let line = triage_words::finding(&finding);
-        Next::new(line.command, &[source.path], "", line.text)
+        let of = if report.devices.len() > 1 { format!("{}: ", device_name(device)) } else { String::new() };
+        Next::new(line.command, &[source.path], "", format!("{of}{}", line.text))
     });
     // The reason why a request failed also shows how to make room.
     Next::oom(source).or(activations)

@@ -6,7 +6,7 @@ use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::play::{Capacities, Outcome, Run, SettingsAdvice, Trust};
 use crate::report::common::notes;
-use crate::report::common::words::{count, kept, range};
+use crate::report::common::words::{count, kept, listed, range};
 use indexmap::IndexMap;
 
 /// The environment variable for settings.
@@ -66,7 +66,7 @@ pub fn headline(device: &DeviceSimulation) -> String {
         },
     });
     if let Some(changed) = device.changed() {
-        let changes = changed.changes.join(", ");
+        let changes = listed(&changed.changes);
         let needs = |run: &Run| run.needs().map_or("fails".to_owned(), |_| format!("needs {}", needed(run)));
         return match &changed.outcome {
             Some(outcome) => {
@@ -78,7 +78,7 @@ pub fn headline(device: &DeviceSimulation) -> String {
                 let but =
                     but.map_or(String::new(), |(capacity, _)| format!(", but only {} is available", Bytes(capacity)));
                 let without = device.runs.first().map_or(String::new(), |recorded| match recorded.needs() {
-                    Some(_) if but.is_empty() => format!(", {}", needed(recorded)),
+                    Some(_) if but.is_empty() => format!("; {}", needed(recorded)),
                     _ => format!("; {}", needs(recorded)),
                 });
                 format!("{verdict}{}{of} with {changes}{but}{without} without", needs(changed))
@@ -111,6 +111,9 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         let maxima = if device.device == HOST_DEVICE { "both maxima (in use and reserved)" } else { "all maxima" };
         let outcome = device.runs.first().and_then(|run| run.outcome.as_ref());
         let played = outcome.map(|outcome| (outcome.device_allocs, outcome.device_frees));
+        let is_placed = device.runs.first().is_none_or(|run| run.reserved_range.is_none());
+        let given =
+            if is_placed { "" } else { ", given the recorded addresses of segments, which the table does not assume" };
         let elsewhere = played.filter(|&played| played != (difference.device_allocs.0, difference.device_frees.0));
         let elsewhere = elsewhere.map_or(String::new(), |(allocs, frees)| {
             let (allocs, frees) = (count(allocs, "device allocation"), count(frees, "free"));
@@ -119,7 +122,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
             )
         });
         return Some(format!(
-            "the simulation of the unchanged program reproduces what was recorded: {allocs}, {frees}, and {maxima} to the byte{elsewhere}"
+            "the simulation of the unchanged program reproduces what was recorded: {allocs}, {frees}, and {maxima} to the byte{given}{elsewhere}"
         ));
     }
     let place = difference.first.map_or(String::new(), |entry| format!(", from entry {entry} on"));
@@ -215,7 +218,7 @@ pub fn doubts<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for run in runs {
         let reason = match run.trust {
-            Trust::Predicted => format!("rows marked predicted are not exact: {}", run.because),
+            Trust::Predicted => format!("rows marked predicted may not be exact: {}", run.because),
             Trust::Uncertain => format!("rows marked uncertain: {}", run.because),
             Trust::Exact | Trust::Refused => continue,
         };

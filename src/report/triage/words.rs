@@ -115,9 +115,17 @@ fn failed(failure: &Failure) -> String {
     let Failure { requested, driver_bytes, device_free, capacity, cause, is_limited, count: failures, .. } = *failure;
     let is_segment_too_large = device_free >= requested;
     let segment = format!(": a new segment takes {}, and no inactive block is large enough", Bytes(driver_bytes));
+    let too_little =
+        format!(": a new segment takes {}, which is too much even with inactive memory", Bytes(driver_bytes));
     let [requested, device_free, capacity] = [requested, device_free, capacity].map(Bytes);
-    let free = format!("tried to allocate {requested}, {device_free} free of the {capacity} that PyTorch can use");
+    let there = if is_limited && cause == Cause::Unknown {
+        "of the device that nothing else uses"
+    } else {
+        "that PyTorch can use"
+    };
+    let free = format!("tried to allocate {requested}, {device_free} free of the {capacity} {there}");
     let why = match cause {
+        Cause::Capacity if is_segment_too_large => &too_little,
         Cause::Capacity => ": not enough, even with inactive memory",
         Cause::Fragmentation if is_segment_too_large => &segment,
         Cause::Fragmentation => ": enough with inactive memory, but fragmented",

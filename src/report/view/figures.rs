@@ -80,7 +80,7 @@ pub fn figures(source: Source<'_>, devices: &Devices<'_>) -> String {
         has_times: snapshot.notes.has_times,
         clock_us: snapshot.first_time().filter(|&time| snapshot.notes.has_times && time >= EARLIEST_CLOCK),
         has_segments: snapshot.notes.format.has_segments(),
-        notes: notes::source(snapshot),
+        notes: notes::source(source.recording),
         by: GroupBy::told(devices).map(GroupBy::name).collect(),
         devices: wanted.into_iter().map(|device| DeviceFigures::of(device, origin)).collect(),
     })

@@ -193,8 +193,9 @@ fn reasons_are_given_where_nothing_can_be_predicted() {
         }
     }
     assert!(report(&fixture("empty"), &CheckpointOptions::default()).devices.is_empty());
-    // The failed request comes after the last step.
+    // The failed request comes after the last step, or belongs to the step after the peak.
     assert_eq!(device(&fixture("fragmented")).none, None);
+    assert_eq!(device(&fixture("oom_capped")).none, Some(NoCandidates::NothingSaves));
 }
 
 /// A peak in the optimizer's step stays; the function that holds most of what forward keeps is named anyway.

@@ -166,7 +166,7 @@ impl Document {
     }
 
     pub(crate) fn file_notes(&mut self, source: Source<'_>) {
-        for note in notes::file(&source.recording.snapshot) {
+        for note in notes::file(source.recording) {
             if note.is_plain { self.remark(note.text) } else { self.note(note.text) }
         }
     }

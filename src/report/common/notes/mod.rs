@@ -15,9 +15,10 @@ use crate::facts::grouping::attribution::Attribution;
 use crate::facts::grouping::private_pools::{PoolEvidence, PrivatePool};
 use crate::facts::grouping::{BASELINE, GroupBy};
 use crate::facts::time::moment::Moment;
+use crate::input::Compression;
 use crate::model::bytes::Bytes;
 use crate::model::profile::DeviceType;
-use crate::model::{CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot, SourceNotes};
+use crate::model::{CPU_DEVICE, DeviceId, Format, HOST_DEVICE, SourceNotes};
 use crate::replay::{Anomalies, AnomalyKind, Completeness, Counters, History, Instant};
 use crate::report::ledger::words as ledger;
 use crate::sorting::SortRows;
@@ -63,7 +64,10 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
                 .to_owned(),
         );
     } else if completeness.truncated {
-        lines.push("the file was cut off: entries after the cut are missing, and so is the final state".to_owned());
+        lines.push(
+            "the file was cut off: entries after the cut are missing, so the recorded part ends before the final state"
+                .to_owned(),
+        );
         if completeness.has_baseline {
             lines.push("memory from before the recording is only partly known: figures are lower bounds".to_owned());
         }
@@ -349,8 +353,8 @@ fn anomaly_in_words(kind: AnomalyKind) -> [&'static str; 2] {
 }
 
 /// Lines on the file itself: what it is, and what was cut off, not recorded or not understood.
-pub fn source(snapshot: &Snapshot) -> Vec<String> {
-    file(snapshot).into_iter().map(|note| note.text).collect()
+pub fn source(recording: &Recording) -> Vec<String> {
+    file(recording).into_iter().map(|note| note.text).collect()
 }
 
 /// A line on a file.
@@ -373,8 +377,9 @@ impl FileNote {
     }
 }
 
-/// The same, with a flag for notes that do not affect any figure.
-pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
+/// What a file as a whole lacks, one note each.
+pub fn file(recording: &Recording) -> Vec<FileNote> {
+    let snapshot = &recording.snapshot;
     let notes = &snapshot.notes;
     let mut lines: Vec<FileNote> = Vec::new();
     if let Some(rehearsal) = &notes.rehearsal {
@@ -382,7 +387,8 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
         lines.extend(said.map(|(text, is_in_doubt)| FileNote { text, is_plain: !is_in_doubt }));
     }
     if let Some(at) = notes.truncated_at {
-        lines.push(format!("the file is cut off at byte {at}; read up to there").into());
+        let of = if recording.compression == Compression::None { "" } else { " of the unpacked data" };
+        lines.push(format!("the file is cut off at byte {at}{of}; read up to there").into());
     }
     if notes.segments_truncated {
         lines.push("the list of segments was cut off: totals at dump time are lower bounds".into());

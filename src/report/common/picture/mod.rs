@@ -83,7 +83,7 @@ pub(crate) fn heading(source: Source<'_>, what: &str) -> Picture {
     let what = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, what);
     let (body, _) = titles::names(Group::new(), 16.0, 28.0, &[source.path]);
     let (mut body, mut y) = (body.add(what), 32.0);
-    for note in notes::file(&source.recording.snapshot) {
+    for note in notes::file(source.recording) {
         (body, y) = if note.is_plain { remarks(body, y, &[note.text]) } else { warnings(body, y, &[note.text]) };
     }
     Picture { height: y + 8.0, body }

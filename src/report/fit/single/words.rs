@@ -33,12 +33,10 @@ fn headline(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitToget
             format!("does not fit: needs {needed}{there}; {} {}", fits_with(!because(best).is_empty()), name(best))
         }
         (_, None, Some((least, changes))) => {
-            // Others might come closer: the last lines say why they are not simulated.
-            let among = if device.not_played.is_empty() { "" } else { "of those that could be simulated, " };
             let comes = if changes.starts_with("changes ") && !changes.contains(AND) { "come" } else { "comes" };
             format!(
-                "does not fit: needs {needed}{there}; none of the changes tried makes it fit; {among}{changes} {comes} closest: \
-                 needs {}, {} too much",
+                "does not fit: needs {needed}{there}; none of the changes tried makes it fit; of those listed below, \
+                 {changes} {comes} closest: needs {}, {} too much",
                 Bytes(least),
                 Bytes(least.saturating_sub(device.goal.bytes()))
             )
@@ -54,13 +52,14 @@ fn closest(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogeth
         Saving::Played { needs, reserved, .. } if fits == Some(false) => Some(needs.unwrap_or(reserved.after)),
         _ => None,
     };
-    let one = cures.iter().take(FIRST).enumerate().filter_map(|(index, cure)| {
-        Some((needs(&cure.advice.saving, cure.fits)?, format!("change {} below", index + 1)))
-    });
+    let one =
+        cures.iter().take(FIRST).enumerate().filter_map(|(index, cure)| {
+            Some((needs(&cure.advice.saving, cure.fits)?, format!("change {}", index + 1)))
+        });
     let several = combined.into_iter().flatten().filter_map(|together| {
         let bytes = needs(&together.cures.saving, together.fits)?;
         let plan = together.plan.as_ref().map_or(String::new(), |plan| format!("{AND}{}", name(plan)));
-        Some((bytes, format!("{} below{plan}", places(together))))
+        Some((bytes, format!("{}{plan}", places(together))))
     });
     let plan = device.nearest.as_ref().map(|plan| (device.measure(plan), name(plan)));
     let unchanged = device.as_it_is.as_ref().map_or(u64::MAX, |plan| device.measure(plan));
@@ -345,7 +344,7 @@ pub fn limits(device: &DevicePlans) -> Vec<String> {
     let unplaced = device.as_it_is.as_ref().filter(|plan| !plan.is_placed).map_or("", |_| UNPLACED);
     let lacks = if device.lacks.is_empty() { unplaced } else { device.lacks };
     if !lacks.is_empty() && device.refused.is_none() {
-        lines.push(format!("figures marked predicted are not exact: {lacks}"));
+        lines.push(format!("figures marked predicted may not be exact: {lacks}"));
     }
     if device.dropped_at_start > 0 && device.refused.is_none() {
         lines.push(format!(
