@@ -205,7 +205,7 @@ class AnnotationCount:
     """Number of ranges without an end."""
 
     total_us: int
-    """Total time of the ranges with both ends."""
+    """Total time within ranges with both ends; time within several of them counts once."""
 
 
 @dataclass(frozen=True, kw_only=True)
