@@ -44,8 +44,9 @@ impl Repetition {
     pub fn of(steps: &[Step], allocations: usize) -> Option<Self> {
         let middle = steps.len() / 2;
         let last = steps.len().checked_sub(WINDOW).filter(|&last| last >= middle)?;
-        let allocates = |step: &Step| step.kind == StepKind::Alloc;
-        let first = middle + steps[middle..middle + WINDOW].iter().position(allocates)?;
+        let is_numbered =
+            |step: &Step| !matches!(step.kind, StepKind::Refused | StepKind::EmptyCache | StepKind::ReleasePool);
+        let first = middle + steps[middle..middle + WINDOW].iter().position(is_numbered)?;
         let made_in = |period: usize| steps[first + period].allocation.wrapping_sub(steps[first].allocation);
         let recur = |from: Range<usize>, period: usize| {
             let later = &steps[from.start + period..from.end + period];
