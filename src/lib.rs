@@ -86,6 +86,7 @@ pub mod error;
 pub mod facts;
 pub mod input;
 pub mod model;
+mod parallel;
 pub mod play;
 pub mod ranks;
 pub mod recording;

@@ -12,6 +12,7 @@ use crate::analysis::triage::{Finding, TriageOptions, TriageReport};
 use crate::error::Result;
 use crate::facts::device::Devices;
 use crate::model::DeviceId;
+use crate::parallel;
 
 /// The answers for one report. Unless another instant is requested, each device is shown at its first failed request, or at
 /// its peak.
@@ -49,7 +50,7 @@ impl Overview {
         let of_triage = TriageOptions { inference, devices, plays: Plays::All };
         // What to change takes about as long as everything else.
         let advice = || TriageReport::advice(recording, &of_triage);
-        let (advice, overview) = rayon::join(advice, || Self::without_advice(recording, options, &of_triage));
+        let (advice, overview) = parallel::join(advice, || Self::without_advice(recording, options, &of_triage));
         let (advice, overview) = (advice?, overview?);
         let of_device = |ooms: DeviceOoms| match advice.get(&ooms.device) {
             Some(advice) => ooms.with_cures(advice.clone()),
@@ -81,7 +82,7 @@ impl Overview {
         let timeline = || TimelineReport::around(recording, peaks.clone(), &leaks, options);
         let other_settings = || TriageReport::settings(recording, of_triage);
         let verdict = || TriageReport::without_advice(recording, of_triage, &leaks);
-        let (triage, (settings, timeline)) = rayon::join(verdict, || rayon::join(other_settings, timeline));
+        let (triage, (settings, timeline)) = parallel::join(verdict, || parallel::join(other_settings, timeline));
         let triage = triage?;
         let holes = found_on(&triage, |finding| matches!(finding, Finding::Fragmentation { .. }));
         let segments = PeakOptions { devices: holes, ..peak };

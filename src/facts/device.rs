@@ -8,9 +8,9 @@ use super::training::steps::{NoSteps, StepRule, Steps};
 use super::training::{BackwardSites, Categories, Category, Phases, Roles};
 use crate::error::{Error, Result};
 use crate::model::{DeviceFile, DeviceId, HOST_DEVICE, Snapshot, device_words};
+use crate::parallel;
 use crate::replay::{Allocation, History, Instant, Metric, Track};
 use indexmap::IndexSet;
-use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -294,7 +294,7 @@ pub(crate) fn ask_each<'a, D: Send>(
     devices: &[&Device<'a>],
     answer: impl Fn(&Device<'a>) -> Result<D> + Sync,
 ) -> Result<(Vec<D>, Vec<String>)> {
-    let results: Vec<Result<D>> = devices.par_iter().map(|device| answer(device)).collect();
+    let results: Vec<Result<D>> = parallel::map(devices, |device| answer(device));
     let (mut answers, mut skipped, mut first_error) = (Vec::new(), Vec::new(), None);
     for result in results {
         match result {

@@ -2,12 +2,12 @@
 
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, HOST_DEVICE};
+use crate::parallel;
 use crate::play::Trust;
 use crate::play::candidates::{advisable, simplicity};
 use crate::play::player::{Player, Setup, recorded_settings};
 use crate::play::testbed::{PLAYS_TO_PREPARE, Testbed, program};
 use crate::replay::{Instant, Metric};
-use rayon::prelude::*;
 
 /// Settings that save at most 1/N of reserved memory are not worth mentioning.
 const NOTABLE_PART: u64 = 50;
@@ -129,7 +129,7 @@ impl Testbed {
         is_worth: impl Fn(u64) -> bool + Sync,
     ) -> Option<BetterSettings> {
         let played = |settings| self.played(part, settings).filter(|better| is_worth(better.reserved));
-        let better: Vec<BetterSettings> = others.par_iter().filter_map(played).collect();
+        let better: Vec<BetterSettings> = parallel::filter_map(others, played);
         recommended(better, |better| (&better.alloc_conf, better.retries, better.reserved))
     }
 

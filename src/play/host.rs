@@ -11,9 +11,9 @@ use super::recorded::Difference;
 use super::testbed::NOT_REPRODUCED;
 use super::{Run, Trust};
 use crate::model::{Action, AllocatorSettings, BlockState};
+use crate::parallel;
 use crate::play::player::Outcome;
 use crate::replay::{Metric, Track};
-use rayon::prelude::*;
 use std::collections::BTreeMap;
 
 /// `pinned_max_cached_size_mb` worth trying, in MiB.
@@ -202,7 +202,7 @@ pub(crate) fn runs(
         run.outcome = Some(most);
         run
     };
-    let played: Vec<Run> = others.par_iter().map(|settings| run(settings, false)).collect();
+    let played: Vec<Run> = parallel::map(others, |settings| run(settings, false));
     (std::iter::once(run(recorded, true)).chain(played).collect(), difference)
 }
 

@@ -9,6 +9,7 @@ use crate::allocator::Placement;
 use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, HOST_DEVICE};
+use crate::parallel;
 use crate::play::changes::{Change, Edited};
 use crate::play::player::{Outcome, Setup, play, recorded_settings};
 use crate::replay::{Completeness, Metric, Track};
@@ -164,7 +165,7 @@ impl Testbed {
         let told = told(&program);
         let (usable, context) = of_device(told, capacity, context);
 
-        let ((_, difference), placements) = rayon::join(
+        let ((_, difference), placements) = parallel::join(
             || compare(track, &program, &Setup::as_recorded(track, &program)),
             || placements_of(track, &program, &settings),
         );

@@ -38,9 +38,9 @@ use crate::allocator::{SMALL_SIZE, SizeRules};
 use crate::input::EntryObserver;
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, Block, BlockState, DeviceTrace, HOST_DEVICE, Snapshot};
+use crate::parallel;
 use baseline::Baseline;
 use foldhash::fast::RandomState;
-use rayon::prelude::*;
 use simulation::Simulation;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -96,7 +96,7 @@ impl HeadStart {
         let mut runs: HashMap<Range<usize>, Simulation> =
             self.runs.into_iter().map(|run| (run.rows, run.simulation)).collect();
         let starts: Vec<_> = snapshot.traces.iter().map(|trace| (trace, runs.remove(&trace.rows))).collect();
-        starts.into_par_iter().map(|(trace, start)| replay_trace(snapshot, trace, start)).collect()
+        parallel::map(starts, |(trace, start)| replay_trace(snapshot, trace, start))
     }
 }
 

@@ -13,9 +13,9 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, PlaceId, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
+use crate::parallel;
 use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, Instant, Metric, NEVER};
-use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
@@ -50,9 +50,8 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let passes = calls.passes();
     let findings =
         calls.by_place().into_iter().filter(|of_line| !keep_graphs(device, calls, of_line)).filter_map(|of_line| {
-            let places = (0..of_line.len()).into_par_iter();
             let outlived: Vec<Kept<'_>> =
-                places.filter_map(|place| outliving(device, &of_line[place..], &passes)).collect();
+                parallel::filter_map(0..of_line.len(), |place| outliving(device, &of_line[place..], &passes));
             let is_of_forward = |(index, made): &(u32, Allocation)| is_of_forward(device, *index, made);
             let over_two: Vec<Kept<'_>> = outlived.iter().map(|kept| kept.only(is_of_forward)).collect();
             let least = notable(device);

@@ -46,12 +46,12 @@ pub use what_if::{Attempt, CureSearch, OverTime, WhatIf};
 
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, FrameId, HOST_DEVICE};
+use crate::parallel;
 use crate::play::Trust;
 use crate::play::changes::{Change, Lives};
 use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use model_calls::ModelCalls;
-use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use trial::Trial;
@@ -375,7 +375,7 @@ fn found<'d, 'a>(
         return None;
     }
     let trial = plays.trial(device);
-    let advice = candidates.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
+    let advice = parallel::filter_map(candidates, |finding| trial.advice(finding));
     let advice = best(&trial, advice);
     Some((trial, advice))
 }
@@ -386,18 +386,16 @@ fn candidates(device: &Device<'_>, is_simulated: bool) -> Vec<Finding> {
         return Vec::new();
     }
     let all = |finders: &[fn(&Device<'_>) -> Vec<Finding>]| -> Vec<Finding> {
-        finders.par_iter().with_max_len(1).flat_map_iter(|find| find(device)).collect()
+        parallel::map(finders, |find| find(device)).into_iter().flatten().collect()
     };
     // Categories take about as long as all that can be found without them. Some of that does not need phases, either.
-    let without = || rayon::join(|| all(&OTHERS), || ModelCalls::of(device));
-    let ((), (others, calls)) = rayon::join(|| device.prepare_categories(), without);
-    let of_calls = || {
-        let finders = OF_CALLS.par_iter().with_max_len(1);
-        finders.flat_map_iter(|find| find(device, &calls)).collect::<Vec<Finding>>()
-    };
+    let without = || parallel::join(|| all(&OTHERS), || ModelCalls::of(device));
+    let ((), (others, calls)) = parallel::join(|| device.prepare_categories(), without);
+    let of_calls =
+        || parallel::map(&OF_CALLS, |find| find(device, &calls)).into_iter().flatten().collect::<Vec<Finding>>();
     // Attention takes longest, so it starts first: the others run on the threads that it leaves idle.
-    let of_categories = || rayon::join(|| attention_matrix::find(device, is_simulated), || all(&OF_CATEGORIES));
-    let (mut found, (attention, of_categories)) = rayon::join(of_calls, of_categories);
+    let of_categories = || parallel::join(|| attention_matrix::find(device, is_simulated), || all(&OF_CATEGORIES));
+    let (mut found, (attention, of_categories)) = parallel::join(of_calls, of_categories);
     found.extend(attention.into_iter().chain(of_categories).chain(others));
     found.truncate(MOST_FOUND);
     found

@@ -6,12 +6,12 @@ use super::remaining_peak::RemainingPeak;
 use crate::analysis::diff::DeviceOverlay;
 use crate::facts::device::Device;
 use crate::facts::training::FunctionId;
+use crate::parallel;
 use crate::play::changes::checkpointable::{Checkpointable, held_at};
 use crate::play::changes::{Chosen, CodeChange, Edited, Editor};
 use crate::play::{Program, Setup, Testbed, allocated_over_time, blocks_at_peak, most_allocated};
 use crate::replay::{Instant, Metric};
 use crate::sorting::SortRows;
-use rayon::prelude::*;
 use std::cmp::{Ordering, Reverse};
 
 /// A function, called repeatedly in a forward pass, and its calls checkpointed.
@@ -138,15 +138,14 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
     pub(super) fn candidates(&self, top: usize, in_full: usize) -> (Vec<Candidate>, usize, usize) {
         let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
         let (functions, untried) = self.functions.promising(peak);
-        let tried: Vec<Option<(Candidate, Tried)>> = functions.into_par_iter().map(|id| self.candidate(id)).collect();
-        let mut tried: Vec<(Candidate, Tried)> = tried.into_iter().flatten().collect();
+        let mut tried: Vec<(Candidate, Tried)> = parallel::filter_map(functions, |id| self.candidate(id));
         tried.sort_rows_by(|(a, _), (b, _)| a.order(b));
         let left_out = tried.len().saturating_sub(top);
         tried.truncate(top);
-        let finished = tried.into_par_iter().enumerate().map(|(place, (candidate, tried))| {
+        let finished = parallel::map(tried.into_iter().enumerate(), |(place, (candidate, tried))| {
             if place < in_full { self.finish(candidate, &tried) } else { candidate }
         });
-        (finished.collect(), left_out, untried)
+        (finished, left_out, untried)
     }
 
     /// A function with its calls checkpointed; `None` if that saves nothing.
@@ -185,7 +184,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
             let sparser = || self.tried(candidate.function, every).map_or(recorded, |tried| tried.bytes);
             EveryNth { every, predicted_peak_bytes: if every == 1 { every_call.bytes } else { sparser() } }
         };
-        let plan = (1..=candidate.calls.min(LONGEST_PLAN)).into_par_iter().map(plan).collect();
+        let plan = parallel::map(1..=candidate.calls.min(LONGEST_PLAN), plan);
         Candidate { plan, limit: self.limit(every_call), ..candidate }
     }
 

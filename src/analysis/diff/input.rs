@@ -11,9 +11,9 @@ use crate::facts::segments::figures::Figures;
 use crate::facts::segments::layout::Layout;
 use crate::facts::time::when::When;
 use crate::model::{AllocatorSettings, DeviceId, Format, FrameId, StackId};
+use crate::parallel;
 use crate::replay::Bound;
 use indexmap::IndexSet;
-use rayon::prelude::*;
 
 /// One of two recordings.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +85,7 @@ impl DiffInput {
             let has_stacks = snapshot.stacks.len() > 1;
             DiffInputDevice { peak, figures, bound, doubt, library_below, has_stacks, lines }
         };
-        let devices = devices.into_par_iter().map(device).collect();
+        let devices = parallel::map(devices, device);
         Ok(Self { format: snapshot.notes.format, settings: snapshot.settings.clone(), devices, skipped })
     }
 }

@@ -8,10 +8,10 @@ use crate::facts::device::{Device, Devices};
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder};
 use crate::facts::training::steps::StepSource;
+use crate::parallel;
 use crate::replay::{History, Instant};
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
-use rayon::prelude::*;
 
 /// Options of the export.
 #[derive(Clone, Debug, Default)]
@@ -139,7 +139,7 @@ impl SamplesReport {
             let device = recording.get(peak.device)?;
             Some(DeviceSamples::of(device, peak, &labels, options))
         };
-        Ok(Self { devices: report.devices.into_par_iter().filter_map(device).collect(), skipped: report.skipped })
+        Ok(Self { devices: parallel::filter_map(report.devices, device), skipped: report.skipped })
     }
 }
 

@@ -10,10 +10,10 @@ use crate::facts::device::{Device, Devices};
 use crate::facts::grouping::{GroupBy, Grouper, Holder, Key};
 use crate::facts::training::Category;
 use crate::model::{FrameId, Snapshot, StackId};
+use crate::parallel;
 use crate::replay::{Instant, Metric};
 use crate::sorting::SortRows;
 use indexmap::IndexMap;
-use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ impl FlameReport {
             let nodes = tree(device, metric, options, metric.name(), |born, gone| born <= instant && instant < gone);
             Some(DeviceFlame { peak, nodes })
         };
-        Ok(Self { devices: report.devices.into_par_iter().filter_map(device).collect(), skipped: report.skipped })
+        Ok(Self { devices: parallel::filter_map(report.devices, device), skipped: report.skipped })
     }
 }
 

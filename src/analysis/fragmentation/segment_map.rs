@@ -11,8 +11,8 @@ use crate::facts::segments::figures::Figures;
 use crate::facts::segments::layout::Layout;
 use crate::facts::time::when::When;
 use crate::model::{Action, Snapshot};
+use crate::parallel;
 use crate::replay::History;
-use rayon::prelude::*;
 use std::collections::HashMap;
 
 /// The segments of all devices.
@@ -109,7 +109,7 @@ impl SegmentMapReport {
             let failed = failed(device, &peak);
             Some(DeviceSegmentMap { peak, layout, figures, failed, is_most_inactive: false, rows })
         };
-        Ok(Self { devices: peaks.devices.into_par_iter().filter_map(device).collect(), skipped: peaks.skipped })
+        Ok(Self { devices: parallel::filter_map(peaks.devices, device), skipped: peaks.skipped })
     }
 }
 

@@ -5,9 +5,9 @@ use crate::facts::device::{Device, Devices};
 use crate::facts::training::steps::{NoSteps, Steps};
 use crate::facts::training::{Phase, PhaseSummary};
 use crate::model::{Action, DeviceId};
+use crate::parallel;
 use crate::replay::{Anomalies, Completeness, Counters, Maximum};
 use indexmap::IndexMap;
-use rayon::prelude::*;
 
 /// One device of a recording.
 #[derive(Clone, Debug)]
@@ -129,7 +129,7 @@ impl InfoReport {
             }
         }
         Ok(Self {
-            devices: devices.into_par_iter().map(DeviceInfo::of).collect(),
+            devices: parallel::map(devices, DeviceInfo::of),
             annotations: annotations.into_values().map(|(summary, _)| summary).collect(),
             stacks: snapshot.stacks.len() - 1,
             frames: snapshot.stacks.frame_count(),

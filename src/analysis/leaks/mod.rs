@@ -14,11 +14,11 @@ use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Inference, RowHead};
 use crate::facts::training::steps::{NoSteps, RequestedSteps, Steps};
 use crate::model::{Action, DeviceId};
+use crate::parallel;
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, Track};
 use crate::sorting::SortRows;
 use growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
 use indexmap::IndexMap;
-use rayon::prelude::*;
 use regex::Regex;
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -236,7 +236,7 @@ impl LeakReport {
         let steps = |pattern| RequestedSteps::of(recording.snapshot(), recording.annotations(), pattern);
         let requested = options.steps.as_ref().map(steps).transpose()?;
         let device = |device: &&Device<'_>| DeviceLeaks::of(device, requested.as_ref(), options);
-        Ok(Self { devices: wanted.par_iter().map(device).collect() })
+        Ok(Self { devices: parallel::map(&wanted, device) })
     }
 }
 

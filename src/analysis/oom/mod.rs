@@ -28,10 +28,10 @@ use crate::facts::segments::layout::{Layout, Sweep};
 use crate::facts::segments::pinning::Pinning;
 use crate::facts::time::moment::Moment;
 use crate::model::{Action, BlockState, DeviceId};
+use crate::parallel;
 use crate::play::plans::DevicePlans;
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, Track};
 use advice::Turnover;
-use rayon::prelude::*;
 use settings::Plays;
 
 /// Number of failed requests of a device whose history is replayed with other settings: a replay takes as long as reading.
@@ -207,7 +207,7 @@ impl OomReport {
         let none_failed = devices.iter().all(|device| device.ooms.is_empty());
         if let Some(plays) = options.cures.filter(|_| !(none_failed && options.cures_of_failures)) {
             let cured = |(ooms, device): (DeviceOoms, &&Device<'_>)| ooms.with_cures(cures(device, plays));
-            devices = devices.into_par_iter().zip(&wanted).map(cured).collect();
+            devices = parallel::map(devices.into_iter().zip(&wanted), cured);
         }
         let mut comparison = None;
         if none_failed || devices.len() > 1 {

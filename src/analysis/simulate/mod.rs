@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::facts::segments::expandable::conflicts;
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
+use crate::parallel;
 use crate::play::changes::{Change, Editor};
 use crate::play::{
     Context, Difference, Program, Releases, Run, Testbed, candidates, host, is_notable_part, lacks, program,
@@ -15,7 +16,6 @@ use crate::play::{
 };
 use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
-use rayon::prelude::*;
 use std::cmp::Reverse;
 
 /// Number of simulated steps to find the capacities of named settings, and of those of a sweep.
@@ -276,7 +276,7 @@ impl DeviceSimulation {
                 )
             },
         };
-        let mut runs: Vec<Run> = others.par_iter().map(|settings| play(settings, false)).collect();
+        let mut runs: Vec<Run> = parallel::map(others, |settings| play(settings, false));
         if options.sweep {
             runs.sort_rows_by_key(|run| run.needs().unwrap_or(u64::MAX));
         }

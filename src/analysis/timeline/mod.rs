@@ -23,10 +23,10 @@ use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices};
 use crate::facts::grouping::{GroupBy, Grouper};
+use crate::parallel;
 use crate::replay::{Instant, Metric, Track};
 use bands::Leaks;
 use focus::StepSpan;
-use rayon::prelude::*;
 use sample::{Sampled, Scale};
 
 /// Default number of samples: about the number of columns of a wide picture.
@@ -125,9 +125,12 @@ impl TimelineReport {
         let all_rows = PeakOptions { top: None, ..options.peak.clone() };
         let wanted = recording.wanted(&options.peak.devices)?;
         // Bands take longer to compute than everything else.
-        let categories =
-            || wanted.par_iter().filter(|_| options.has_categories()).for_each(|device| _ = device.categories());
-        let (leaks, ()) = rayon::join(|| LeakReport::of(recording, &options.leaks()), categories);
+        let categories = || {
+            if options.has_categories() {
+                parallel::map(&wanted, |device| _ = device.categories());
+            }
+        };
+        let (leaks, ()) = parallel::join(|| LeakReport::of(recording, &options.leaks()), categories);
         Self::around(recording, peaks_or_failures(recording, &all_rows)?, &leaks?, options)
     }
 
@@ -152,8 +155,8 @@ impl TimelineReport {
         // Panels share their time axis, so that simultaneous events are at the same position.
         let step =
             Scale::together(&steps).filter(|_| steps.len() > 1 && steps.len() == asked.len() && Scale::overlap(&steps));
-        let devices = asked.into_par_iter().map(|asked| asked.timeline(whole.as_ref(), step.as_ref(), options));
-        Ok(Self { devices: devices.collect(), skipped: peaks.skipped })
+        let devices = parallel::map(asked, |asked| asked.timeline(whole.as_ref(), step.as_ref(), options));
+        Ok(Self { devices, skipped: peaks.skipped })
     }
 }
 
@@ -254,7 +257,7 @@ impl<'d, 'a> Asked<'d, 'a> {
             bands::bands(&grouper, categories.map(|all| (all, &leaks)), &columns, (metric, peak.instant), top)
         };
         let run = || focus.as_ref().map(|focus| run(track, &peak, focus, (whole, &own), &axis, options.columns));
-        let (mut bands, run) = rayon::join(bands, run);
+        let (mut bands, run) = parallel::join(bands, run);
         if options.inactive {
             bands.insert(0, bands::inactive(&columns, &peak.at));
         }

@@ -22,10 +22,10 @@ use crate::facts::segments::figures::NOTABLE;
 use crate::facts::time::when::When;
 use crate::facts::training::{Category, Evidence, Phase, PhaseSpan};
 use crate::model::{Action, DeviceId, Format};
+use crate::parallel;
 use crate::play::SettingsAdvice;
 use crate::play::plans::DevicePlans;
 use crate::replay::{History, Instant, Metric};
-use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -253,7 +253,7 @@ impl TriageReport {
             Self::without_advice(recording, options, &leaks)
         };
         let settings = || Self::settings(recording, options);
-        let (advice, (verdict, settings)) = rayon::join(advice, || rayon::join(verdict, settings));
+        let (advice, (verdict, settings)) = parallel::join(advice, || parallel::join(verdict, settings));
         Ok(verdict?.with_settings(settings?).with_advice(advice?))
     }
 
@@ -297,7 +297,8 @@ impl TriageReport {
     /// What to change in the program of each device: this takes longer than everything else, and can be computed in parallel.
     pub(crate) fn advice(recording: &Devices<'_>, options: &TriageOptions) -> Result<HashMap<DeviceId, Vec<Advice>>> {
         let wanted = recording.wanted(&options.devices)?;
-        Ok(wanted.par_iter().map(|device| (device.id(), advice(device, options.plays))).collect())
+        let advice = parallel::map(&wanted, |device| (device.id(), advice(device, options.plays)));
+        Ok(advice.into_iter().collect())
     }
 
     /// The same, including what to change.

@@ -14,6 +14,7 @@ use crate::cli::progress::Progress;
 use crate::cli::recording::{open, size_of_file, use_threads};
 use crate::facts::grouping::GroupBy;
 use crate::facts::time::when::When;
+use crate::parallel;
 use crate::replay::Metric;
 use crate::report::diff::{self, exceeded_growth, unknown_growth};
 use crate::report::{Source, Sources, plot_columns};
@@ -109,8 +110,10 @@ impl Run for Diff {
         // For a single recording, facts are computed only once.
         let new_devices = new.devices();
         let base_devices = if is_one { new_devices.clone() } else { base.devices() };
-        let (base_side, new_side) =
-            rayon::join(|| DiffInput::of(&base_devices, &base_options), || DiffInput::of(&new_devices, &new_options));
+        let (base_side, new_side) = parallel::join(
+            || DiffInput::of(&base_devices, &base_options),
+            || DiffInput::of(&new_devices, &new_options),
+        );
         let base_side = base_side.map_err(|error| Failure::about(&base_path, &error))?;
         let new_side = new_side.map_err(|error| Failure::about(&new_path, &error))?;
         let top = self.top.or_else(|| format.is_for_people().then_some(DEFAULT_TOP));

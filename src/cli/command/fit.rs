@@ -15,10 +15,10 @@ use crate::facts::device::Devices;
 use crate::input::alloc_conf::{Rest, parse, rest_of};
 use crate::model::DeviceFile;
 use crate::model::bytes::Bytes;
+use crate::parallel;
 use crate::play::plans::PlanOptions;
 use crate::report::{Source, fit};
 use clap::Args;
-use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -372,7 +372,7 @@ impl Fit {
             let recording = open(path, shared, shared.view(), progress.bytes.get(index));
             recording.map_err(|error| Failure::about(&CommonArgs::shown(path), &error))
         };
-        self.inputs.par_iter().enumerate().map(read).collect()
+        parallel::map(self.inputs.iter().enumerate(), read).into_iter().collect()
     }
 }
 

@@ -7,9 +7,9 @@ use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::facts::training::{Call, Category, ForwardFunction, FunctionId, Phase};
 use crate::model::Action;
+use crate::parallel;
 use crate::replay::{Allocation, History, Instant, Metric, NEVER};
 use crate::sorting::SortRows;
-use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -233,7 +233,7 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
             let label = self.device.sites().label(function.frame);
             Some((id, HeldByCalls { label, calls, bytes, recompute_us, change: self.change(function) }))
         };
-        let mut all: Vec<(FunctionId, HeldByCalls)> = functions.par_iter().filter_map(held).collect();
+        let mut all: Vec<(FunctionId, HeldByCalls)> = parallel::filter_map(&functions, held);
         all.retain(|(_, held)| held.bytes > 0);
         all.sort_rows_by_key(|(id, held)| (Reverse(held.bytes), held.calls, *id));
         all.into_iter().map(|(_, held)| held).collect()

@@ -4,9 +4,9 @@ use super::passes::Passes;
 use super::recompute::{Recompute, RecomputeTables, Recomputing, is_recurrent};
 use crate::facts::device::Device;
 use crate::facts::training::{Call, Calls, ForwardFunction, FunctionId, Phase};
+use crate::parallel;
 use crate::replay::{Instant, Metric, Track};
 use crate::sorting::SortRows;
-use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -161,8 +161,11 @@ impl Choice {
         let recomputing = self.recomputing(device);
         let first_step = self.passes.entries.get(1).map_or(device.history().entries(), |pass| pass.start);
         let likes = recomputing.workspaces(&chosen, first_step);
-        let chosen = chosen.into_par_iter().with_min_len(PORTION);
-        let calls: Vec<Arc<Recompute>> = chosen.filter_map(|call| self.recompute_of(&recomputing, call)).collect();
+        let of_portion = |calls: &[&Call]| -> Vec<Option<Arc<Recompute>>> {
+            calls.iter().map(|call| self.recompute_of(&recomputing, call)).collect()
+        };
+        let calls = parallel::map(chosen.chunks(PORTION), of_portion);
+        let calls: Vec<Arc<Recompute>> = calls.into_iter().flatten().flatten().collect();
         let mut again: Vec<&Recompute> = calls.iter().map(Arc::as_ref).collect();
         again.sort_rows_by_key(|call| call.resume);
         let workspace = |like: u32| {

@@ -4,11 +4,11 @@ use super::moves::{CHECKPOINT, Moves, checkpoint, fewer_pieces, sparser, trouble
 use super::repeat::Repeat;
 use crate::allocator::{Placement, SizeRules};
 use crate::model::{AllocatorSettings, SegmentType};
+use crate::parallel;
 use crate::play::changes::HeldByCalls;
 use crate::play::changes::{Change, Edited, Editor, Lives, Refusal};
 use crate::play::{Outcome, Program, Setup, Testbed, play};
 use crate::sorting::SortRows;
-use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -301,7 +301,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             (plan.is_tight, plan.is_doubtful, plan.trouble(), moves.time(&plan.changes).unwrap_or(i64::MAX))
         });
         found.plans.truncate(most);
-        found.plans = found.plans.into_par_iter().map(|plan| self.fewest_pieces(plan, settings.clone())).collect();
+        found.plans = parallel::map(found.plans, |plan| self.fewest_pieces(plan, settings.clone()));
         found
     }
 
@@ -311,7 +311,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         let is_open = |function: &&HeldByCalls| !found.has_checkpointed(&function.label, set);
         let functions: Vec<&HeldByCalls> = moves.functions.iter().filter(is_open).collect();
         let tried: Vec<Result<Option<Tried>, Refusal>> =
-            functions.par_iter().map(|function| self.play(&every_call(function), settings.clone())).collect();
+            parallel::map(&functions, |function| self.play(&every_call(function), settings.clone()));
         let has_room_for_two = self.room_below(set, found) > 2 * CHECKPOINT;
         let pairs = if has_room_for_two { pairs(&functions) } else { Vec::new() };
         let mut fitting = Vec::new();
@@ -325,7 +325,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         }
         if fitting.is_empty() {
             let both = |pair: &[&HeldByCalls; 2]| with(set, &pair.map(|function| checkpoint(function, 1)));
-            let tried: Vec<_> = pairs.par_iter().map(|pair| self.play(&both(pair), settings.clone())).collect();
+            let tried = parallel::map(&pairs, |pair| self.play(&both(pair), settings.clone()));
             for tried in tried.into_iter().flatten().flatten() {
                 if tried.fits {
                     fitting.push(tried);

@@ -11,8 +11,8 @@ use super::{Matrix, Weights, has_input_like, is_for_backward, multiplies_activat
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
 use crate::model::{FrameId, StackId, StrId};
+use crate::parallel;
 use crate::replay::Allocation;
-use rayon::prelude::*;
 use std::collections::HashSet;
 
 /// Attention with smaller results is not worth reporting.
@@ -36,9 +36,13 @@ const PORTION: usize = 1 << 14;
 /// The matrices of all calls.
 pub(super) fn matrices<'d, 'a>(device: &'d Device<'a>, weights: &'d Weights<'d, 'a>) -> Vec<Matrix> {
     let search = Search { device, weights, of_stack: of_stack(device) };
-    let all = device.history().allocations.par_iter().enumerate().with_min_len(PORTION);
-    let large = all.filter(|(_, out)| out.requested >= SMALL && out.born > 0);
-    let mut all: Vec<Matrix> = large.filter_map(|(result, out)| search.matrix(result, *out)).collect();
+    let portions = device.history().allocations.chunks(PORTION).enumerate();
+    let of_portion = |(place, allocations): (usize, &[Allocation])| {
+        let numbered = allocations.iter().enumerate().map(|(index, out)| (place * PORTION + index, out));
+        let large = numbered.filter(|(_, out)| out.requested >= SMALL && out.born > 0);
+        large.filter_map(|(result, out)| search.matrix(result, *out)).collect::<Vec<Matrix>>()
+    };
+    let mut all: Vec<Matrix> = parallel::map(portions, of_portion).into_iter().flatten().collect();
     // The function that multiplies comes first; then the functions that call it and use its result.
     let mut known: HashSet<u32> = HashSet::new();
     all.retain(|matrix| matrix.blocks.first().is_some_and(|&block| known.insert(block)));

@@ -12,10 +12,10 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
+use crate::parallel;
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, Metric, NEVER};
 use foldhash::fast::RandomState;
-use rayon::prelude::*;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::OnceLock;
 
@@ -50,7 +50,7 @@ const AROUND: u32 = 16;
 pub(super) fn find(device: &Device<'_>, is_simulated: bool) -> Vec<Finding> {
     let weights = Weights { device, sizes: OnceLock::new() };
     let mut of_line: BTreeMap<Option<FrameId>, Vec<Matrix>> = BTreeMap::new();
-    let (named, by_hand) = rayon::join(|| named::matrices(device, &weights), || by_hand::matrices(device, &weights));
+    let (named, by_hand) = parallel::join(|| named::matrices(device, &weights), || by_hand::matrices(device, &weights));
     let activations = activations(device);
     let is_activated = |matrix: &Matrix| {
         // A mask may come between, and hide the blocks in front of it.
@@ -67,7 +67,7 @@ pub(super) fn find(device: &Device<'_>, is_simulated: bool) -> Vec<Finding> {
     for matrix in all.filter(|matrix| !is_activated(matrix) && !is_fused(matrix)) {
         of_line.entry(matrix.line).or_default().push(matrix);
     }
-    of_line.into_par_iter().filter_map(|(line, matrices)| finding(device, line, matrices, is_simulated)).collect()
+    parallel::filter_map(of_line, |(line, matrices)| finding(device, line, matrices, is_simulated))
 }
 
 /// Functions that are applied to the scores of graph attention, but never to products of queries and keys.

@@ -1,0 +1,97 @@
+//! Work on every core, for everything that computes one answer for each of a few items.
+//!
+//! Rayon's iterators and joins are compiled for each closure, about 10 KB each time, and there are about fifty of them. Here
+//! rayon is compiled once, for closures behind a pointer. An item should take much longer than a lock: the code that reads
+//! and replays recordings passes it whole devices.
+
+use rayon::prelude::*;
+use std::sync::{Mutex, PoisonError};
+
+/// The results for all items, in their order.
+pub(crate) fn map<T: Send, U: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
+    let items: Vec<Mutex<Option<T>>> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
+    let results: Vec<Mutex<Option<U>>> = items.iter().map(|_| Mutex::new(None)).collect();
+    for_each(items.len(), &|index| {
+        let item = items[index].lock().unwrap_or_else(PoisonError::into_inner).take();
+        let result = item.map(&work);
+        *results[index].lock().unwrap_or_else(PoisonError::into_inner) = result;
+    });
+    let result = |result: Mutex<Option<U>>| result.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.into_iter().filter_map(result).collect()
+}
+
+/// The results for the items that have one, in their order.
+pub(crate) fn filter_map<T: Send, U: Send>(
+    items: impl IntoIterator<Item = T>,
+    work: impl Fn(T) -> Option<U> + Sync,
+) -> Vec<U> {
+    map(items, work).into_iter().flatten().collect()
+}
+
+/// Both results; another thread may compute the second one at the same time.
+pub(crate) fn join<A: Send, B: Send>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B + Send) -> (A, B) {
+    let (mut first, mut second) = (Job::Waiting(first), Job::Waiting(second));
+    both(&mut || first.run(), &mut || second.run());
+    (first.result(), second.result())
+}
+
+/// A closure, then its result.
+enum Job<F, R> {
+    Waiting(F),
+    Running,
+    Done(R),
+}
+
+impl<R, F: FnOnce() -> R> Job<F, R> {
+    fn run(&mut self) {
+        if let Self::Waiting(work) = std::mem::replace(self, Self::Running) {
+            *self = Self::Done(work());
+        }
+    }
+
+    fn result(mut self) -> R {
+        self.run();
+        match self {
+            Self::Done(result) => result,
+            Self::Waiting(_) | Self::Running => unreachable!("a job that panics does not return"),
+        }
+    }
+}
+
+fn for_each(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    (0..count).into_par_iter().with_max_len(1).for_each(work);
+}
+
+fn both(first: &mut (dyn FnMut() + Send), second: &mut (dyn FnMut() + Send)) {
+    rayon::join(first, second);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{filter_map, join, map};
+
+    #[test]
+    fn results_are_in_the_order_of_the_items() {
+        let items: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+        assert_eq!(map(&items, |item| item.len()), items.iter().map(String::len).collect::<Vec<_>>());
+        assert_eq!(map(items.clone(), |item| item), items, "also of items that are moved");
+        let even = filter_map(0..1000, |number| (number % 2 == 0).then_some(number));
+        assert_eq!(even, (0..1000).step_by(2).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn each_closure_runs_once() {
+        let (mut first, mut second) = (0, 0);
+        let results = join(
+            || {
+                first += 1;
+                "first"
+            },
+            || {
+                second += 1;
+                second
+            },
+        );
+        assert_eq!((results, first), (("first", 1), 1));
+    }
+}
