@@ -94,7 +94,7 @@ impl Recording {
             return Ok(());
         }
         Err(Error::Request(format!(
-            "a {} records the live buffers of one instant: peak, flamegraph and diff can read it; {question} needs a history",
+            "a {} records the live buffers of one instant, which peak, flamegraph, diff and others can show; {question} needs a history",
             format.title()
         )))
     }

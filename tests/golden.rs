@@ -400,6 +400,7 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("ranks8.ranks.reserved.txt", RANKS8, &["ranks", "--metric", "reserved", "--top", "5"]),
     ("multi_gpu.ranks.txt", "multi_gpu", &["ranks"]),
     ("empty.ranks.txt", "empty", &["ranks"]),
+    ("no_history.ranks.txt", "no_history", &["ranks"]),
     ("memory_timeline.info.txt", "fixtures/traces/profiler_traces/fake_cuda_modules.timeline.json.gz", &["info"]),
 ];
 

@@ -146,8 +146,8 @@ pub struct SharedArgs {
     pub device: Vec<DeviceArg>,
     /// Python files, by path or package, that also count as your own code; may be repeated
     ///
-    /// By default, commands about one recording show a library's lines instead of one of your lines if the library's model
-    /// holds most of the memory allocated under it; '' turns this off.
+    /// By default, commands that show one instant, such as `peak`, show a library's lines instead of one of your lines if the
+    /// library's model holds most of the memory allocated under it; '' turns this off.
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     own: Vec<Regex>,
     /// The dictionary key that --by metadata groups by; same as --by metadata:KEY
@@ -168,7 +168,7 @@ pub struct SharedArgs {
     /// Lift the limit on CPU time: 10 s for up to 20 MB of input, plus 1 s for each further 2 MB
     #[arg(long)]
     no_limit: bool,
-    /// Number of threads for replay, and of files that `memviz ranks` reads in parallel [default: one per core]
+    /// Number of threads, and of files that `memviz ranks` reads in parallel [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
     /// Print no progress bar, no warnings and no suggested commands

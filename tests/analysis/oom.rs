@@ -191,8 +191,11 @@ fn fragmentation_names_pinning_sites_and_remedies() {
         _ => None,
     });
     assert_eq!(pinned, Some((1_714_742_272, "cases.py:280 fragmented")));
-    let [Advice::FreeSites { sites, fit }, Advice::ExpandableSegments(replayed), Advice::NoSettings { .. }] =
-        &oom.advice[..]
+    let [
+        Advice::FreeSites { sites, some_stacks: false, fit },
+        Advice::ExpandableSegments(replayed),
+        Advice::NoSettings { .. },
+    ] = &oom.advice[..]
     else {
         panic!("{:?}", oom.advice)
     };
@@ -476,7 +479,7 @@ proptest! {
 /// The figures of advice must be consistent.
 fn served(advice: &Advice, oom: &Oom) -> Result<(), TestCaseError> {
     match advice {
-        Advice::FreeSites { sites, fit } => {
+        Advice::FreeSites { sites, fit, .. } => {
             prop_assert!(!sites.is_empty() && sites.iter().all(|(_, bytes, blocks)| *bytes > 0 && *blocks > 0));
             match *fit {
                 Fit::Block(block) => prop_assert!(block >= oom.request.bytes),

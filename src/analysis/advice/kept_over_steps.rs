@@ -375,7 +375,7 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
         line: device.sites().site_frame(stack),
         cure: way.cure.clone(),
         evidence: format!(
-            "each call keeps up to {} that it allocates here; all of it is freed together, or never",
+            "each call keeps up to {} that it allocates here; the results of all calls are freed together, or never",
             Bytes(each)
         ),
         cost: Some("each call then copies its results to the CPU".to_owned()),

@@ -3,6 +3,9 @@
 use crate::model::AllocatorSettings;
 use indexmap::IndexMap;
 
+/// The name of the only difference if one file has no settings.
+pub(crate) const NO_SETTINGS: &str = "allocator_settings";
+
 /// A setting with two values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -19,7 +22,7 @@ pub struct SettingDiff {
 pub(super) fn differences(base: &AllocatorSettings, new: &AllocatorSettings) -> Vec<SettingDiff> {
     if base.recorded != new.recorded {
         let known = |settings: &AllocatorSettings| settings.recorded.then(|| "recorded".to_owned());
-        return vec![SettingDiff { name: "allocator_settings".to_owned(), base: known(base), new: known(new) }];
+        return vec![SettingDiff { name: NO_SETTINGS.to_owned(), base: known(base), new: known(new) }];
     }
     let (base, new) = (values(base), values(new));
     let names = base.keys().chain(new.keys().filter(|&name| !base.contains_key(name)));

@@ -103,7 +103,7 @@ impl FlameReport {
         if let Some(by) = options.split {
             by.require(options.peak.metric)?;
             if by.is_inclusive() {
-                return Err(Error::Request(format!("groups by {} overlap, so they cannot split a tree", by.name())));
+                return Err(Error::Request(format!("groups by {} overlap, so they cannot split a tree", by.option())));
             }
         }
         let device = |peak: DevicePeak| {

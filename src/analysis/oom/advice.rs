@@ -35,6 +35,8 @@ pub enum Advice {
     FreeSites {
         /// The sites, the one with the most bytes first, each with its bytes and blocks.
         sites: Vec<(String, u64, u64)>,
+        /// Whether these are only some of their live blocks: blocks with other stacks of the sites are kept longer.
+        some_stacks: bool,
         /// How the request would then have been served.
         fit: Fit,
     },
@@ -221,6 +223,7 @@ fn fit(facts: &Facts<'_>, layout: &Layout) -> Option<Fit> {
 fn free_sites(facts: &Facts<'_>, layout: &Layout, turnover: &Turnover<'_>, sites: &Sites<'_>) -> Option<Advice> {
     let track = facts.track;
     let mut transient: IndexMap<String, (u64, Vec<usize>)> = IndexMap::new();
+    let mut lasting: HashSet<StackId> = HashSet::new();
     for index in layout.pieces.iter().filter_map(|piece| piece.allocation) {
         let stack = track.stack_of(index);
         // Nobody could act on blocks without a stack.
@@ -228,8 +231,11 @@ fn free_sites(facts: &Facts<'_>, layout: &Layout, turnover: &Turnover<'_>, sites
             let (bytes, blocks) = transient.entry(sites.site(stack)).or_default();
             *bytes += track.history.allocations[index].size;
             blocks.push(index);
+        } else {
+            lasting.insert(stack);
         }
     }
+    let lasting: HashSet<String> = lasting.into_iter().map(|stack| sites.site(stack)).collect();
     transient.sort_by(|label, (bytes, _), other, (more, _)| more.cmp(bytes).then_with(|| label.cmp(other)));
     let tried: Vec<(String, (u64, Vec<usize>))> = transient.into_iter().take(SITES_TRIED).collect();
     let each = tried.chunks(1);
@@ -238,7 +244,8 @@ fn free_sites(facts: &Facts<'_>, layout: &Layout, turnover: &Turnover<'_>, sites
         let blocks: HashSet<usize> = gone.iter().flat_map(|(_, (_, blocks))| blocks).copied().collect();
         let fit = fit(facts, &layout.without(|index| blocks.contains(&index)))?;
         let named = gone.iter().map(|(label, (bytes, blocks))| (label.clone(), *bytes, blocks.len() as u64));
-        Some(Advice::FreeSites { sites: named.collect(), fit })
+        let some_stacks = gone.iter().any(|(label, _)| lasting.contains(label));
+        Some(Advice::FreeSites { sites: named.collect(), some_stacks, fit })
     })
 }
 

@@ -97,7 +97,8 @@ impl Figure {
     pub fn of(self, rank: &RankSummary) -> Option<i64> {
         match self {
             Self::Maximum(metric) => (rank.bound(metric) != Some(Bound::Unknown)).then(|| rank.maxima.get(metric)),
-            Self::Baseline => Some(rank.baseline_bytes),
+            // Without a history, what was there before is unknown.
+            Self::Baseline => (rank.entries > 0).then_some(rank.baseline_bytes),
             Self::Inactive => rank.inactive_bytes,
             Self::Outside => rank.device_memory.map(|memory| memory.outside_bytes),
         }

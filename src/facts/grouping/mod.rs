@@ -88,7 +88,7 @@ impl GroupBy {
         Self::Phase,
     ];
 
-    /// The name in options and JSON.
+    /// The name in JSON and tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Site => "site",
@@ -105,6 +105,15 @@ impl GroupBy {
             Self::ModulePath => "module_path",
             Self::Category => "category",
             Self::Phase => "phase",
+        }
+    }
+
+    /// The name as users type it, for sentences.
+    pub(crate) fn option(self) -> &'static str {
+        match self {
+            Self::NnModule => "nn-module",
+            Self::ModulePath => "module-path",
+            _ => self.name(),
         }
     }
 

@@ -46,7 +46,7 @@ impl GroupBy {
         if is_told || recording.all().is_empty() {
             return Ok(());
         }
-        Err(Error::Request(format!("expected {expected} to group by {}, found none", self.name())))
+        Err(Error::Request(format!("expected {expected} to group by {}, found none", self.option())))
     }
 }
 

@@ -124,7 +124,12 @@ fn in_full(document: &mut Document, device: &DeviceBlocks, block: &Block) {
     document.section(format!("Block {}{address}", block.id));
     document.fact(format!("{}, {} requested", Bytes(block.bytes), Bytes(block.requested)));
     let use_of = starred(category(block.category), block.category_inferred);
-    document.fact(format!("category: {use_of} ({})", block.evidence));
+    let evidence = if block.category == Category::BeforeRecording.name() {
+        String::new()
+    } else {
+        format!(" ({})", block.evidence)
+    };
+    document.fact(format!("category: {use_of}{evidence}"));
     let phase = block.phase.map(|phase| format!(", phase {phase}")).unwrap_or_default();
     // Annotated steps have names; programs start to count them at 0 or 1.
     let is_named = block.allocated.as_ref().is_some_and(|moment| !moment.annotations.is_empty());

@@ -44,7 +44,7 @@ fn next(inputs: &[CheckedInput]) -> Vec<Next> {
 fn explaining(input: &CheckedInput, check: &Check) -> Option<Next> {
     let (name, about) = match &check.kind {
         CheckKind::MaxPeak | CheckKind::MaxSite(_) | CheckKind::BaselinePeak => {
-            ("peak", "everything that holds memory at the peak")
+            ("peak", "everything that holds this memory")
         }
         CheckKind::MaxReserved | CheckKind::MaxFragmentation | CheckKind::BaselineReserved => {
             ("fragmentation", "what is reserved but not in use, and why")

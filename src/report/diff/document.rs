@@ -51,16 +51,19 @@ fn diff(document: &mut Document, sources: Sources<'_>, device: &DeviceDiff) {
     let width = figures.iter().map(|figure| figure.name.len()).max().unwrap_or(0);
     let columns = [Column::left(width, ""), Column::right(11, "base"), Column::right(11, "new")];
     let mut table = Table::new(columns.into_iter().chain([Column::right(12, "change").from(SIDES_FROM)])).indent(2);
-    for figure in figures {
-        let shown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-        table.row([figure.name.to_owned(), shown(figure.base), shown(figure.new)], shown(figure.delta));
+    for figure in &figures {
+        let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+        table.row([figure.name.to_owned(), shown(&figure.base), shown(&figure.new)], shown(&figure.delta));
     }
-    document.tuck("Counters and fragmentation", |document| document.table(table));
-    document.gap();
+    if !figures.is_empty() {
+        document.tuck("Counters and fragmentation", |document| document.table(table));
+        document.gap();
+    }
     document.table(rows(device));
     if device.rows.iter().any(|row| row.inferred) {
         document.legend(notes::inferred_rows(device.by()));
     }
+    document.legends(words::fates(device));
     document.legends(words::library_lines(device));
 }
 

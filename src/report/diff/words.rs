@@ -1,7 +1,9 @@
 //! What reports say about two recordings, in words and numbers; shared by text, Markdown and pictures.
 
+use crate::analysis::diff::settings::NO_SETTINGS;
 use crate::analysis::diff::{Asked, CodePlace, DeviceDiff, DiffInputDevice, DiffReport, DiffRow, Fate, Growth};
 use crate::analysis::diff::{GrowthLimit, Lives, Parting, SettingDiff};
+use crate::analysis::peak::DevicePeak;
 use crate::facts::grouping::GroupBy;
 use crate::facts::segments::figures::Figures;
 use crate::model::Format;
@@ -165,23 +167,31 @@ pub fn unpaired(report: &DiffReport) -> Vec<String> {
 /// Counters and fragmentation of both sides. Facts about a whole recording are left out if both sides are the same recording.
 pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
     let (base, new) = (&device.base.peak, &device.new.peak);
-    let counters = |name, from: i64, to: i64| Figure {
-        name,
-        base: Some(signed(from)),
-        new: Some(signed(to)),
-        delta: Some(delta(to.wrapping_sub(from))).filter(|_| from != to),
+    let figure = |name, from: Option<i64>, to: Option<i64>| {
+        let grown = from.zip(to).filter(|(from, to)| from != to);
+        let delta = grown.map(|(from, to)| delta(to.wrapping_sub(from)));
+        let is_known = from.is_some() || to.is_some();
+        is_known.then(|| Figure { name, base: from.map(signed), new: to.map(signed), delta })
     };
+    // Without a history, only the state at dump time is known.
+    let if_history = |side: &DevicePeak, bytes: i64| (!side.completeness.no_entries).then_some(bytes);
+    let history = |name, from, to| figure(name, if_history(base, from), if_history(new, to));
+    let if_recorded = |side: &DevicePeak, bytes: i64| (!side.completeness.no_reserved).then_some(bytes);
+    let reserved_bytes = |name, from, to| figure(name, if_recorded(base, from), if_recorded(new, to));
     let maxima: [Counters; 2] = [base.maxima.into(), new.maxima.into()];
     let names = ["allocated, maximum", "active, maximum", "requested, maximum", "reserved, maximum"];
-    let maximum = |(name, metric)| counters(name, maxima[0].get(metric), maxima[1].get(metric));
+    let maximum = |(name, metric)| match metric {
+        Metric::Reserved if base.completeness.no_reserved || new.completeness.no_reserved => None,
+        metric => history(name, maxima[0].get(metric), maxima[1].get(metric)),
+    };
     let is_one = device.lives.is_some();
-    let mut figures: Vec<Figure> = names.into_iter().zip(Metric::ALL).filter(|_| !is_one).map(maximum).collect();
+    let mut figures: Vec<Figure> = names.into_iter().zip(Metric::ALL).filter(|_| !is_one).filter_map(maximum).collect();
     let [reserved, inactive] = if are_at_peak(device) {
         ["reserved, at the peak", "inactive, at the peak"]
     } else {
         ["reserved, at the instant", "inactive, at the instant"]
     };
-    figures.push(counters(reserved, base.at.reserved, new.at.reserved));
+    figures.extend(reserved_bytes(reserved, base.at.reserved, new.at.reserved));
     let (from, to) = (device.base.figures.as_ref(), device.new.figures.as_ref());
     let mut bytes = |name, value: fn(&Figures) -> u64| {
         let (from, to) = (from.map(value), to.map(value));
@@ -205,10 +215,10 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
     if is_one {
         return figures;
     }
-    figures.push(counters("allocated, end", base.end.allocated, new.end.allocated));
-    figures.push(counters("reserved, end", base.end.reserved, new.end.reserved));
+    figures.extend(figure("allocated, end", Some(base.end.allocated), Some(new.end.allocated)));
+    figures.extend(reserved_bytes("reserved, end", base.end.reserved, new.end.reserved));
     if base.baseline.allocated != 0 || new.baseline.allocated != 0 {
-        figures.push(counters("allocated, start", base.baseline.allocated, new.baseline.allocated));
+        figures.extend(history("allocated, start", base.baseline.allocated, new.baseline.allocated));
     }
     figures
 }
@@ -231,6 +241,19 @@ pub fn fate(device: &DeviceDiff, row: &DiffRow) -> String {
             _ => format!(" (was {label})"),
         },
     }
+}
+
+/// What `(new)` and `(gone)` mean, if rows have them: the line itself may be in both programs.
+pub fn fates(device: &DeviceDiff) -> Option<String> {
+    let marked = |mark: &str| device.rows.iter().any(|row| fate(device, row) == mark);
+    let at = if are_at_peak(device) { "at its peak" } else { "at its instant" };
+    let marks = match (marked(" (new)"), marked(" (gone)")) {
+        (true, true) => "(new), (gone)",
+        (true, false) => "(new)",
+        (false, true) => "(gone)",
+        (false, false) => return None,
+    };
+    Some(format!("{marks}: only one recording holds memory in this row {at}"))
 }
 
 /// The side without stacks, if only one side has them and rows are code: no row can be found on both sides.
@@ -267,7 +290,8 @@ pub fn setting(setting: &SettingDiff) -> String {
         Some("") => "empty".to_owned(),
         Some(value) => value.to_owned(),
     };
-    format!("{}: {} -> {}", setting.name, value(&setting.base), value(&setting.new))
+    let name = if setting.name == NO_SETTINGS { "allocator settings" } else { &setting.name };
+    format!("{name}: {} -> {}", value(&setting.base), value(&setting.new))
 }
 
 /// Whether memory grew by more than a limit, and where.

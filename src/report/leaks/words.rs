@@ -23,10 +23,7 @@ pub fn headline(device: &DeviceLeaks) -> String {
         None => format!("cannot detect leaks: {why}"),
         Some(_) => format!("memory accumulates{place}; the rate per step is unknown: {why}"),
     };
-    // Blocks that are replaced by larger ones do not become more.
-    let is_freed =
-        device.rows.iter().any(|row| row.verdict == Verdict::Growth && blocks(row.rate.blocks) != blocks(0.0));
-    let freed = if is_freed { ", some of which is freed later" } else { "" };
+    let freed = if frees_some(device) { ", some of which is freed later" } else { "" };
     match (&device.steps, device.is_judged()) {
         (Err(NoSteps::NoHistory), _) => no_rate("no history was recorded"),
         (Err(NoSteps::Unknown), _) => no_rate("no steps found"),
@@ -45,6 +42,11 @@ pub fn headline(device: &DeviceLeaks) -> String {
         _ if piles_up.is_some() => format!("no leak across {steps}, but memory accumulates within steps{place}"),
         _ => format!("no leak in {steps}"),
     }
+}
+
+/// Whether some of the memory that grows is freed later. Blocks that are replaced by larger ones do not become more.
+fn frees_some(device: &DeviceLeaks) -> bool {
+    device.rows.iter().any(|row| row.verdict == Verdict::Growth && blocks(row.rate.blocks) != blocks(0.0))
 }
 
 /// Whether more is allocated at the end of the last step than at the end of the first, as [`course`] shows.
@@ -125,7 +127,7 @@ pub fn course(device: &DeviceLeaks) -> Option<String> {
 /// When the device is full, or why that is unknown.
 pub fn full(device: &DeviceLeaks) -> Option<String> {
     if let Some(known) = &device.projection {
-        return Some(projection(known));
+        return Some(projection(known, !has(device, Verdict::Leak) && frees_some(device)));
     }
     let capacity = Bytes(device.capacity?);
     let why = match (&device.steps, device.is_judged() && device.tells_leaks()) {
@@ -136,7 +138,7 @@ pub fn full(device: &DeviceLeaks) -> Option<String> {
     Some(format!("when the device ({capacity}) will be full is unknown: {why}"))
 }
 
-fn projection(projection: &Projection) -> String {
+fn projection(projection: &Projection, frees_some: bool) -> String {
     let capacity = Bytes(projection.capacity_bytes);
     let (rate, peak) = (signed(projection.allocated_bytes_per_step), signed(projection.peak_bytes));
     let when = match projection.steps {
@@ -144,7 +146,11 @@ fn projection(projection: &Projection) -> String {
         1 => "after 1 more step".to_owned(),
         steps => format!("after {steps} more steps"),
     };
-    format!("at {rate} allocated per step, the device ({capacity}) is full {when} (the last step peaked at {peak})")
+    let is_full = if frees_some { "would be full" } else { "is full" };
+    let unless = if frees_some { " if nothing were freed" } else { "" };
+    format!(
+        "at {rate} allocated per step, the device ({capacity}) {is_full} {when}{unless} (the last step peaked at {peak})"
+    )
 }
 
 /// A verdict in a word. In PyTorch, the cache is the free memory of the allocator.

@@ -233,7 +233,7 @@ fn shrunk(known: KnownCapacity, here: u64) -> Statement {
 /// What would have helped.
 pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
     match *advice {
-        Advice::FreeSites { ref sites, fit } => {
+        Advice::FreeSites { ref sites, some_stacks, fit } => {
             let bytes = sites.iter().map(|(_, bytes, _)| bytes).sum();
             let blocks = sites.iter().map(|(_, _, blocks)| blocks).sum();
             let names: Vec<&str> = sites.iter().map(|(label, ..)| label.as_str()).collect();
@@ -246,7 +246,8 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
                 "free_sites",
                 [("bytes", bytes), ("blocks", blocks)],
                 format!(
-                    "most earlier blocks from {} had been freed by then; with the {live} ({}) freed too, {how}",
+                    "{} {} had been freed by then; with the {live} ({}) freed too, {how}",
+                    if some_stacks { "for some stacks, most earlier blocks from" } else { "most earlier blocks from" },
                     names.join(", "),
                     Bytes(bytes)
                 ),

@@ -81,8 +81,8 @@ impl Document {
         let mut table = attributed(by.name(), rows.iter(), attribution.total_bytes, by == GroupBy::Stack);
         let what = match (attribution.total_bytes, by.is_inclusive()) {
             (0, _) => "nothing is allocated".to_owned(),
-            (_, true) => format!("held in total, by {}", by.name()),
-            _ => format!("total, by {}", by.name()),
+            (_, true) => format!("held in total, by {}", by.option()),
+            _ => format!("total, by {}", by.option()),
         };
         if attribution.dropped > 0 {
             let rows = count(attribution.dropped as u64, "more row");

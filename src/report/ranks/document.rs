@@ -89,6 +89,7 @@ pub(super) fn add(table: &mut Table, line: &RankLine) {
 
 fn cells(rank: &RankSummary) -> [String; 10] {
     let maximum = |metric| words::maximum(rank, metric);
+    let if_history = |shown: String| if rank.entries > 0 { shown } else { "-".to_owned() };
     [
         rank.rank.to_string(),
         words::device(rank.device),
@@ -96,9 +97,9 @@ fn cells(rank: &RankSummary) -> [String; 10] {
         maximum(Metric::Active),
         maximum(Metric::Requested),
         maximum(Metric::Reserved),
-        signed(rank.baseline_bytes),
+        if_history(signed(rank.baseline_bytes)),
         words::inactive(rank),
-        rank.ooms.to_string(),
+        if_history(rank.ooms.to_string()),
         rank.largest().map(largest).unwrap_or_default(),
     ]
 }
@@ -173,7 +174,7 @@ fn across(document: &mut Document, report: &RanksReport, group: &Group) {
     ]))
     .indent(2);
     for (figure, spread) in &group.spreads {
-        let [min, median, max] = [spread.min.0, spread.median, spread.max.0].map(signed);
+        let [min, median, max] = words::spread(report, group, *figure, spread);
         let cells = [words::figure(*figure).to_owned(), min, median, max, words::skew(spread.skew())];
         table.row(cells, words::highest(report, spread));
     }

@@ -38,6 +38,27 @@ pub fn maximum(rank: &RankSummary, metric: Metric) -> String {
     }
 }
 
+/// The lowest, the middle and the highest value of a figure, marked where values of single ranks are bounds.
+pub fn spread(report: &RanksReport, group: &Group, figure: Figure, spread: &Spread) -> [String; 3] {
+    let bound = |row: usize| match figure {
+        Figure::Maximum(metric) => report.rank(row).and_then(|rank| rank.bound(metric)),
+        _ => None,
+    };
+    let all: Vec<Bound> =
+        group.members.iter().filter_map(|&row| bound(row)).filter(|&it| it != Bound::Unknown).collect();
+    let is_one_kind = all.windows(2).all(|pair| pair[0] == pair[1]);
+    let of_all = all.first().map(|&bound| if is_one_kind { bound } else { Bound::Unknown });
+    let lowest = if of_all == Some(Bound::Lower) { bound(spread.min.1) } else { of_all };
+    let highest = if of_all == Some(Bound::Upper) { bound(spread.max.1) } else { of_all };
+    let marked = |bytes: i64, bound: Option<Bound>| match bound {
+        None => signed(bytes),
+        Some(Bound::Lower) => format!("\u{2265}{}", signed(bytes)),
+        Some(Bound::Upper) => format!("\u{2264}{}", signed(bytes)),
+        Some(Bound::Unknown) => format!("~{}", signed(bytes)),
+    };
+    [marked(spread.min.0, lowest), marked(spread.median, of_all), marked(spread.max.0, highest)]
+}
+
 /// The inactive share at the peak.
 pub fn inactive(rank: &RankSummary) -> String {
     rank.inactive_share().map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", share * 100.0))
@@ -207,7 +228,8 @@ pub fn failure(failure: &SameFailure) -> String {
     let FailureSignature { cause, requester, holder, size_class_bytes, .. } = &failure.signature;
     let holder = if holder.is_empty() { String::new() } else { format!("; {holder} held the most") };
     let cause = words::cause(cause);
-    format!("{cause}: {requester} requested at most {}{holder}", Bytes(*size_class_bytes))
+    let (least, most) = (Bytes(size_class_bytes / 2), Bytes(*size_class_bytes));
+    format!("{cause}: {requester} requested {least} to {most}{holder}")
 }
 
 /// The ranks on which requests with one signature failed, and the earlier runs, a line for each signature.
@@ -252,14 +274,17 @@ pub fn no_outlier(report: &RanksReport) -> String {
     if report.groups.iter().all(|group| group.members.len() < MIN_RANKS) {
         return format!("at least {MIN_RANKS} ranks are needed to detect an outlier");
     }
-    format!("no rank is an outlier: none has a maximum with {}", criterion())
+    format!("no rank is an outlier: no maximum has {}", criterion())
 }
 
 /// When a maximum is an outlier.
 fn criterion() -> String {
     let (usual, equal) = (Scale::MedianDeviation.threshold(), Scale::MeanDeviation.threshold());
     let share = MIN_SHARE * 100.0;
-    format!("a robust z-score of {usual:.1} ({equal:.1} where most are equal) and at least {share:.0}% from the median")
+    format!(
+        "a robust z-score of at least {usual:.1} ({equal:.1} where most ranks are equal) and differs from the median by at \
+         least {share:.0}%"
+    )
 }
 
 /// The outliers of each row, the farthest first.

@@ -156,7 +156,11 @@ pub(crate) fn held(device: &DeviceTriage) -> String {
 /// What a device holds at its peak, for a device of which nothing else is shown.
 pub(crate) fn held_at_peak(device: &DeviceTriage) -> String {
     let held = held(device);
-    if device.peak.is_empty() { held } else { format!("{held} at its peak") }
+    match &device.peak {
+        peak if peak.is_empty() => held,
+        peak if peak.completeness.no_entries => format!("{held} at dump time"),
+        _ => format!("{held} at its peak"),
+    }
 }
 
 /// The maximum of reserved memory elsewhere in the recording, if it is higher: savings are relative to it.

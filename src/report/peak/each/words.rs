@@ -138,7 +138,10 @@ pub fn legend(device: &DevicePeak, ranges: &RangePeaks, shown: &[Shown<'_>]) -> 
         lines.push(notes::inferred(device.attribution.by).to_owned());
     }
     if shown.iter().any(|shown| shown.range.bound == Some(Bound::Lower)) {
-        lines.push("\u{2265} at least: part of it, or of the memory allocated before it, was not recorded".to_owned());
+        let each = ranges.each.name();
+        lines.push(format!(
+            "\u{2265} a lower bound: part of the {each}, or of memory allocated before it, was not recorded"
+        ));
     }
     if shown.iter().any(|shown| shown.range.is_inherited()) {
         lines.push("at its start: memory was highest when the range started, so earlier code caused it".to_owned());
