@@ -44,9 +44,10 @@ enum Job<F, R> {
 
 impl<R, F: FnOnce() -> R> Job<F, R> {
     fn run(&mut self) {
-        if let Self::Waiting(work) = std::mem::replace(self, Self::Running) {
-            *self = Self::Done(work());
-        }
+        *self = match std::mem::replace(self, Self::Running) {
+            Self::Waiting(work) => Self::Done(work()),
+            other => other,
+        };
     }
 
     fn result(mut self) -> R {
