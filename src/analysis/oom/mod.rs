@@ -280,7 +280,9 @@ pub(crate) fn signatures(device: &Device<'_>, most: usize) -> Vec<Signature> {
     let mut ooms: Vec<Oom> = failed.into_iter().take(most).map(sign).collect();
     if ooms.iter().any(Oom::may_be_a_leak) {
         let cures = cures(device, CurePlays::All);
-        ooms.iter_mut().for_each(|oom| oom.look_for_a_leak(&cures));
+        for oom in &mut ooms {
+            oom.look_for_a_leak(&cures);
+        }
     }
     ooms.into_iter().filter_map(|oom| oom.signature).collect()
 }
@@ -357,7 +359,9 @@ impl DeviceOoms {
     /// Adds what to change in the program. The line that allocated the memory is not an answer if the line that keeps
     /// it is known, and neither is fragmentation if a leak fills the memory.
     pub(crate) fn with_cures(mut self, cures: Vec<Cure>) -> Self {
-        self.ooms.iter_mut().for_each(|oom| oom.look_for_a_leak(&cures));
+        for oom in &mut self.ooms {
+            oom.look_for_a_leak(&cures);
+        }
         if cures.iter().any(|cure| cure.saving.most() > 0) {
             for oom in &mut self.ooms {
                 oom.advice.retain(|advice| !matches!(advice, Advice::FreeSites { .. }));
