@@ -110,7 +110,9 @@ fn a_leak_is_shown_before_what_the_allocator_lacked() {
     let options = OomOptions::default().cures(Some(Plays::All));
     assert_eq!(cause(&options), Cause::Leak);
     let report = recording.oom(&options).unwrap();
-    let first = &report.devices[0].ooms[0].evidence[0];
+    let oom = &report.devices[0].ooms[0];
+    assert_eq!(oom.signature.as_ref().map(|signature| signature.cause), Some("leak"));
+    let first = &oom.evidence[0];
     let Symptom::Accumulates { label, reserved, capacity } = first else { panic!("{first:?}") };
     assert_eq!(label.as_deref(), Some("perplexity.py:22 perplexity"));
     assert!(*reserved < capacity / 2, "{reserved} of {capacity}");

@@ -19,11 +19,11 @@ use std::cmp::{Ordering, Reverse};
 pub struct Candidate {
     /// The function, by its file, first line and name.
     pub label: String,
-    /// The maximum number of its calls in a forward pass.
+    /// The maximum number of its calls in a forward pass that keep something for backward.
     pub calls: usize,
     /// Bytes that its calls hold at the recorded peak and that checkpointing would free.
     pub activation_bytes: u64,
-    /// Mean time of its calls in a forward pass, in microseconds: the cost of recomputing them.
+    /// Mean time of these calls in a forward pass, in microseconds: the cost of recomputing them.
     pub recompute_us: Option<i64>,
     /// The peak of allocated bytes with every call checkpointed.
     pub predicted_peak_bytes: i64,
@@ -160,17 +160,17 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         if saved_bytes.saturating_mul(NOTABLE_PART) < peak.bytes.max(1) || activation_bytes == 0 {
             return None;
         }
-        let (calls, recompute_us) = self.functions.calls(id);
+        let calls = self.functions.keeping_calls(id);
         let candidate = Candidate {
             label: self.functions.label(function),
-            calls,
+            calls: Checkpointable::most_calls(&calls),
             activation_bytes,
-            recompute_us,
+            recompute_us: self.functions.mean_us(&calls),
             predicted_peak_bytes: every_call.bytes,
             saved_bytes,
             plan: Vec::new(),
             limit: RemainingPeak::default(),
-            change: self.functions.change(function),
+            change: self.functions.change(function, &calls),
             function: id,
         };
         Some((candidate, every_call))

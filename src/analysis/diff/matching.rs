@@ -1,13 +1,15 @@
 //! Matches the rows of two attributions.
 //!
 //! Rows match if their labels are equal. Lines of code also match after an edit has moved them: lines of the same function in
-//! the same file are matched in order, by the shift that most of them share. Files match by the end of their paths, since two
-//! machines rarely have the same beginning. Only names are compared, so rows may also come from a JSON answer.
+//! the same file are matched in order, by the shift that most of them share. The memory of a line and that of its backward pass
+//! match together. Files match by the end of their paths, since two machines rarely have the same beginning. Only names are
+//! compared, so rows may also come from a JSON answer.
 
 use crate::facts::grouping::GroupBy;
+use crate::sorting::SortRows;
 use indexmap::{IndexMap, IndexSet};
 use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// A row's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,11 +116,14 @@ impl<'a> CodePlace<'a> {
     }
 }
 
-/// Lines of one function on both sides, in order, each with the index of its name.
+/// The indexes of the names of a line: for its own memory, and for the memory of its backward pass.
+type LineNames = [Option<usize>; 2];
+
+/// Lines of one function on both sides.
 #[derive(Default)]
 struct Function {
-    base: Vec<(u64, usize)>,
-    new: Vec<(u64, usize)>,
+    base: BTreeMap<u64, LineNames>,
+    new: BTreeMap<u64, LineNames>,
 }
 
 /// For each new name, the index of the same name in the base.
@@ -129,11 +134,11 @@ fn match_names(by: GroupBy, base: &IndexSet<&str>, new: &IndexSet<&str>) -> Vec<
     let files = match_files(&files(&base_places), &files(&new_places));
 
     let mut same = vec![None; new.len()];
-    let mut functions: IndexMap<(&str, &str, bool), Function> = IndexMap::new();
+    let mut functions: IndexMap<(&str, &str), Function> = IndexMap::new();
     for (index, place) in base_places.iter().enumerate() {
         if let Some(place) = place {
-            let key = (place.file, place.function, place.backward);
-            functions.entry(key).or_default().base.push((place.line, index));
+            let function = functions.entry((place.file, place.function)).or_default();
+            function.base.entry(place.line).or_default()[usize::from(place.backward)] = Some(index);
         }
     }
     for (index, (place, name)) in new_places.iter().zip(new).enumerate() {
@@ -141,22 +146,35 @@ fn match_names(by: GroupBy, base: &IndexSet<&str>, new: &IndexSet<&str>) -> Vec<
             None => same[index] = base.get_index_of(name),
             Some(place) => {
                 let Some(file) = files.get(place.file) else { continue };
-                let function = functions.get_mut(&(file.as_str(), place.function, place.backward));
-                if let Some(function) = function {
-                    function.new.push((place.line, index));
+                if let Some(function) = functions.get_mut(&(file.as_str(), place.function)) {
+                    function.new.entry(place.line).or_default()[usize::from(place.backward)] = Some(index);
                 }
             }
         }
     }
-    let mut shifts: HashMap<&str, Votes> = HashMap::new();
-    for (&(file, ..), function) in &mut functions {
-        function.base.sort_unstable();
-        function.new.sort_unstable();
-        shifts.entry(file).or_default().count(&function.base, &function.new);
+    let lines = |lines: BTreeMap<u64, LineNames>| lines.into_iter().collect::<Vec<_>>();
+    let functions = functions.into_iter().map(|((file, _), of)| (file, lines(of.base), lines(of.new)));
+    let mut functions: Vec<_> = functions.collect();
+    functions.sort_rows_by_key(|(file, base, _)| (*file, base.first().map(|line| line.0)));
+    let mut votes: HashMap<&str, Votes> = HashMap::new();
+    for (file, base, new) in &functions {
+        votes.entry(file).or_default().count(base, new);
     }
-    for ((file, ..), function) in &functions {
-        let usual = shifts.get(file).and_then(|votes| votes.winner(0)).unwrap_or(0);
-        align(&function.base, &function.new, usual, DEEPEST, &mut |base, new| same[new] = Some(base));
+    // The shifts of matched lines by file, up to each line of the base.
+    let mut shifts: HashMap<&str, BTreeMap<u64, i128>> = HashMap::new();
+    for (file, base, new) in &functions {
+        let shifts = shifts.entry(file).or_default();
+        let first = base.first().map_or(0, |line| line.0);
+        let before = shifts.range(..first).next_back().map_or(0, |(_, &shift)| shift);
+        let usual = votes.get(file).and_then(|votes| votes.winner([0, 0])).unwrap_or(0);
+        align(base, new, [before, usual], DEEPEST, &mut |base, new| {
+            shifts.insert(base.0, i128::from(new.0) - i128::from(base.0));
+            for (base, new) in base.1.into_iter().zip(new.1) {
+                if let (Some(base), Some(new)) = (base, new) {
+                    same[new] = Some(base);
+                }
+            }
+        });
     }
     same
 }
@@ -214,7 +232,7 @@ const VOTERS: usize = 32;
 const DEEPEST: usize = 16;
 
 impl Votes {
-    fn count(&mut self, base: &[(u64, usize)], new: &[(u64, usize)]) {
+    fn count(&mut self, base: &[Line], new: &[Line]) {
         let step = base.len().div_ceil(VOTERS).max(1);
         for &(from, _) in base.iter().step_by(step) {
             for &(to, _) in new {
@@ -223,38 +241,40 @@ impl Votes {
         }
     }
 
-    /// The shift with the most votes; among equals the nearest to `usual`, then the smallest, then the one that adds lines.
-    fn winner(&self, usual: i128) -> Option<i128> {
-        let rank = |shift: i128, votes: u64| (votes, Reverse((shift - usual).abs()), Reverse(shift.abs()), shift);
+    /// The shift with the most votes; among equals the nearest to one that is usual nearby, then the smallest, then the one
+    /// that adds lines.
+    fn winner(&self, usual: [i128; 2]) -> Option<i128> {
+        let distance = |shift: i128| usual.map(|usual| (shift - usual).abs()).into_iter().min();
+        let rank = |shift: i128, votes: u64| (votes, Reverse(distance(shift)), Reverse(shift.abs()), shift);
         self.0.iter().map(|(&shift, &votes)| rank(shift, votes)).max().map(|(.., shift)| shift)
     }
 }
 
-/// Matches lines of one function in order: those that share the most common shift, then the lines between them.
-fn align(
-    base: &[(u64, usize)],
-    new: &[(u64, usize)],
-    usual: i128,
-    depth: usize,
-    matched: &mut impl FnMut(usize, usize),
-) {
+/// A line and its names.
+type Line = (u64, LineNames);
+
+/// Matches lines of one function in order: those that share the most common shift, then the lines between them. `usual` are
+/// the shifts of the code before the lines and of the code after them.
+fn align(base: &[Line], new: &[Line], usual: [i128; 2], depth: usize, matched: &mut impl FnMut(Line, Line)) {
     let mut votes = Votes::default();
     votes.count(base, new);
     let Some(shift) = votes.winner(usual).filter(|_| depth > 0) else { return };
     let (mut base_rest, mut new_rest) = (base, new);
+    let mut before = usual[0];
     loop {
         // Before the next pair with this shift are lines with other shifts.
         let Some((before_base, before_new)) = next_pair(base_rest, new_rest, shift) else {
-            return align(base_rest, new_rest, shift, depth - 1, matched);
+            return align(base_rest, new_rest, [shift, usual[1]], depth - 1, matched);
         };
-        align(&base_rest[..before_base], &new_rest[..before_new], shift, depth - 1, matched);
-        matched(base_rest[before_base].1, new_rest[before_new].1);
+        align(&base_rest[..before_base], &new_rest[..before_new], [before, shift], depth - 1, matched);
+        matched(base_rest[before_base], new_rest[before_new]);
         (base_rest, new_rest) = (&base_rest[before_base + 1..], &new_rest[before_new + 1..]);
+        before = shift;
     }
 }
 
 /// Where the first two lines with a shift are.
-fn next_pair(base: &[(u64, usize)], new: &[(u64, usize)], shift: i128) -> Option<(usize, usize)> {
+fn next_pair(base: &[Line], new: &[Line], shift: i128) -> Option<(usize, usize)> {
     let (mut at, mut to) = (0, 0);
     loop {
         let wanted = i128::from(base.get(at)?.0) + shift;
@@ -354,6 +374,38 @@ mod tests {
             ("a.py:50 g", "a.py:70 g"),
         ];
         assert_eq!(pairs(GroupBy::Site, &base, &new), expected);
+    }
+
+    #[test]
+    fn lines_above_an_edit_stay_where_they_are() {
+        // Lines 33 to 36 became line 33: line 36 moved with the code below, and line 29 is above the edit.
+        let found = lines(&[29, 33, 34, 35, 36, 38, 49, 50], &[29, 33, 35, 46, 47]);
+        let expected = [(29, 29), (33, 0), (34, 0), (35, 0), (36, 33), (38, 35), (49, 46), (50, 47)];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn backward_moves_with_its_line() {
+        // By themselves, lines 35 and 36 would have become lines 62 and 63.
+        let base = ["backward of a.py:35 f", "backward of a.py:36 f", "backward of a.py:65 f"];
+        let base_lines = ["a.py:35 f", "a.py:36 f", "a.py:65 f", "a.py:66 f", "a.py:70 f"];
+        let new = ["backward of a.py:62 f", "backward of a.py:63 f", "a.py:62 f", "a.py:63 f", "a.py:67 f"];
+        let expected = vec![
+            (base[2], new[0]),
+            ("-", new[1]),
+            (base_lines[2], new[2]),
+            (base_lines[3], new[3]),
+            (base_lines[4], new[4]),
+            (base[0], "-"),
+            (base[1], "-"),
+            (base_lines[0], "-"),
+            (base_lines[1], "-"),
+        ];
+        assert_eq!(pairs(GroupBy::Site, &[&base[..], &base_lines].concat(), &new), expected);
+        // Its line may hold nothing.
+        let expected = vec![("a.py:5 f", "a.py:7 f"), ("backward of a.py:6 f", "backward of a.py:8 f")];
+        let found = pairs(GroupBy::Site, &["a.py:5 f", "backward of a.py:6 f"], &["a.py:7 f", "backward of a.py:8 f"]);
+        assert_eq!(found, expected);
     }
 
     #[test]

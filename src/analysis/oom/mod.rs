@@ -275,9 +275,35 @@ pub(crate) fn signatures(device: &Device<'_>, most: usize) -> Vec<Signature> {
     let sign = |entry: u32| {
         let layout = sweep.at(entry + 1);
         turnover.advance(entry);
-        explainer.explain(entry, &layout, &turnover, Detail::Signed).signature
+        explainer.explain(entry, &layout, &turnover, Detail::Signed)
     };
-    failed.into_iter().take(most).filter_map(sign).collect()
+    let mut ooms: Vec<Oom> = failed.into_iter().take(most).map(sign).collect();
+    if ooms.iter().any(Oom::may_be_a_leak) {
+        let cures = cures(device, CurePlays::All);
+        for oom in &mut ooms {
+            oom.look_for_a_leak(&cures);
+        }
+    }
+    ooms.into_iter().filter_map(|oom| oom.signature).collect()
+}
+
+impl Oom {
+    /// Whether memory that accumulates may be the cause.
+    fn may_be_a_leak(&self) -> bool {
+        self.cause == Cause::Fragmentation
+    }
+
+    /// Names memory that accumulates as the cause, if one of these cures shows that it is.
+    fn look_for_a_leak(&mut self, cures: &[Cure]) {
+        if !self.may_be_a_leak() {
+            return;
+        }
+        let capacity = self.figures.reserved.saturating_add(self.device_free);
+        let Some(symptom) = leak(cures, capacity) else { return };
+        self.cause = Cause::Leak;
+        self.evidence.insert(0, symptom);
+        self.signature = self.signature.take().map(|signature| signature.because_of(Cause::Leak));
+    }
 }
 
 impl DeviceOoms {
@@ -333,11 +359,8 @@ impl DeviceOoms {
     /// Adds what to change in the program. The line that allocated the memory is not an answer if the line that keeps
     /// it is known, and neither is fragmentation if a leak fills the memory.
     pub(crate) fn with_cures(mut self, cures: Vec<Cure>) -> Self {
-        for oom in self.ooms.iter_mut().filter(|oom| matches!(oom.cause, Cause::Fragmentation)) {
-            if let Some(symptom) = leak(&cures, oom.figures.reserved.saturating_add(oom.device_free)) {
-                oom.cause = Cause::Leak;
-                oom.evidence.insert(0, symptom);
-            }
+        for oom in &mut self.ooms {
+            oom.look_for_a_leak(&cures);
         }
         if cures.iter().any(|cure| cure.saving.most() > 0) {
             for oom in &mut self.ooms {

@@ -36,9 +36,17 @@ impl Signature {
         let requester = request.last_known.as_ref().map_or(request.site.as_str(), |(_, site)| site.as_str());
         let (requester, holder) = (without_line(requester), without_line(holder));
         let size_class_bytes = request.bytes.checked_next_power_of_two().unwrap_or(request.bytes);
-        let cause = cause.name();
+        let signature = Self { id: String::new(), cause: "", requester, holder, size_class_bytes, pool };
+        signature.because_of(cause)
+    }
+
+    /// The same with another cause.
+    pub(super) fn because_of(mut self, cause: Cause) -> Self {
+        self.cause = cause.name();
+        let Self { cause, requester, holder, size_class_bytes, pool, .. } = &self;
         let text = format!("{cause}\n{pool}\n{size_class_bytes}\n{requester}\n{holder}");
-        Self { id: format!("{:016x}", hash(text.as_bytes())), cause, requester, holder, size_class_bytes, pool }
+        self.id = format!("{:016x}", hash(text.as_bytes()));
+        self
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which rank a file is from.
 
 use crate::wire::ranks::RankSource;
+use std::collections::HashSet;
 
 /// A rank's number and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +33,9 @@ const SPARSE: u64 = 4;
 ///
 /// - The number after `rank` (`rank5`, `rank_5`, `rank-5`), in the file's name, or else in the name of its folder.
 /// - The six-digit number before `_step_`, as torchtitan writes it (`000005_step_10.pickle`).
-/// - If other names have numbers that distinguish them, the last one in the name (`mem.5.pickle`). Times, steps and process
-///   IDs do not count, and neither does one of several coordinates (`TP-1-DP-0`).
+/// - If the other names differ from each other only in numbers, the last number in each (`host5.pickle`); in a single name, a
+///   number that is not part of a word (`mem.5.pickle`). Times, steps and process IDs do not count, and neither does one of
+///   several coordinates (`TP-1-DP-0`).
 /// - Otherwise, the position in the list.
 pub fn rank_numbers(paths: &[&str]) -> Vec<RankNumber> {
     let named: Vec<Option<u64>> =
@@ -46,7 +48,11 @@ pub fn rank_numbers(paths: &[&str]) -> Vec<RankNumber> {
     numbers.dedup();
     let is_padded = unnamed().flatten().all(|number| number.is_padded);
     let largest = if is_padded { u64::MAX } else { SMALL.max(SPARSE * count as u64) };
-    let plain_tell = numbers.len() == count && numbers.last().is_none_or(|&last| last <= largest);
+    let others: HashSet<Vec<String>> =
+        paths.iter().zip(&named).filter(|(_, named)| named.is_none()).map(|(path, _)| without_numbers(path)).collect();
+    // A number that is part of a word in a single name may be anything: `memory_ctx128.pickle`.
+    let are_alike = others.len() == 1 && (count > 1 || unnamed().flatten().all(|number| number.is_word));
+    let plain_tell = are_alike && numbers.len() == count && numbers.last().is_none_or(|&last| last <= largest);
     let number = |(index, (named, plain)): (usize, (Option<u64>, Option<Number>))| {
         let plain = plain.filter(|_| plain_tell).map(|number| number.value);
         let (rank, source) = match named.or(plain) {
@@ -94,10 +100,12 @@ struct Number {
     value: u64,
     /// Whether it was written with leading zeros, unlike process IDs.
     is_padded: bool,
+    /// Whether no letter is next to it.
+    is_word: bool,
 }
 
-/// The last number in a file's name that may be a rank. The name ends where its extensions start.
-fn last_number(path: &str) -> Option<Number> {
+/// A file's name without extensions, in lower case.
+fn stem(path: &str) -> String {
     // `mem.5.pickle.gz`: an extension starts with a letter.
     let mut stem = file_name(path);
     while let Some((before, extension)) = stem.rsplit_once('.') {
@@ -106,7 +114,19 @@ fn last_number(path: &str) -> Option<Number> {
         }
         stem = before;
     }
-    let stem = stem.to_ascii_lowercase();
+    stem.to_ascii_lowercase()
+}
+
+/// The parts of a file's name between its numbers, without extensions.
+fn without_numbers(path: &str) -> Vec<String> {
+    let stem = stem(path);
+    let parts = stem.split(|next: char| next.is_ascii_digit()).filter(|part| !part.is_empty());
+    parts.map(str::to_owned).collect()
+}
+
+/// The last number in a file's name that may be a rank.
+fn last_number(path: &str) -> Option<Number> {
+    let stem = stem(path);
     let parts = parts(&stem);
     let word = |index: usize| parts.get(index).copied().unwrap_or_default();
     let is_number = |index: usize| word(index).starts_with(|first: char| first.is_ascii_digit());
@@ -134,7 +154,8 @@ fn last_number(path: &str) -> Option<Number> {
         let has_letters = !part.bytes().all(|byte| byte.is_ascii_digit());
         if is_number(index) && index >= end_of_time && !is_other && !has_letters && part.len() <= DIGITS {
             let is_padded = part.len() > 1 && part.starts_with('0');
-            found = part.parse().ok().map(|value| Number { value, is_padded });
+            let is_word = stem.split(|next: char| !next.is_alphanumeric()).any(|word| word == part);
+            found = part.parse().ok().map(|value| Number { value, is_padded, is_word });
         }
     }
     found
@@ -187,6 +208,9 @@ mod tests {
         let order = RankSource::Order;
         assert_eq!(numbers(&["a_10.pickle", "b_10.pickle"]), [(0, order), (1, order)]);
         assert_eq!(numbers(&["a_1.pickle", "snapshot.pickle"]), [(0, order), (1, order)]);
+        assert_eq!(numbers(&["forward_ctx128.pickle", "backward_ctx256.pickle"]), [(0, order), (1, order)]);
+        assert_eq!(numbers(&["memory_ctx128_fullstep.pickle.gz"]), [(0, order)], "no other name has another number");
+        assert_eq!(numbers(&["mem.5.pickle", "rank7.pickle"]), [(5, path), (7, path)]);
         assert_eq!(numbers(&["20261121103000.pickle", "20261121103001.pickle"]), [(0, order), (1, order)]);
         assert_eq!(numbers(&["x.pickle", "rank7.pickle"]), [(0, order), (7, path)]);
     }

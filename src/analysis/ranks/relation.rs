@@ -25,7 +25,8 @@ pub enum Relation {
     /// Ranks of one run, as far as is known.
     #[default]
     Ranks,
-    /// They run different code: the rows of each program, without recordings that do not show their code.
+    /// They run different code: the rows of each program, without recordings that do not show enough of their code. There may be
+    /// more programs: small ones may share lines by chance.
     Programs(Vec<Vec<usize>>),
     /// Their recordings start with the same entries: dumps of one process.
     Dumps,

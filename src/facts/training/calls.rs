@@ -29,10 +29,6 @@ pub struct ForwardFunction {
     pub last_line: u64,
     /// A frame of it, at its first line.
     pub frame: FrameId,
-    /// A frame that calls it: an example, if there are several.
-    pub caller: Option<FrameId>,
-    /// Other frames that call it, in the order of the first calls.
-    pub other_callers: Vec<FrameId>,
 }
 
 /// The index of a function in [`Calls::functions`].
@@ -56,6 +52,8 @@ pub struct Call {
     pub start: u32,
     /// The entry after its last one.
     pub end: u32,
+    /// The nearest frame around it that is not part of PyTorch.
+    pub caller: Option<FrameId>,
     /// Whether it runs under `torch.utils.checkpoint`.
     pub checkpointed: bool,
     /// Whether `torch.utils.checkpoint` calls it directly, so that it is not inside another checkpointed call.
@@ -496,7 +494,6 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
         *ranges = joined(std::mem::take(ranges));
     }
     let mut known: HashMap<(u32, u64), FunctionId, RandomState> = HashMap::default();
-    let mut callers: HashSet<(FunctionId, FrameId), RandomState> = HashSet::default();
     let (mut functions, mut calls) = (Vec::new(), Vec::new());
     for call in &raw {
         let Some(frame) = snapshot.stacks.frame(call.frame) else { continue };
@@ -504,19 +501,16 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
         let ranges = &lines[&call.function];
         let Some(&(first_line, last_line)) = ranges.iter().rfind(|range| range.0 <= call.first_line) else { continue };
         let function = *known.entry((call.function, first_line)).or_insert_with(|| {
-            let (frame, caller) = (call.frame, call.caller);
-            let other_callers = Vec::new();
-            functions.push(ForwardFunction { file, name, first_line, last_line, frame, caller, other_callers });
+            functions.push(ForwardFunction { file, name, first_line, last_line, frame: call.frame });
             FunctionId(functions.len() as u32 - 1)
         });
         let named = &mut functions[function.index()];
         if call.first_line == first_line {
             named.frame = call.frame;
         }
-        let is_other = |&caller: &FrameId| named.caller != Some(caller) && callers.insert((function, caller));
-        named.other_callers.extend(call.caller.filter(is_other));
         let Around { checkpointed, is_checkpoint } = around.get(call.node as usize).copied().unwrap_or_default();
-        calls.push(Call { function, start: call.start, end: call.end, checkpointed, is_checkpoint });
+        let RawCall { start, end, caller, .. } = *call;
+        calls.push(Call { function, start, end, caller, checkpointed, is_checkpoint });
     }
     Calls::new(functions, calls)
 }

@@ -6,10 +6,11 @@ use super::recompute::{Gap, Recomputing};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::facts::training::{Call, Category, ForwardFunction, FunctionId, Phase};
-use crate::model::Action;
+use crate::model::{Action, FrameId};
 use crate::parallel;
 use crate::replay::{Allocation, History, Instant, Metric, NEVER};
 use crate::sorting::SortRows;
+use indexmap::IndexSet;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -165,11 +166,19 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.device.sites().label(function.frame)
     }
 
-    /// The highest number of calls of a function in a pass, and their mean time in microseconds, if the file has times.
-    pub(crate) fn calls(&self, function: FunctionId) -> (usize, Option<i64>) {
-        let passes = self.choice.passes.split(self.choice.open_calls(function));
-        let time = self.choice.passes.mean_us(self.device.track, &passes).map(|(_, calls)| calls);
-        (passes.iter().map(Vec::len).max().unwrap_or(0), time)
+    /// The calls of a function in each pass that keep something for backward.
+    pub(crate) fn keeping_calls(&self, function: FunctionId) -> Vec<Vec<&Call>> {
+        self.choice.keeping_calls(&self.recomputing, function)
+    }
+
+    /// The highest number of these calls in a pass.
+    pub(crate) fn most_calls(passes: &[Vec<&Call>]) -> usize {
+        passes.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// Their mean time in a pass in microseconds, if the file has times.
+    pub(crate) fn mean_us(&self, passes: &[Vec<&Call>]) -> Option<i64> {
+        self.choice.passes.mean_us(self.device.track, passes).map(|(_, calls)| calls)
     }
 
     /// The function whose calls hold the most when the last forward pass before an instant ends.
@@ -223,15 +232,14 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
     fn held_by_each(&self, mut functions: Vec<FunctionId>, instant: Instant) -> Vec<HeldByCalls> {
         self.keep_promising(&mut functions, instant);
         let held = |&id: &FunctionId| {
-            let passes = self.choice.passes.split(self.choice.open_calls(id));
+            let passes = self.keeping_calls(id);
             let recomputes =
                 passes.iter().flatten().filter_map(|call| self.choice.recompute_of(&self.recomputing, call));
             let bytes = recomputes.map(|recompute| held_at(&recompute.gaps, instant)).sum();
-            let calls = passes.iter().map(Vec::len).max()?;
+            let (calls, recompute_us) = (Self::most_calls(&passes), self.mean_us(&passes));
             let function = self.choice.calls.function(id)?;
-            let recompute_us = self.choice.passes.mean_us(self.device.track, &passes).map(|(_, calls)| calls);
             let label = self.device.sites().label(function.frame);
-            Some((id, HeldByCalls { label, calls, bytes, recompute_us, change: self.change(function) }))
+            Some((id, HeldByCalls { label, calls, bytes, recompute_us, change: self.change(function, &passes) }))
         };
         let mut all: Vec<(FunctionId, HeldByCalls)> = parallel::filter_map(&functions, held);
         all.retain(|(_, held)| held.bytes > 0);
@@ -295,18 +303,19 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.device.sites().kind(function.frame) == FrameKind::User
     }
 
-    /// The change to the code for a function.
-    pub(crate) fn change(&self, function: &ForwardFunction) -> CodeChange {
+    /// The change to the code for these calls of a function.
+    pub(crate) fn change(&self, function: &ForwardFunction, passes: &[Vec<&Call>]) -> CodeChange {
         if self.device.sites().package_of(function.frame) == "transformers" {
             return CodeChange::Transformers;
         }
-        match function.caller {
-            Some(caller) if self.device.sites().kind(caller) != FrameKind::User => {
-                CodeChange::WrapForward(self.device.sites().label(caller))
-            }
+        let callers: IndexSet<FrameId> = passes.iter().flatten().filter_map(|call| call.caller).collect();
+        let mut callers = callers.into_iter().map(|caller| (self.device.sites().kind(caller), caller));
+        let label = |caller: FrameId| self.device.sites().label(caller);
+        match callers.next() {
+            Some((kind, caller)) if kind != FrameKind::User => CodeChange::WrapForward(label(caller)),
             caller => CodeChange::Wrap {
-                caller: caller.map(|caller| self.device.sites().label(caller)),
-                others: function.other_callers.iter().map(|&caller| self.device.sites().label(caller)).collect(),
+                caller: caller.map(|(_, caller)| label(caller)),
+                others: callers.map(|(_, caller)| label(caller)).collect(),
             },
         }
     }

@@ -137,14 +137,19 @@ impl Choice {
         })
     }
 
-    /// The effect of checkpointing the first call of each function and every N-th call after it in a forward pass. A
-    /// call within a checkpointed call is recomputed with it, and is not checkpointed itself.
+    /// The effect of checkpointing the first call of each function and every N-th call after it in a forward pass, of
+    /// those that keep something for backward. A call within a checkpointed call is recomputed with it, and is not
+    /// checkpointed itself.
     pub fn recompute(&self, device: &Device<'_>, functions: &[(FunctionId, usize)]) -> Chosen {
+        let recomputing = self.recomputing(device);
         let mut chosen: Vec<&Call> = Vec::new();
         for &(function, every) in functions {
-            for calls in self.passes.split(self.open_calls(function)) {
-                chosen.extend(calls.into_iter().step_by(every.max(1)));
-            }
+            // Checkpointing a call that keeps nothing changes nothing: if all are chosen, it need not be left out.
+            let passes = match every {
+                ..=1 => self.passes.split(self.open_calls(function)),
+                _ => self.keeping_calls(&recomputing, function),
+            };
+            chosen.extend(passes.into_iter().flat_map(|calls| calls.into_iter().step_by(every.max(1))));
         }
         // An outer call comes before the calls inside it.
         let order = |call: &Call| (call.start, Reverse(call.end));
@@ -158,7 +163,6 @@ impl Choice {
             is_outermost
         });
         let is_nested = chosen.len() < all;
-        let recomputing = self.recomputing(device);
         let first_step = self.passes.entries.get(1).map_or(device.history().entries(), |pass| pass.start);
         let likes = recomputing.workspaces(&chosen, first_step);
         let of_portion = |calls: &[&Call]| -> Vec<Option<Arc<Recompute>>> {
@@ -230,6 +234,15 @@ impl Choice {
     pub(super) fn recompute_of(&self, recomputing: &Recomputing<'_>, call: &Call) -> Option<Arc<Recompute>> {
         let place = self.calls.place(call)?;
         self.recomputes.get(place)?.get_or_init(|| recomputing.of(call).map(Arc::new)).clone()
+    }
+
+    /// The calls of a function in each pass that are not checkpointed yet and keep something for backward.
+    pub(super) fn keeping_calls(&self, recomputing: &Recomputing<'_>, function: FunctionId) -> Vec<Vec<&Call>> {
+        let mut passes = self.passes.split(self.open_calls(function));
+        for calls in &mut passes {
+            calls.retain(|call| self.recompute_of(recomputing, call).is_some());
+        }
+        passes
     }
 
     /// Calls of a function that are not checkpointed yet.

@@ -18,7 +18,7 @@ pub struct Checkpointed {
 pub struct HeldByCalls {
     /// The function, by its file, first line and name.
     pub label: String,
-    /// The maximum number of its calls in a forward pass.
+    /// The maximum number of its calls in a forward pass that keep something for backward.
     pub calls: usize,
     /// Bytes held.
     pub bytes: u64,

@@ -253,8 +253,9 @@ pub fn saved_percent(device: &DeviceCheckpoint, saved: i64) -> f64 {
 /// The memory that its calls hold.
 pub fn held(candidate: &Candidate) -> String {
     let calls = count(candidate.calls as u64, "call");
+    let hold = if candidate.calls == 1 { "it holds" } else { "they hold" };
     format!(
-        "{calls} in a forward pass; at the recorded peak they hold {} that checkpointing frees",
+        "{calls} in a forward pass; at the recorded peak {hold} {} that checkpointing frees",
         Bytes(candidate.activation_bytes)
     )
 }
@@ -282,12 +283,9 @@ pub fn beyond(candidates: &[Candidate]) -> Option<&'static str> {
 pub fn cost(device: &DeviceCheckpoint, candidate: &Candidate) -> Option<String> {
     let time = candidate.recompute_us?;
     let share = share_of_forward(device, candidate).map(|share| format!(", {:.1}% of the forward pass", share * 100.0));
-    let runs = if device.without_backward {
-        "a backward pass would recompute the calls"
-    } else {
-        "backward recomputes the calls"
-    };
-    Some(format!("{runs}: {} for each forward pass{}", duration(time), share.unwrap_or_default()))
+    let runs = if device.without_backward { "a backward pass would recompute" } else { "backward recomputes" };
+    let calls = if candidate.calls == 1 { "the call" } else { "the calls" };
+    Some(format!("{runs} {calls}: {} for each forward pass{}", duration(time), share.unwrap_or_default()))
 }
 
 /// The recomputed part of a forward pass, from 0 to 1.

@@ -84,12 +84,19 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
             // A list of all rows says nothing.
             let are_single = programs.iter().all(|program| program.len() == 1);
             let listed = if are_single { String::new() } else { format!(" ({}{more})", listed.join("; ")) };
+            let known: HashSet<usize> = programs.iter().flatten().copied().collect();
+            let unknown: Vec<usize> = group.members.iter().copied().filter(|row| !known.contains(row)).collect();
+            let unknown = match unknown.as_slice() {
+                [] => String::new(),
+                unknown => format!("; too few lines to tell the program of: {}", rows(unknown)),
+            };
             let compared = match group.relation.comparable(&group.members).len() {
                 0 => ", so memviz looks for no outliers".to_owned(),
                 ranks => format!("; outliers are found among the {ranks} of one program"),
             };
             format!(
-                "these are recordings of {} different programs{listed}, which share hardly any line that allocates{compared}",
+                "these are recordings of at least {} different programs{listed}, which share hardly any line that \
+                 allocates{compared}{unknown}",
                 programs.len()
             )
         }

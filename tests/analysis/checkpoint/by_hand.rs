@@ -75,6 +75,25 @@ fn checkpointed_calls_keep_nothing_between_forward_and_backward() {
     assert_eq!(block.recompute_us, Some(3 * 9 * TICK));
 }
 
+/// A block under `torch.no_grad()`: its call is not recomputed.
+#[test]
+fn calls_that_keep_nothing_are_not_counted() {
+    let mut program = Program::new();
+    let temporary = program.alloc(At::Frozen(20), KEPT);
+    program.free(At::Frozen(22), temporary);
+    let output = program.alloc(At::Frozen(22), OUTPUT);
+    program.free(At::Model(4), output);
+    step(&mut program, 3);
+    let device = checkpoint(&program.dump());
+    let [block] = &device.candidates[..] else { panic!("{:?}", device.candidates) };
+    assert_eq!((block.label.as_str(), block.calls), ("model.py:20 forward", 3));
+    assert_eq!(block.change, CodeChange::Wrap { caller: Some("model.py:5 forward".to_owned()), others: Vec::new() });
+    assert_eq!(block.recompute_us, Some(3 * 9 * TICK));
+    let predicted = KEPT + 2 * OUTPUT + OUTPUT + GRADIENT;
+    let peaks: Vec<u64> = block.plan.iter().map(|plan| plan.predicted_peak_bytes as u64).collect();
+    assert_eq!(peaks, [predicted, predicted + KEPT, predicted + KEPT]);
+}
+
 /// Each pass is divided into its own calls, and times are means.
 #[test]
 fn steps_of_different_length_are_looked_at_together() {

@@ -20,6 +20,8 @@ pub struct Held(usize);
 pub enum At {
     /// On a line of `Block.forward`, which `Model.forward` calls on its line 5.
     Block(u64),
+    /// The same, called on line 4.
+    Frozen(u64),
     /// On a line of `Model.forward` itself.
     Model(u64),
     /// In backward: the engine has no Python stack.
@@ -87,6 +89,7 @@ impl Program {
         const TRAIN: (&str, &str, u64) = ("/home/user/train.py", "main", 3);
         let frames = match at {
             At::Block(line) => vec![(MODEL, "forward", line), CALL, (MODEL, "forward", 5), CALL, TRAIN],
+            At::Frozen(line) => vec![(MODEL, "forward", line), CALL, (MODEL, "forward", 4), CALL, TRAIN],
             At::Model(line) => vec![(MODEL, "forward", line), CALL, TRAIN],
             At::Backward => Vec::new(),
         };

@@ -65,6 +65,15 @@ fn the_same_failure_is_one_group_and_was_seen_before() {
 }
 
 #[test]
+fn the_cause_of_a_failure_is_that_of_oom() {
+    let path = "fixtures/stories/retained_graph_llama_flawed/snapshot.pickle.gz";
+    let oom = memviz(&["oom", "--format", "json", path]).json();
+    assert_eq!(oom["devices"][0]["ooms"][0]["cause"], json!("leak"));
+    let ranks = lines(memviz(&["ranks", "--format", "json", path]).expect(0));
+    assert_eq!(across(&ranks)["failures"][0]["signature"]["cause"], json!("leak"));
+}
+
+#[test]
 fn a_summary_with_more_signatures_than_failures_is_refused() {
     let folder = TempDir::new().unwrap();
     let signature = json!({"id": "0123456789abcdef", "cause": "capacity", "requester": "a.py f", "holder": "a.py g",
