@@ -30,31 +30,12 @@ pub(crate) fn filter_map<T: Send, U: Send>(
 
 /// Both results; another thread may compute the second one at the same time.
 pub(crate) fn join<A: Send, B: Send>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B + Send) -> (A, B) {
-    let (mut first, mut second) = (Job::Waiting(first), Job::Waiting(second));
-    both(&mut || first.run(), &mut || second.run());
-    (first.result(), second.result())
-}
-
-/// A closure, then its result.
-enum Job<F, R> {
-    Waiting(F),
-    Running,
-    Done(R),
-}
-
-impl<R, F: FnOnce() -> R> Job<F, R> {
-    fn run(&mut self) {
-        if let Self::Waiting(work) = std::mem::replace(self, Self::Running) {
-            *self = Self::Done(work());
-        }
-    }
-
-    fn result(mut self) -> R {
-        self.run();
-        match self {
-            Self::Done(result) => result,
-            Self::Waiting(_) | Self::Running => unreachable!("a job that panics does not return"),
-        }
+    let (mut first, mut second) = (Some(first), Some(second));
+    let (mut of_first, mut of_second) = (None, None);
+    both(&mut || of_first = first.take().map(|work| work()), &mut || of_second = second.take().map(|work| work()));
+    match (of_first, of_second) {
+        (Some(first), Some(second)) => (first, second),
+        _ => unreachable!("rayon calls both closures"),
     }
 }
 
