@@ -160,8 +160,8 @@ pub struct DevicePlans {
     pub completeness: Completeness,
     /// Anomalies of the recording.
     pub anomalies: Anomalies,
-    /// Whether a request failed in the recording.
-    pub has_failed: bool,
+    /// Number of requests that failed in the recording.
+    pub failed_requests: u64,
 }
 
 /// Plans for all devices.
@@ -384,7 +384,7 @@ impl DevicePlans {
             forward_us: None,
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),
-            has_failed: device.track.count_of(Action::Oom) > 0,
+            failed_requests: device.track.count_of(Action::Oom),
         }
     }
 

@@ -115,7 +115,10 @@ fn first_cures(document: &mut Document, device: &DevicePlans, cures: &[FitCure],
     }
     document.gap();
     document.toned(Tone::Bold, 2, "What to change first");
-    if device.refused.is_some() && device.has_failed && has_savings(cures.iter().take(FIRST).map(|cure| &cure.advice)) {
+    if device.refused.is_some()
+        && device.failed_requests > 0
+        && has_savings(cures.iter().take(FIRST).map(|cure| &cure.advice))
+    {
         document.toned(Tone::Plain, 4, INCLUDES);
     }
     for (number, cure) in (1..).zip(cures.iter().take(FIRST)) {

@@ -436,9 +436,10 @@ pub fn holes(device: &DevicePlans) -> Vec<String> {
     beyond
         .map(|(plan, needs)| {
             let below = Bytes(needs.bytes);
-            match needs.is_least {
-                true => format!("{} works on this device, but not on all others below {below}", name(plan)),
-                false => format!("{} works on this device; not all others below {below} were tried", name(plan)),
+            if needs.is_least {
+                format!("{} works on this device, but not on all others below {below}", name(plan))
+            } else {
+                format!("{} works on this device; not all others below {below} were tried", name(plan))
             }
         })
         .collect()
