@@ -28,7 +28,7 @@ mod trust;
 pub use better_settings::{BetterSettings, SettingsAdvice};
 pub(crate) use better_settings::{is_notable_part, recommended};
 pub(crate) use candidates::advisable;
-pub use capacity::{Capacities, Search};
+pub use capacity::{Capacities, Needs, Search};
 pub use generation::{Generation, Reach};
 pub(crate) use peak::most_allocated;
 pub(crate) use placement::{PLACEMENTS, placements_of, relevant};
@@ -39,7 +39,7 @@ pub(crate) use program::{Step, StepKind};
 pub use recorded::{Difference, compare};
 pub use run::Run;
 #[cfg(feature = "report")]
-pub(crate) use testbed::UNPLACED;
+pub(crate) use testbed::{STEPS_OF_NEEDS, UNPLACED};
 pub(crate) use testbed::{Testbed, lacks, program, refusal, refuses};
 pub use trust::Trust;
 
