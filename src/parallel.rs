@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn results_are_in_the_order_of_the_items() {
         let items: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
-        assert_eq!(map(&items, |item| item.len()), items.iter().map(String::len).collect::<Vec<_>>());
+        assert_eq!(map(&items, String::len), items.iter().map(String::len).collect::<Vec<_>>());
         assert_eq!(map(items.clone(), |item| item), items, "also of items that are moved");
         let even = filter_map(0..1000, |number| (number % 2 == 0).then_some(number));
         assert_eq!(even, (0..1000).step_by(2).collect::<Vec<_>>());

@@ -112,7 +112,7 @@ fn history_blocks<'d>(device: &'d Device<'_>) -> impl Iterator<Item = (usize, &'
 /// What keeps segments from growing in place, as far as the recording shows it, and what else would help.
 fn limits(device: &Device<'_>) -> String {
     let platform = "needs a GPU and a platform with virtual memory management";
-    let other = "padding lengths to a few buckets helps as well";
+    let other = "padding sequences to a few fixed lengths also helps";
     let parts: Vec<&str> =
         [platform].into_iter().chain(conflicts(device.track, device.sites())).chain([other]).collect();
     parts.join("; ")

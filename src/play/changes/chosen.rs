@@ -53,7 +53,7 @@ impl Chosen {
         let kept = |call: &Arc<Recompute>| call.gaps.iter().map(|gap| gap.bytes).fold(0, u64::saturating_add);
         let (least, most) = (self.calls.iter().map(kept).min()?, self.calls.iter().map(kept).max()?);
         (most / UNEVEN > least)
-            .then_some("calls keep blocks of different sizes: which free segments they fit is uncertain")
+            .then_some("calls keep blocks of different sizes, so it is uncertain which free segments they will use")
     }
 }
 

@@ -243,7 +243,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         if !lives.is_empty() {
             let is_changed_twice = lives.changed().any(|allocation| rewrite.is_moved(allocation));
             doubts.extend(lives.doubt.map(str::to_owned));
-            doubts.extend(is_changed_twice.then(|| "some blocks are changed twice".to_owned()));
+            doubts.extend(is_changed_twice.then(|| "some blocks are affected by several of these changes".to_owned()));
             lives::apply(&mut rewrite, self.device, lives);
         }
         let (program, origins, moved) = rewrite.finish();

@@ -89,7 +89,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others
         }
     };
     format!(
-        "the figures are for the one of {ranks} ranks that holds the most: {} of {} of trained parameters, each assigned to one rank, \
+        "the figures are for the rank that holds the most, of {ranks}: {} of {} of trained parameters, each assigned to one rank, \
          the largest first, as in ZeroRedundancyOptimizer; {gradients}",
         Bytes(share.bytes),
         Bytes(trained.bytes()),

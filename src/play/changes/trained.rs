@@ -97,7 +97,7 @@ impl Trained {
     pub fn too_many(&self) -> String {
         match self.at_once {
             1..=MOST_STATES if self.at_once < self.per_parameter => format!(
-                "the recorded optimizer allocates its {} states of each parameter anew in every step, which memviz \
+                "the recorded optimizer allocates its {} states for each parameter anew in every step, which memviz \
                  cannot simulate",
                 self.at_once
             ),

@@ -45,8 +45,9 @@ fn device(document: &mut Document, device: &DeviceBlocks) {
     let has = |moment: fn(&Block) -> &Option<Moment>| device.blocks.iter().any(|block| moment(block).is_none());
     let before =
         has(|block| &block.allocated).then_some("alloc entry -: before the recording").filter(|_| device.entries > 0);
-    let live =
-        has(|block| &block.freed).then_some("free entry -: not freed while recording").filter(|_| device.entries > 0);
+    let live = has(|block| &block.freed)
+        .then_some("free entry -: not freed during the recording")
+        .filter(|_| device.entries > 0);
     document.legends(before.into_iter().chain(live));
     document.narrow(CATEGORY_FROM, |document| document.legends(inferred(&device.blocks, false)));
     document.wide(CATEGORY_FROM, |document| document.legends(inferred(&device.blocks, true)));

@@ -271,7 +271,7 @@ pub fn doubt(doubt: &Doubt) -> String {
             "the ring buffer is full and may have dropped entries, and memory may have been higher before the recorded part".to_owned()
         }
         Doubt::LostBeginning => {
-            "entries were lost to a ring buffer or a pause (some blocks or segments from before the start of the \
+            "earlier entries are missing, because a ring buffer dropped them or recording was paused (some blocks or segments from before the start of the \
              recording have stacks), and memory may have been higher before the recorded part"
                 .to_owned()
         }

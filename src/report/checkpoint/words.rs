@@ -166,8 +166,8 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             Bytes(device.kept_at_end_bytes)
         ),
         NoCandidates::NoTrainingStep => {
-            "no backward pass follows a forward pass in the recording, and no forward pass keeps memory for one, as under \
-             torch.no_grad(), so activation checkpointing would free nothing"
+            "no backward pass follows a forward pass in the recording, and forward passes keep no memory for backward (as under \
+             torch.no_grad()), so activation checkpointing would free nothing"
                 .to_owned()
         }
         NoCandidates::Unfinished => {
@@ -199,7 +199,7 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
 /// Why checkpointing does not lower a peak in the optimizer, and the memory at it.
 fn in_optimizer(device: &DeviceCheckpoint) -> String {
     let mut reason =
-        "the peak is in the optimizer step, after backward has freed what forward keeps: checkpointing does \
+        "the peak is in the optimizer step, after backward has freed what forward kept: checkpointing does \
                       not lower it"
             .to_owned();
     let Some(peak) = &device.optimizer else { return reason };

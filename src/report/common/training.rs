@@ -40,7 +40,7 @@ fn turn(kind: IterationKind) -> &'static str {
     match kind {
         IterationKind::Optimizer => "backward pass with its optimizer step",
         IterationKind::Backward => "backward pass",
-        IterationKind::Forward => "call of the model",
+        IterationKind::Forward => "call to the model",
         IterationKind::Loop => "iteration",
     }
 }

@@ -65,7 +65,7 @@ pub fn kept(capacity: u64, context: Context) -> String {
     let total = Bytes(capacity.saturating_add(context.bytes));
     if capacity == 0 && context.is_assumed {
         let assumed = Bytes(DEFAULT_CONTEXT);
-        return format!("outside PyTorch's allocator: all of {total} (assumed: {assumed}; set it with --context)");
+        return format!("outside PyTorch's allocator: all {total} (assumed: {assumed}; set it with --context)");
     }
     let assumed = if context.is_assumed { " (assumed; set it with --context)" } else { "" };
     format!("outside PyTorch's allocator: {} of {total}{assumed}", Bytes(context.bytes))

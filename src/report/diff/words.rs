@@ -246,14 +246,18 @@ pub fn fate(device: &DeviceDiff, row: &DiffRow) -> String {
 /// What `(new)` and `(gone)` mean, if rows have them: the line itself may be in both programs.
 pub fn fates(device: &DeviceDiff) -> Option<String> {
     let marked = |mark: &str| device.rows.iter().any(|row| fate(device, row) == mark);
-    let at = if are_at_peak(device) { "at its peak" } else { "at its instant" };
+    let at = match &device.lives {
+        Some(_) => "at only one of the two instants",
+        None if are_at_peak(device) => "in only one of the recordings, at its peak",
+        None => "in only one of the recordings, at its instant",
+    };
     let marks = match (marked(" (new)"), marked(" (gone)")) {
         (true, true) => "(new), (gone)",
         (true, false) => "(new)",
         (false, true) => "(gone)",
         (false, false) => return None,
     };
-    Some(format!("{marks}: only one recording holds memory in this row {at}"))
+    Some(format!("{marks}: this row has memory {at}"))
 }
 
 /// The side without stacks, if only one side has them and rows are code: no row can be found on both sides.

@@ -179,7 +179,7 @@ pub fn requested(rows: &[LeakRow]) -> (Option<&'static str>, &'static str) {
 /// The meaning of verdicts other than leaks, and of stars.
 pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
-    let growth = "growth: replaced by larger blocks (KV cache, torch.cat, longer inputs), or some are freed later";
+    let growth = "growth: blocks are replaced by larger ones (KV cache, torch.cat, longer inputs), or some of them are freed later";
     let kept =
         "kept: live at the end of the last step, but not growing (parameters, gradients, optimizer state, workspaces)";
     let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, kept)];

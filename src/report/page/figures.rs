@@ -19,7 +19,7 @@ pub const COLUMNS: [&str; 7] = [
 ];
 
 /// What the star means.
-pub const INACTIVE: &str = "† at the first failed request or else at the peak (at dump time if there is no history), as a share of reserved memory at that instant";
+pub const INACTIVE: &str = "† at the first failed request; if none failed, at the peak; without a history, at dump time; as a share of reserved memory at that instant";
 
 /// The figures of every device.
 pub fn rows(page: &Page<'_>) -> Vec<[String; COLUMNS.len()]> {

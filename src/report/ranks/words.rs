@@ -91,17 +91,17 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
                 unknown => format!("; too few lines to tell the program of: {}", rows(unknown)),
             };
             let compared = match group.relation.comparable(&group.members).len() {
-                0 => ", so memviz looks for no outliers".to_owned(),
-                ranks => format!("; outliers are found among the {ranks} of one program"),
+                0 => ", so memviz does not look for outliers".to_owned(),
+                ranks => format!("; memviz looks for outliers among the {ranks} of one program"),
             };
             format!(
-                "these are recordings of at least {} different programs{listed}, which share hardly any line that \
-                 allocates{compared}{unknown}",
+                "these are recordings of at least {} different programs{listed}, which share hardly any lines that \
+                 allocate memory{compared}{unknown}",
                 programs.len()
             )
         }
         Relation::Dumps => "these start with the same entry: successive dumps of one process, not ranks of one \
-                            run, so memviz looks for no outliers; memviz diff shows what grew"
+                            run, so memviz does not look for outliers; memviz diff shows what grew"
             .to_owned(),
         Relation::Apart { shortest_gap_us, longest_gap_us } => {
             let gaps = if shortest_gap_us == longest_gap_us {
@@ -111,7 +111,7 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
             };
             format!(
                 "these were recorded in succession on the same device, {gaps} apart: separate runs, or dumps of one run, not \
-                 ranks that ran together, so memviz looks for no outliers"
+                 ranks that ran together, so memviz does not look for outliers"
             )
         }
     })
@@ -195,7 +195,8 @@ pub fn notes(report: &RanksReport) -> Vec<String> {
     }
     let bounded = rows(&|rank| rank.bound(report.metric).is_some());
     if bounded > 0 {
-        let what = if bounded == 1 { "maximum is a bound, not exact" } else { "maxima are bounds, not exact" };
+        let what =
+            if bounded == 1 { "maximum is a bound, not an exact value" } else { "maxima are bounds, not exact values" };
         notes.push(format!("{bounded} {} {what}", report.metric.name()));
     }
     let anomalies = rows(&|rank| rank.anomalies > 0);

@@ -195,7 +195,7 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
                 count(all, "call")
             ),
         };
-        parts.push(format!("{what}, simulated where {they_were} recorded"));
+        parts.push(format!("{what} (simulated where {they_were} recorded)"));
     }
     if releases.retries > 0 {
         parts.push(format!("{} of cached memory before a retry", count(releases.retries, "release")));
@@ -587,6 +587,6 @@ pub fn advice(device: &DeviceSimulation) -> Option<(String, Option<String>)> {
         );
         return Some((text, Some(export(&least.alloc_conf))));
     }
-    let only = if device.has_notable_warned() { " without a warning (see above)" } else { "" };
-    Some((format!("none of these settings saves more than 2%{only}"), None))
+    let only = if device.has_notable_warned() { " without a warning" } else { "" };
+    Some((format!("none of these settings{only} saves more than 2%"), None))
 }

@@ -26,7 +26,7 @@ use values::{Largest, Vary};
     ("memviz rehearse --steps 3 --vary batch=4,8 -- python train.py --batch {batch}", "the largest batch"),
 ]))]
 pub struct Rehearse {
-    /// GPU to rehearse on; --list shows all [default: from memviz.toml, else h100-80gb]
+    /// GPU to rehearse for; --list shows all [default: from memviz.toml, else h100-80gb]
     ///
     /// A prefix of the name is enough.
     #[arg(long, value_name = "NAME")]

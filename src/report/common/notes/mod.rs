@@ -80,7 +80,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.blocks_only {
         lines.push(
-            "requested bytes, and bytes that wait for their free to complete, are not recorded: requested and active are shown \
+            "requested bytes, and bytes whose free is still pending, are not recorded: requested and active are shown as \
              equal to allocated"
                 .to_owned(),
         );
@@ -251,7 +251,7 @@ pub fn no_oom(recording: &Recording, elsewhere: usize) -> String {
             "no history was recorded, so whether a request failed is unknown".to_owned()
         }
         () if histories.iter().any(is_cut) => "no request failed in the recorded part (no oom entry)".to_owned(),
-        () => "no request failed while recording (no oom entry)".to_owned(),
+        () => "no request failed during the recording (no oom entry)".to_owned(),
     }
 }
 
@@ -396,7 +396,7 @@ pub fn file(recording: &Recording) -> Vec<FileNote> {
     match notes.format {
         Format::CudaSnapshot => {}
         Format::ProfilerTrace => lines.push(FileNote::plain(
-            "a profiler trace does not record segments, or how blocks lie in them: it shows fragmentation only as reserved minus allocated",
+            "a profiler trace does not record segments, or how blocks are placed in them: it shows fragmentation only as reserved minus allocated",
         )),
         Format::MemoryTimeline => lines.push(FileNote::plain(
             "a memory timeline records only categories: no segments, reserved memory or stacks; its device is unnamed, so memviz calls it device 0",

@@ -8,7 +8,7 @@ use crate::play::changes::{Change, Optimizer, chunked_loss};
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
 use crate::play::{DEFAULT_CONTEXT, Generation, Needs, Reach, Trust, UNPLACED};
 use crate::report::common::notes::{self, duration};
-use crate::report::common::words::{count, kept, ordinal};
+use crate::report::common::words::{count, kept, listed, ordinal};
 use crate::report::common::{code_change, cures};
 use crate::report::simulate::words as simulate;
 use indexmap::IndexMap;
@@ -426,7 +426,7 @@ pub fn time(plan: &Plan) -> String {
 
 /// What the columns of bytes are.
 pub const COLUMNS: &str = "reserved, allocated: max_memory_reserved() and max_memory_allocated(); if the program does not fit, \
-                           as they would be on a device without a limit";
+                           the values that they would reach on a device without a limit";
 
 /// Plans that work on the device, but not on all larger ones.
 pub fn holes(device: &DevicePlans) -> Vec<String> {
@@ -446,7 +446,7 @@ pub fn holes(device: &DevicePlans) -> Vec<String> {
 }
 
 /// The note below the times.
-pub const TIMES: &str = "recompute: extra time for each forward pass, without copies to and from the host or between ranks, \
+pub const TIMES: &str = "recompute: extra time for each forward pass, excluding copies to and from the host or between ranks, \
                          whose time is not recorded";
 
 /// Changes of plans, each once, with the first plan that has it; those of the plan that comes with cures first.
@@ -477,7 +477,7 @@ pub fn uncertain(device: &DevicePlans, with_plan: Option<&FitTogether>) -> Vec<S
     let line = |(because, names): (String, Vec<String>)| {
         let is_one = names.len() == 1 && !names[0].starts_with("changes ");
         let are = if is_one { "is" } else { "are" };
-        format!("{} {are} uncertain: {because}", names.join(", "))
+        format!("{} {are} uncertain: {because}", listed(&names))
     };
     names.into_iter().map(line).collect()
 }

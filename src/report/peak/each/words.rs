@@ -140,7 +140,7 @@ pub fn legend(device: &DevicePeak, ranges: &RangePeaks, shown: &[Shown<'_>]) -> 
     if shown.iter().any(|shown| shown.range.bound == Some(Bound::Lower)) {
         let each = ranges.each.name();
         lines.push(format!(
-            "\u{2265} a lower bound: part of the {each}, or of memory allocated before it, was not recorded"
+            "\u{2265} a lower bound: part of the {each}, or of the memory allocated before it, was not recorded"
         ));
     }
     if shown.iter().any(|shown| shown.range.is_inherited()) {
