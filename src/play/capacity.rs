@@ -37,6 +37,7 @@ pub struct Needs {
 
 impl Needs {
     /// A size that is large enough, though smaller ones were not tried.
+    #[cfg(feature = "report")]
     pub(crate) fn at_most(bytes: u64) -> Self {
         Self { bytes, is_least: false }
     }

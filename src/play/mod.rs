@@ -38,7 +38,6 @@ pub use program::{Program, Releases};
 pub(crate) use program::{Step, StepKind};
 pub use recorded::{Difference, compare};
 pub use run::Run;
-#[cfg(feature = "report")]
 pub(crate) use testbed::{STEPS_OF_NEEDS, UNPLACED};
 pub(crate) use testbed::{Testbed, lacks, program, refusal, refuses};
 pub use trust::Trust;

@@ -160,7 +160,7 @@ fn missing_parts_come_with_code_that_records_them() {
 #[test]
 fn a_failed_request_is_not_denied_where_it_may_have_been() {
     let text = |name: &str| memviz(&["oom", &fixture(name)]).expect(0).stdout.clone();
-    assert!(text("gpt_train").starts_with("no request failed while recording"));
+    assert!(text("gpt_train").starts_with("no request failed during the recording"));
     assert!(text("state_only").starts_with("no request failed in the recorded part"));
     assert!(text("no_history").starts_with("no history was recorded, so whether a request failed is unknown"));
 }

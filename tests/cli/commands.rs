@@ -127,7 +127,7 @@ fn a_recording_without_ooms_says_so() {
     let path = fixture("gpt_train");
     let run = memviz(&["oom", &path]);
     run.expect(0);
-    assert!(run.stdout.starts_with("no request failed while recording"), "{}", run.stdout);
+    assert!(run.stdout.starts_with("no request failed during the recording"), "{}", run.stdout);
     let json = memviz(&["oom", "--format", "json", &path]).json();
     assert_eq!(json["devices"][0]["ooms"], Value::Array(Vec::new()));
     assert_eq!(json["devices"][0]["peak"]["peak"]["allocated_bytes"], GPT_PEAK);
