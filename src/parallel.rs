@@ -1,8 +1,7 @@
 //! Work on every core, for everything that computes one answer for each of a few items.
 //!
-//! Rayon's iterators and joins are compiled for each closure, about 10 KB each time, and there are about fifty of them. Here
-//! rayon is compiled once, for closures behind a pointer. An item should take much longer than a lock: the code that reads
-//! and replays recordings passes it whole devices.
+//! Rayon's iterators and joins are compiled for each closure, about 10 KB each time. Here rayon is compiled once, for closures
+//! behind a pointer. Each item takes two locks, so callers with many small items pass portions of them.
 
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};

@@ -25,30 +25,7 @@ pub struct Capacities {
     pub holes: Vec<(u64, u64)>,
 }
 
-/// The size of a device on which a program works, as it does on every larger one, in bytes that the allocator can use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Needs {
-    /// The size.
-    pub bytes: u64,
-    /// Whether it is the smallest such size; otherwise, smaller ones may be enough.
-    pub is_least: bool,
-}
-
-impl Needs {
-    /// A size that is large enough, though smaller ones were not tried.
-    #[cfg(feature = "report")]
-    pub(crate) fn at_most(bytes: u64) -> Self {
-        Self { bytes, is_least: false }
-    }
-}
-
 impl Capacities {
-    /// The size of a device that is certainly large enough; `None` if none is known.
-    pub fn needs(&self) -> Option<Needs> {
-        self.enough.map(|bytes| Needs { bytes, is_least: self.safe.is_some() })
-    }
-
     /// The capacities on which a program works with each of several placements of segments.
     pub(super) fn in_all(all: impl Iterator<Item = Self>) -> Self {
         all.reduce(|one, other| one.and(&other)).unwrap_or_default()
@@ -118,10 +95,13 @@ impl Search<'_> {
     /// Searches downward from an unlimited device, and upward from a capacity on which nothing works, until all
     /// capacities are known or the budget is spent.
     pub fn run(&self) -> Capacities {
-        let mut left = self.budget_above();
-        let mut found = self.down(&mut left);
-        let Some(enough) = found.enough else { return found };
-        let is_safe_known = found.safe.is_some();
+        let mut found = Capacities::default();
+        // The rest must be enough for the lowest capacity.
+        let mut left = self.budget - self.budget / UPWARD_PART;
+        let (enough, is_safe_known) = self.downward(&mut left);
+        found.enough = enough;
+        let Some(enough) = enough else { return found };
+        found.safe = is_safe_known.then_some(enough);
         left = left.saturating_add(self.budget / UPWARD_PART);
         let mut at = self.least;
         while at < enough && (is_safe_known || found.first.is_none()) {
@@ -166,21 +146,6 @@ impl Search<'_> {
     /// A capacity from which on the program always works: the lowest one, if the budget lasts.
     pub fn enough(&self) -> Option<u64> {
         self.downward(&mut self.budget.clone()).0
-    }
-
-    /// The same capacity as [`Search::run`] finds, without those below it.
-    pub fn above(&self) -> Capacities {
-        self.down(&mut self.budget_above())
-    }
-
-    /// What the search downward may spend: the rest must be enough for the lowest capacity.
-    fn budget_above(&self) -> u64 {
-        self.budget - self.budget / UPWARD_PART
-    }
-
-    fn down(&self, left: &mut u64) -> Capacities {
-        let (enough, is_safe_known) = self.downward(left);
-        Capacities { enough, safe: enough.filter(|_| is_safe_known), ..Capacities::default() }
     }
 
     /// Like [`Search::period`], as long as the budget lasts.

@@ -89,7 +89,7 @@ impl Generation {
     }
 
     fn grown(device: &Device<'_>, testbed: &Testbed, cache: &Cache, capacity: u64) -> Result<Self, &'static str> {
-        let program = &*testbed.as_simulated(&testbed.program, &testbed.settings).ok_or(FULL)?;
+        let program = &testbed.program;
         let round = Round::of(device, program, cache)?;
         let recorded = round.recorded()?;
         let is_cache = |it: &&Repeated| it.step.kind == StepKind::Alloc && cache.has(it.step.allocation);

@@ -28,7 +28,7 @@ mod trust;
 pub use better_settings::{BetterSettings, SettingsAdvice};
 pub(crate) use better_settings::{is_notable_part, recommended};
 pub(crate) use candidates::advisable;
-pub use capacity::{Capacities, Needs, Search};
+pub use capacity::{Capacities, Search};
 pub use generation::{Generation, Reach};
 pub(crate) use peak::most_allocated;
 pub(crate) use placement::{PLACEMENTS, placements_of, relevant};
@@ -38,7 +38,8 @@ pub use program::{Program, Releases};
 pub(crate) use program::{Step, StepKind};
 pub use recorded::{Difference, compare};
 pub use run::Run;
-pub(crate) use testbed::{STEPS_OF_NEEDS, UNPLACED};
+#[cfg(feature = "report")]
+pub(crate) use testbed::UNPLACED;
 pub(crate) use testbed::{Testbed, lacks, program, refusal, refuses};
 pub use trust::Trust;
 

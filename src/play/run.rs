@@ -31,8 +31,6 @@ pub struct Run {
     pub trust: Trust,
     /// Why you cannot trust it further; empty if it is exact.
     pub because: String,
-    /// Whether that is a sentence about one of the changes, which cannot be simulated.
-    pub is_change_refused: bool,
     /// Warnings about the settings.
     pub warnings: Vec<SettingsWarning>,
 }
@@ -53,7 +51,6 @@ impl Run {
             as_it_went: None,
             trust: Trust::Refused,
             because: because.to_owned(),
-            is_change_refused: false,
             warnings: warnings(settings),
         }
     }

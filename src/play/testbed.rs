@@ -1,6 +1,6 @@
 //! A device's program, with the settings and capacity that every simulation needs.
 
-use super::capacity::{Capacities, Needs, Search};
+use super::capacity::{Capacities, Search};
 use super::placement::{placements_of, relevant};
 use super::program::Program;
 use super::recorded::{Difference, compare};
@@ -20,13 +20,6 @@ pub(super) const PLAYS_TO_PREPARE: u64 = 4;
 
 /// Contexts use some hundred MiB, and more if libraries such as NCCL are loaded.
 const LARGEST_CONTEXT: u64 = 2 << 30;
-
-/// Maximum number of simulated steps to find the capacities on which a program works: the same in all answers, so that
-/// they show the same figure.
-pub(crate) const STEPS_OF_NEEDS: u64 = 20_000_000;
-
-/// Maximum number of simulations of a whole program for that.
-const PLAYS_OF_NEEDS: u64 = 300;
 
 /// Tolerated difference between two orders of frees, in thousandths: allocated, reserved.
 const MOST_OFF: [u64; 2] = [20, 30];
@@ -52,11 +45,12 @@ pub(crate) struct Testbed {
 }
 
 /// Why a simulation that starts without the recorded cache is uncertain.
-const STARTS_LEAN: &str = "the program works only without the free segments that the recording starts with, which a smaller device might not have";
+const STARTS_LEAN: &str =
+    "it works only without the free segments that the recording starts with, which a smaller device might not have";
 
 /// Why a simulation that fails without the recorded cache is uncertain.
-const FAILS_LEAN: &str = "the recording starts with more free segments than the simulated device has room for; on that device, \
-                          it is simulated without them";
+const FAILS_LEAN: &str = "the recording starts with more free segments than the simulated device has room for; it is simulated \
+                          without them";
 
 /// More bytes than any device has: sums of sizes stay far below what 64 bits can represent.
 const MOST_RESERVED: u64 = 1 << 50;
@@ -158,39 +152,9 @@ fn play_or_lean(program: &Program, lean: Option<&Program>, setup: &Setup) -> Opt
     lean.map(|lean| (lean, true)).or(outcome.map(|outcome| (outcome, false)))
 }
 
-/// Why a result is uncertain because of the segments that the recording starts with: whether the program starts without
-/// its free segments, or `None` if the device cannot even hold the others, and whether it then works.
-pub(super) fn doubt_of_start(starts_lean: Option<bool>, works: bool) -> Option<&'static str> {
-    match (starts_lean, works) {
-        (None, _) => Some(STARTS_ABOVE),
-        (Some(true), true) => Some(STARTS_LEAN),
-        (Some(true), false) => Some(FAILS_LEAN),
-        (Some(false), _) => None,
-    }
-}
-
 /// The largest of some numbers; `None` if one of them is unknown.
 fn most(mut all: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     all.try_fold(0, |most, it| it.map(|it| most.max(it)))
-}
-
-/// Whether the figures differ if the changes free their blocks one request later.
-pub(super) fn depends_on_order(edited: &Edited, outcome: &Outcome, setup: &Setup) -> Option<String> {
-    if edited.moved.is_empty() {
-        return None;
-    }
-    let late = edited.with_late_frees();
-    let late = play_or_lean(&late, late.without_cache().as_ref(), setup)?.0;
-    let is_off = |one: u64, other: u64, most: u64| one.abs_diff(other).saturating_mul(1000) > one.saturating_mul(most);
-    let figures = [
-        ("allocates", outcome.max_allocated, late.max_allocated, MOST_OFF[0]),
-        ("reserves", outcome.max_reserved, late.max_reserved, MOST_OFF[1]),
-    ];
-    let differ = figures.into_iter().filter(|&(_, early, late, most)| is_off(early, late, most));
-    let differ: Vec<String> = differ.map(|(verb, _, late, _)| format!("{verb} {}", Bytes(late))).collect();
-    let then = differ.join(" and ");
-    (!differ.is_empty())
-        .then(|| format!("if the changed program frees its blocks one request later than simulated, it {then}"))
 }
 
 impl Testbed {
@@ -277,8 +241,7 @@ impl Testbed {
             run.because = format!("the effect of {each} change is assumed");
         }
         if run.trust == Trust::Predicted {
-            let order =
-                run.outcome.as_ref().and_then(|outcome| depends_on_order(edited, outcome, &self.setup(settings)));
+            let order = run.outcome.as_ref().and_then(|outcome| self.depends_on_order(edited, outcome, settings));
             let doubts: Vec<String> = edited.doubts.iter().cloned().chain(order).collect();
             if !doubts.is_empty() {
                 run.trust = Trust::Uncertain;
@@ -286,6 +249,30 @@ impl Testbed {
             }
         }
         run
+    }
+
+    /// Whether the figures differ if the changes free their blocks one request later.
+    pub(super) fn depends_on_order(
+        &self,
+        edited: &Edited,
+        outcome: &Outcome,
+        settings: &AllocatorSettings,
+    ) -> Option<String> {
+        if edited.moved.is_empty() {
+            return None;
+        }
+        let late = play(&edited.with_late_frees(), &self.setup(settings));
+        let is_off =
+            |one: u64, other: u64, most: u64| one.abs_diff(other).saturating_mul(1000) > one.saturating_mul(most);
+        let figures = [
+            ("allocates", outcome.max_allocated, late.max_allocated, MOST_OFF[0]),
+            ("reserves", outcome.max_reserved, late.max_reserved, MOST_OFF[1]),
+        ];
+        let differ = figures.into_iter().filter(|&(_, early, late, most)| is_off(early, late, most));
+        let differ: Vec<String> = differ.map(|(verb, _, late, _)| format!("{verb} {}", Bytes(late))).collect();
+        let then = differ.join(" and ");
+        (!differ.is_empty())
+            .then(|| format!("if the changed program frees its blocks one request later than simulated, it {then}"))
     }
 
     fn run_program(&self, program: &Program, settings: &AllocatorSettings, is_recorded: bool, budget: u64) -> Run {
@@ -312,10 +299,17 @@ impl Testbed {
             NOT_REPRODUCED.clone_into(&mut run.because);
         }
         run.trust = if run.because.is_empty() { Trust::Exact } else { Trust::Predicted };
-        let works = played.as_ref().is_some_and(|(outcome, _)| outcome.failure().is_none());
-        if let Some(because) = doubt_of_start(played.as_ref().map(|&(_, starts_lean)| starts_lean), works) {
-            run.trust = if played.is_some() { Trust::Uncertain } else { Trust::Refused };
-            because.clone_into(&mut run.because);
+        match &played {
+            None => {
+                run.trust = Trust::Refused;
+                STARTS_ABOVE.clone_into(&mut run.because);
+            }
+            Some((outcome, true)) => {
+                run.trust = Trust::Uncertain;
+                let because = if outcome.failure().is_some() { FAILS_LEAN } else { STARTS_LEAN };
+                because.clone_into(&mut run.because);
+            }
+            Some((_, false)) => {}
         }
         // Without a budget, the search finds nothing.
         if budget > 0 {
@@ -332,15 +326,10 @@ impl Testbed {
         run
     }
 
-    /// The smallest device on which a program always works; a larger one if the budget runs out.
-    pub fn needs(&self, program: &Program, settings: &AllocatorSettings, budget: u64) -> Option<Needs> {
+    /// The smallest device on which a program always works, in bytes that the allocator can use; a larger one if the budget runs out.
+    pub fn enough(&self, program: &Program, settings: &AllocatorSettings, budget: u64) -> Option<u64> {
         let program = self.searched(program, settings, budget);
-        Capacities::in_all(self.searches(&program, settings, budget).map(|search| search.above())).needs()
-    }
-
-    /// What a search for capacities may spend of some steps: a short program needs less.
-    pub fn budget(&self, steps: u64) -> u64 {
-        steps.min(PLAYS_OF_NEEDS * self.program.len() as u64)
+        most(self.searches(&program, settings, budget).map(|search| search.enough()))
     }
 
     /// The program to search capacities for. If it starts with free segments and works on all devices that can hold

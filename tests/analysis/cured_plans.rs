@@ -72,7 +72,7 @@ fn a_plan_with_cures_is_what_pytorch_measures() {
         let off = plan.outcome.max_allocated.abs_diff(measured);
         assert!(off * 1000 <= measured * MOST_OFF, "{} instead of {truth}", plan.outcome.max_allocated);
         // The program runs on a device of the size that it is said to need, and does not on one that is too small.
-        let needs = plan.needs.unwrap().bytes;
+        let needs = plan.needs.unwrap();
         assert!(needs >= mib(number("runs_with_mib").unwrap()), "{needs} instead of {truth}");
         assert!(
             number("fails_with_mib").is_none_or(|fails| needs > mib(fails) && needs <= mib(fails + 2)),
@@ -134,7 +134,7 @@ fn the_closest_change_is_named() {
         let (plans, first) = ask_about(path, device);
         let searched = &plans.plans.devices[0];
         let needs = |saving: &Saving| match saving {
-            Saving::Played { needs, reserved, .. } => needs.map_or(reserved.after, |needs| needs.bytes),
+            Saving::Played { needs, reserved, .. } => needs.unwrap_or(reserved.after),
             Saving::NotPlayed { .. } => u64::MAX,
         };
         let cures = plans.cures[0].iter().map(|cure| needs(&cure.advice.saving));

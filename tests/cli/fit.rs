@@ -1,7 +1,7 @@
 //! `memviz fit`: its arguments and their effects.
 #![cfg(feature = "cli")]
 
-use crate::support::{corpus, fixture, memviz};
+use crate::support::{fixture, memviz};
 
 const BATCH_4: &str = "fixtures/fit/minigpt_batch4/snapshot.pickle.gz";
 const BATCH_8: &str = "fixtures/fit/minigpt_batch8/snapshot.pickle.gz";
@@ -225,49 +225,4 @@ fn a_single_recording_gives_a_marked_range() {
         assert!((end(0)..=end(1)).contains(&truth), "{range}: {} to {} without {truth}", end(0), end(1));
     }
     assert!(fit("text").stdout.contains("in proportion"), "{}", fit("text").stdout);
-}
-
-/// Where not all sizes were tried, both commands call the needed memory a bound, and a device below it on which the program runs
-/// fits.
-#[test]
-fn a_size_is_a_bound_where_smaller_ones_were_not_tried() {
-    if corpus().is_none() {
-        return;
-    }
-    let file = "../shared/real/kkaitlyn111-memory_ctx128_fullstep.pickle.gz";
-    for (capacity, first) in [
-        ("51.5GiB", ["fits: reserves 51.46 GiB of 51.50 GiB", "fit: they reserve 51.46 GiB of the 51.50 GiB"]),
-        ("16GiB", ["does not fit: needs more than the 16.00 GiB", "need more than the 16.00 GiB"]),
-    ] {
-        for (command, first) in ["fit", "simulate"].into_iter().zip(first) {
-            let answer = memviz(&[command, file, "--capacity", capacity, "--context", "0"]).stdout;
-            assert!(answer.lines().next().unwrap().contains(first), "{answer}");
-            assert!(answer.contains("<= 51.74 GiB") && answer.contains("<=: this much is enough"), "{answer}");
-        }
-    }
-}
-
-/// A reason has one level, and a combination is no more certain than its parts.
-#[test]
-fn a_combination_is_no_more_certain_than_its_parts() {
-    if corpus().is_none() {
-        return;
-    }
-    let answer = memviz(&["fit", "../shared/real/notHanmin-memory_snapshot.pickle.gz", "--capacity", "16GiB"]).stdout;
-    assert!(!answer.contains("(uncertain: the recording starts late"), "{answer}");
-    let needs = |line: &&str| line.contains("needs") && line.contains(" GiB (");
-    let figures: Vec<&str> = answer.lines().filter(needs).collect();
-    assert!(figures.len() == 4 && figures.iter().all(|line| line.contains("(uncertain: ")), "{answer}");
-}
-
-#[test]
-fn savings_after_a_failed_request_say_what_they_are_for() {
-    let file = "fixtures/snapshots/oom/snapshot.pickle.gz";
-    let meaning = "savings and totals are for a device on which no request fails";
-    assert!(memviz(&["fit", file]).stdout.contains(meaning));
-    let Some(_) = corpus() else { return };
-    let file = "../shared/stories/retained_graph_llama_flawed/snapshot.pickle.gz";
-    for command in ["fit", "leaks"] {
-        assert!(memviz(&[command, file]).stdout.contains(meaning), "{command}");
-    }
 }

@@ -1,16 +1,14 @@
 //! All commands give the same answer for the memory of checkpointed calls.
 
-use crate::support::{FIXTURES, assert_none, corpus};
+use crate::support::{FIXTURES, assert_none};
 use memviz::Recording;
 use memviz::analysis::checkpoint::{CheckpointOptions, DeviceCheckpoint};
-use memviz::analysis::simulate::{DeviceSimulation, SimulateOptions};
+use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::timeline::TimelineOptions;
 use memviz::input::ReadOptions;
-use memviz::input::alloc_conf::{self, Rest};
 use memviz::model::DeviceId;
 use memviz::play::changes::Change;
-use memviz::play::plans::{DevicePlans, Plan, PlanOptions};
-use memviz::play::{Run, Trust};
+use memviz::play::plans::{DevicePlans, PlanOptions};
 use std::path::Path;
 
 /// Sparser calls than every second one are compared if a search found them.
@@ -136,68 +134,4 @@ fn recordings(folder: &Path) -> Vec<String> {
     }
     found.sort();
     found
-}
-
-/// What differs between `fit` and `simulate` about one program with some settings on a device.
-fn against_run(path: &str, recording: &Recording, plans: &DevicePlans, plan: &Plan, fits: bool) -> Vec<String> {
-    let changes: Vec<Change> = plan.changes.iter().map(|change| change.change.clone()).collect();
-    let conf = plan.alloc_conf.iter().map(|conf| alloc_conf::parse(conf, Rest::default()).unwrap());
-    let options = SimulateOptions::default()
-        .changes(changes.clone())
-        .settings(conf.collect())
-        .capacity(plans.capacity)
-        .context(Some(0))
-        .devices(vec![plans.device]);
-    let report = recording.simulate(&options).unwrap();
-    let is_it = |run: &&Run| run.changes.len() == changes.len() && run.is_recorded == plan.alloc_conf.is_none();
-    let run = report.devices[0].runs.iter().find(is_it).unwrap();
-    let what = format!("{path}, {:?} with {:?} and {changes:?}", plans.capacity, plan.alloc_conf);
-    let mut wrong = Vec::new();
-    // The search of `simulate` has fewer steps for each of several settings.
-    if plan.alloc_conf.is_none() && plan.needs != run.capacities.needs() {
-        wrong.push(format!("{what}: fit needs {:?}, simulate {:?}", plan.needs, run.capacities.needs()));
-    }
-    let works = run.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
-    if fits != works {
-        wrong.push(format!("{what}: does it fit? fit {fits}, simulate {works}"));
-    }
-    // Where `simulate` has no figures, it has no level either.
-    let is_uncertain = plans.trust(plan) == Trust::Uncertain;
-    if !plan.is_tight && run.trust != Trust::Refused && is_uncertain != (run.trust == Trust::Uncertain) {
-        wrong.push(format!("{what}: {:?} in fit, {:?} in simulate: {}", plans.trust(plan), run.trust, run.because));
-    }
-    wrong
-}
-
-/// `fit` and `simulate` agree about what a program needs, whether it fits, and how certain that is, also where the device cannot
-/// hold the free segments that the recording starts with.
-#[test]
-fn fit_and_simulate_say_the_same_of_the_same_device() {
-    let families = ["nanogpt", "hf_trainer", "moe", "sd_unet"];
-    let families = families.map(|name| format!("../shared/families/rec/late_{name}_08/snapshot.pickle.gz"));
-    let late = families.into_iter().filter(|_| corpus().is_some()).chain(recordings(Path::new(FIXTURES)));
-    let (mut wrong, mut compared, mut lean) = (Vec::new(), 0, 0);
-    for path in late {
-        let Ok(recording) = Recording::open(path.as_ref(), &ReadOptions::default()) else { continue };
-        let Ok(whole) = recording.simulate(&SimulateOptions::default()) else { continue };
-        let is_late = |device: &&DeviceSimulation| device.device >= 0 && device.completeness.has_baseline;
-        let Some(device) = whole.devices.iter().find(is_late) else { continue };
-        let Some(needed) = device.runs.first().and_then(Run::needs) else { continue };
-        for percent in [45, 70, 90, 100] {
-            let options = PlanOptions::default().capacity(Some(needed * percent / 100)).context(Some(0));
-            let Ok(report) = recording.plan(&options.devices(vec![device.device])) else { continue };
-            for plans in report.devices.iter().filter(|plans| plans.unfinished.is_none()) {
-                let as_it_is = plans.as_it_is.iter().map(|plan| (plan, plans.fits));
-                let found = plans.plans.iter().map(|plan| (plan, true));
-                let nearest = plans.nearest.iter().map(|plan| (plan, false));
-                for (plan, fits) in as_it_is.chain(found).chain(nearest) {
-                    compared += 1;
-                    lean += usize::from(plan.doubts.iter().any(|doubt| doubt.contains("starts with")));
-                    wrong.extend(against_run(&path, &recording, plans, plan, fits));
-                }
-            }
-        }
-    }
-    assert_none(&wrong);
-    assert!(compared > 20 && lean > 0, "{compared} plans, {lean} of them uncertain because of their start");
 }

@@ -9,8 +9,8 @@ use memviz::analysis::fit::{FitPlans, FitTogether};
 use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::triage::TriageOptions;
 use memviz::input::alloc_conf::{parse, rest_of};
+use memviz::play::Trust;
 use memviz::play::plans::PlanOptions;
-use memviz::play::{Needs, Trust};
 use serde_json::Value;
 use std::path::Path;
 
@@ -109,7 +109,7 @@ fn with_plan(root: &str, name: &str) -> Vec<(bool, Option<String>)> {
         if !stories.all(|name| Some(name) == story["story"].as_str()) {
             return None;
         }
-        let Saving::Played { needs: Some(Needs { bytes: said, .. }), trust, .. } = cures.saving else { return None };
+        let Saving::Played { needs: Some(said), trust, .. } = cures.saving else { return None };
         let changes = plan.changes.into_iter().map(|planned| planned.change).collect();
         let mut options = SimulateOptions::default().changes(changes).capacity(Some(capacity)).context(Some(0));
         let rest = rest_of(&fixed.snapshot.settings);
@@ -143,8 +143,8 @@ fn needs(root: &str, name: &str) -> Option<Result<(), String>> {
     let flawed = ask(name);
     let mut cures = flawed.cures.into_iter().flatten();
     let cure = cures.find(|cure| Some(cure.advice.story.name()) == story["story"].as_str())?;
-    let Saving::Played { needs: Some(Needs { bytes: said, .. }), trust, .. } = cure.advice.saving else { return None };
-    let truth = ask(&cured(name)).plans.devices.iter().find_map(|device| device.as_it_is.as_ref()?.needs)?.bytes;
+    let Saving::Played { needs: Some(said), trust, .. } = cure.advice.saving else { return None };
+    let truth = ask(&cured(name)).plans.devices.iter().find_map(|device| device.as_it_is.as_ref()?.needs)?;
     let is_off = trust != Trust::Uncertain && said.abs_diff(truth) > truth / 1000 * MOST_OFF_NEEDS;
     Some(if is_off { Err(format!("{name}: the cured program needs {truth} bytes, not {said}")) } else { Ok(()) })
 }

@@ -1555,9 +1555,6 @@ class FitPlan:
     max_reserved_bytes: int
     """`max_memory_reserved()`."""
 
-    needs_bounded: bool
-    """Whether smaller devices may be enough: not all were tried."""
-
     needs_bytes: int | None
     """The size of a device on which it always works, in bytes that the allocator can use: the smallest, as far as
     known; null if that was not requested.

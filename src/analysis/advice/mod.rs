@@ -356,10 +356,7 @@ pub(crate) fn advice_together(
     };
     let (places, all_lives) = merged(|_| true);
     let saving = (places.len() > 1).then(|| trial.saving(&Remedy::Lives(all_lives))).flatten();
-    let together = saving.map(|saving| {
-        let parts = places.iter().filter_map(|&place| all.get(place)).map(|(advice, _)| &advice.saving);
-        Together { saving: saving.no_more_certain_than(parts), places }
-    });
+    let together = saving.map(|saving| Together { places, saving });
     // A doubt that is no bound adds up with those of other changes.
     let (places, lives) = merged(|is_doubted| !is_doubted);
     let first = (!places.is_empty()).then_some(First { places, lives });

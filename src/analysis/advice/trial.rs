@@ -5,7 +5,7 @@ use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, FrameId};
 use crate::play::changes::{Edited, Editor, Lives};
-use crate::play::{Needs, Outcome, Program, Testbed, Trust, UNPLACED, play, program};
+use crate::play::{Outcome, Program, Testbed, Trust, play, program};
 use crate::replay::Metric;
 
 /// A saving below this fraction (1/N) of the peak, or of fewer bytes, is not reported.
@@ -22,11 +22,6 @@ const WAYS: &str = "only one of several fixes is simulated at a time";
 /// Why a saving is a lower bound: with the change, usage is highest at the start of the recording, which no change lowers.
 const FROM_THE_START: &str =
     "with the change, the peak is where the recording starts; what the change saves before that is not recorded";
-/// Why reserved memory is uncertain if the recording starts with free segments.
-const STARTS_WITH_CACHE: &str =
-    "the recording starts with free segments, which no change to the recorded program removes";
-/// Why reserved memory is uncertain if the changed program decides where blocks are placed.
-const USED_OTHERWISE: &str = "where the changed program places its blocks is assumed";
 /// Emptying the cache costs time: it is worthwhile only if it saves 1/N of reserved memory.
 const PART_RELEASED: u64 = 8;
 /// Expandable segments need support by the driver: they are a cure only if lengths that vary waste 1/N of reserved memory.
@@ -41,8 +36,9 @@ pub enum Saving {
         allocated: Lowered,
         /// The same of reserved bytes.
         reserved: Lowered,
-        /// The size of a device on which the program always works with the cure. `None` if it was not computed.
-        needs: Option<Needs>,
+        /// The size of the smallest device, as far as known, on which the program always works with the cure, in bytes
+        /// that the allocator can use. `None` if it was not computed.
+        needs: Option<u64>,
         /// How far you can trust the allocated bytes.
         trust: Trust,
         /// How far you can trust the reserved bytes: less if the recording starts with free segments. Then both
@@ -50,8 +46,6 @@ pub enum Saving {
         reserved_trust: Trust,
         /// Why the allocated bytes cannot be trusted further; empty if they are exact.
         because: String,
-        /// Why the reserved bytes cannot be trusted further; empty if they are exact.
-        reserved_because: String,
         /// Whether this is a lower bound: a further saving depends on facts that the recording does not show.
         at_least: bool,
     },
@@ -99,46 +93,11 @@ impl Saving {
         }
     }
 
-    /// The saving of a combination, which is no more certain than its least certain part.
-    #[must_use]
-    pub(crate) fn no_more_certain_than<'s>(mut self, parts: impl Iterator<Item = &'s Self>) -> Self {
-        for part in parts {
-            if let (
-                Self::Played { trust, reserved_trust, because, reserved_because, at_least, .. },
-                Self::Played {
-                    trust: of_part,
-                    reserved_trust: reserved_of_part,
-                    because: why,
-                    reserved_because: reserved_why,
-                    at_least: is_bound,
-                    ..
-                },
-            ) = (&mut self, part)
-            {
-                weaken(trust, because, *of_part, why);
-                weaken(reserved_trust, reserved_because, *reserved_of_part, reserved_why);
-                *at_least |= is_bound;
-            }
-        }
-        self
-    }
-
     /// Lowers a lower bound by what the placement of blocks may add to the remaining peak.
     fn leave_room_for_placement(&mut self) {
         if let Self::Played { allocated, at_least: true, .. } = self {
             allocated.after = allocated.after.saturating_add(allocated.after / PLACEMENT_PART).min(allocated.before);
         }
-    }
-}
-
-/// Lowers a level to that of a part, with its reason.
-fn weaken(trust: &mut Trust, because: &mut String, of_part: Trust, why: &str) {
-    if of_part > *trust {
-        *trust = of_part;
-        why.clone_into(because);
-    } else if of_part == *trust && !because.contains(why) {
-        let own = std::mem::take(because);
-        *because = if own.is_empty() { why.to_owned() } else { format!("{own}; {why}") };
     }
 }
 
@@ -200,17 +159,15 @@ impl<'d, 'a> Trial<'d, 'a> {
         if !is_worth_it {
             return None;
         }
-        if let Saving::Played { trust, reserved_trust, because, reserved_because, .. } = &mut saving {
+        if let Saving::Played { trust, reserved_trust, because, .. } = &mut saving {
             // The placement of blocks depends on how the program uses the chunks, and the memory that it releases.
-            if matches!(story, Story::Fp32Logits | Story::ReleaseCache) && *reserved_trust != Trust::Uncertain {
+            if matches!(story, Story::Fp32Logits | Story::ReleaseCache) {
                 *reserved_trust = Trust::Uncertain;
-                USED_OTHERWISE.clone_into(reserved_because);
             }
             let is_cut = self.testbed.as_ref().is_ok_and(|(testbed, _)| !testbed.program.refusals.is_empty());
             if is_cut && story.piles_up() && *trust != Trust::Uncertain {
                 (*trust, *reserved_trust) = (Trust::Uncertain, Trust::Uncertain);
                 "the program ran out of memory, and what it would do next is not recorded".clone_into(because);
-                reserved_because.clone_from(because);
             }
         }
         saving.leave_room_for_placement();
@@ -248,9 +205,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             return Some(saving);
         }
         let most = self.saving(&Remedy::Lives(way.most.clone()));
-        if let Saving::Played {
-            allocated, reserved, trust, reserved_trust, because, reserved_because, at_least, ..
-        } = &mut saving
+        if let Saving::Played { allocated, reserved, trust, reserved_trust, because, at_least, .. } = &mut saving
             && let Some(Saving::Played { allocated: best, reserved: best_reserved, .. }) = most
         {
             let differs = |one: Lowered, other: Lowered, most: u64| {
@@ -258,14 +213,12 @@ impl<'d, 'a> Trial<'d, 'a> {
             };
             if differs(*reserved, best_reserved, SAME[1]) {
                 *reserved_trust = Trust::Uncertain;
-                way.unknown.clone_into(reserved_because);
             }
             if differs(*allocated, best, SAME[0]) {
                 (*trust, *reserved_trust, *at_least) = (Trust::Uncertain, Trust::Uncertain, true);
                 let (best, best_reserved) = (Bytes(best.by()), Bytes(best_reserved.by()));
                 *because =
                     format!("{}; the change saves at most {best} allocated, {best_reserved} reserved", way.unknown);
-                reserved_because.clone_from(because);
             }
         }
         Some(saving)
@@ -365,13 +318,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         let is_placed = run
             .reserved_range
             .is_none_or(|(least, most)| (most - least).saturating_mul(1000) <= least.saturating_mul(SAME[1]));
-        let doubt = match (without_cache, is_placed) {
-            _ if run.trust == Trust::Uncertain => None,
-            (Some(_), _) => Some(STARTS_WITH_CACHE),
-            (None, false) => Some(UNPLACED),
-            (None, true) => None,
-        };
-        let reserved_trust = if doubt.is_some() { Trust::Uncertain } else { run.trust };
+        let reserved_trust = if without_cache.is_none() && is_placed { run.trust } else { Trust::Uncertain };
         // A figure that depends on memory from before the recording does not justify a change.
         let is_notable = |lowered: Lowered, played: u64| lowered.is_notable() && lowered.by() >= played / NOTABLE_PART;
         let is_worth_it = (is_notable(allocated, before.max_allocated)
@@ -379,7 +326,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             // A change that raises one peak by as much as it lowers the other is not a cure.
             && reserved.adds() < allocated.by().max(1)
             && allocated.adds() < reserved.by().max(1);
-        let needs = run.capacities.needs().filter(|_| self.budget > 0);
+        let needs = run.capacities.enough.filter(|_| self.budget > 0);
         is_worth_it.then_some(Saving::Played {
             allocated,
             reserved,
@@ -387,7 +334,6 @@ impl<'d, 'a> Trial<'d, 'a> {
             trust: run.trust,
             reserved_trust,
             at_least: run.because == FROM_THE_START || matches!(remedy, Remedy::Lives(lives) if lives.at_least),
-            reserved_because: doubt.map_or_else(|| run.because.clone(), str::to_owned),
             because: run.because,
         })
     }

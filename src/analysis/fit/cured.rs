@@ -101,8 +101,7 @@ impl Cured {
         let is_enough = is_enough.into_iter().any(|it| it == Some(true));
         let with_plan = bench.zip(first).filter(|_| !is_enough && is_whole(plans)).and_then(|(bench, first)| {
             let (plan, fits) = bench.with_lives(plans, &first.lives)?;
-            let parts = first.places.iter().filter_map(|&place| cures.get(place)).map(|cure| &cure.advice.saving);
-            let saving = saving(plans, &plan, first.lives.at_least)?.no_more_certain_than(parts);
+            let saving = saving(plans, &plan, first.lives.at_least)?;
             let cures = Together { places: first.places, saving };
             Some(FitTogether { cures, plan: Some(plan), fits: Some(fits) })
         });
@@ -113,15 +112,14 @@ impl Cured {
 /// The saving of a plan for the program with cures.
 fn saving(plans: &DevicePlans, plan: &Plan, at_least: bool) -> Option<Saving> {
     let before = &plans.as_it_is.as_ref()?.outcome;
-    let (after, trust, because) = (&plan.outcome, plans.trust(plan), plan.doubts.join("; "));
+    let (after, trust) = (&plan.outcome, plans.trust(plan));
     Some(Saving::Played {
         allocated: Lowered { before: before.max_allocated, after: after.max_allocated },
         reserved: Lowered { before: before.max_reserved, after: after.max_reserved },
-        needs: plan.needs,
+        needs: Some(plans.measure(plan)),
         trust,
         reserved_trust: trust,
-        reserved_because: because.clone(),
-        because,
+        because: plan.doubts.join("; "),
         at_least,
     })
 }
@@ -136,7 +134,7 @@ fn fits(saving: &Saving, plans: &DevicePlans) -> Option<bool> {
     let Saving::Played { allocated, needs, .. } = saving else { return None };
     let is_whole = is_whole(plans);
     match plans.goal {
-        Goal::Device(bytes) => needs.filter(|_| is_whole).map(|needs| needs.bytes <= bytes),
+        Goal::Device(bytes) => needs.filter(|_| is_whole).map(|needs| needs <= bytes),
         Goal::Allocated(bytes) => is_whole.then_some(allocated.after <= bytes),
     }
 }

@@ -168,8 +168,6 @@ pub struct DeviceLeaks {
     pub capacity: Option<u64>,
     /// Changes to the program, if requested.
     pub cures: Vec<Advice>,
-    /// Whether a request failed: the savings of the changes are for a device on which none fails.
-    pub has_failed: bool,
     /// Counters before the first kept entry.
     pub baseline: Counters,
     /// What the recording lacks.
@@ -301,7 +299,6 @@ impl DeviceLeaks {
             leaking,
             growing,
             cures: options.cures.map(|plays| advice_of(device, plays, is_wanted)).unwrap_or_default(),
-            has_failed: device.track.count_of(Action::Oom) > 0,
             baseline: history.start,
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),

@@ -35,7 +35,7 @@ pub enum Advice {
     FreeSites {
         /// The sites, the one with the most bytes first, each with its bytes and blocks.
         sites: Vec<(String, u64, u64)>,
-        /// Whether these are only some of their live blocks: blocks with other stacks of the sites are kept longer.
+        /// Whether these are only some of their live blocks: blocks with other stacks of the sites are not known to be freed early.
         some_stacks: bool,
         /// How the request would then have been served.
         fit: Fit,

@@ -11,15 +11,18 @@ use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::parallel;
 use crate::play::changes::{Change, Editor};
 use crate::play::{
-    Context, Difference, Program, Releases, Run, STEPS_OF_NEEDS, Testbed, candidates, host, is_notable_part, lacks,
-    program, recommended,
+    Context, Difference, Program, Releases, Run, Testbed, candidates, host, is_notable_part, lacks, program,
+    recommended,
 };
 use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
 
-/// Number of simulated steps to find the capacities of all settings of a sweep.
+/// Number of simulated steps to find the capacities of named settings, and of those of a sweep.
+const NAMED_BUDGET: u64 = 20_000_000;
 const SWEEP_BUDGET: u64 = 12_000_000;
+/// Maximum number of simulations of a whole program for the capacities of one run.
+const MOST_PLAYS: u64 = 300;
 
 /// Options of the simulation.
 #[derive(Clone, Debug, Default)]
@@ -256,17 +259,21 @@ impl DeviceSimulation {
         }
         let editor = Editor::new(device);
         let edited = (!options.changes.is_empty()).then(|| editor.apply(&testbed.program, &options.changes));
-        let budget = if options.sweep { SWEEP_BUDGET } else { STEPS_OF_NEEDS };
-        let budget = testbed.budget(budget / (1 + others.len()) as u64);
+        let most = MOST_PLAYS * testbed.program.len() as u64;
+        let budget = if options.sweep { SWEEP_BUDGET } else { NAMED_BUDGET };
+        let budget = (budget / (1 + others.len()) as u64).min(most);
         // The same with and without other settings, so that all answers show the same figure.
-        let recorded = testbed.run(&testbed.settings, true, testbed.budget(STEPS_OF_NEEDS));
+        let recorded = testbed.run(&testbed.settings, true, NAMED_BUDGET.min(most));
         let play = |settings: &AllocatorSettings, is_recorded: bool| match &edited {
             None => testbed.run(settings, is_recorded, budget),
             Some(Ok(edited)) => testbed.run_changed(edited, &options.changes, settings, is_recorded, budget),
             Some(Err(refusal)) => Run {
                 changes: options.changes.iter().map(ToString::to_string).collect(),
-                is_change_refused: true,
-                ..Run::refused(settings, is_recorded, &refusal.sentence())
+                ..Run::refused(
+                    settings,
+                    is_recorded,
+                    &format!("{} cannot be simulated: {}", refusal.change, refusal.because),
+                )
             },
         };
         let mut runs: Vec<Run> = parallel::map(others, |settings| play(settings, false));

@@ -158,20 +158,6 @@ pub struct Refusal {
     pub because: String,
 }
 
-/// Starts the reason of a change that others exclude.
-const NOT_WITH: &str = "cannot be combined with";
-
-impl Refusal {
-    /// The refusal in a sentence.
-    pub fn sentence(&self) -> String {
-        if self.because.starts_with(NOT_WITH) {
-            format!("{} {}", self.change, self.because)
-        } else {
-            format!("cannot simulate {}: {}", self.change, self.because)
-        }
-    }
-}
-
 /// Changes the program of one device.
 #[derive(Debug)]
 pub struct Editor<'d, 'a> {
@@ -219,7 +205,7 @@ impl<'d, 'a> Editor<'d, 'a> {
             matches!(change, Change::Inference | Change::OffloadActivations | Change::ShardParameters { .. })
         });
         if let (Some(first), Some(other)) = (checkpoints.first(), whole) {
-            return Err(Refusal { change: first.clone(), because: format!("{NOT_WITH} {other}") });
+            return Err(Refusal { change: first.clone(), because: format!("cannot be combined with {other}") });
         }
         if !checkpoints.is_empty() {
             let pieces = others.iter().any(|change| matches!(change, Change::ChunkLoss { .. }));
@@ -233,7 +219,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         for (index, change) in others.iter().enumerate() {
             let twice = others[..index].iter().find(|other| is_other_of(other, change));
             let assumed = match twice {
-                Some(other) => Err(format!("{NOT_WITH} {other}")),
+                Some(other) => Err(format!("cannot be combined with {other}")),
                 None => self.change(&mut rewrite, change),
             };
             let assumed = assumed.map_err(|because| Refusal { change: change.clone(), because })?;

@@ -76,13 +76,9 @@ impl Trained {
             .filter(|allocation| allocation.allocated_at(peak.instant))
             .fold(0, |sum, allocation| sum.saturating_add(allocation.size));
         if unclear.saturating_mul(100) > (peak.bytes.max(0) as u64).saturating_mul(MOST_UNCLEAR) {
-            let why = if history.completeness.has_baseline {
-                "start recording before the model is created to distinguish them"
-            } else {
-                "neither their sizes nor their stacks distinguish them"
-            };
             return Err(format!(
-                "{} at the peak may be parameters, gradients or optimizer state: {why}",
+                "{} at the peak may be parameters, gradients or optimizer state: start recording before the model is created \
+                 to distinguish them",
                 Bytes(unclear)
             ));
         }

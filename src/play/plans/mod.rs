@@ -22,8 +22,7 @@ use crate::play::changes::CodeChange;
 use crate::play::changes::checkpointable::{Checkpointable, Holders};
 use crate::play::changes::{Change, Editor, Lives, LossFigures, Refusal};
 use crate::play::{
-    Context, Difference, Generation, Needs, Outcome, STEPS_OF_NEEDS, Testbed, Trust, advisable, program,
-    recorded_settings, refuses,
+    Context, Difference, Generation, Outcome, Testbed, Trust, advisable, program, recorded_settings, refuses,
 };
 use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
@@ -43,8 +42,8 @@ const PLAYS_OF_A_LINE: u64 = 20;
 /// to find a plan.
 const CURED_PART: u64 = 2;
 const UNLIKELY_PART: u64 = 5;
-/// The same to find the smallest device of a plan in such a line.
-const NEEDS_OF_A_LINE: u64 = 4_000_000;
+/// Steps simulated to find the smallest device of one plan.
+const STEPS_OF_NEEDS: u64 = 4_000_000;
 
 /// Why there is no prediction if the simulation does not fail like the recording.
 const FITS_REPEATED: &str = "the last complete step, repeated, fits the device on which the recording runs out of memory: how the failed step differs is unknown";
@@ -80,8 +79,9 @@ pub struct Plan {
     pub is_tight: bool,
     /// Whether it is known where the driver places segments with these settings, or makes no difference.
     pub is_placed: bool,
-    /// The size of a device on which it always works. `None` without a device.
-    pub needs: Option<Needs>,
+    /// The size of a device on which it always works, in bytes that the allocator can use: the smallest, as far as
+    /// known. `None` without a device.
+    pub needs: Option<u64>,
     /// Mean time in microseconds of recomputed calls, per forward pass: 0 if there are none, `None` if the file has no
     /// times.
     pub recompute_us: Option<i64>,
@@ -132,6 +132,9 @@ pub struct DevicePlans {
     pub recorded_conf: String,
     /// The unchanged program under the recorded settings; `None` if nothing is simulated.
     pub as_it_is: Option<Plan>,
+    /// Bytes of the free segments that the recording starts with and simulations do not, because the device is too small for
+    /// them.
+    pub dropped_at_start: u64,
     /// Whether that reaches the goal.
     pub fits: bool,
     /// Number of other settings that were simulated with the unchanged program.
@@ -160,8 +163,6 @@ pub struct DevicePlans {
     pub completeness: Completeness,
     /// Anomalies of the recording.
     pub anomalies: Anomalies,
-    /// Number of requests that failed in the recording.
-    pub failed_requests: u64,
 }
 
 /// Plans for all devices.
@@ -274,6 +275,11 @@ impl DevicePlans {
             unfinished = Some(found);
             repeat = Some(again);
         }
+        let reserved_at_start = testbed.program.reserved_at_start();
+        if reserved_at_start > goal.bytes() {
+            testbed.program = testbed.program.without_cache().unwrap_or(testbed.program);
+        }
+        let dropped_at_start = reserved_at_start - testbed.program.reserved_at_start();
         let live_at_start = testbed.program.live_bytes_to(0, &SizeRules::device(&testbed.settings));
         if live_at_start > goal.bytes() {
             let allocated = u64::try_from(device.history().start.allocated).unwrap_or(live_at_start);
@@ -295,14 +301,13 @@ impl DevicePlans {
             };
             return Ok((Self::refused(device, reason), None));
         }
-        let steps_of_needs = if steps < STEPS { NEEDS_OF_A_LINE } else { testbed.budget(STEPS_OF_NEEDS) };
-        let sought = Sought { goal, repeat, steps, steps_of_needs, lives: Lives::default(), below: None };
+        let sought = Sought { goal, repeat, steps, lives: Lives::default(), below: None };
         let context = options.capacity.map(|total| testbed.context.within(total));
         let generation = Generation::of(device, &testbed);
         let is_full_device = testbed.is_full_device;
         let mut bench = Bench::new(device, testbed, sought);
         let searched = Self::reaching(device, &mut bench);
-        let plans = Self { unfinished, generation, capacity: Some(capacity), context, ..searched };
+        let plans = Self { unfinished, generation, capacity: Some(capacity), context, dropped_at_start, ..searched };
         if plans.fits && unfinished.is_some() && is_full_device {
             return Ok((Self::refused(device, FITS_REPEATED), None));
         }
@@ -346,8 +351,6 @@ impl DevicePlans {
         let mut found = found(&search, &moves, Found::default());
         plans.not_played.append(&mut found.refused);
         plans.plans = found.plans.into_iter().filter_map(told).collect();
-        // Some doubts are found only with the figures of a plan.
-        plans.plans.sort_rows_by_key(|plan| (plan.is_tight, !plan.doubts.is_empty()));
         let least = plans.as_it_is.as_ref().map(|plan| plans.measure(plan));
         let nearest = found.nearest.and_then(told);
         plans.nearest = nearest.filter(|plan| least.is_none_or(|least| plans.measure(plan) < least));
@@ -370,6 +373,7 @@ impl DevicePlans {
             lacks: "",
             recorded_conf: recorded_settings(device.track).alloc_conf,
             as_it_is: None,
+            dropped_at_start: 0,
             fits: false,
             settings_tried: 0,
             plans: Vec::new(),
@@ -384,7 +388,6 @@ impl DevicePlans {
             forward_us: None,
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),
-            failed_requests: device.track.count_of(Action::Oom),
         }
     }
 
@@ -394,13 +397,12 @@ impl DevicePlans {
 
     /// The figure of a plan that the goal limits: the bytes that it needs, or has allocated.
     pub fn measure(&self, plan: &Plan) -> u64 {
-        let needs = plan.needs.map(|needs| needs.bytes);
         match self.goal {
             // A plan that works on a device may fail on slightly larger ones; the memory that it reserved there then decides.
             Goal::Device(bytes) if plan.outcome.failure().is_none() && plan.outcome.max_reserved <= bytes => {
-                needs.filter(|&needs| needs <= bytes).unwrap_or(plan.outcome.max_reserved)
+                plan.needs.filter(|&needs| needs <= bytes).unwrap_or(plan.outcome.max_reserved)
             }
-            Goal::Device(_) => needs.unwrap_or(plan.outcome.max_reserved),
+            Goal::Device(_) => plan.needs.unwrap_or(plan.outcome.max_reserved),
             Goal::Allocated(_) => plan.outcome.max_allocated,
         }
     }
@@ -433,7 +435,7 @@ pub(crate) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans
         Err(reason) => return refused(reason),
     };
     let testbed = Testbed::new(device.track, program, None, None);
-    let sought = Sought { goal, repeat: None, steps: STEPS, steps_of_needs: 0, lives: Lives::default(), below: None };
+    let sought = Sought { goal, repeat: None, steps: STEPS, lives: Lives::default(), below: None };
     DevicePlans::reaching(device, &mut Bench::new(device, testbed, sought))
 }
 
@@ -482,7 +484,7 @@ impl<'d, 'a> Bench<'d, 'a> {
         let mut known = Found::default();
         known.add(closest.clone(), search.goal());
         let found = found(&search, &moves, known);
-        let (plan, fits) = if let Some(tried) = found.plans.into_iter().next() {
+        let (mut plan, fits) = if let Some(tried) = found.plans.into_iter().next() {
             (told(tried)?, true)
         } else {
             let is_other = |it: &Tried| found.nearest.as_ref().is_none_or(|own| !own.is_same_combination(it));
@@ -493,6 +495,7 @@ impl<'d, 'a> Bench<'d, 'a> {
         if plan.alloc_conf.is_none() && plan.changes.is_empty() {
             return None;
         }
+        plan.doubts.extend(self.depends_on_order(&plan, lives, fits));
         let is_better = match (best, plans.nearest.as_ref().or(plans.as_it_is.as_ref())) {
             (Some(best), _) => fits && plan.rank() < best,
             (None, Some(nearest)) => fits || plans.measure(&plan) < plans.measure(nearest),
@@ -505,6 +508,14 @@ impl<'d, 'a> Bench<'d, 'a> {
     fn place_of(&self, plan: &Plan) -> usize {
         let is_own = |own: &AllocatorSettings| plan.alloc_conf.as_ref() == Some(&own.alloc_conf);
         self.settings.iter().skip(1).position(is_own).map_or(0, |place| place + 1)
+    }
+
+    /// Why the figures of a plan are uncertain that frees blocks at other times.
+    fn depends_on_order(&self, plan: &Plan, lives: &Lives, fits: bool) -> Option<String> {
+        let edited = self.editor.apply_with_lives(&self.testbed.program, &changes_of(plan), lives).ok()?;
+        let settings = self.settings.get(self.place_of(plan))?;
+        let capacity = self.testbed.capacity.filter(|_| fits);
+        Testbed { capacity, ..self.testbed.clone() }.depends_on_order(&edited, &plan.outcome, settings)
     }
 }
 
@@ -529,25 +540,18 @@ fn found(search: &Search<'_, '_, '_>, moves: &Moves, known: Found) -> Found {
 /// The plan for a combination that was simulated.
 fn plan(testbed: &Testbed, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tried) -> Option<Plan> {
     let settings = &search.settings[tried.settings];
-    let Changed { program, assumptions, mut doubts } = search.program(&tried.changes).ok()?;
-    doubts.extend(tried.start.map(str::to_owned));
+    let Changed { program, assumptions, doubts } = search.program(&tried.changes).ok()?;
     let change = |change: &Change| {
         let code = moves.function(change).map(|function| function.change.clone());
         PlannedChange { change: change.clone(), code }
     };
-    let needs = search.needs(&program, settings);
-    // On a device without a limit, it starts like the recording.
-    let outcome = if tried.fits { tried.outcome } else { search.endless(&program, settings) };
-    let tried = Tried { outcome, ..tried };
-    if doubts.is_empty() && matches!(search.goal(), Goal::Device(_)) {
-        doubts.extend(search.depends_on_order(&tried));
-    }
+    let needs = matches!(search.goal(), Goal::Device(_)).then(|| testbed.enough(&program, settings, STEPS_OF_NEEDS));
     Some(Plan {
         alloc_conf: (tried.settings > 0).then(|| settings.alloc_conf.clone()),
         changes: tried.changes.iter().map(change).collect(),
         is_changed: search.changes_blocks() || !tried.changes.is_empty(),
         recompute_us: moves.time(&tried.changes),
-        needs,
+        needs: needs.flatten(),
         is_tight: tried.is_tight,
         is_placed: testbed.is_placed(settings),
         outcome: tried.outcome,

@@ -2,13 +2,12 @@
 
 use super::moves::{CHECKPOINT, Moves, checkpoint, fewer_pieces, sparser, trouble_of};
 use super::repeat::Repeat;
-use crate::allocator::SizeRules;
+use crate::allocator::{Placement, SizeRules};
 use crate::model::{AllocatorSettings, SegmentType};
 use crate::parallel;
 use crate::play::changes::HeldByCalls;
 use crate::play::changes::{Change, Edited, Editor, Lives, Refusal};
-use crate::play::testbed::{depends_on_order, doubt_of_start};
-use crate::play::{Needs, Outcome, Program, Setup, Testbed, play};
+use crate::play::{Outcome, Program, Setup, Testbed, play};
 use crate::sorting::SortRows;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -50,8 +49,6 @@ pub(super) struct Sought {
     pub repeat: Option<Repeat>,
     /// Approximate number of steps simulated in total.
     pub steps: u64,
-    /// Steps simulated to find the smallest device of one plan.
-    pub steps_of_needs: u64,
     /// Changes to single blocks that every combination includes.
     pub lives: Lives,
     /// If set, only the easiest plan is sought, and only if its difficulty is below this: see [`trouble_of`].
@@ -73,17 +70,13 @@ pub(super) struct Tried {
     pub changes: Vec<Change>,
     /// Which of [`Search::settings`].
     pub settings: usize,
-    /// The result on the device if it fits, otherwise on an unlimited one, without the free segments that the recording
-    /// starts with if the device cannot hold them.
+    /// The result on the device if it fits, otherwise on an unlimited one.
     pub outcome: Outcome,
     pub fits: bool,
-    /// Why the result is uncertain because of the segments that the recording starts with: see [`doubt_of_start`].
-    pub start: Option<&'static str>,
     /// Whether it fits, but would not with one more segment than simulated: the placement of segments is the least
     /// certain part of a prediction.
     pub is_tight: bool,
-    /// Whether its figures may be far off: see [`Edited::doubts`]. A start that the device cannot hold says this of all
-    /// combinations, so it does not count.
+    /// Whether its figures may be far off: see [`Edited::doubts`].
     pub is_doubtful: bool,
 }
 
@@ -107,13 +100,6 @@ impl Tried {
     }
 }
 
-/// The result of one simulation: see [`Tried`].
-struct Played {
-    outcome: Outcome,
-    fits: bool,
-    start: Option<&'static str>,
-}
-
 /// The result of a search.
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -131,7 +117,6 @@ pub(super) struct Search<'s, 'd, 'a> {
     editor: &'s Editor<'d, 'a>,
     goal: Goal,
     repeat: Option<Repeat>,
-    steps_of_needs: u64,
     lives: Lives,
     below: Option<u32>,
     /// The recorded ones first.
@@ -147,9 +132,9 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         sought: Sought,
         settings: &'s [AllocatorSettings],
     ) -> Self {
-        let Sought { goal, repeat, steps, steps_of_needs, lives, below } = sought;
+        let Sought { goal, repeat, steps, lives, below } = sought;
         let (left, tried) = (AtomicU64::new(steps), AtomicU64::new(0));
-        Self { testbed, editor, goal, repeat, steps_of_needs, lives, below, settings, left, tried }
+        Self { testbed, editor, goal, repeat, lives, below, settings, left, tried }
     }
 
     /// The goal of the search.
@@ -165,11 +150,6 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
     /// Combinations simulated so far.
     pub fn tried(&self) -> usize {
         usize::try_from(self.tried.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
-    }
-
-    /// The smallest device of a program.
-    pub fn needs(&self, program: &Program, settings: &AllocatorSettings) -> Option<Needs> {
-        matches!(self.goal, Goal::Device(_)).then(|| self.testbed.needs(program, settings, self.steps_of_needs))?
     }
 
     /// Steps that the budget still allows.
@@ -192,24 +172,12 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             };
             return Ok(Changed { program, assumptions: Vec::new(), doubts: Vec::new() });
         }
-        let Edited { program, assumptions, doubts, .. } = self.edited(changes)?;
-        Ok(Changed { program: Cow::Owned(program), assumptions, doubts })
-    }
-
-    fn edited(&self, changes: &[Change]) -> Result<Edited, Refusal> {
-        let changed = self.editor.apply_with_lives(&self.testbed.program, changes, &self.lives)?;
-        Ok(match &self.repeat {
+        let changed = self.editor.apply_with_lives(recorded, changes, &self.lives)?;
+        let Edited { program, assumptions, doubts, .. } = match &self.repeat {
             Some(repeat) => repeat.apply(changed),
             None => changed,
-        })
-    }
-
-    /// Why the figures of a combination are uncertain that frees blocks at other times, as [`Testbed::run_changed`] says.
-    pub fn depends_on_order(&self, tried: &Tried) -> Option<String> {
-        let edited = self.edited(&tried.changes).ok()?;
-        let settings = &self.settings[tried.settings];
-        let setup = if tried.fits { self.testbed.setup(settings) } else { self.endless_setup(settings) };
-        depends_on_order(&edited, &tried.outcome, &setup)
+        };
+        Ok(Changed { program: Cow::Owned(program), assumptions, doubts })
     }
 
     /// Simulates some of the settings, one after the other, until one fits without a retry, and returns the best.
@@ -224,12 +192,11 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         for number in settings {
             self.tried.fetch_add(1, Ordering::Relaxed);
             let settings = &self.settings[number];
-            let Played { outcome, fits, start } = self.outcome(&program, settings, self.goal);
+            let (outcome, fits) = self.outcome(&program, settings, self.goal);
             let is_predicted = self.repeat.is_some() || !changes.is_empty() || self.changes_blocks();
             let is_tight = fits && is_predicted && !self.leaves_room(&program, settings);
-            let is_doubtful = !doubts.is_empty() || start.is_some() && self.can_start(&program);
-            let tried =
-                Tried { changes: changes.to_vec(), settings: number, outcome, fits, start, is_tight, is_doubtful };
+            let is_doubtful = !doubts.is_empty();
+            let tried = Tried { changes: changes.to_vec(), settings: number, outcome, fits, is_tight, is_doubtful };
             let rank = |tried: &Tried| {
                 let most = if tried.fits { tried.outcome.retries } else { tried.measure(self.goal) };
                 (!tried.fits, tried.is_tight, most)
@@ -249,65 +216,40 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
     fn leaves_room(&self, program: &Program, settings: &AllocatorSettings) -> bool {
         let Goal::Device(bytes) = self.goal else { return true };
         let less = bytes.saturating_sub(SizeRules::device(settings).page_size(SegmentType::Large));
-        self.outcome(program, settings, Goal::Device(less)).fits
+        self.outcome(program, settings, Goal::Device(less)).1
     }
 
-    /// Whether the device can hold the segments with which a program starts.
-    fn can_start(&self, program: &Program) -> bool {
-        matches!(self.goal, Goal::Device(bytes) if program.reserved_at_start() <= bytes)
-    }
-
-    /// The result of a program. Like [`Testbed::run`], it starts without its free segments if it works only then.
-    fn outcome(&self, program: &Program, settings: &AllocatorSettings, goal: Goal) -> Played {
+    /// The result of a program, and whether it reaches the goal.
+    fn outcome(&self, program: &Program, settings: &AllocatorSettings, goal: Goal) -> (Outcome, bool) {
+        let placements = self.testbed.placements(settings);
+        let on = |capacity: Option<u64>, placement: Placement| {
+            let setup = Setup { placement, ..Setup::new(settings, capacity, self.testbed.context.bytes) };
+            self.on(program, &setup)
+        };
+        let endless = on(None, placements[0]);
         let bytes = match goal {
             Goal::Allocated(bytes) => {
-                let endless = self.endless(program, settings);
-                return Played { fits: endless.max_allocated <= bytes, outcome: endless, start: None };
+                let fits = endless.max_allocated <= bytes;
+                return (endless, fits);
             }
             Goal::Device(bytes) => bytes,
         };
-        // A program that starts with more than the device has may run without a failed request, but not there.
-        let starts = |program: &Program| program.reserved_at_start() <= bytes;
-        if starts(program)
-            && let Some(outcome) = self.on_device(program, settings, bytes)
-        {
-            return Played { outcome, fits: true, start: None };
-        }
-        let lean = program.without_cache();
-        let lean_starts = lean.as_ref().is_some_and(starts);
-        if let Some(outcome) = lean.as_ref().filter(|_| lean_starts).and_then(|it| self.on_device(it, settings, bytes))
-        {
-            return Played { outcome, fits: true, start: doubt_of_start(Some(true), true) };
-        }
-        let starts_lean = (starts(program) || lean_starts).then(|| !starts(program));
-        let simulated = lean.as_ref().filter(|_| !starts(program)).unwrap_or(program);
-        Played { outcome: self.endless(simulated, settings), fits: false, start: doubt_of_start(starts_lean, false) }
-    }
-
-    /// The result on a device, with the most retries of all placements of segments; `None` if it fails with one of them.
-    fn on_device(&self, program: &Program, settings: &AllocatorSettings, bytes: u64) -> Option<Outcome> {
         let mut worst: Option<Outcome> = None;
-        for &placement in self.testbed.placements(settings) {
-            let setup = Setup { placement, ..Setup::new(settings, Some(bytes), self.testbed.context.bytes) };
-            let outcome = self.on(program, &setup);
+        // A program that starts with more than the device has may run without a failed request, but not there.
+        if program.reserved_at_start() > bytes {
+            return (endless, false);
+        }
+        // It must fit for every placement of segments.
+        for &placement in placements {
+            let outcome = on(Some(bytes), placement);
             if outcome.failure().is_some() {
-                return None;
+                return (endless, false);
             }
             if worst.as_ref().is_none_or(|worst| outcome.retries > worst.retries) {
                 worst = Some(outcome);
             }
         }
-        worst
-    }
-
-    /// The result on a device without a limit.
-    pub fn endless(&self, program: &Program, settings: &AllocatorSettings) -> Outcome {
-        self.on(program, &self.endless_setup(settings))
-    }
-
-    fn endless_setup(&self, settings: &AllocatorSettings) -> Setup {
-        let placement = self.testbed.placements(settings)[0];
-        Setup { placement, ..Setup::new(settings, None, self.testbed.context.bytes) }
+        (worst.unwrap_or(endless), true)
     }
 
     fn on(&self, program: &Program, setup: &Setup) -> Outcome {

@@ -237,11 +237,6 @@ pub(crate) fn sentence(advice: &Advice) -> String {
     format!("{}: {}; {}", change(advice), effect(advice), advice.evidence)
 }
 
-/// Whether a saving was simulated for one of some changes.
-pub(crate) fn has_savings<'a>(mut advice: impl Iterator<Item = &'a Advice>) -> bool {
-    advice.any(|advice| matches!(advice.saving, Saving::Played { .. }))
-}
-
 impl Document {
     /// The first few changes, each with its saving, its evidence and its lines of Python; `failed` if a request failed.
     pub(crate) fn cures(&mut self, advice: &[Advice], failed: bool) {
@@ -249,7 +244,8 @@ impl Document {
             return;
         }
         self.section("What to change");
-        if failed && has_savings(advice.iter().take(MOST)) {
+        let has_savings = |advice: &Advice| matches!(advice.saving, Saving::Played { .. });
+        if failed && advice.iter().take(MOST).any(has_savings) {
             self.toned(Tone::Plain, 2, INCLUDES);
         }
         for (number, advice) in (1..).zip(advice.iter().take(MOST)) {

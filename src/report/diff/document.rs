@@ -121,6 +121,6 @@ fn rows(device: &DeviceDiff) -> Table {
         None => [words::delta(device.delta_bytes), base, new],
     };
     let total = if by.is_inclusive() { "in all" } else { "total" };
-    table.row(cells, dim(format!("{total}, by {}", by.name()))).is_total = true;
+    table.row(cells, dim(format!("{total}, by {}", by.option()))).is_total = true;
     table
 }

@@ -111,11 +111,9 @@ pub fn limits(device: &DeviceDiff) -> Vec<String> {
     let (base, new) = (notes::device(&device.base.peak), notes::device(&device.new.peak));
     let mut lines = of_both(&base, &new, device.lives.is_some());
     let side = without_stacks(device);
-    lines.extend(
-        side.map(|side| {
-            format!("{side}: no stacks were recorded, so rows cannot be compared by {}", device.by().name())
-        }),
-    );
+    lines.extend(side.map(|side| {
+        format!("{side}: no stacks were recorded, so rows cannot be compared by {}", device.by().option())
+    }));
     lines.extend(notes::grouping(device.by()).map(str::to_owned));
     lines
 }
@@ -180,9 +178,12 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
     let reserved_bytes = |name, from, to| figure(name, if_recorded(base, from), if_recorded(new, to));
     let maxima: [Counters; 2] = [base.maxima.into(), new.maxima.into()];
     let names = ["allocated, maximum", "active, maximum", "requested, maximum", "reserved, maximum"];
-    let maximum = |(name, metric)| match metric {
-        Metric::Reserved if base.completeness.no_reserved || new.completeness.no_reserved => None,
-        metric => history(name, maxima[0].get(metric), maxima[1].get(metric)),
+    let maximum = |(name, metric)| {
+        let of = |side: &DevicePeak, maxima: &Counters| {
+            let is_known = metric != Metric::Reserved || !side.completeness.no_reserved;
+            if_history(side, maxima.get(metric)).filter(|_| is_known)
+        };
+        figure(name, of(base, &maxima[0]), of(new, &maxima[1]))
     };
     let is_one = device.lives.is_some();
     let mut figures: Vec<Figure> = names.into_iter().zip(Metric::ALL).filter(|_| !is_one).filter_map(maximum).collect();
@@ -247,9 +248,9 @@ pub fn fate(device: &DeviceDiff, row: &DiffRow) -> String {
 pub fn fates(device: &DeviceDiff) -> Option<String> {
     let marked = |mark: &str| device.rows.iter().any(|row| fate(device, row) == mark);
     let at = match &device.lives {
-        Some(_) => "at only one of the two instants",
-        None if are_at_peak(device) => "in only one of the recordings, at its peak",
-        None => "in only one of the recordings, at its instant",
+        Some(_) => "holds memory at only one of the two instants",
+        None if are_at_peak(device) => "holds memory at the peak of only one recording",
+        None => "holds memory at the instant of only one recording",
     };
     let marks = match (marked(" (new)"), marked(" (gone)")) {
         (true, true) => "(new), (gone)",
@@ -257,7 +258,7 @@ pub fn fates(device: &DeviceDiff) -> Option<String> {
         (false, true) => "(gone)",
         (false, false) => return None,
     };
-    Some(format!("{marks}: this row has memory {at}"))
+    Some(format!("{marks}: the row {at}"))
 }
 
 /// The side without stacks, if only one side has them and rows are code: no row can be found on both sides.

@@ -179,7 +179,7 @@ impl Document {
         if pinning.rows.is_empty() {
             return;
         }
-        self.section(format!("Free memory that live blocks keep reserved, by {}", by.name()));
+        self.section(format!("Free memory that live blocks keep reserved, by {}", by.option()));
         let shown = |row: &PinningRow| Row {
             label: row.label.clone(),
             bytes: row.pinned_free_bytes,
@@ -194,7 +194,7 @@ impl Document {
             // For the rest, this is a lower bound, which says little.
             if let Some(each) = row.pinned_free_bytes.checked_div(row.blocks).filter(|_| row.label != OTHER) {
                 let (each, alone) = (Bytes(each), Bytes(row.alone_free_bytes));
-                let said = format!(" ({each} per block; {alone} releasable without this {})", by.name());
+                let said = format!(" ({each} per block; {alone} releasable without this {})", by.option());
                 shown.suffix(said, Tone::Plain, DETAILS_FROM);
             }
         }

@@ -115,7 +115,7 @@ fn failed(document: &mut Document, oom: &Oom, cures: &[Cure]) {
         });
         document.items(oom.advice.iter().map(|advice| oom_words::advice(oom, advice).text));
     }
-    document.section(format!("What holds the memory, by {}", oom.attribution.by.name()));
+    document.section(format!("What holds the memory, by {}", oom.attribution.by.option()));
     document.attribution(&oom.attribution, true);
     if oom.cause == Cause::Fragmentation {
         document.pinning(oom.attribution.by, &oom.pinning);

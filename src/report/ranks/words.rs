@@ -282,7 +282,7 @@ pub fn no_outlier(report: &RanksReport) -> String {
     if report.groups.iter().all(|group| group.members.len() < MIN_RANKS) {
         return format!("at least {MIN_RANKS} ranks are needed to detect an outlier");
     }
-    format!("no rank is an outlier: no maximum has {}", criterion())
+    format!("no rank is an outlier: no maximum both has {}", criterion())
 }
 
 /// When a maximum is an outlier.

@@ -53,7 +53,15 @@ pub fn headline(device: &DeviceSimulation) -> String {
         (_, None) => format!("the {} fail", own(run)),
         (None, Some(_)) => format!("the {} need {}", own(run), needed(run)),
         (Some(_), Some(needs)) => match device.capacity {
-            Some(capacity) if needs > capacity => beyond_device(run, capacity),
+            // What the settings reserve until a request fails says nothing.
+            Some(capacity) if needs > capacity => {
+                format!(
+                    "the {} need {}, more than the {} that the allocator can use",
+                    own(run),
+                    needed(run),
+                    Bytes(capacity)
+                )
+            }
             _ => format!("the {} need {} and reserve {}", own(run), needed(run), reserved(run)),
         },
     });
@@ -62,29 +70,18 @@ pub fn headline(device: &DeviceSimulation) -> String {
         let needs = |run: &Run| run.needs().map_or("fails".to_owned(), |_| format!("needs {}", needed(run)));
         return match &changed.outcome {
             Some(outcome) => {
-                let fits = device.capacity.map(|capacity| fits(outcome, capacity));
-                let verdict = match fits {
-                    Some(true) => "fits: ",
-                    Some(false) => "does not fit: ",
-                    None => "",
-                };
+                let verdict = device.capacity.map_or(String::new(), |capacity| verdict(outcome, capacity));
                 let there = device.capacity.zip(changed.needs());
-                // The device is one of some smaller ones that are enough.
-                let beyond = there.filter(|(capacity, needs)| fits == Some(true) && needs > capacity);
-                let what = beyond.map_or_else(
-                    || needs(changed),
-                    |(capacity, _)| format!("reserves {} of {}", reserved(changed), Bytes(capacity)),
-                );
                 let of = there.filter(|(capacity, needs)| needs <= capacity);
                 let of = of.map_or(String::new(), |(capacity, _)| format!(" of {}", Bytes(capacity)));
-                let but = there.filter(|(capacity, needs)| fits == Some(false) && needs > capacity);
+                let but = there.filter(|(capacity, needs)| needs > capacity);
                 let but =
                     but.map_or(String::new(), |(capacity, _)| format!(", but only {} is available", Bytes(capacity)));
                 let without = device.runs.first().map_or(String::new(), |recorded| match recorded.needs() {
-                    Some(_) if but.is_empty() && beyond.is_none() => format!("; {}", needed(recorded)),
+                    Some(_) if but.is_empty() => format!("; {}", needed(recorded)),
                     _ => format!("; {}", needs(recorded)),
                 });
-                format!("{verdict}{what}{of} with {changes}{but}{without} without")
+                format!("{verdict}{}{of} with {changes}{but}{without} without", needs(changed))
             }
             None => format!("{recorded}; {changes} cannot be simulated"),
         };
@@ -97,37 +94,10 @@ pub fn headline(device: &DeviceSimulation) -> String {
     }
 }
 
-/// What the recorded settings need if that is more than the device has, or may be.
-fn beyond_device(run: &Run, capacity: u64) -> String {
-    let (own, there) = (own(run), Bytes(capacity));
-    match &run.outcome {
-        Some(outcome) if fits(outcome, capacity) => {
-            let retries = match outcome.retries {
-                0 => String::new(),
-                1 => ", with 1 retry".to_owned(),
-                retries => format!(", with {retries} retries"),
-            };
-            let enough = Bytes(run.needs().unwrap_or(0));
-            format!(
-                "the {own} fit: they reserve {} of the {there} that the allocator can use{retries}; every device with at least {enough} \
-                 is large enough",
-                reserved(run)
-            )
-        }
-        // What the settings reserve until a request fails says nothing.
-        _ if run.capacities.safe.is_some() => {
-            format!("the {own} need {}, more than the {there} that the allocator can use", needed(run))
-        }
-        _ => format!(
-            "the {own} need more than the {there} that the allocator can use; {} is enough",
-            Bytes(run.needs().unwrap_or(0))
-        ),
-    }
-}
-
-/// Whether a program fits the device.
-fn fits(outcome: &Outcome, capacity: u64) -> bool {
-    outcome.failure().is_none() && outcome.max_reserved <= capacity
+/// Whether a changed program fits the device, as the start of a headline.
+fn verdict(outcome: &Outcome, capacity: u64) -> String {
+    let fits = outcome.failure().is_none() && outcome.max_reserved <= capacity;
+    (if fits { "fits: " } else { "does not fit: " }).to_owned()
 }
 
 /// How the simulation of the recorded settings compares with the recording.
@@ -181,21 +151,17 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
     let releases = device.releases;
     let mut parts = Vec::new();
     if releases.empty_cache > 0 {
-        let all = releases.empty_cache;
-        let (they_were, their_stacks_were) =
-            if all == 1 { ("it was", "its stack was") } else { ("they were", "their stacks were") };
-        let what = match releases.uncertain_calls {
-            0 => format!("{} to empty_cache", count(all, "call")),
-            uncertain if uncertain == all => format!(
-                "{} of cached memory, by empty_cache or before a retry ({their_stacks_were} not recorded)",
-                count(all, "release")
-            ),
-            uncertain => format!(
-                "{} to empty_cache ({uncertain} of which may be retries: their stacks were not recorded)",
-                count(all, "call")
-            ),
+        let calls = count(releases.empty_cache, "call");
+        let they_were = if releases.empty_cache == 1 { "it was" } else { "they were" };
+        let doubt = match releases.uncertain_calls {
+            0 => "",
+            1 if releases.empty_cache == 1 => "it may be a retry, since its stack was not recorded; ",
+            uncertain if uncertain == releases.empty_cache => {
+                "all of them may be retries, since their stacks were not recorded; "
+            }
+            uncertain => &format!("{uncertain} of them may be retries, since their stacks were not recorded; "),
         };
-        parts.push(format!("{what} (simulated where {they_were} recorded)"));
+        parts.push(format!("{calls} to empty_cache ({doubt}simulated where {they_were} recorded)"));
     }
     if releases.retries > 0 {
         parts.push(format!("{} of cached memory before a retry", count(releases.retries, "release")));
@@ -307,10 +273,10 @@ pub fn beyond(device: &DeviceSimulation) -> impl Iterator<Item = &'static str> {
         of_kind.any(|(outcome, needs)| needs > outcome.max_reserved)
     };
     let fails = is_beyond(true).then_some(
-        "the needs column exceeds the reserved column where a request fails on this device: reserved does not include the request that failed",
+        "needs exceeds reserved where a request fails on this device: reserved does not include the request that failed",
     );
     let starts_late = (device.completeness.has_baseline && is_beyond(false)).then_some(
-        "the needs column exceeds the reserved column where a smaller device would not have the free segments that the recording starts with",
+        "needs exceeds reserved where a smaller device would not have the free segments that the recording starts with",
     );
     fails.into_iter().chain(starts_late)
 }
@@ -389,8 +355,6 @@ pub fn endings(runs: &[Run]) -> Vec<String> {
     }
     lines.extend(refused.into_iter().map(|(because, refused)| {
         let who = match refused.as_slice() {
-            // Says itself which change is refused.
-            all if all.iter().all(|run| run.is_change_refused) => return because.to_owned(),
             all if all.iter().all(|run| !run.changes.is_empty()) => "the changed program".to_owned(),
             [run] => name(run),
             all => format!("{} of {} rows", all.len(), runs.len()),

@@ -289,7 +289,7 @@ pub(crate) fn finding(finding: &Finding) -> Line {
         }
         Finding::Activations { bytes, older, total } if older * 2 > *bytes => Line::new(
             format!(
-                "activations hold {} ({}), most of them kept by earlier forward passes; run those under torch.no_grad() if no \
+                "activations hold {} ({}), most of them kept by earlier forward passes; run these passes under torch.no_grad() if no \
                  backward follows",
                 Bytes(*bytes),
                 share(*bytes, *total)

@@ -5,7 +5,7 @@ use crate::report::common::csv::{Lines, cell};
 use std::io::{self, Write};
 
 const HEAD: &str = "device,goal_bytes,alloc_conf,changes,fits,needs_bytes,max_allocated_bytes,max_reserved_bytes,\
-     alloc_retries,recompute_us,trust,needs_bounded";
+     alloc_retries,recompute_us,trust";
 
 pub(crate) fn write(report: &PlanReport, out: &mut dyn Write) -> io::Result<()> {
     let mut csv = Lines::new(HEAD, out)?;
@@ -21,13 +21,12 @@ pub(crate) fn write(report: &PlanReport, out: &mut dyn Write) -> io::Result<()> 
                 &cell(plan.alloc_conf.as_ref().unwrap_or(&device.recorded_conf)),
                 &cell(&changes.join(" ")),
                 &fits.to_string(),
-                &plan.needs.map(|needs| needs.bytes.to_string()).unwrap_or_default(),
+                &plan.needs.map(|bytes| bytes.to_string()).unwrap_or_default(),
                 &plan.outcome.max_allocated.to_string(),
                 &plan.outcome.max_reserved.to_string(),
                 &plan.outcome.retries.to_string(),
                 &plan.recompute_us.map(|time| time.to_string()).unwrap_or_default(),
                 device.trust(plan).name(),
-                &plan.needs.is_some_and(|needs| !needs.is_least).to_string(),
             ])?;
         }
     }

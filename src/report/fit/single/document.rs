@@ -5,7 +5,7 @@ use crate::analysis::fit::{FIRST, FitCure, FitPlans, FitTogether};
 use crate::model::bytes::Bytes;
 use crate::play::plans::{DevicePlans, Plan};
 use crate::report::Source;
-use crate::report::common::cures::{INCLUDES, change, has_savings};
+use crate::report::common::cures::change;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table, Tone};
 use crate::report::common::notes::device_name;
 use crate::report::simulate::words as simulate;
@@ -40,7 +40,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
     let Some(as_it_is) = &device.as_it_is else { return };
     document.gap();
     let mut table = Table::new([
-        Column::right(14, "needs"),
+        Column::right(12, "needs"),
         Column::right(11, "reserved").from(DETAILS_FROM),
         Column::right(11, "allocated").from(DETAILS_FROM),
         Column::right(7, "retries").from(DETAILS_FROM),
@@ -55,7 +55,7 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
     for (plan, fits) in std::iter::once((as_it_is, device.fits)).chain(plans) {
         let Plan { outcome, .. } = plan;
         let cells = [
-            words::in_table(words::needs(device, plan)),
+            Bytes(device.measure(plan)).to_string(),
             Bytes(outcome.max_reserved).to_string(),
             Bytes(outcome.max_allocated).to_string(),
             outcome.retries.to_string(),
@@ -72,13 +72,10 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
     }
     document.table(table);
     document.legend(simulate::NEEDS);
-    let all = || std::iter::once(as_it_is).chain(&device.plans).chain(&device.nearest);
-    if all().any(|plan| !words::needs(device, plan).is_least) {
-        document.legend(simulate::AT_MOST);
-    }
     document.legends(words::holes(device));
     document.wide(DETAILS_FROM, |document| document.legend(words::COLUMNS));
-    if all().any(|plan| plan.outcome.retries > 0) {
+    let all = std::iter::once(as_it_is).chain(&device.plans).chain(&device.nearest);
+    if all.into_iter().any(|plan| plan.outcome.retries > 0) {
         document.wide(DETAILS_FROM, |document| document.legend(simulate::RETRIES));
     }
     let with_plan = combined[1];
@@ -86,8 +83,8 @@ fn plans(document: &mut Document, device: &DevicePlans, cures: &[FitCure], combi
     let changes = words::changes(device, cured);
     if !changes.is_empty() {
         document.wide(RECOMPUTE_FROM, |document| document.legend(words::TIMES));
+        document.legends(words::uncertain(device, with_plan));
     }
-    document.legends(words::uncertain(device, with_plan));
     for change in changes {
         let (place, line) = words::code(change);
         document.gap();
@@ -115,12 +112,6 @@ fn first_cures(document: &mut Document, device: &DevicePlans, cures: &[FitCure],
     }
     document.gap();
     document.toned(Tone::Bold, 2, "What to change first");
-    if device.refused.is_some()
-        && device.failed_requests > 0
-        && has_savings(cures.iter().take(FIRST).map(|cure| &cure.advice))
-    {
-        document.toned(Tone::Plain, 4, INCLUDES);
-    }
     for (number, cure) in (1..).zip(cures.iter().take(FIRST)) {
         document.number(number, 4, Tone::Plain, change(&cure.advice));
         document.detail(7, words::cure(device, cure));

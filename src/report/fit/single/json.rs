@@ -76,8 +76,6 @@ pub struct FitPlan {
     /// The size of a device on which it always works, in bytes that the allocator can use: the smallest, as far as known;
     /// null if that was not requested.
     pub needs_bytes: Option<u64>,
-    /// Whether smaller devices may be enough: not all were tried.
-    pub needs_bounded: bool,
     /// Whether it fits, but would not fit with one more segment than simulated.
     pub tight: bool,
     /// `max_memory_allocated()`.
@@ -133,8 +131,7 @@ impl FitPlan {
             alloc_conf: plan.alloc_conf.as_ref().unwrap_or(&device.recorded_conf).clone(),
             other_settings: plan.alloc_conf.is_some(),
             changes: plan.changes.iter().map(FitChange::from).collect(),
-            needs_bytes: plan.needs.map(|needs| needs.bytes),
-            needs_bounded: plan.needs.is_some_and(|needs| !needs.is_least),
+            needs_bytes: plan.needs,
             tight: plan.is_tight,
             max_allocated_bytes: plan.outcome.max_allocated,
             max_reserved_bytes: plan.outcome.max_reserved,

@@ -52,7 +52,7 @@ fn device(
     with_plan: Option<&FitTogether>,
 ) -> FitDevice {
     let needs = |saving: &Saving| match saving {
-        Saving::Played { needs, .. } => needs.map(|needs| needs.bytes),
+        Saving::Played { needs, .. } => *needs,
         Saving::NotPlayed { .. } => None,
     };
     let cure = |cure: &FitCure| FitCureRow {

@@ -50,7 +50,7 @@ fn bar_of_plan(device: &DevicePlans, plan: &Plan) -> Bar {
 fn bar_of_cure(device: &DevicePlans, name: String, saving: &Saving, fits: Option<bool>) -> Option<Bar> {
     let Saving::Played { allocated, reserved, needs, .. } = saving else { return None };
     let needed = match device.goal {
-        Goal::Device(_) => needs.map_or(reserved.after, |needs| needs.bytes),
+        Goal::Device(_) => needs.unwrap_or(reserved.after),
         Goal::Allocated(_) => allocated.after,
     };
     Some(Bar { fails: fits == Some(false), ..bar(device, name, needed, reserved.after) })

@@ -6,7 +6,7 @@ use crate::model::bytes::Bytes;
 use crate::play::changes::CodeChange;
 use crate::play::changes::{Change, Optimizer, chunked_loss};
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
-use crate::play::{DEFAULT_CONTEXT, Generation, Needs, Reach, Trust, UNPLACED};
+use crate::play::{DEFAULT_CONTEXT, Generation, Reach, Trust, UNPLACED};
 use crate::report::common::notes::{self, duration};
 use crate::report::common::words::{count, kept, listed, ordinal};
 use crate::report::common::{code_change, cures};
@@ -21,90 +21,50 @@ fn headline(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitToget
     if let Some(reason) = &device.refused {
         return format!("no plan: {reason}");
     }
-    let needed = needed(device);
+    let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
+    let there = room_of(device, needed);
+    let needed = Bytes(needed);
     match (device.fits, device.best(), closest(device, cures, combined)) {
         (true, ..) if device.is_partial => {
-            format!("the recorded part {}: {needed}", fits(device))
+            format!("the recorded part fits: needs {needed}{there}")
         }
-        (true, ..) => format!("{}: {needed}", fits(device)),
+        (true, ..) => format!("fits: needs {needed}{there}"),
         (_, Some(best), _) => {
-            format!("does not fit: {needed}; {} {}", fits_with(!because(best).is_empty()), name(best))
+            format!("does not fit: needs {needed}{there}; {} {}", fits_with(!because(best).is_empty()), name(best))
         }
         (_, None, Some((least, changes))) => {
             let comes = if changes.starts_with("changes ") && !changes.contains(AND) { "come" } else { "comes" };
             format!(
-                "does not fit: {needed}; none of the changes tried makes it fit; of those listed below, \
-                 {changes} {comes} closest: needs {}{}, {}{} too much",
-                at_most(least),
-                Bytes(least.bytes),
-                at_most(least),
-                Bytes(least.bytes.saturating_sub(device.goal.bytes()))
+                "does not fit: needs {needed}{there}; none of the changes tried makes it fit; of those listed below, \
+                 {changes} {comes} closest: needs {}, {} too much",
+                Bytes(least),
+                Bytes(least.saturating_sub(device.goal.bytes()))
             )
         }
-        _ => format!("does not fit: {needed}; none of the changes tried lowers that"),
+        _ => format!("does not fit: needs {needed}{there}; none of the changes tried lowers that"),
     }
-}
-
-/// The start of a headline about a program that fits unchanged.
-fn fits(device: &DevicePlans) -> &'static str {
-    let is_doubted = device.as_it_is.as_ref().is_some_and(|plan| !because(plan).is_empty());
-    if is_doubted { "probably fits" } else { "fits" }
-}
-
-/// What the unchanged program needs, and the memory of the device.
-fn needed(device: &DevicePlans) -> String {
-    let Some(plan) = &device.as_it_is else { return format!("needs {}{}", Bytes(0), room_of(device, 0)) };
-    let needs = needs(device, plan);
-    let bytes = device.goal.bytes();
-    match needs {
-        // The device is one of some smaller ones that are enough.
-        Needs { bytes: needed, .. } if device.fits && needed > bytes => {
-            format!("reserves {} of {}", Bytes(plan.outcome.max_reserved), Bytes(bytes))
-        }
-        Needs { bytes: needed, is_least: false } if needed > bytes && bytes > 0 => {
-            format!("needs more than the {} that is available; {} is enough", Bytes(bytes), Bytes(needed))
-        }
-        needs => format!("needs {}{}{}", at_most(needs), Bytes(needs.bytes), room_of(device, needs.bytes)),
-    }
-}
-
-/// What a plan needs: at most what it reserves, if the search found no size.
-pub fn needs(device: &DevicePlans, plan: &Plan) -> Needs {
-    plan.needs.unwrap_or_else(|| Needs::at_most(device.measure(plan)))
-}
-
-/// The start of a number of bytes that are enough, if fewer may be.
-fn at_most(needs: Needs) -> &'static str {
-    if needs.is_least { "" } else { "at most " }
-}
-
-/// The same in a table.
-pub fn in_table(needs: Needs) -> String {
-    let sign = if needs.is_least { "" } else { "<= " };
-    format!("{sign}{}", Bytes(needs.bytes))
 }
 
 /// What comes closest if nothing makes the program fit, a cure of a known mistake or a plan, and the bytes that the program
 /// then needs.
-fn closest(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) -> Option<(Needs, String)> {
-    let of_saving = |saving: &Saving, fits: Option<bool>| match saving {
-        Saving::Played { needs, reserved, .. } if fits == Some(false) => {
-            Some(needs.unwrap_or_else(|| Needs::at_most(reserved.after)))
-        }
+fn closest(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogether>; 2]) -> Option<(u64, String)> {
+    let needs = |saving: &Saving, fits: Option<bool>| match saving {
+        Saving::Played { needs, reserved, .. } if fits == Some(false) => Some(needs.unwrap_or(reserved.after)),
         _ => None,
     };
-    let one = cures.iter().take(FIRST).enumerate().filter_map(|(index, cure)| {
-        Some((of_saving(&cure.advice.saving, cure.fits)?, format!("change {}", index + 1)))
-    });
+    let one =
+        cures.iter().take(FIRST).enumerate().filter_map(|(index, cure)| {
+            Some((needs(&cure.advice.saving, cure.fits)?, format!("change {}", index + 1)))
+        });
     let several = combined.into_iter().flatten().filter_map(|together| {
-        let bytes = of_saving(&together.cures.saving, together.fits)?;
+        let bytes = needs(&together.cures.saving, together.fits)?;
         let plan = together.plan.as_ref().map_or(String::new(), |plan| format!("{AND}{}", name(plan)));
         Some((bytes, format!("{}{plan}", places(together))))
     });
-    let plan = device.nearest.as_ref().map(|plan| (needs(device, plan), name(plan)));
+    let plan = device.nearest.as_ref().map(|plan| (device.measure(plan), name(plan)));
     let unchanged = device.as_it_is.as_ref().map_or(u64::MAX, |plan| device.measure(plan));
-    let all = one.chain(plan).chain(several).filter(|(needs, _)| needs.bytes < unchanged);
-    all.min_by_key(|(needs, _)| needs.bytes)
+    let all = one.chain(plan).chain(several).filter(|&(bytes, _)| bytes < unchanged);
+    all.min_by_key(|&(bytes, _)| bytes)
 }
 
 /// The memory of the device, in a phrase after what a program needs.
@@ -129,9 +89,9 @@ pub fn cure(device: &DevicePlans, cure: &FitCure) -> String {
         return cures::effect(&cure.advice);
     }
     let unchanged = device.as_it_is.as_ref().map_or(u64::MAX, |plan| device.measure(plan));
-    let helps = !matches!(cure.advice.saving, Saving::Played { needs: Some(needs), .. } if needs.bytes >= unchanged);
+    let helps = !matches!(cure.advice.saving, Saving::Played { needs: Some(needs), .. } if needs >= unchanged);
     let no = if helps { "not enough on its own:" } else { "does not help on its own:" };
-    enough(device, &cure.advice.saving, cure.fits, ["fits with this change alone:", no])
+    enough(&cure.advice.saving, cure.fits, ["fits with this change alone:", no])
 }
 
 /// Whether several cures are enough together, or what they save.
@@ -149,7 +109,7 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
     let is_judged = matches!(together.cures.saving, Saving::Played { .. }) && together.fits.is_some();
     let fits =
         if is_doubted(&together.cures.saving) { "the program probably fits: it" } else { "the program fits: it" };
-    let enough = enough(device, &together.cures.saving, together.fits, [fits, "the program does not fit: it"]);
+    let enough = enough(&together.cures.saving, together.fits, [fits, "the program does not fit: it"]);
     if is_judged {
         let time = together.plan.as_ref().and_then(recomputation).unwrap_or_default();
         format!("with {others} and {last} together, {enough}{time}")
@@ -158,24 +118,19 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
     }
 }
 
-fn enough(device: &DevicePlans, saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
-    let (needs, reserved, trust) = match saving {
-        Saving::Played { reserved, needs, reserved_trust, reserved_because: because, .. } => {
+fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
+    let (needs, trust) = match saving {
+        Saving::Played { reserved, needs, reserved_trust, because, .. } => {
             let why = if *reserved_trust == Trust::Uncertain && !because.is_empty() {
                 format!(": {because}")
             } else {
                 String::new()
             };
-            let needs = needs.unwrap_or_else(|| Needs::at_most(reserved.after));
-            (needs, reserved.after, format!("{}{why}", reserved_trust.name()))
+            (Bytes(needs.unwrap_or(reserved.after)), format!("{}{why}", reserved_trust.name()))
         }
         Saving::NotPlayed { because, .. } => return format!("not simulated ({because})"),
     };
-    let is_beyond = needs.bytes > device.goal.bytes();
-    let needs = format!("{}{}", at_most(needs), Bytes(needs.bytes));
     match fits {
-        // The device is one of some smaller ones that are enough.
-        Some(true) if is_beyond => format!("{yes} reserves {} ({trust})", Bytes(reserved)),
         Some(true) => format!("{yes} needs {needs} ({trust})"),
         Some(false) => format!("{no} needs {needs} ({trust})"),
         None => format!("needs {needs} up to the end of the recording ({trust})"),
@@ -201,7 +156,8 @@ pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<
     let Some(changes) = one.or_else(several).filter(|_| !device.fits && device.refused.is_none()) else {
         return headline(device, cures, combined);
     };
-    format!("does not fit: {}; {changes}", needed(device))
+    let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
+    format!("does not fit: needs {}{}; {changes}", Bytes(needed), room_of(device, needed))
 }
 
 /// The verb of a headline about a change that is enough.
@@ -387,9 +343,15 @@ pub fn limits(device: &DevicePlans) -> Vec<String> {
     let mut lines: Vec<String> = notes::anomalies(&device.anomalies).into_iter().collect();
     let unplaced = device.as_it_is.as_ref().filter(|plan| !plan.is_placed).map_or("", |_| UNPLACED);
     let lacks = if device.lacks.is_empty() { unplaced } else { device.lacks };
-    let mut plans = device.as_it_is.iter().chain(&device.plans).chain(&device.nearest);
-    if !lacks.is_empty() && plans.any(|plan| device.trust(plan) == Trust::Predicted) {
+    if !lacks.is_empty() && device.refused.is_none() {
         lines.push(format!("figures marked predicted may not be exact: {lacks}"));
+    }
+    if device.dropped_at_start > 0 && device.refused.is_none() {
+        lines.push(format!(
+            "simulated without the {} of free segments that the recording starts with, which this device cannot hold: the \
+             unchanged program may need and reserve less without them",
+            Bytes(device.dropped_at_start)
+        ));
     }
     if device.is_partial && device.refused.is_none() {
         lines.push("the recording has no complete step: the program may need more at other times".to_owned());
@@ -432,15 +394,10 @@ pub const COLUMNS: &str = "reserved, allocated: max_memory_reserved() and max_me
 pub fn holes(device: &DevicePlans) -> Vec<String> {
     let works = |plan: &&Plan| plan.outcome.failure().is_none() && plan.outcome.max_reserved <= device.goal.bytes();
     let plans = device.plans.iter().filter(works);
-    let beyond = plans.filter_map(|plan| Some((plan, plan.needs.filter(|needs| needs.bytes > device.goal.bytes())?)));
+    let beyond = plans.filter_map(|plan| Some((plan, plan.needs.filter(|&needs| needs > device.goal.bytes())?)));
     beyond
         .map(|(plan, needs)| {
-            let below = Bytes(needs.bytes);
-            if needs.is_least {
-                format!("{} works on this device, but not on all others below {below}", name(plan))
-            } else {
-                format!("{} works on this device; not all others below {below} were tried", name(plan))
-            }
+            format!("{} works on this device, but not on all others below {}", name(plan), Bytes(needs))
         })
         .collect()
 }
@@ -470,7 +427,7 @@ pub fn because(plan: &Plan) -> String {
 pub fn uncertain(device: &DevicePlans, with_plan: Option<&FitTogether>) -> Vec<String> {
     let cured =
         with_plan.and_then(|together| Some((name_with(together, together.plan.as_ref()?), together.plan.as_ref()?)));
-    let plans = device.as_it_is.iter().chain(&device.plans).chain(&device.nearest).map(|plan| (name(plan), plan));
+    let plans = device.plans.iter().chain(&device.nearest).map(|plan| (name(plan), plan));
     let plans = cured.into_iter().chain(plans).filter(|(_, plan)| !because(plan).is_empty());
     let mut names: IndexMap<String, Vec<String>> = IndexMap::new();
     plans.for_each(|(name, plan)| names.entry(because(plan)).or_default().push(name));
