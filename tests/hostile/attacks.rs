@@ -118,7 +118,7 @@ fn attacks() -> Vec<Attack> {
         // What is not known is not passed.
         ("an unknown action", unknown("virtual_alloc"), PEAK, 2, "contradicts itself"),
         ("an overflow that is a number", with("trace_alloc_overflowed", json!(1)), PEAK, 2, "cannot be judged"),
-        ("a ring with stacks", support::read_unpacked(&fixture("ring")), PEAK, 2, "entries were lost"),
+        ("a ring with stacks", support::read_unpacked(&fixture("ring")), PEAK, 2, "earlier entries are missing"),
         ("two recordings", [tiny.clone(), tiny.clone()].concat(), PEAK, 2, "more data follows"),
         (
             "cut behind traces",
