@@ -4,10 +4,12 @@ use super::passes::Passes;
 use super::recompute::{Recompute, RecomputeTables, Recomputing, is_recurrent};
 use crate::facts::device::Device;
 use crate::facts::training::{Call, Calls, ForwardFunction, FunctionId, Phase};
+use crate::model::FrameId;
 use crate::parallel;
 use crate::replay::{Instant, Metric, Track};
 use crate::sorting::SortRows;
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -137,8 +139,8 @@ impl Choice {
         })
     }
 
-    /// The effect of checkpointing the first call of each function and every N-th call after it in a forward pass, of
-    /// those that keep something for backward. A call within a checkpointed call is recomputed with it, and is not
+    /// The effect of checkpointing the first call of each function and every N-th call after it in a forward pass, of the
+    /// calls that the recommended code counts. A call within a checkpointed call is recomputed with it, and is not
     /// checkpointed itself.
     pub fn recompute(&self, device: &Device<'_>, functions: &[(FunctionId, usize)]) -> Chosen {
         let recomputing = self.recomputing(device);
@@ -147,7 +149,7 @@ impl Choice {
             // Checkpointing a call that keeps nothing changes nothing: if all are chosen, it need not be left out.
             let passes = match every {
                 ..=1 => self.passes.split(self.open_calls(function)),
-                _ => self.keeping_calls(&recomputing, function),
+                _ => self.counted_calls(&recomputing, function),
             };
             chosen.extend(passes.into_iter().flat_map(|calls| calls.into_iter().step_by(every.max(1))));
         }
@@ -241,6 +243,18 @@ impl Choice {
         let mut passes = self.passes.split(self.open_calls(function));
         for calls in &mut passes {
             calls.retain(|call| self.recompute_of(recomputing, call).is_some());
+        }
+        passes
+    }
+
+    /// The calls that the recommended code counts: all from lines where some call keeps something for backward. So the blocks
+    /// of a loop count even if the first ones are frozen, but not the calls of a teacher under `torch.no_grad()`.
+    fn counted_calls(&self, recomputing: &Recomputing<'_>, function: FunctionId) -> Vec<Vec<&Call>> {
+        let keeping = self.keeping_calls(recomputing, function);
+        let callers: HashSet<Option<FrameId>> = keeping.iter().flatten().map(|call| call.caller).collect();
+        let mut passes = self.passes.split(self.open_calls(function));
+        for calls in &mut passes {
+            calls.retain(|call| callers.contains(&call.caller));
         }
         passes
     }

@@ -94,6 +94,24 @@ fn calls_that_keep_nothing_are_not_counted() {
     assert_eq!(peaks, [predicted, predicted + KEPT, predicted + KEPT]);
 }
 
+/// Every Nth of the blocks that one line calls: the first one is frozen, but the recommended code counts it.
+#[test]
+fn frozen_blocks_of_a_loop_count_for_every_nth() {
+    let mut program = Program::new();
+    let temporary = program.alloc(At::Block(20), KEPT);
+    program.free(At::Block(22), temporary);
+    let output = program.alloc(At::Block(22), OUTPUT);
+    program.free(At::Model(4), output);
+    step(&mut program, 3);
+    let device = checkpoint(&program.dump());
+    let [block] = &device.candidates[..] else { panic!("{:?}", device.candidates) };
+    assert_eq!((block.label.as_str(), block.calls), ("model.py:20 forward", 3));
+    let predicted = KEPT + 2 * OUTPUT + OUTPUT + GRADIENT;
+    let peaks: Vec<u64> = block.plan.iter().map(|plan| plan.predicted_peak_bytes as u64).collect();
+    // Of the four blocks, the first and the third, and the first and the fourth, run under checkpoint.
+    assert_eq!(peaks, [predicted, predicted + KEPT, predicted + 2 * KEPT]);
+}
+
 /// Each pass is divided into its own calls, and times are means.
 #[test]
 fn steps_of_different_length_are_looked_at_together() {
