@@ -8,15 +8,18 @@ use std::sync::{Mutex, PoisonError};
 
 /// The results for all items, in their order.
 pub(crate) fn map<T: Send, U: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
-    let items: Vec<Mutex<Option<T>>> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
-    let results: Vec<Mutex<Option<U>>> = items.iter().map(|_| Mutex::new(None)).collect();
-    for_each(items.len(), &|index| {
-        let item = items[index].lock().unwrap_or_else(PoisonError::into_inner).take();
+    let items: Vec<Option<T>> = items.into_iter().map(Some).collect();
+    let results: Vec<Option<U>> = items.iter().map(|_| None).collect();
+    let count = items.len();
+    let shared = Mutex::new((items, results));
+    let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
+    for_each(count, &|index| {
+        let item = lock().0[index].take();
         let result = item.map(&work);
-        *results[index].lock().unwrap_or_else(PoisonError::into_inner) = result;
+        lock().1[index] = result;
     });
-    let result = |result: Mutex<Option<U>>| result.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.into_iter().filter_map(result).collect()
+    let (_, results) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.into_iter().flatten().collect()
 }
 
 /// The results for the items that have one, in their order.
@@ -38,10 +41,12 @@ pub(crate) fn join<A: Send, B: Send>(first: impl FnOnce() -> A + Send, second: i
     }
 }
 
+#[inline(never)]
 fn for_each(count: usize, work: &(dyn Fn(usize) + Sync)) {
     (0..count).into_par_iter().with_max_len(1).for_each(work);
 }
 
+#[inline(never)]
 fn both(first: &mut (dyn FnMut() + Send), second: &mut (dyn FnMut() + Send)) {
     rayon::join(first, second);
 }

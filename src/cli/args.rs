@@ -10,19 +10,14 @@ use crate::model::View;
 use crate::model::bytes::Bytes;
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use regex::Regex;
+use regex_lite::Regex;
 use std::path::{Path, PathBuf};
 
 /// The heading of the options that commands share.
 pub const COMMON: &str = "Common options";
 
 pub fn parse_regex(text: &str) -> Result<Regex, String> {
-    // The library shows the expression on several lines; its last line says what is wrong.
-    Regex::new(text).map_err(|error| {
-        let error = error.to_string();
-        let what = error.lines().last().unwrap_or_default().trim();
-        format!("expected a regular expression: {}", what.trim_start_matches("error: "))
-    })
+    Regex::new(text).map_err(|error| format!("expected a regular expression: {error}"))
 }
 
 /// The value of an option that accepts only some groups.

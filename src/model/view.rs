@@ -1,6 +1,6 @@
 //! How to present answers about a recording.
 
-use regex::Regex;
+use regex_lite::Regex;
 
 /// What the user wants in answers. It is not part of the file, but accompanies the recording. By default, answers show what
 /// is recorded and leave nothing out.

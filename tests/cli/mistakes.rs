@@ -84,7 +84,7 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
         (&["peak", tiny, "--at", "5"], "entry:5"),
         (&["peak", tiny, "--from", "5s"], "time:5s"),
         (&["peak", tiny, "--at", "oom"], "no oom entry"),
-        (&["peak", tiny, "--include", "("], "unclosed group"),
+        (&["peak", tiny, "--include", "("], "open group without closing"),
         (&["diff", tiny], "<NEW>"),
         (&["report", tiny], ".svg, .md or .html"),
         (&["report", tiny, "-o", "report.pdf"], ".svg, .md or .html"),

@@ -2,7 +2,7 @@
 
 use crate::support::{assert_none, memviz, names, stranger};
 use rayon::prelude::*;
-use regex::Regex;
+use regex_lite::Regex;
 use serde_json::Value;
 use std::path::Path;
 

@@ -7,7 +7,7 @@ use crate::facts::time::when::When;
 use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
 use crate::model::percent::Percent;
-use regex::Regex;
+use regex_lite::Regex;
 use std::str::FromStr;
 
 /// Budgets that belong together: those of the command line, or of one entry of `memviz.toml`. They apply to each of
@@ -149,9 +149,7 @@ impl FromStr for SiteLimit {
             Error::Request(format!("expected REGEX=SIZE such as attention\\.py=2GiB, found {text:?}"))
         })?;
         let pattern = Regex::new(pattern).map_err(|error| {
-            // The library shows the expression on several lines; its last line says what is wrong.
-            let reason = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
-            Error::Request(format!("expected a regular expression before =, found {pattern:?}: {reason}"))
+            Error::Request(format!("expected a regular expression before =, found {pattern:?}: {error}"))
         })?;
         Ok(Self { pattern, limit: Bytes::of_blocks(size)? })
     }

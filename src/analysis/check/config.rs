@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
 use crate::model::percent::Percent;
-use regex::Regex;
+use regex_lite::Regex;
 use serde::de::{Deserializer, Error as _, IgnoredAny, Visitor};
 use serde::{Deserialize, de};
 use std::fmt;
@@ -279,7 +279,7 @@ mod tests {
             ("[[budget]]\ninput = \"*\"\nmax-fragmentation = \"130%\"", &["line 3", "130%"]),
             ("[[budget]]\ninput = \"*\"\nmax-site = \"(=5\"", &["line 3", "regular expression"]),
             ("[[budget]]\ninput = \"*\"\nmax-site = []", &["line 3", "at least one"]),
-            ("[[budget]]\ninput = \"*\"\nmax-leak = 512\nsteps = \"(\"", &["line 4", "unclosed group"]),
+            ("[[budget]]\ninput = \"*\"\nmax-leak = 512\nsteps = \"(\"", &["line 4", "open group without closing"]),
             ("[[budget]]\ninput = \"*\"\nmax-leak = 5000\ntolerance = 5000", &["baseline"]),
             ("[[budget]]\ninput = \"*\"\nmax-leak = 512\ndevice = \"one\"", &["line 4"]),
             ("[[budget]]\ninput = \"*\"\nmax-leak = 5", &["line 3", "5GiB or 5MiB"]),

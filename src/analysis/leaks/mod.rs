@@ -19,7 +19,7 @@ use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric,
 use crate::sorting::SortRows;
 use growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
 use indexmap::IndexMap;
-use regex::Regex;
+use regex_lite::Regex;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::iter;

@@ -12,7 +12,7 @@ use crate::facts::grouping::GroupBy;
 use crate::model::bytes::Bytes;
 use crate::report::AnswerFormat;
 use clap::Args;
-use regex::Regex;
+use regex_lite::Regex;
 
 /// Find allocations that survive step after step
 ///

@@ -3,13 +3,13 @@
 use crate::error::{Error, Result};
 use crate::facts::code::sites::{CodeOrigin, clipped};
 use crate::model::{Frame, FrameId, Snapshot, StackId};
-use regex::RegexSet;
+use regex_lite::Regex;
 
 /// Regular expressions over stacks.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    include: Option<RegexSet>,
-    exclude: Option<RegexSet>,
+    include: Vec<Regex>,
+    exclude: Vec<Regex>,
 }
 
 impl Filter {
@@ -19,37 +19,35 @@ impl Filter {
     /// # Errors
     /// If an expression is malformed.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Self> {
-        let compile = |patterns: &[String]| {
-            if patterns.is_empty() {
-                return Ok(None);
-            }
-            let one_line = |error: &regex::Error| {
-                error.to_string().lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned()
-            };
-            RegexSet::new(patterns)
-                .map(Some)
-                .map_err(|error| Error::Request(format!("expected a regular expression: {}", one_line(&error))))
+        let compile = |patterns: &[String]| -> Result<Vec<Regex>> {
+            let compiled = patterns.iter().map(|pattern| Regex::new(pattern)).collect::<std::result::Result<_, _>>();
+            compiled.map_err(|error| Error::Request(format!("expected a regular expression: {error}")))
         };
         Ok(Self { include: compile(include)?, exclude: compile(exclude)? })
     }
 
     /// Whether everything passes.
     pub fn is_empty(&self) -> bool {
-        self.include.is_none() && self.exclude.is_none()
+        self.include.is_empty() && self.exclude.is_empty()
     }
 
     /// Whether a text matches any of the expressions to include.
     pub fn includes(&self, text: &str) -> bool {
-        self.include.as_ref().is_none_or(|set| set.is_match(text))
+        self.include.is_empty() || matches_any(&self.include, text)
     }
 
     /// The result of the filter for every stack of a recording, computed frame by frame: a frame is on many stacks, and many
     /// blocks share a stack.
     pub(crate) fn over(&self, snapshot: &Snapshot) -> Passing {
-        let stacks =
-            |set: &Option<RegexSet>| set.as_ref().map(|set| matching_stacks(snapshot, |text| set.is_match(text)));
+        let stacks = |patterns: &[Regex]| {
+            (!patterns.is_empty()).then(|| matching_stacks(snapshot, |text| matches_any(patterns, text)))
+        };
         Passing { include: stacks(&self.include), exclude: stacks(&self.exclude) }
     }
+}
+
+fn matches_any(patterns: &[Regex], text: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.is_match(text))
 }
 
 /// Which stacks of a recording pass a filter.

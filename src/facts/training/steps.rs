@@ -9,7 +9,7 @@ use crate::facts::training::{CallPaths, Phase, Phases, Roles};
 use crate::model::{Snapshot, StrId};
 use crate::replay::{Instant, Track};
 use indexmap::IndexMap;
-use regex::Regex;
+use regex_lite::Regex;
 use std::borrow::Cow;
 
 /// The steps of one device's history. A step extends from the end of the previous one (the first one from the start of the

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::input::ReadOptions;
 use crate::model::View;
-use regex::Regex;
+use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
 /// Options of the command that created the page that also matter when the page reads the recording; stored as JSON.

@@ -340,7 +340,7 @@ fn bad_budgets_are_one_line_and_2() {
         (&["--max-fragmentation", "half"], &["half"]),
         (&["--max-leak", "-1"], &["-1"]),
         (&["--max-site", "model.py"], &["REGEX=SIZE", "model.py"]),
-        (&["--max-site", "(=1GiB"], &["regular expression", "unclosed group"]),
+        (&["--max-site", "(=1GiB"], &["regular expression", "open group without closing"]),
         (&["--max-site", "a=10XB"], &["10XB"]),
         (&["--capacity", "10XB"], &["10XB"]),
         (&["--max-peek", "1GiB"], &["--max-peek", "--max-peak"]),

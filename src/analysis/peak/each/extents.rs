@@ -8,7 +8,7 @@ use crate::facts::training::steps::{StepSource, Steps, without_numbers};
 use crate::facts::training::{Phase, PhaseSpan};
 use crate::model::{DeviceId, Snapshot, StrId, device_words};
 use crate::replay::{Instant, Maximum};
-use regex::Regex;
+use regex_lite::Regex;
 use std::collections::HashMap;
 
 /// A range without its peak.

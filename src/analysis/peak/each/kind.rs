@@ -1,7 +1,7 @@
 //! The kinds of ranges for which peaks can be requested.
 
 use crate::error::{Error, Result};
-use regex::Regex;
+use regex_lite::Regex;
 use std::str::FromStr;
 
 /// Label of the period outside all ranges that contains the overall peak.
@@ -35,14 +35,8 @@ impl FromStr for Each {
 
     fn from_str(text: &str) -> Result<Self> {
         let pattern = |pattern: &str| {
-            // The library shows the expression on several lines; its last line says what is wrong.
-            let what = |error: regex::Error| error.to_string().lines().last().unwrap_or_default().trim().to_owned();
             Regex::new(pattern).map_err(|error| {
-                Error::Request(format!(
-                    "expected a regular expression after annotation, found {:?}: {}",
-                    pattern,
-                    what(error)
-                ))
+                Error::Request(format!("expected a regular expression after annotation, found {pattern:?}: {error}"))
             })
         };
         match text.split_once(':') {

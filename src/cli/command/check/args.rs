@@ -9,7 +9,7 @@ use crate::cli::format::CheckFormat;
 use crate::model::bytes::Bytes;
 use crate::model::percent::Percent;
 use clap::Args;
-use regex::Regex;
+use regex_lite::Regex;
 use std::path::PathBuf;
 
 /// Fail when memory exceeds a budget set by flags or memviz.toml
