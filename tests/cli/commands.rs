@@ -556,7 +556,9 @@ fn settings_that_a_recording_lacks_are_not_called_recorded() {
 
 #[test]
 fn needing_more_than_is_reserved_is_explained() {
-    let explains = |name: &str| memviz(&["simulate", &fixture(name)]).stdout.contains("needs exceeds reserved");
+    let explains = |name: &str| {
+        memviz(&["simulate", &fixture(name)]).stdout.contains("the needs column exceeds the reserved column")
+    };
     assert!(explains("oom"), "its failed request is not in reserved memory");
     assert!(!explains("gpt_train"), "it needs less than it reserves");
 }

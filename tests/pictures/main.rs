@@ -130,8 +130,9 @@ fn a_report_says_first_what_matters() {
     };
     let place = |texts: &[String], start: &str| texts.iter().position(|text| text.starts_with(start));
     let oom = texts("oom", &[]);
-    let places = ["Out of memory in backward", "What to do", "Memory over time", "Device 0: what holds the memory"]
-        .map(|start| place(&oom, start).unwrap());
+    let places =
+        ["Out of memory in the backward pass", "What to do", "Memory over time", "Device 0: what holds the memory"]
+            .map(|start| place(&oom, start).unwrap());
     assert!(places.is_sorted() && places[0] < 3, "{places:?}");
     let timelines = oom.iter().filter(|text| text.starts_with("Memory over time")).count();
     assert_eq!(timelines, 1, "a second timeline");

@@ -209,12 +209,11 @@ impl<'d, 'a> Judge<'d, 'a> {
 
     fn fragmentation(&self, budgets: &Budgets, device: &Device<'_>, most: Percent) -> Finding {
         let limit = Amount::Share(most.share());
-        if let Some(doubt) = highest(budgets, device, Metric::Allocated).doubt {
-            return Finding::unknown(limit, Doubt::PeakNotExact(Box::new(doubt)));
-        }
-        match self.fragmented(device) {
-            Err(doubt) => Finding::unknown(limit, doubt),
-            Ok(DeviceFragmentation { figures, .. }) => {
+        // A recording without segments has no answer, whatever else it lacks.
+        match (self.fragmented(device), highest(budgets, device, Metric::Allocated).doubt) {
+            (Err(doubt), _) => Finding::unknown(limit, doubt),
+            (_, Some(doubt)) => Finding::unknown(limit, Doubt::PeakNotExact(Box::new(doubt))),
+            (Ok(DeviceFragmentation { figures, .. }), None) => {
                 let share = Amount::Share(figures.inactive_share());
                 let keeps = most.covers(figures.inactive, figures.reserved);
                 Finding {

@@ -116,7 +116,8 @@ fn legend(mut plot: Group, device: &DeviceCheckpoint, best: &Candidate) -> (Grou
         y += LEGEND_LINE;
     }
     let calls = count(best.calls as u64, "call");
-    plot = plot.add(muted(y, &format!("{calls} in a forward pass; of these, checkpoint:")));
+    let keep = if best.calls == 1 { "keeps" } else { "keep" };
+    plot = plot.add(muted(y, &format!("{calls} {keep} memory for backward; of these, checkpoint:")));
     y += LEGEND_LINE;
     plot = plot.add(text(right - PEAK_COLUMN, y, Anchor::End, palette::MUTED, "peak"));
     plot = plot.add(text(right, y, Anchor::End, palette::MUTED, "saved"));

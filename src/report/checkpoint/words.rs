@@ -77,16 +77,16 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
         let what = if device.without_backward {
             "kept for a backward pass that the recording does not contain"
         } else {
-            "is freed in backward"
+            "is freed in the backward pass"
         };
         let (bytes, share, kept) = (Bytes(held), of_peak(held), Bytes(device.kept_bytes));
         // If this differs from the activations category, both are stated, since other answers show the category.
         facts.push(if device.kept_bytes == 0 || kept.to_string() == bytes.to_string() {
-            format!("{bytes} of it ({share:.1}%) was allocated in forward and {what}")
+            format!("{bytes} of it ({share:.1}%) was allocated in the forward pass and {what}")
         } else {
             let all = of_peak(device.kept_bytes);
             format!(
-                "{kept} of it ({all:.1}%) is activations; {bytes} ({share:.1}%) was allocated in forward and {what}"
+                "{kept} of it ({all:.1}%) is activations; {bytes} ({share:.1}%) was allocated in the forward pass and {what}"
             )
         });
     }
@@ -199,17 +199,17 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
 /// Why checkpointing does not lower a peak in the optimizer, and the memory at it.
 fn in_optimizer(device: &DeviceCheckpoint) -> String {
     let mut reason =
-        "the peak is in the optimizer step, after backward has freed what forward kept: checkpointing does \
+        "the peak is in the optimizer step, after the backward pass has freed what the forward pass kept: checkpointing does \
                       not lower it"
             .to_owned();
     let Some(peak) = &device.optimizer else { return reason };
     if let Some(elsewhere) = peak.elsewhere_bytes {
-        reason.push_str(&format!(" (forward and backward reach {})", signed(elsewhere)));
+        reason.push_str(&format!(" (the forward and backward passes reach {})", signed(elsewhere)));
     }
     let parts = [
         (peak.kept_bytes, "that the optimizer allocated and keeps"),
         (peak.temporary_bytes, "of temporary memory in its step"),
-        (peak.backward_bytes, "allocated in backward (gradients)"),
+        (peak.backward_bytes, "allocated in the backward pass (gradients)"),
         (peak.other_bytes, "of other memory"),
     ];
     let parts = parts.into_iter().filter(|&(bytes, _)| bytes > 0);
@@ -224,7 +224,7 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
             _ => String::new(),
         };
         reason.push_str(&format!(
-            " Of the memory that forward keeps for backward, {} holds the most: {bytes} in {calls}{caller}. Checkpoint it \
+            " Of the memory that the forward pass keeps for the backward pass, {} holds the most: {bytes} in {calls}{caller}. Checkpoint it \
              once the optimizer needs less.",
             held.label
         ));
@@ -253,9 +253,9 @@ pub fn saved_percent(device: &DeviceCheckpoint, saved: i64) -> f64 {
 /// The memory that its calls hold.
 pub fn held(candidate: &Candidate) -> String {
     let calls = count(candidate.calls as u64, "call");
-    let hold = if candidate.calls == 1 { "it holds" } else { "they hold" };
+    let (keep, hold) = if candidate.calls == 1 { ("keeps", "it holds") } else { ("keep", "they hold") };
     format!(
-        "{calls} in a forward pass; at the recorded peak {hold} {} that checkpointing frees",
+        "{calls} in a forward pass {keep} memory for backward; at the recorded peak {hold} {} that checkpointing frees",
         Bytes(candidate.activation_bytes)
     )
 }

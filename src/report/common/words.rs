@@ -4,6 +4,7 @@ use crate::facts::segments::figures::SizeClass;
 use crate::model::bytes::Bytes;
 use crate::model::{PoolId, SegmentType};
 use crate::play::{Context, DEFAULT_CONTEXT};
+use crate::replay::Bound;
 use crate::report::percent;
 use std::fmt::Display;
 
@@ -11,6 +12,16 @@ use std::fmt::Display;
 pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     let plural = if number == N::from(1) { "" } else { "s" };
     format!("{number} {noun}{plural}")
+}
+
+/// The sign before a number that may be a bound: `≥` for a lower one, `≤` for an upper one, `~` if it may be either.
+pub fn mark(bound: Option<Bound>) -> &'static str {
+    match bound {
+        None => "",
+        Some(Bound::Lower) => "\u{2265}",
+        Some(Bound::Upper) => "\u{2264}",
+        Some(Bound::Unknown) => "~",
+    }
 }
 
 /// Items in a sentence: `430 and 431`.

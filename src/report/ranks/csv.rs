@@ -36,6 +36,8 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; COLU
         _ => counters.get(metric).to_string(),
     };
     let maximum = |metric: Metric| counter(&rank.maxima, metric);
+    // Without a history, nothing is known about the start or about failed requests.
+    let if_history = |shown: String| if rank.entries > 0 { shown } else { String::new() };
     let memory = |figure: fn(DeviceMemory) -> String| rank.device_memory.map(figure).unwrap_or_default();
     let bound = |metric: Metric| rank.bound(metric).map_or("exact", Bound::name).to_owned();
     let outliers = report.outliers.iter().filter(|outlier| outlier.row == row);
@@ -53,10 +55,10 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; COLU
         maximum(Metric::Active),
         maximum(Metric::Requested),
         maximum(Metric::Reserved),
-        rank.baseline_bytes.to_string(),
+        if_history(rank.baseline_bytes.to_string()),
         rank.inactive_bytes.map(|bytes| bytes.to_string()).unwrap_or_default(),
         rank.inactive_share().map(|share| share.to_string()).unwrap_or_default(),
-        rank.ooms.to_string(),
+        if_history(rank.ooms.to_string()),
         counter(&rank.end, Metric::Allocated),
         counter(&rank.end, Metric::Reserved),
         outliers.map(|outlier| outlier.metric.name()).collect::<Vec<_>>().join(";"),

@@ -174,9 +174,8 @@ fn across(document: &mut Document, report: &RanksReport, group: &Group) {
     ]))
     .indent(2);
     for (figure, spread) in &group.spreads {
-        let [min, median, max] = words::spread(report, group, *figure, spread);
-        let cells = [words::figure(*figure).to_owned(), min, median, max, words::skew(spread.skew())];
-        table.row(cells, words::highest(report, spread));
+        let [min, median, max, skew, place] = words::spread(report, group, *figure, spread);
+        table.row([words::figure(*figure).to_owned(), min, median, max, skew], place);
     }
     document.table(table);
 }

@@ -301,16 +301,10 @@ fn legend(bars: &Bars<'_>, median: Option<i64>) -> Group {
 /// How the figures are distributed.
 fn spreads(report: &RanksReport, group: &Ranks) -> Picture {
     let row = |(figure, spread): &(Figure, Spread)| {
-        let number = |bytes: i64| Cell::Number(signed(bytes));
-        let highest = words::highest(report, spread);
-        vec![
-            Cell::Text(words::figure(*figure).to_owned()),
-            number(spread.min.0),
-            number(spread.median),
-            number(spread.max.0),
-            Cell::Number(words::skew(spread.skew())),
-            Cell::Text(highest),
-        ]
+        let [min, median, max, skew, place] = words::spread(report, group, *figure, spread);
+        let name = Cell::Text(words::figure(*figure).to_owned());
+        let numbers = [min, median, max, skew].map(Cell::Number);
+        std::iter::once(name).chain(numbers).chain([Cell::Text(place)]).collect::<Vec<_>>()
     };
     let rows: Vec<_> = group.spreads.iter().map(row).collect();
     table(&["maximum", "lowest", "median", "highest", "highest to median", "highest is"], &rows)

@@ -4,6 +4,7 @@ use crate::analysis::ranks::RanksReport;
 use crate::replay::{Bound, Counters, Metric};
 use crate::report::common::gauges::Gauges;
 use crate::wire::ranks::RankSummary;
+use std::fmt::Display;
 use std::io::{self, Write};
 
 /// Writes gauges of all rows, each with its rank, device and path as labels, and those of failures by signature.
@@ -16,21 +17,20 @@ pub fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
     counters(&mut gauges, report, "end", "Value of a counter at the end of the recording of a rank.", |rank| {
         &rank.end
     })?;
-    one_each(&mut gauges, report, "rank_failed_requests", "Requests that failed on a rank.", |rank| rank.ooms)?;
-    let complete = |rank: &RankSummary| u64::from(rank.complete_history);
-    one_each(&mut gauges, report, "rank_complete", "Whether the history of a rank is complete.", complete)?;
-    one_each(&mut gauges, report, "rank_anomalies", "Contradictions in the recording of a rank.", |rank| {
-        rank.anomalies
+    // Without a history, no failed request is recorded, whether or not there was one.
+    of_each(&mut gauges, report, "rank_failed_requests", "Requests that failed on a rank.", |rank| {
+        (rank.entries > 0).then_some(rank.ooms)
     })?;
-    let name = "rank_outside_bytes";
-    gauges.head(
-        name,
-        "Memory of the device in use but not reserved by the allocator of a rank, at the highest sample.",
-    )?;
-    for (_, rank) in report.ranks() {
-        let Some(memory) = &rank.device_memory else { continue };
-        labeled(rank, &[], |labels| gauges.line(name, labels, memory.outside_bytes))?;
-    }
+    of_each(&mut gauges, report, "rank_complete", "Whether the history of a rank is complete.", |rank| {
+        Some(u64::from(rank.complete_history))
+    })?;
+    of_each(&mut gauges, report, "rank_anomalies", "Contradictions in the recording of a rank.", |rank| {
+        Some(rank.anomalies)
+    })?;
+    let outside = "Memory of the device in use but not reserved by the allocator of a rank, at the highest sample.";
+    of_each(&mut gauges, report, "rank_outside_bytes", outside, |rank| {
+        rank.device_memory.map(|memory| memory.outside_bytes)
+    })?;
     let name = "rank_outlier_score";
     gauges.head(name, "Robust z-score of a rank whose maximum is an outlier.")?;
     for outlier in &report.outliers {
@@ -61,15 +61,18 @@ fn labeled(
     write(&labels)
 }
 
-fn one_each(
+/// A gauge of all ranks that have a value.
+fn of_each<V: Display>(
     gauges: &mut Gauges<'_>,
     report: &RanksReport,
     name: &str,
     help: &str,
-    value: impl Fn(&RankSummary) -> u64,
+    value: impl Fn(&RankSummary) -> Option<V>,
 ) -> io::Result<()> {
     gauges.head(name, help)?;
-    report.ranks().try_for_each(|(_, rank)| labeled(rank, &[], |labels| gauges.line(name, labels, value(rank))))
+    report.ranks().try_for_each(|(_, rank)| {
+        value(rank).map_or(Ok(()), |value| labeled(rank, &[], |labels| gauges.line(name, labels, value)))
+    })
 }
 
 /// A gauge of all counters that a recording shows. Maxima that are bounds have the label `bound`.

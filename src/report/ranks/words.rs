@@ -9,7 +9,7 @@ use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
 use crate::replay::{Bound, Metric};
 use crate::report::common::notes::{self, signed};
-use crate::report::common::words::{self, count};
+use crate::report::common::words::{self, count, mark};
 use crate::sorting::SortRows;
 use crate::wire::ranks::{FailureSignature, RankLine, RankSummary, SIGNED};
 use std::cmp::Reverse;
@@ -29,17 +29,15 @@ pub fn device(device: DeviceId) -> String {
 
 /// A maximum, marked if it is a bound.
 pub fn maximum(rank: &RankSummary, metric: Metric) -> String {
-    let bytes = signed(rank.maxima.get(metric));
     match rank.bound(metric) {
-        None => bytes,
-        Some(Bound::Lower) => format!("\u{2265}{bytes}"),
-        Some(Bound::Upper) => format!("\u{2264}{bytes}"),
         Some(Bound::Unknown) => "unknown".to_owned(),
+        bound => format!("{}{}", mark(bound), signed(rank.maxima.get(metric))),
     }
 }
 
-/// The lowest, the middle and the highest value of a figure, marked where values of single ranks are bounds.
-pub fn spread(report: &RanksReport, group: &Group, figure: Figure, spread: &Spread) -> [String; 3] {
+/// A figure across a group, as cells: the lowest, the middle and the highest value, the highest compared with the middle, and the
+/// rank that has it. Values are marked where those of single ranks are bounds.
+pub fn spread(report: &RanksReport, group: &Group, figure: Figure, spread: &Spread) -> [String; 5] {
     let bound = |row: usize| match figure {
         Figure::Maximum(metric) => report.rank(row).and_then(|rank| rank.bound(metric)),
         _ => None,
@@ -50,13 +48,17 @@ pub fn spread(report: &RanksReport, group: &Group, figure: Figure, spread: &Spre
     let of_all = all.first().map(|&bound| if is_one_kind { bound } else { Bound::Unknown });
     let lowest = if of_all == Some(Bound::Lower) { bound(spread.min.1) } else { of_all };
     let highest = if of_all == Some(Bound::Upper) { bound(spread.max.1) } else { of_all };
-    let marked = |bytes: i64, bound: Option<Bound>| match bound {
-        None => signed(bytes),
-        Some(Bound::Lower) => format!("\u{2265}{}", signed(bytes)),
-        Some(Bound::Upper) => format!("\u{2264}{}", signed(bytes)),
-        Some(Bound::Unknown) => format!("~{}", signed(bytes)),
-    };
-    [marked(spread.min.0, lowest), marked(spread.median, of_all), marked(spread.max.0, highest)]
+    let marked = |bytes: i64, bound: Option<Bound>| format!("{}{}", mark(bound), signed(bytes));
+    // A quotient of bounds is no bound.
+    let ratio = mark(of_all.map(|_| Bound::Unknown));
+    let is_equal = spread.count > 1 && spread.min.0 == spread.max.0 && of_all.is_none();
+    [
+        marked(spread.min.0, lowest),
+        marked(spread.median, of_all),
+        marked(spread.max.0, highest),
+        spread.skew().map_or_else(|| "-".to_owned(), |skew| format!("{ratio}{skew:.2}x")),
+        if is_equal { "all equal".to_owned() } else { name(report, spread.max.1) },
+    ]
 }
 
 /// The inactive share at the peak.
@@ -153,16 +155,6 @@ pub fn figure(figure: Figure) -> &'static str {
         Figure::Outside => "outside PyTorch",
         figure => figure.name(),
     }
-}
-
-/// The rank with the highest value.
-pub fn highest(report: &RanksReport, spread: &Spread) -> String {
-    if spread.count > 1 && spread.min.0 == spread.max.0 { "all equal".to_owned() } else { name(report, spread.max.1) }
-}
-
-/// Highest over median.
-pub fn skew(skew: Option<f64>) -> String {
-    skew.map_or_else(|| "-".to_owned(), |skew| format!("{skew:.2}x"))
 }
 
 /// Inputs that were not analyzed and gaps in the numbers, one line each.
@@ -367,13 +359,7 @@ fn magnitude(bytes: i128) -> Bytes {
 
 /// The delta of a row, marked if it is a bound.
 pub fn row_delta(row: &DifferenceRow) -> String {
-    let bound = match row.bound {
-        None => "",
-        Some(Bound::Lower) => "\u{2265}",
-        Some(Bound::Upper) => "\u{2264}",
-        Some(Bound::Unknown) => "~",
-    };
-    format!("{bound}{}", delta(row.delta_bytes))
+    format!("{}{}", mark(row.bound), delta(row.delta_bytes))
 }
 
 /// Bytes on one side of a difference; a dash if they are part of the row for the others.

@@ -159,6 +159,7 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
             uncertain if uncertain == releases.empty_cache => {
                 "all of them may be retries, since their stacks were not recorded; "
             }
+            1 => "one of them may be a retry, since its stack was not recorded; ",
             uncertain => &format!("{uncertain} of them may be retries, since their stacks were not recorded; "),
         };
         parts.push(format!("{calls} to empty_cache ({doubt}simulated where {they_were} recorded)"));
@@ -273,10 +274,10 @@ pub fn beyond(device: &DeviceSimulation) -> impl Iterator<Item = &'static str> {
         of_kind.any(|(outcome, needs)| needs > outcome.max_reserved)
     };
     let fails = is_beyond(true).then_some(
-        "needs exceeds reserved where a request fails on this device: reserved does not include the request that failed",
+        "the needs column exceeds the reserved column where a request fails on this device: reserved does not include the request that failed",
     );
     let starts_late = (device.completeness.has_baseline && is_beyond(false)).then_some(
-        "needs exceeds reserved where a smaller device would not have the free segments that the recording starts with",
+        "the needs column exceeds the reserved column where a smaller device would not have the free segments that the recording starts with",
     );
     fails.into_iter().chain(starts_late)
 }

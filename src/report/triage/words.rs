@@ -90,13 +90,13 @@ pub(crate) fn leaked(finding: &Finding) -> Option<i64> {
     }
 }
 
-/// The phase and the step: ` in backward of step 3`.
+/// The phase and the step: ` in the backward pass of step 3`.
 fn during(device: &DeviceTriage) -> String {
     let (phase, of) = match device.during.phase {
-        Some(Phase::Optimizer) => ("in the optimizer", "of"),
+        Some(Phase::Optimizer) => ("in the optimizer phase", "of"),
         Some(Phase::Data) => ("while loading data", "in"),
-        Some(Phase::Forward) => ("in forward", "of"),
-        Some(Phase::Backward) => ("in backward", "of"),
+        Some(Phase::Forward) => ("in the forward pass", "of"),
+        Some(Phase::Backward) => ("in the backward pass", "of"),
         Some(Phase::Other) | None => return String::new(),
     };
     // Annotated steps have names, which are in the line below; programs count them from 0 or 1.

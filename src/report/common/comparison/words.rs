@@ -2,8 +2,8 @@
 
 use crate::analysis::peak::comparison::Comparison;
 use crate::analysis::peak::comparison::DeviceShare;
-use crate::replay::Bound;
 use crate::report::common::notes::signed;
+use crate::report::common::words::mark;
 
 /// Maximum number of devices with a column; of more, only those with the most and the least memory.
 const COLUMNS: usize = 4;
@@ -30,14 +30,9 @@ pub fn compared(comparison: &Comparison) -> String {
 
 /// The memory of a device at its peak, marked if it is a bound.
 pub fn bytes(share: DeviceShare) -> String {
-    let bytes = signed(share.bytes);
     // The memory at dump time is known.
-    match share.bound.filter(|_| !share.at_dump) {
-        None => bytes,
-        Some(Bound::Lower) => format!("\u{2265}{bytes}"),
-        Some(Bound::Upper) => format!("\u{2264}{bytes}"),
-        Some(Bound::Unknown) => format!("~{bytes}"),
-    }
+    let bound = share.bound.filter(|_| !share.at_dump);
+    format!("{}{}", mark(bound), signed(share.bytes))
 }
 
 /// The devices that have a column, as indexes; at most `room`, and at least the two that differ most.

@@ -33,12 +33,16 @@ fn headline(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitToget
             format!("does not fit: needs {needed}{there}; {} {}", fits_with(!because(best).is_empty()), name(best))
         }
         (_, None, Some((least, changes))) => {
-            let comes = if changes.starts_with("changes ") && !changes.contains(AND) { "come" } else { "comes" };
+            let comes = if is_several(&changes) { "come" } else { "comes" };
+            // Without any memory for the allocator, all of it is too much.
+            let excess = match device.goal.bytes() {
+                0 => String::new(),
+                available => format!(", {} too much", Bytes(least.saturating_sub(available))),
+            };
             format!(
                 "does not fit: needs {needed}{there}; none of the changes tried makes it fit; of those listed below, \
-                 {changes} {comes} closest: needs {}, {} too much",
-                Bytes(least),
-                Bytes(least.saturating_sub(device.goal.bytes()))
+                 {changes} {comes} closest: needs {}{excess}",
+                Bytes(least)
             )
         }
         _ => format!("does not fit: needs {needed}{there}; none of the changes tried lowers that"),
@@ -185,6 +189,11 @@ fn places(together: &FitTogether) -> String {
         Some((last, others)) => format!("changes {} and {last}", others.join(", ")),
         None => String::new(),
     }
+}
+
+/// Whether a name stands for several changes: `changes 1 and 2 + expandable_segments:True`.
+fn is_several(name: &str) -> bool {
+    name.starts_with("changes ")
 }
 
 /// The name of a plan that is combined with cures.
@@ -432,8 +441,7 @@ pub fn uncertain(device: &DevicePlans, with_plan: Option<&FitTogether>) -> Vec<S
     let mut names: IndexMap<String, Vec<String>> = IndexMap::new();
     plans.for_each(|(name, plan)| names.entry(because(plan)).or_default().push(name));
     let line = |(because, names): (String, Vec<String>)| {
-        let is_one = names.len() == 1 && !names[0].starts_with("changes ");
-        let are = if is_one { "is" } else { "are" };
+        let are = if names.len() > 1 || is_several(&names[0]) { "are" } else { "is" };
         format!("{} {are} uncertain: {because}", listed(&names))
     };
     names.into_iter().map(line).collect()

@@ -7,7 +7,7 @@ use crate::facts::grouping::attribution::Row;
 use crate::replay::{Bound, Metric};
 use crate::report::common::notes::{self, signed};
 use crate::report::common::training;
-use crate::report::common::words::{count, starred};
+use crate::report::common::words::{count, mark, starred};
 use crate::sorting::SortRows;
 use indexmap::IndexMap;
 use std::cmp::Reverse;
@@ -88,13 +88,7 @@ pub fn rest(ranges: &RangePeaks, shown: &[Shown<'_>], metric: Metric) -> Option<
 
 /// The peak of a range, marked if it is a bound.
 pub fn peak(range: &RangePeak, metric: Metric) -> String {
-    let bytes = signed(range.at.get(metric));
-    match range.bound {
-        None => bytes,
-        Some(Bound::Lower) => format!("\u{2265}{bytes}"),
-        Some(Bound::Upper) => format!("\u{2264}{bytes}"),
-        Some(Bound::Unknown) => format!("~{bytes}"),
-    }
+    format!("{}{}", mark(range.bound), signed(range.at.get(metric)))
 }
 
 /// The name of a range in a table: with a star if it is inferred, with the number of ranges that it represents, and whether
