@@ -50,8 +50,11 @@ mod system {
     static IS_WORK_LIMITED: AtomicBool = AtomicBool::new(false);
     static MEMORY_LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
-    /// How often to check.
-    const INTERVAL: Duration = Duration::from_millis(10);
+    /// How often to check: the more room there is, the longer it takes to use it up.
+    const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+    const LONGEST_INTERVAL: Duration = Duration::from_millis(100);
+    /// Bytes that no process touches within a millisecond.
+    const BYTES_PER_MILLISECOND: u64 = 8 << 20;
 
     impl Limits {
         /// Enforces the limits from here on. A lower limit that the process already has stays.
@@ -98,8 +101,9 @@ mod system {
     fn watch() -> std::io::Result<()> {
         let mut signals = Signals::new([SIGXCPU])?;
         std::thread::Builder::new().spawn(move || {
+            let mut interval = SHORTEST_INTERVAL;
             loop {
-                std::thread::sleep(INTERVAL);
+                std::thread::sleep(interval);
                 if signals.pending().next().is_some() && IS_WORK_LIMITED.load(Ordering::Relaxed) {
                     let granted = GRANTED.load(Ordering::Relaxed);
                     let (seconds, input) = (seconds(granted), Bytes(granted));
@@ -109,9 +113,13 @@ mod system {
                     ));
                 }
                 let limit = MEMORY_LIMIT.load(Ordering::Relaxed);
-                if in_use().is_some_and(|bytes| bytes > limit) {
+                let in_use = in_use();
+                if in_use.is_some_and(|bytes| bytes > limit) {
                     end(&format!("expected to need at most {} of memory; --max-memory allows more", Bytes(limit)));
                 }
+                let room = in_use.map_or(0, |bytes| limit - bytes);
+                let until_used = Duration::from_millis(room / BYTES_PER_MILLISECOND);
+                interval = until_used.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
             }
         })?;
         Ok(())

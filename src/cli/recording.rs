@@ -11,6 +11,7 @@ use crate::model::{DeviceFile, View};
 use crate::ranks::MAX_THREADS;
 use crate::report::{Answer, AnswerFormat, Rows, Source, TextStyle};
 use std::io::{self, Write};
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -61,7 +62,8 @@ pub fn with_folded(
     use_threads(args);
     let path = args.path();
     let view = View { fold, ..args.view_of_one() };
-    let recording = read(args, view).map_err(|error| Failure::about(&path, &error))?;
+    // The process ends soon, which releases memory faster than unmapping it here: 2% of the time of `memviz peak`.
+    let recording = ManuallyDrop::new(read(args, view).map_err(|error| Failure::about(&path, &error))?);
     let reply = reply(&recording).map_err(|error| Failure::about(&path, &error))?;
     if !args.quiet {
         for warning in &reply.warnings {

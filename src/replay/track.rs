@@ -95,6 +95,13 @@ impl<'a> Track<'a> {
         }
     }
 
+    /// The entries that allocate, each with the index of its allocation and its stack.
+    pub(crate) fn births(self) -> impl Iterator<Item = (u32, u32, StackId)> {
+        let entries = self.actions().iter().zip(&self.history.links).zip(self.stacks());
+        let births = (0u32..).zip(entries).filter(|(_, ((action, _), _))| **action == Action::Alloc);
+        births.map(|(entry, ((_, &link), &stack))| (entry, link, stack))
+    }
+
     /// Every allocation with its index and its stack, as from [`Track::stack_of`].
     pub(crate) fn allocations(self) -> impl Iterator<Item = (u32, &'a Allocation, StackId)> {
         let (stacks, baseline) = (self.stacks(), &self.history.baseline);

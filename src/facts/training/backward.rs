@@ -36,26 +36,12 @@ struct Pass {
 impl BackwardSites {
     /// Finds the backward passes of a device, in time linear in its entries. This infers nothing yet.
     pub fn of(track: Track<'_>, roles: &Roles) -> Self {
-        let history = track.history;
-        let is_wanted =
-            |index: &usize| !history.allocations[*index].is_baseline() && roles.is_engine(track.stack_of(*index));
-        let Some(mut next) = (0..history.allocations.len()).find(is_wanted) else { return Self::default() };
-        let operators = ForwardOperators::of(track, roles);
-        if operators.is_empty() {
+        let passes = passes(track, roles);
+        if passes.is_empty() {
             return Self::default();
         }
-        let reader = NodeReader { track, roles, operators: &operators };
-        let behind = |entry: u32| history.born_after(entry) as u32;
-        let mut passes: Vec<Pass> = Vec::new();
-        while let Some(index) = (next..history.allocations.len()).find(is_wanted) {
-            next = index + 1;
-            let Some(entry) = History::entry_before(history.allocations[index].born) else { continue };
-            let entries = reader.pass_around(entry);
-            let made = behind(entries.start)..behind(entries.end);
-            next = next.max(made.end as usize);
-            passes.push(Pass { entries, made, stacks: OnceLock::new() });
-        }
-        Self { operators, passes }
+        let operators = ForwardOperators::of(track, roles);
+        if operators.is_empty() { Self::default() } else { Self { operators, passes } }
     }
 
     /// The forward stack of the allocation with this index. `track` and `roles` must be those that the passes were found
@@ -89,6 +75,33 @@ impl BackwardSites {
         }
         stacks
     }
+}
+
+/// The backward passes: allocations by the engine, up to the next allocation outside backward.
+fn passes(track: Track<'_>, roles: &Roles) -> Vec<Pass> {
+    let history = track.history;
+    let stacks = (0..track.snapshot.stacks.len() as u32).map(StackId);
+    let kinds: Vec<(bool, bool)> = stacks.map(|stack| (roles.is_engine(stack), roles.is_outside(stack))).collect();
+    let mut passes = Vec::new();
+    let (mut start, mut is_backward) = (0, false);
+    let mut add = |entries: Range<u32>| {
+        let behind = |entry: u32| history.born_after(entry) as u32;
+        passes.push(Pass { made: behind(entries.start)..behind(entries.end), entries, stacks: OnceLock::new() });
+    };
+    for (entry, _, stack) in track.births() {
+        let (is_engine, is_outside) = kinds.get(stack.index()).copied().unwrap_or_default();
+        is_backward |= is_engine;
+        if is_outside {
+            if is_backward {
+                add(start..entry);
+            }
+            (start, is_backward) = (entry + 1, false);
+        }
+    }
+    if is_backward {
+        add(start..history.entries());
+    }
+    passes
 }
 
 /// The most operators compared with one node, and the most sizes of each kind. This bounds the time for a malicious file.

@@ -32,22 +32,20 @@ pub(super) struct ForwardOperators {
 }
 
 impl ForwardOperators {
-    /// Reads every allocation once.
+    /// Reads every entry once: its columns are shorter than the list of allocations.
     pub fn of(track: Track<'_>, roles: &Roles) -> Self {
         let history = track.history;
         let belongs = |id| matches!(roles.role(StackId(id)), Role::Module | Role::Plain | Role::Recompute);
         let belongs: Vec<bool> = (0..track.snapshot.stacks.len() as u32).map(belongs).collect();
-        let stacks = track.stacks();
         let mut operators: Vec<Operator> = Vec::new();
-        let mut begun = Vec::with_capacity(history.allocations.len());
-        for (index, allocation) in history.allocations.iter().enumerate() {
-            begun.push(operators.len() as u32);
-            let Some(entry) = History::entry_before(allocation.born) else { continue };
-            let Some(&stack) = stacks.get(entry as usize) else { continue };
+        // Before all entries, no operator has started.
+        let mut begun = vec![0; history.allocations.len()];
+        for (_, first, stack) in track.births() {
+            let Some(begun) = begun.get_mut(first as usize) else { continue };
+            *begun = operators.len() as u32;
             if belongs.get(stack.index()) != Some(&true) {
                 continue;
             }
-            let first = index as u32;
             let goes_on = |last: &&mut Operator| {
                 last.stack == stack && last.end == first && last.end - last.first < MOST_ALLOCATIONS
             };

@@ -110,18 +110,6 @@ impl NodeReader<'_> {
         self.track.action(entry).unwrap_or(Action::Unknown)
     }
 
-    /// Whether a stack belongs to Python code outside backward.
-    fn is_outside(&self, stack: StackId) -> bool {
-        self.roles.has_python(stack) && !matches!(self.roles.role(stack), Role::Backward | Role::Recompute)
-    }
-
-    /// The entries of the backward pass around one of its entries: those between two allocations outside backward.
-    pub fn pass_around(&self, entry: u32) -> Range<u32> {
-        let ends = |&entry: &u32| self.action(entry) == Action::Alloc && self.is_outside(self.stack(entry));
-        let start = (0..entry).rev().find(ends).map_or(0, |outside| outside + 1);
-        start..(entry..self.track.history.entries()).find(ends).unwrap_or(self.track.history.entries())
-    }
-
     /// The nodes that ran in a backward pass.
     pub fn runs(&self, pass: Range<u32>) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
@@ -166,7 +154,7 @@ impl NodeReader<'_> {
         let made_by = self.track.stack_of(allocation as usize);
         // A variable went out of scope. PyTorch 2.0 records the stack of the allocation with every free.
         let stack = self.stack(entry);
-        if stack != made_by && self.is_outside(stack) {
+        if stack != made_by && self.roles.is_outside(stack) {
             return;
         }
         if let Some(maker) = self.operators.maker(allocation) {

@@ -222,6 +222,11 @@ impl Roles {
         self.marks(stack) & mark::PYTHON != 0
     }
 
+    /// Whether a stack belongs to Python code outside backward.
+    pub fn is_outside(&self, stack: StackId) -> bool {
+        self.has_python(stack) && !matches!(self.role(stack), Role::Backward | Role::Recompute)
+    }
+
     fn frame_marks(&self, frame: FrameId) -> u32 {
         self.frames.get(frame.index()).copied().unwrap_or(0)
     }
