@@ -24,7 +24,7 @@ pub enum Error {
     /// A profiler trace without memory events.
     #[error(
         "a profiler trace without memory events; torch.profiler.profile(profile_memory=True) records them, and \
-         with_stack=True the lines of code"
+         with_stack=True records the lines of code"
     )]
     NoMemoryEvents,
     /// A file of another kind that memviz recognizes: what it is, and what to do.

@@ -127,7 +127,7 @@ impl std::ops::Deref for CommonArgs {
 #[command(next_help_heading = COMMON)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct SharedArgs {
-    /// Write the output to a file, in the format of its extension; - for standard output
+    /// Write the output to a file, in the format for its extension; - for standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Open the output file with the desktop's default program

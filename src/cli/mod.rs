@@ -159,7 +159,7 @@ fn refuse(error: &clap::Error, command: Option<&OsString>) -> Outcome {
         && Path::new(argument).exists()
     {
         complain(&format!(
-            "expected one recording, found {argument} after it; memviz diff compares two, memviz ranks many"
+            "expected one recording, found a second one: {argument}; to compare two, run memviz diff, or memviz ranks for more"
         ));
         return Outcome::Failed;
     }

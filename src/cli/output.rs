@@ -36,7 +36,7 @@ pub fn format<F: Format>(args: &SharedArgs, asked: Option<F>) -> Result<F, Failu
     let file = target(args).filter(|path| !is_stream(path));
     let format = format::resolve(asked, file)?;
     if format.picture().is_some_and(|picture| !picture.is_built()) {
-        let message = "expected a build of memviz with PNG (cargo install --path . --features png), or a file name ending in .svg";
+        let message = "expected a build of memviz with PNG support (cargo install --path . --features png), or a file name ending in .svg";
         return Err(Failure::Message(message.to_owned()));
     }
     if let Some(reason) = format.not_for_terminals()

@@ -21,7 +21,7 @@ impl std::fmt::Display for BadSetting {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { key, expected, found } = self;
         if key == found {
-            return write!(formatter, "expected {expected} in the allocator's settings, found {found:?}");
+            return write!(formatter, "in the allocator's settings, expected {expected}, found {found:?}");
         }
         write!(formatter, "expected {expected} for {key:?} in the allocator's settings, found {found:?}")
     }
@@ -111,7 +111,7 @@ pub fn contradictions(settings: &AllocatorSettings) -> Vec<String> {
 }
 
 fn unknown(key: &str) -> BadSetting {
-    bad(key, "a key that PyTorch knows", key)
+    bad(key, "a setting that PyTorch knows", key)
 }
 
 fn bad(key: &str, expected: &'static str, found: &str) -> BadSetting {

@@ -115,7 +115,7 @@ pub fn open(path: &Path) -> Result<File> {
     let file = File::open(path)?;
     if file.metadata()?.is_dir() {
         return Err(Error::NotASnapshot(
-            "the path is a directory; memviz ranks reads all recordings in a directory".to_owned(),
+            "the path is a directory; to read all recordings in it, run memviz ranks".to_owned(),
         ));
     }
     Ok(file)

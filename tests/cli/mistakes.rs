@@ -67,7 +67,7 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
         (&["--color", "never", tiny], "a command or FILE before --color"),
         (&["peak", "no/such.pickle"], "no/such.pickle: No such file"),
         (&["peak", folder], "memviz ranks"),
-        (&["peak", tiny, tiny], "memviz diff compares two"),
+        (&["peak", tiny, tiny], "run memviz diff"),
         (&["peak", tiny, "--by", "sites"], "'site'"),
         (&["peak", tiny, "--topp", "3"], "'--top'"),
         (&["peak", tiny, "--tpo", "3"], "'--top'"),

@@ -152,7 +152,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
             // The scalar of `mse_loss` shares the storage of all losses, so `detach()` alone may keep much more than a number.
             cure: "store a number (.item()), not a tensor with its graph".to_owned(),
             code: vec![
-                "values.append(tensor.item())  # for a tensor of several values: tensor.detach().cpu()".to_owned(),
+                "values.append(tensor.item())  # for a tensor with several elements: tensor.detach().cpu()".to_owned(),
             ],
             least: self.stored(true),
             most: self.stored(false),

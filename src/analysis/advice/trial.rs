@@ -167,7 +167,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             let is_cut = self.testbed.as_ref().is_ok_and(|(testbed, _)| !testbed.program.refusals.is_empty());
             if is_cut && story.piles_up() && *trust != Trust::Uncertain {
                 (*trust, *reserved_trust) = (Trust::Uncertain, Trust::Uncertain);
-                "the program ran out of memory, and what it would do next is not recorded".clone_into(because);
+                "the program ran out of memory, and what it would have done next is not recorded".clone_into(because);
             }
         }
         saving.leave_room_for_placement();

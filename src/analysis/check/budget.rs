@@ -89,7 +89,7 @@ impl Ceiling {
             (Self::Bytes(bytes), _) => Ok(bytes.0),
             (Self::OfCapacity(percent), Some(capacity)) => Ok(percent.of(capacity.0)),
             (Self::OfCapacity(percent), None) => Err(Error::Request(format!(
-                "{percent} needs the device memory; add --capacity, such as --capacity 80GiB"
+                "{percent} needs the size of the device memory; add --capacity, such as --capacity 80GiB"
             ))),
         }
     }

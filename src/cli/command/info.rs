@@ -14,7 +14,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz info snapshot.pickle", "what was recorded"),
-    ("memviz info trace.json.gz --format json", "the same as JSON"),
+    ("memviz info trace.json.gz --format json", "the same, in JSON format"),
 ]))]
 pub struct Info {
     /// Output format [default: from the output file's extension, else text]

@@ -14,7 +14,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(before_help = examples(&[
     ("memviz snapshot.pickle", "the verdict on one screen"),
-    ("memviz triage snapshot.pickle --format json", "the same as JSON"),
+    ("memviz triage snapshot.pickle --format json", "the same, in JSON format"),
 ]))]
 pub struct Triage {
     /// Output format [default: from the output file's extension, else text]

@@ -223,7 +223,7 @@ impl Roles {
     }
 
     /// Whether a stack belongs to Python code outside backward.
-    pub fn is_outside(&self, stack: StackId) -> bool {
+    pub(crate) fn is_outside(&self, stack: StackId) -> bool {
         self.has_python(stack) && !matches!(self.role(stack), Role::Backward | Role::Recompute)
     }
 

@@ -73,7 +73,7 @@ struct Loss {
 /// Why chunks of a loss are uncertain in such a pass: for four programs that were recorded with and without them, the prediction was
 /// off by 3% to 7% of the new peak.
 const INTERRUPTED: &str =
-    "zero_grad comes between forward and backward; predictions for chunks may then be several percent off";
+    "zero_grad comes between forward and backward, so predictions for chunks may be several percent off";
 
 /// Computes losses in pieces; an error says what is unknown.
 pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, pieces: u64) -> Result<Assumed, String> {

@@ -30,7 +30,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, releases: &[Rele
         patch.free_at(place, allocation, entry);
     }
     rewrite.apply(patch);
-    let assumption = "the forward passes as recorded, with their losses, under eval and no_grad, without backward, optimizer or dropout";
+    let assumption = "the forward passes as recorded, with their losses, in eval mode and under no_grad, without backward, optimizer or dropout";
     Assumed { assumption: assumption.to_owned(), doubt: doubt(device) }
 }
 

@@ -408,9 +408,9 @@ impl<'d, 'a> Editor<'d, 'a> {
             if choice.passes.is_open {
                 let has_backward = self.device.phases().spans.iter().any(|span| span.phase == Phase::Backward);
                 return Err(if has_backward {
-                    "no backward pass follows the last forward pass, so when its saved tensors would be needed is unknown"
+                    "no backward pass follows the last forward pass, so it is unknown when its saved tensors would be needed"
                 } else {
-                    "no backward pass follows the forward passes, so when the saved tensors would be needed is unknown"
+                    "no backward pass follows the forward passes, so it is unknown when the saved tensors would be needed"
                 });
             }
             if self.device.history().completeness.has_baseline {

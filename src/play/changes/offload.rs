@@ -41,6 +41,6 @@ pub(super) fn activations(rewrite: &mut Rewrite, device: &Device<'_>, releases: 
     rewrite.apply(patch);
     let assumption = "every tensor saved for backward, weights included, moves to the CPU after forward uses it and returns for \
                       the node that needs it, as under torch.autograd.graph.save_on_cpu";
-    let doubt = "saved tensors may be views of one block, which the recording does not show, and each view then comes back as its own copy";
+    let doubt = "saved tensors may be views of one block, which the recording does not show, and each view comes back as a separate copy";
     Assumed { assumption: assumption.to_owned(), doubt: Some(doubt.to_owned()) }
 }

@@ -64,7 +64,9 @@ impl Optimizer {
                  two parameters are live during the step"
             }
             Self::Sgd => "SGD without momentum or weight decay: no states, and no allocations during the step",
-            Self::Momentum => "SGD with momentum, without weight decay: one state of each trained parameter's size",
+            Self::Momentum => {
+                "SGD with momentum, without weight decay: one state for each trained parameter, of the same size"
+            }
         }
     }
 
@@ -95,7 +97,7 @@ impl Optimizer {
     /// Why its figures may be far off.
     fn doubt(self) -> Option<String> {
         (self == Self::Adafactor).then(|| {
-            "the shapes of parameters are not recorded, so Adafactor's states are computed as for square matrices"
+            "the shapes of parameters are not recorded, so Adafactor's states are computed as if the parameters were square matrices"
                 .to_owned()
         })
     }
@@ -123,7 +125,9 @@ pub(super) fn apply(
         return Err("parameters do not have elements of 4 bytes".to_owned());
     }
     if optimizer == Optimizer::AdamW && trained.per_parameter == optimizer.per_parameter() {
-        return Ok("two states of each parameter are recorded: those of AdamW, left as they are".to_owned().into());
+        return Ok("the two states recorded for each parameter are those of AdamW, and stay unchanged"
+            .to_owned()
+            .into());
     }
     let is_state = |allocation: u32| trained.states.binary_search(&allocation).is_ok();
     if rewrite.starts_with(is_state) {

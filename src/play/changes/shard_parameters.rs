@@ -87,7 +87,7 @@ pub(super) fn apply(
     let largest = passes.iter().flat_map(|pass| &pass.units).map(|unit| unit.bytes).max().unwrap_or(0);
     Ok(Assumed {
         assumption: format!(
-            "one of {ranks} ranks, with parameters, gradients and states divided evenly, as under fully_shard; each call to {label} gathers its parameters, at most {}, one call ahead and holds them while it runs; the other {} of parameters stay gathered until backward ends",
+            "one of {ranks} ranks, with parameters, gradients and states divided evenly, as under fully_shard; the parameters of each call to {label}, at most {}, are gathered one call ahead and held while it runs; the other {} of parameters stay gathered until backward ends",
             Bytes(largest),
             Bytes(passes.iter().map(|pass| pass.bytes).max().unwrap_or(0)),
         ),

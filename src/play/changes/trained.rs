@@ -77,7 +77,7 @@ impl Trained {
             .fold(0, |sum, allocation| sum.saturating_add(allocation.size));
         if unclear.saturating_mul(100) > (peak.bytes.max(0) as u64).saturating_mul(MOST_UNCLEAR) {
             return Err(format!(
-                "{} at the peak may be parameters, gradients or optimizer state: start recording before the model is created \
+                "{} at the peak may be parameters, gradients or optimizer state; start recording before the model is created \
                  to distinguish them",
                 Bytes(unclear)
             ));

@@ -265,7 +265,7 @@ pub fn doubt(doubt: &Doubt) -> String {
             let noun = if *number == 1 { "anomaly" } else { "anomalies" };
             format!("the recording contradicts itself ({number} {noun})")
         }
-        Doubt::NoHistory => "no history was recorded: only the state at dump time is known".to_owned(),
+        Doubt::NoHistory => "no history was recorded, and only the state at dump time is known".to_owned(),
         Doubt::Overflowed => "the ring buffer dropped entries, and memory may have been higher before the recorded part".to_owned(),
         Doubt::RingFull => {
             "the ring buffer is full and may have dropped entries, and memory may have been higher before the recorded part".to_owned()
@@ -295,7 +295,7 @@ pub fn doubt(doubt: &Doubt) -> String {
             )
         }
         Doubt::NoReserved => "a memory timeline does not record reserved memory".to_owned(),
-        Doubt::PeakNotExact(inner) => format!("the instant of the peak is not known exactly, because {}", self::doubt(inner)),
+        Doubt::PeakNotExact(inner) => format!("the instant of the peak is not known exactly: {}", self::doubt(inner)),
         Doubt::UnknownStacks(bytes) => {
             let bytes = Bytes(*bytes);
             format!(

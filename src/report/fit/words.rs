@@ -42,7 +42,7 @@ fn figures(parameter: &str, device: &DeviceFit) -> String {
         }
         _ => match asked(device) {
             Some(prediction) => format!(
-                "{parameter} {} needs {} reserved, with at most {} allocated",
+                "with {parameter}={}, the program reserves {} and allocates {} at the peak",
                 prediction.value,
                 reserved(prediction),
                 allocated(prediction)
@@ -99,13 +99,13 @@ pub fn refused(parameter: &str, refusal: &Refusal) -> String {
 fn differ(parameter: &str, mismatch: &Mismatch) -> String {
     let Mismatch { values: (first, second), matching, first: places } = mismatch;
     let mut text = format!(
-        "{parameter} {first} and {second} have too little in common: {} of {} match",
+        "{parameter} {first} and {second} have too little in common: only {} of {} match",
         matching.matched,
         count(matching.longest(), "allocation")
     );
     if let Some([a, b]) = places {
-        let place = |(entry, bytes, site): &(u32, u64, String)| format!("entry {entry}, {} at {site}", Bytes(*bytes));
-        text += &format!("; the first that do not: {} in one, {} in the other", place(a), place(b));
+        let place = |(entry, bytes, site): &(u32, u64, String)| format!("{} at {site} (entry {entry})", Bytes(*bytes));
+        text += &format!("; the first difference is {} in one and {} in the other", place(a), place(b));
     }
     text
 }
@@ -231,10 +231,10 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
             "sums over this many rows may need buffers that no recording shows; both cases were simulated".to_owned()
         }
         Doubt::OneRecording => format!(
-            "a single recording does not show what grows with {parameter}; low end: only what forward keeps grows in proportion; \
-             high end: everything grows except what the model and the optimizer own; both ends are widened by 5%; for 13 \
-             programs the range contained the measured figures in 25 of 26 predictions at twice the batch, and in 34 of 39 at \
-             four times the batch"
+            "a single recording does not show what grows with {parameter}; low end: only the memory that forward keeps grows in \
+             proportion to it; high end: everything grows except what the model and the optimizer own; both ends are widened by 5%; for 13 \
+             programs the range contained the measured figures in 25 of 26 predictions at twice the batch size, and in 34 of \
+             39 at four times the batch size"
         ),
         Doubt::OtherOrder => {
             "kernels needed different buffers in one of the recordings; both cases were simulated".to_owned()

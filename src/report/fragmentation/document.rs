@@ -125,7 +125,9 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
             None => (notes::START.to_owned(), "start".to_owned()),
         };
         let (inactive, reserved) = (signed(most.inactive), signed(most.reserved));
-        document.fact(format!("most inactive at {place}: {inactive} of {reserved} reserved (--at {at} shows it)"));
+        document.fact(format!(
+            "inactive memory is highest at {place}: {inactive} of {reserved} reserved (--at {at} shows it)"
+        ));
     }
     document.facts(device.settings.as_ref().map(simulate::settings_then));
     pools(document, device);

@@ -135,7 +135,7 @@ pub fn full(device: &DeviceLeaks) -> Option<String> {
         (_, false) => "too few steps",
         _ => return Some(format!("nothing grows from step to step, so the device ({capacity}) does not fill up")),
     };
-    Some(format!("when the device ({capacity}) will be full is unknown: {why}"))
+    Some(format!("memviz cannot predict when the device ({capacity}) will be full: {why}"))
 }
 
 fn projection(projection: &Projection, frees_some: bool) -> String {

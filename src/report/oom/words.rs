@@ -86,7 +86,7 @@ pub fn request(oom: &Oom) -> Vec<String> {
 pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
     let free_and_inactive = |together: u64| {
         let (free, inactive) = (Bytes(oom.device_free), Bytes(oom.figures.inactive));
-        format!("device free {free} and inactive {inactive}: {} in total", Bytes(together))
+        format!("{free} is free on the device and {inactive} is inactive: {} in total", Bytes(together))
     };
     let requested = oom.request.bytes;
     match *evidence {

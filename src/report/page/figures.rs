@@ -19,7 +19,7 @@ pub const COLUMNS: [&str; 7] = [
 ];
 
 /// What the star means.
-pub const INACTIVE: &str = "† at the first failed request; if none failed, at the peak; without a history, at dump time; as a share of reserved memory at that instant";
+pub const INACTIVE: &str = "† inactive memory, and its share of reserved memory, at the first failed request; if none failed, at the peak; without a history, at dump time";
 
 /// The figures of every device.
 pub fn rows(page: &Page<'_>) -> Vec<[String; COLUMNS.len()]> {

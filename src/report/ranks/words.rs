@@ -73,11 +73,7 @@ pub fn noun(report: &RanksReport) -> &'static str {
 
 /// Why the rows of a group are not compared as ranks of one run, if they are not.
 pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
-    let rows = |rows: &[usize]| {
-        let listed: Vec<String> = rows.iter().take(LISTED).map(|&row| name(report, row)).collect();
-        let more = rows.len().saturating_sub(LISTED);
-        if more > 0 { format!("{} and {more} more", listed.join(", ")) } else { listed.join(", ") }
-    };
+    let rows = |rows: &[usize]| named(report, rows);
     Some(match &group.relation {
         Relation::Ranks => return None,
         Relation::Programs(programs) => {
@@ -127,6 +123,19 @@ pub fn name(report: &RanksReport, row: usize) -> String {
     let alone = report.ranks().filter(|(_, other)| is_same(other)).nth(1).is_none();
     let (noun, number) = (noun(report), rank.rank);
     if alone { format!("{noun} {number}") } else { format!("{noun} {number}, device {}", device(rank.device)) }
+}
+
+/// The names of rows, the first few: `ranks 0, 1 and 2`.
+fn named(report: &RanksReport, rows: &[usize]) -> String {
+    let noun = format!("{} ", noun(report));
+    let mut names: Vec<String> = rows.iter().take(LISTED).map(|&row| name(report, row)).collect();
+    let more = rows.len().saturating_sub(LISTED);
+    // Names without a device differ in their numbers only.
+    if names.len() > 1 && names.iter().all(|name| !name.contains(',')) {
+        names.iter_mut().skip(1).for_each(|name| *name = name.replace(&noun, ""));
+        names[0] = names[0].replace(&noun, &format!("{}s ", noun.trim_end()));
+    }
+    if more > 0 { format!("{} and {more} more", names.join(", ")) } else { words::listed(&names) }
 }
 
 /// The title of a group: `8 ranks`, `16 devices of 8 ranks`, `9 rows of 8 ranks`.
@@ -269,7 +278,7 @@ pub fn unsigned(report: &RanksReport) -> Option<String> {
 pub fn no_outlier(report: &RanksReport) -> String {
     let is_compared = |group: &Group| !group.relation.comparable(&group.members).is_empty();
     if !report.groups.is_empty() && !report.groups.iter().any(is_compared) {
-        return "memviz names no outliers, because these are not ranks of one run doing the same work".to_owned();
+        return "memviz names no outliers, because these are not ranks that do the same work in one run".to_owned();
     }
     if report.groups.iter().all(|group| group.members.len() < MIN_RANKS) {
         return format!("at least {MIN_RANKS} ranks are needed to detect an outlier");

@@ -81,7 +81,12 @@ pub fn headline(device: &DeviceSimulation) -> String {
                     Some(_) if but.is_empty() => format!("; {}", needed(recorded)),
                     _ => format!("; {}", needs(recorded)),
                 });
-                format!("{verdict}{}{of} with {changes}{but}{without} without", needs(changed))
+                let them = match (but.is_empty(), changed.changes.len()) {
+                    (true, _) => "",
+                    (false, 1) => " it",
+                    (false, _) => " them",
+                };
+                format!("{verdict}{}{of} with {changes}{but}{without} without{them}", needs(changed))
             }
             None => format!("{recorded}; {changes} cannot be simulated"),
         };
@@ -113,7 +118,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         let played = outcome.map(|outcome| (outcome.device_allocs, outcome.device_frees));
         let is_placed = device.runs.first().is_none_or(|run| run.reserved_range.is_none());
         let given =
-            if is_placed { "" } else { ", given the recorded addresses of segments, which the table does not assume" };
+            if is_placed { "" } else { ", if segments have the recorded addresses; the table does not use these" };
         let elsewhere = played.filter(|&played| played != (difference.device_allocs.0, difference.device_frees.0));
         let elsewhere = elsewhere.map_or(String::new(), |(allocs, frees)| {
             let (allocs, frees) = (count(allocs, "device allocation"), count(frees, "free"));
@@ -251,11 +256,11 @@ fn needed(run: &Run) -> String {
 
 /// What the column of needed bytes is.
 pub const NEEDS: &str =
-    "needs: every device with at least this much memory, on top of what CUDA itself uses, is large enough";
+    "needs: any device with at least this much memory, on top of what CUDA itself uses, is large enough";
 
 /// What the column of retries is.
 pub const RETRIES: &str =
-    "retries: how often the allocator frees its cached memory and tries again, which synchronizes the device";
+    "retries: how many times the allocator frees its cached memory and tries again, which synchronizes the device";
 
 /// What the columns of bytes are; pinned host memory has no device.
 pub fn columns(device: &DeviceSimulation) -> Option<String> {
@@ -264,7 +269,7 @@ pub fn columns(device: &DeviceSimulation) -> Option<String> {
 }
 
 /// What the column of inactive bytes is.
-pub const INACTIVE: &str = "inactive: the most after any request or free, often not at the peak";
+pub const INACTIVE: &str = "inactive: the highest value after any request or free, often not at the peak";
 
 /// Why a program needs more than was reserved, if any does.
 pub fn beyond(device: &DeviceSimulation) -> impl Iterator<Item = &'static str> {

@@ -29,8 +29,8 @@ pub(super) fn draw(device: &DeviceTimeline, room: Room) -> (Group, f64) {
     if deepest > rows {
         height += ROW;
         let hidden = device.ribbons.iter().filter(|ribbon| ribbon.depth >= rows).count();
-        let plural = if hidden == 1 { "" } else { "s" };
-        let note = format!("{hidden} annotation{plural} nested in these not drawn");
+        let are = if hidden == 1 { " nested in these is" } else { "s nested in these are" };
+        let note = format!("{hidden} annotation{are} not drawn");
         group = group.add(text(f64::from(LEFT), height - 5.0, Anchor::Start, palette::MUTED, &note));
     }
     (group, height)

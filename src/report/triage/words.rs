@@ -129,7 +129,7 @@ fn failed(failure: &Failure) -> String {
         Cause::Capacity => ": not enough, even with inactive memory",
         Cause::Fragmentation if is_segment_too_large => &segment,
         Cause::Fragmentation => ": enough with inactive memory, but fragmented",
-        Cause::Leak => ": memory that accumulates fills the device",
+        Cause::Leak => "; accumulating memory fills the device",
         Cause::OtherProcess => ": another process on the device holds memory",
         Cause::Limit => ": the process is limited to part of the device",
         Cause::Unknown if is_limited => ": a limit on the process probably refused it",

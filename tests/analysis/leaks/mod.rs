@@ -185,8 +185,8 @@ mod binary {
     #[test]
     fn a_capacity_without_a_rate_is_answered() {
         for (name, answer) in [
-            ("tiny", "when the device (24.00 GiB) will be full is unknown: no steps found"),
-            ("gpt_late", "when the device (24.00 GiB) will be full is unknown: too few steps"),
+            ("tiny", "memviz cannot predict when the device (24.00 GiB) will be full: no steps found"),
+            ("gpt_late", "memviz cannot predict when the device (24.00 GiB) will be full: too few steps"),
             ("leak_slow", "the device (24.00 GiB) is full after"),
         ] {
             let text = memviz(&["leaks", "--capacity", "24GiB", &fixture(name)]).expect(0).stdout.clone();

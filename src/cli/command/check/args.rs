@@ -57,7 +57,7 @@ pub struct Check {
     /// Neither its allocated nor its reserved peak may be exceeded.
     #[arg(long, value_name = "FILE")]
     pub(super) baseline: Option<PathBuf>,
-    /// How much a peak may exceed the baseline [default: 0]
+    /// By how much a peak may exceed the baseline [default: 0]
     ///
     /// A size, or a percentage of the baseline.
     #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]

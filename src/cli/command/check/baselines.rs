@@ -71,9 +71,7 @@ pub fn check_replaceable(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let shown = path.display();
-    Err(Failure::Message(format!(
-        "{shown}: expected an earlier answer of memviz check to replace, found something else"
-    )))
+    Err(Failure::Message(format!("{shown}: memviz replaces only output of memviz check, found something else")))
 }
 
 /// Writes each measurement to a temporary file, and then replaces all baselines or none.

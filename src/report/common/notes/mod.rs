@@ -388,7 +388,7 @@ pub fn file(recording: &Recording) -> Vec<FileNote> {
     }
     if let Some(at) = notes.truncated_at {
         let of = if recording.compression == Compression::None { "" } else { " of the unpacked data" };
-        lines.push(format!("the file is cut off at byte {at}{of}; read up to there").into());
+        lines.push(format!("the file is cut off at byte {at}{of}; memviz read the part before it").into());
     }
     if notes.segments_truncated {
         lines.push("the list of segments was cut off: totals at dump time are lower bounds".into());

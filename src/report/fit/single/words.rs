@@ -8,7 +8,7 @@ use crate::play::changes::{Change, Optimizer, chunked_loss};
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
 use crate::play::{DEFAULT_CONTEXT, Generation, Reach, Trust, UNPLACED};
 use crate::report::common::notes::{self, duration};
-use crate::report::common::words::{count, kept, listed, ordinal};
+use crate::report::common::words::{count, kept, ordinal};
 use crate::report::common::{code_change, cures};
 use crate::report::simulate::words as simulate;
 use indexmap::IndexMap;
@@ -261,7 +261,7 @@ pub fn below(device: &DevicePlans) -> Vec<String> {
         return plans;
     }
     let nearest = device.nearest.as_ref().map_or(String::new(), |plan| format!("; nearest: {}", effect(plan)));
-    vec![format!("none of the calls tried keeps the peak below {goal}{nearest}")]
+    vec![format!("none of the functions tried, when checkpointed, keeps the peak below {goal}{nearest}")]
 }
 
 /// Changes that would have made room for a refused request, in a sentence.
@@ -309,8 +309,8 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
         lines.push(if difference.is_none() {
             // The figures below do not have the recorded addresses.
             let given = device.as_it_is.as_ref().filter(|plan| !plan.is_placed);
-            let given = given
-                .map_or("", |_| ", given the recorded addresses of segments, which the figures below do not assume");
+            let given =
+                given.map_or("", |_| ", if segments have the recorded addresses; the figures below do not use these");
             format!("the simulation of the run as recorded reproduces the recorded maxima exactly{given}")
         } else {
             format!("the simulation differs from the recording by up to {} in a maximum", Bytes(difference.bytes()))
@@ -440,10 +440,7 @@ pub fn uncertain(device: &DevicePlans, with_plan: Option<&FitTogether>) -> Vec<S
     let plans = cured.into_iter().chain(plans).filter(|(_, plan)| !because(plan).is_empty());
     let mut names: IndexMap<String, Vec<String>> = IndexMap::new();
     plans.for_each(|(name, plan)| names.entry(because(plan)).or_default().push(name));
-    let line = |(because, names): (String, Vec<String>)| {
-        let are = if names.len() > 1 || is_several(&names[0]) { "are" } else { "is" };
-        format!("{} {are} uncertain: {because}", listed(&names))
-    };
+    let line = |(because, names): (String, Vec<String>)| format!("uncertain, because {because}: {}", names.join("; "));
     names.into_iter().map(line).collect()
 }
 
