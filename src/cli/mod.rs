@@ -159,7 +159,7 @@ fn refuse(error: &clap::Error, command: Option<&OsString>) -> Outcome {
         && Path::new(argument).exists()
     {
         complain(&format!(
-            "expected one recording, found a second one: {argument}; to compare two, run memviz diff, or memviz ranks for more"
+            "expected one recording, found a second one: {argument}; to compare two recordings, run memviz diff; to compare more, run memviz ranks"
         ));
         return Outcome::Failed;
     }

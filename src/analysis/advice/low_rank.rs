@@ -85,8 +85,9 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
     Some(Finding {
         story: Story::OptimizerStatesOfFrozen,
         line: Some(line),
-        cure: "freeze the base weights that the low-rank weights adapt before creating the optimizer that steps here"
-            .to_owned(),
+        cure:
+            "before you create the optimizer that steps here, freeze the base weights that the low-rank weights adapt"
+                .to_owned(),
         evidence: format!(
             "{} pairs of low-rank weights are trained together with the weights that they adapt; the gradients and optimizer state of the \
              adapted weights, and the temporaries of their updates, hold {} at the peak",

@@ -80,7 +80,7 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
     let differs = |a: usize, b: usize| match (before.get(a), all.get(b)) {
         (Some(a), Some(b)) => {
             format!(
-                "; the first difference: {} in the run that ran out of memory, {} in the run that finished",
+                "; the first difference is {} in the run that ran out of memory and {} in the run that finished",
                 place(failed, a),
                 place(other, b)
             )
@@ -118,5 +118,5 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
 /// A request: its entry, its bytes and its line.
 fn place((device, program): (&Device<'_>, &Program), request: &Request) -> String {
     let entry = program.steps[request.step as usize].entry;
-    format!("entry {entry}, {} at {}", Bytes(request.bytes), device.sites().site(device.track.stack(entry)))
+    format!("{} at {} (entry {entry})", Bytes(request.bytes), device.sites().site(device.track.stack(entry)))
 }

@@ -225,7 +225,7 @@ impl Evidence {
             Self::ChangedInPlace => {
                 "there are as many blocks of this size as gradients, and the optimizer changes them in place"
             }
-            Self::MadeAnew => "the optimizer allocated it again before it computes the step",
+            Self::MadeAnew => "the optimizer allocates it again before computing the step",
             Self::MadeLast => "of all blocks of this size, it is the last that the optimizer allocates again",
             Self::TakesPlace => "it replaces a block that the optimizer frees",
             Self::ParameterSize => "it has the size of a parameter and stays, but nothing shows which category it is",

@@ -259,7 +259,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         match () {
             () if self.device.id() <= HOST_DEVICE => Some("only the program of a GPU can be changed"),
             () if !(program.refusals.is_empty() || changes.iter().all(is_checkpoint) && is_finished()) => {
-                Some("the recording runs out of memory, so what would have followed is unknown")
+                Some("the recorded program runs out of memory, so what would have followed is unknown")
             }
             () => None,
         }

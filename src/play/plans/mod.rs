@@ -431,7 +431,7 @@ pub(crate) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans
     let refused = |reason: &str| DevicePlans { goal, ..DevicePlans::refused(device, reason) };
     let program = match program(device) {
         Ok(program) if program.refusals.is_empty() => program,
-        Ok(_) => return refused("the recording runs out of memory, so what would have followed is unknown"),
+        Ok(_) => return refused("the recorded program runs out of memory, so what would have followed is unknown"),
         Err(reason) => return refused(reason),
     };
     let testbed = Testbed::new(device.track, program, None, None);

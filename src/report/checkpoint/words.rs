@@ -219,7 +219,7 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
         let (calls, bytes) = (count(held.calls as u64, "call"), Bytes(held.bytes));
         let caller = match &held.change {
             CodeChange::Wrap { caller: Some(caller), .. } | CodeChange::WrapForward(caller) => {
-                format!(", called at {caller}")
+                format!(" from {caller}")
             }
             _ => String::new(),
         };

@@ -37,7 +37,7 @@ pub fn headline(device: &DeviceDiff) -> String {
     let (base, new) = (&device.base.peak, &device.new.peak);
     let name = match (base.device, new.device) {
         (base, new) if base == new => device_name(new),
-        (base, new) => format!("{}, in the base {}", device_name(new), lower(&device_name(base))),
+        (base, new) => format!("{} ({} in the base)", device_name(new), lower(&device_name(base))),
     };
     let peak = if are_at_peak(device) { "peak " } else { "" };
     let (from, to) = (base.at.get(metric), new.at.get(metric));

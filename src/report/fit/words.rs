@@ -99,7 +99,7 @@ pub fn refused(parameter: &str, refusal: &Refusal) -> String {
 fn differ(parameter: &str, mismatch: &Mismatch) -> String {
     let Mismatch { values: (first, second), matching, first: places } = mismatch;
     let mut text = format!(
-        "{parameter} {first} and {second} have too little in common: only {} of {} match",
+        "{parameter}={first} and {parameter}={second} have too little in common: {} of {} match",
         matching.matched,
         count(matching.longest(), "allocation")
     );
@@ -222,7 +222,7 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
             format!("at any one time, up to {} belongs to requests that only one recording contains", Bytes(bytes))
         }
         Doubt::WeakRule(bytes) => format!(
-            "at any one time, up to {} is neither constant nor proportional to {parameter}; one more recording would show how they grow",
+            "at any one time, up to {} is neither constant nor proportional to {parameter}; one more recording would show how it grows",
             Bytes(bytes)
         ),
         Doubt::Far => "far from the recorded values: kernels may need different workspaces there".to_owned(),

@@ -86,7 +86,8 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
             let unknown: Vec<usize> = group.members.iter().copied().filter(|row| !known.contains(row)).collect();
             let unknown = match unknown.as_slice() {
                 [] => String::new(),
-                unknown => format!("; too few lines to tell the program of: {}", rows(unknown)),
+                [one] => format!("; {} has too few lines to identify its program", rows(&[*one])),
+                unknown => format!("; {} have too few lines to identify their programs", rows(unknown)),
             };
             let compared = match group.relation.comparable(&group.members).len() {
                 0 => ", so memviz does not look for outliers".to_owned(),
@@ -122,7 +123,7 @@ pub fn name(report: &RanksReport, row: usize) -> String {
     let is_same = |other: &RankSummary| other.rank == rank.rank && MemoryKind::of(other.device) == kind;
     let alone = report.ranks().filter(|(_, other)| is_same(other)).nth(1).is_none();
     let (noun, number) = (noun(report), rank.rank);
-    if alone { format!("{noun} {number}") } else { format!("{noun} {number}, device {}", device(rank.device)) }
+    if alone { format!("{noun} {number}") } else { format!("{noun} {number} (device {})", device(rank.device)) }
 }
 
 /// The names of rows, the first few: `ranks 0, 1 and 2`.
@@ -131,7 +132,7 @@ fn named(report: &RanksReport, rows: &[usize]) -> String {
     let mut names: Vec<String> = rows.iter().take(LISTED).map(|&row| name(report, row)).collect();
     let more = rows.len().saturating_sub(LISTED);
     // Names without a device differ in their numbers only.
-    if names.len() > 1 && names.iter().all(|name| !name.contains(',')) {
+    if names.len() > 1 && names.iter().all(|name| !name.contains('(')) {
         names.iter_mut().skip(1).for_each(|name| *name = name.replace(&noun, ""));
         names[0] = names[0].replace(&noun, &format!("{}s ", noun.trim_end()));
     }

@@ -157,17 +157,21 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
     let mut parts = Vec::new();
     if releases.empty_cache > 0 {
         let calls = count(releases.empty_cache, "call");
-        let they_were = if releases.empty_cache == 1 { "it was" } else { "they were" };
         let doubt = match releases.uncertain_calls {
             0 => "",
-            1 if releases.empty_cache == 1 => "it may be a retry, since its stack was not recorded; ",
+            1 if releases.empty_cache == 1 => "its stack was not recorded, so it may be a retry; ",
+            1 => "the stack of one of them was not recorded, so it may be a retry; ",
             uncertain if uncertain == releases.empty_cache => {
-                "all of them may be retries, since their stacks were not recorded; "
+                "their stacks were not recorded, so all of them may be retries; "
             }
-            1 => "one of them may be a retry, since its stack was not recorded; ",
-            uncertain => &format!("{uncertain} of them may be retries, since their stacks were not recorded; "),
+            uncertain => &format!("the stacks of {uncertain} of them were not recorded, so these may be retries; "),
         };
-        parts.push(format!("{calls} to empty_cache ({doubt}simulated where {they_were} recorded)"));
+        let simulated = if releases.empty_cache == 1 {
+            "the call is simulated at its recorded position"
+        } else {
+            "each call is simulated at its recorded position"
+        };
+        parts.push(format!("{calls} to empty_cache ({doubt}{simulated})"));
     }
     if releases.retries > 0 {
         parts.push(format!("{} of cached memory before a retry", count(releases.retries, "release")));
@@ -557,6 +561,6 @@ pub fn advice(device: &DeviceSimulation) -> Option<(String, Option<String>)> {
         );
         return Some((text, Some(export(&least.alloc_conf))));
     }
-    let only = if device.has_notable_warned() { " without a warning" } else { "" };
-    Some((format!("none of these settings{only} saves more than 2%"), None))
+    let these = if device.has_notable_warned() { "the settings that have no warning" } else { "these settings" };
+    Some((format!("none of {these} saves more than 2%"), None))
 }

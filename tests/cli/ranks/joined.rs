@@ -75,7 +75,7 @@ fn a_recording_with_too_few_lines_is_of_no_known_program() {
     let found = joined(&mixed);
     let because = across(&found)["across"][0]["because"].as_str().unwrap();
     assert!(because.contains("at least 2 different programs"), "{because}");
-    assert!(because.ends_with("; too few lines to tell the program of: recording 2"), "{because}");
+    assert!(because.ends_with("; recording 2 has too few lines to identify its program"), "{because}");
 }
 
 #[test]
