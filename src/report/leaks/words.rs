@@ -212,7 +212,7 @@ pub fn behavior(row: &LeakRow) -> String {
             format!("growth of {rate} per step: the same number of blocks, each larger than the one it replaces")
         }
         (Verdict::Growth, _) => {
-            format!("growth of {number} {noun} ({rate}) per step; some of the blocks are freed later")
+            format!("growth of {number} {noun}, {rate}, per step; some of the blocks are freed later")
         }
         (Verdict::Cache, Some(step)) => format!("kept, allocated by step {step}"),
         (Verdict::Cache, None) => verdict(row.verdict).to_owned(),
