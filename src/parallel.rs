@@ -3,8 +3,8 @@
 //! Rayon's iterators and joins are compiled for each closure, about 10 KB each time. Here rayon is compiled once, for closures
 //! behind a pointer. Each item takes a lock twice, so callers with many small items pass portions of them.
 //!
-//! What initializes a `OnceLock` must not call these functions: while it waits, its thread may run other work, which may wait for
-//! the same lock.
+//! What initializes a `OnceLock` that several threads use must not call these functions: while it waits, its thread may run other
+//! work, which may wait for the same lock.
 
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};

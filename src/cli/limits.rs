@@ -53,7 +53,7 @@ mod system {
     /// How often to check: the more room there is, the longer it takes to use it up.
     const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
     const LONGEST_INTERVAL: Duration = Duration::from_millis(100);
-    /// Bytes that no process touches within a millisecond.
+    /// More bytes than a process usually touches within a millisecond.
     const BYTES_PER_MILLISECOND: u64 = 8 << 20;
 
     impl Limits {

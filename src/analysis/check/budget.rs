@@ -149,7 +149,7 @@ impl FromStr for SiteLimit {
             Error::Request(format!("expected REGEX=SIZE such as attention\\.py=2GiB, found {text:?}"))
         })?;
         let pattern = Regex::new(pattern).map_err(|error| {
-            Error::Request(format!("expected a regular expression before =, found {pattern:?}: {error}"))
+            Error::Request(format!("expected a regular expression before =, found {pattern:?} ({error})"))
         })?;
         Ok(Self { pattern, limit: Bytes::of_blocks(size)? })
     }

@@ -269,7 +269,7 @@ impl DeviceSimulation {
             Some(Ok(edited)) => testbed.run_changed(edited, &options.changes, settings, is_recorded, budget),
             Some(Err(refusal)) => Run {
                 changes: options.changes.iter().map(ToString::to_string).collect(),
-                ..Run::refused(settings, is_recorded, &format!("{}: {}", refusal.change, refusal.because))
+                ..Run::refused(settings, is_recorded, &format!("{} ({})", refusal.because, refusal.change))
             },
         };
         let mut runs: Vec<Run> = parallel::map(others, |settings| play(settings, false));

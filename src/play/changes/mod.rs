@@ -205,7 +205,10 @@ impl<'d, 'a> Editor<'d, 'a> {
             matches!(change, Change::Inference | Change::OffloadActivations | Change::ShardParameters { .. })
         });
         if let (Some(first), Some(other)) = (checkpoints.first(), whole) {
-            return Err(Refusal { change: first.clone(), because: format!("it cannot be combined with {other}") });
+            return Err(Refusal {
+                change: first.clone(),
+                because: format!("{other} cannot be combined with this change"),
+            });
         }
         if !checkpoints.is_empty() {
             let pieces = others.iter().any(|change| matches!(change, Change::ChunkLoss { .. }));
@@ -219,7 +222,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         for (index, change) in others.iter().enumerate() {
             let twice = others[..index].iter().find(|other| is_other_of(other, change));
             let assumed = match twice {
-                Some(other) => Err(format!("it cannot be combined with {other}")),
+                Some(other) => Err(format!("{other} cannot be combined with this change")),
                 None => self.change(&mut rewrite, change),
             };
             let assumed = assumed.map_err(|because| Refusal { change: change.clone(), because })?;

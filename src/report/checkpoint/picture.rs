@@ -117,7 +117,7 @@ fn legend(mut plot: Group, device: &DeviceCheckpoint, best: &Candidate) -> (Grou
     }
     let calls = count(best.calls as u64, "call");
     let keep = if best.calls == 1 { "keeps" } else { "keep" };
-    plot = plot.add(muted(y, &format!("{calls} {keep} memory for backward; of these, checkpoint:")));
+    plot = plot.add(muted(y, &format!("{calls} per forward pass {keep} memory; checkpoint:")));
     y += LEGEND_LINE;
     plot = plot.add(text(right - PEAK_COLUMN, y, Anchor::End, palette::MUTED, "peak"));
     plot = plot.add(text(right, y, Anchor::End, palette::MUTED, "saved"));

@@ -25,7 +25,8 @@ pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) ->
         }
     }
     text.head("failed_requests", "Requests that failed while recording.")?;
-    for device in &report.devices {
+    // Without a history, no failed request is recorded, whether or not there was one.
+    for device in report.devices.iter().filter(|device| device.has_history()) {
         let snapshot = &source.recording.snapshot;
         let history = source.recording.history(device.peak.device);
         let failed = history.map_or(0, |history| Track::new(snapshot, history).count_of(Action::Oom));

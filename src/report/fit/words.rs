@@ -42,7 +42,7 @@ fn figures(parameter: &str, device: &DeviceFit) -> String {
         }
         _ => match asked(device) {
             Some(prediction) => format!(
-                "with {parameter}={}, the program reserves {} and allocates {} at the peak",
+                "the predicted maxima for {parameter}={} are {} reserved and {} allocated",
                 prediction.value,
                 reserved(prediction),
                 allocated(prediction)

@@ -18,7 +18,7 @@ pub const COLUMNS: [&str; 7] = [
     "history",
 ];
 
-/// What the star means.
+/// What the dagger means.
 pub const INACTIVE: &str = "† inactive memory, and its share of reserved memory, at the first failed request; if none failed, at the peak; without a history, at dump time";
 
 /// The figures of every device.

@@ -51,13 +51,17 @@ pub fn spread(report: &RanksReport, group: &Group, figure: Figure, spread: &Spre
     let marked = |bytes: i64, bound: Option<Bound>| format!("{}{}", mark(bound), signed(bytes));
     // A quotient of bounds is no bound.
     let ratio = mark(of_all.map(|_| Bound::Unknown));
-    let is_equal = spread.count > 1 && spread.min.0 == spread.max.0 && of_all.is_none();
+    let place = match spread.count > 1 && spread.min.0 == spread.max.0 {
+        false => name(report, spread.max.1),
+        true if of_all.is_none() => "all equal".to_owned(),
+        true => "-".to_owned(),
+    };
     [
         marked(spread.min.0, lowest),
         marked(spread.median, of_all),
         marked(spread.max.0, highest),
         spread.skew().map_or_else(|| "-".to_owned(), |skew| format!("{ratio}{skew:.2}x")),
-        if is_equal { "all equal".to_owned() } else { name(report, spread.max.1) },
+        place,
     ]
 }
 
@@ -123,7 +127,7 @@ pub fn name(report: &RanksReport, row: usize) -> String {
     let is_same = |other: &RankSummary| other.rank == rank.rank && MemoryKind::of(other.device) == kind;
     let alone = report.ranks().filter(|(_, other)| is_same(other)).nth(1).is_none();
     let (noun, number) = (noun(report), rank.rank);
-    if alone { format!("{noun} {number}") } else { format!("{noun} {number} (device {})", device(rank.device)) }
+    if alone { format!("{noun} {number}") } else { format!("device {} of {noun} {number}", device(rank.device)) }
 }
 
 /// The names of rows, the first few: `ranks 0, 1 and 2`.
@@ -132,7 +136,7 @@ fn named(report: &RanksReport, rows: &[usize]) -> String {
     let mut names: Vec<String> = rows.iter().take(LISTED).map(|&row| name(report, row)).collect();
     let more = rows.len().saturating_sub(LISTED);
     // Names without a device differ in their numbers only.
-    if names.len() > 1 && names.iter().all(|name| !name.contains('(')) {
+    if names.len() > 1 && names.iter().all(|name| name.starts_with(&noun)) {
         names.iter_mut().skip(1).for_each(|name| *name = name.replace(&noun, ""));
         names[0] = names[0].replace(&noun, &format!("{}s ", noun.trim_end()));
     }

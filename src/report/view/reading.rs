@@ -39,7 +39,8 @@ impl Reading {
     /// If an expression is malformed.
     pub fn options(&self) -> Result<ReadOptions> {
         let compile = |text: &String| {
-            Regex::new(text).map_err(|_| Error::Request(format!("expected a regular expression, found {text:?}")))
+            Regex::new(text)
+                .map_err(|error| Error::Request(format!("expected a regular expression, found {text:?} ({error})")))
         };
         let own = self.own.iter().filter(|own| !own.is_empty()).map(compile).collect::<Result<Vec<_>>>()?;
         let view = View::default().own(own).library_lines(self.own.is_empty());

@@ -61,7 +61,7 @@ pub fn of_ranks(lines: &[&RankLine]) -> io::Result<Table> {
             number("device_total", &|rank| i64::try_from(rank.device_memory?.total_bytes).ok()),
             number("device_used", &|rank| i64::try_from(rank.device_memory?.used_bytes).ok()),
             number("outside", &|rank| Some(rank.device_memory?.outside_bytes)),
-            number("ooms", &|rank| i64::try_from(rank.ooms).ok()),
+            number("ooms", &|rank| i64::try_from(rank.ooms).ok().filter(|_| rank.entries > 0)),
             failed("signature", |of| of.id.clone()),
             failed("requester", |of| of.requester.clone()),
             text("metric", &|rank| rank.metric.name().to_owned()),

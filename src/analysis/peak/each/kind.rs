@@ -36,7 +36,7 @@ impl FromStr for Each {
     fn from_str(text: &str) -> Result<Self> {
         let pattern = |pattern: &str| {
             Regex::new(pattern).map_err(|error| {
-                Error::Request(format!("expected a regular expression after annotation, found {pattern:?}: {error}"))
+                Error::Request(format!("expected a regular expression after annotation, found {pattern:?} ({error})"))
             })
         };
         match text.split_once(':') {

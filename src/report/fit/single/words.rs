@@ -440,7 +440,7 @@ pub fn uncertain(device: &DevicePlans, with_plan: Option<&FitTogether>) -> Vec<S
     let plans = cured.into_iter().chain(plans).filter(|(_, plan)| !because(plan).is_empty());
     let mut names: IndexMap<String, Vec<String>> = IndexMap::new();
     plans.for_each(|(name, plan)| names.entry(because(plan)).or_default().push(name));
-    let line = |(because, names): (String, Vec<String>)| format!("uncertain, because {because}: {}", names.join("; "));
+    let line = |(because, names): (String, Vec<String>)| format!("uncertain: {} ({because})", names.join("; "));
     names.into_iter().map(line).collect()
 }
 
