@@ -208,27 +208,3 @@ fn with_swapped_letters(error: &clap::Error, command: Option<&OsString>) -> Opti
     let command = entry.command();
     command.get_arguments().filter_map(|flag| flag.get_long()).find(|flag| sorted(flag) == typed).map(str::to_owned)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Examples in help must work.
-    #[test]
-    fn every_example_of_the_help_can_be_typed() {
-        let mut found = 0;
-        for entry in COMMANDS {
-            let help = entry.command().render_long_help().to_string();
-            let examples =
-                help.lines().filter_map(|line| Some(line.trim().strip_prefix("memviz ")?.split_once("  # ")?.0));
-            for example in examples {
-                found += 1;
-                let words = ["memviz"].into_iter().chain(example.split_whitespace()).map(OsString::from);
-                let parsed = command_line().try_get_matches_from(with_command(words.collect()));
-                assert!(parsed.is_ok(), "{example}: {}", parsed.unwrap_err());
-            }
-        }
-        let without = ["record", "schema", "completions", "man"];
-        assert_eq!(found, 2 * COMMANDS.iter().filter(|entry| !without.contains(&entry.name)).count());
-    }
-}

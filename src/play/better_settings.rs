@@ -170,38 +170,3 @@ impl Testbed {
         failure.is_none().then_some((reserved, player.outcome.retries))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Recording;
-    use crate::input::ReadOptions;
-
-    /// Neither run released memory, so PyTorch's maximum of reserved memory is the value at the end.
-    #[test]
-    fn what_is_reserved_is_what_pytorch_reserves() {
-        let path = "fixtures/whatif/c_minigpt/snapshot.pickle.gz";
-        let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
-        let devices = recording.devices();
-        let device = &devices.all()[0];
-        let truth: serde_json::Value =
-            serde_json::from_str(&std::fs::read_to_string("fixtures/whatif/c_minigpt/capacity.json").unwrap()).unwrap();
-        let reserved = |name: &str| truth[name]["at_80gib"]["max_reserved"].as_u64().unwrap();
-        let (end, recorded) = (device.history().entries(), reserved("default"));
-        let then = SettingsAdvice::at(device, end, recorded).unwrap();
-        let better = then.better.as_ref().unwrap();
-        assert_eq!(better.alloc_conf, "expandable_segments:True");
-        assert_eq!((better.reserved, better.trust), (reserved("expandable"), Trust::Exact));
-        assert_eq!(SettingsAdvice::at(device, end, recorded + 512), None, "not what was recorded");
-        assert_eq!(SettingsAdvice::of(device, u64::MAX), Some(then));
-    }
-
-    /// With one of the placements, the recorded settings reserve as little as `expandable_segments:True`.
-    #[test]
-    fn savings_that_depend_on_placement_are_not_promised() {
-        let path = "fixtures/h100/gpt_amp/snapshot.pickle.gz";
-        let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
-        let devices = recording.devices();
-        assert_eq!(SettingsAdvice::of(&devices.all()[0], u64::MAX).unwrap().better, None);
-    }
-}

@@ -393,19 +393,12 @@ fn completions_know_commands_and_flags() {
 fn help_and_manual_mention_every_command_and_flag() {
     let help = memviz(&["--help"]).stdout;
     let man = memviz(&["man"]).stdout.replace('\\', "");
-    // The sources have a file per command.
-    let mut commands: Vec<String> =
-        names("src/cli/command").iter().filter_map(|file| Some(file.strip_suffix(".rs")?.to_owned())).collect();
-    commands.retain(|command| !["mod", "help"].contains(&command.as_str()));
-    assert!(commands.len() >= 2, "{commands:?}");
-    commands.extend(["completions".to_owned(), "man".to_owned()]);
+    let commands = command_names();
     for command in &commands {
         assert!(help.contains(&format!("  {command} ")), "{command}: {help}");
         assert!(man.contains(&format!(".TH memviz-{command} 1")), "the manual lacks {command}");
         let own = memviz(&[command, "--help"]);
         own.expect(0);
-        let short = memviz(&[command, "-h"]);
-        assert!(short.expect(0).stdout.lines().count() < 40, "{command} -h does not fit a screen");
         let flags: Vec<&str> =
             own.stdout.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 2).collect();
         for flag in flags {
@@ -419,7 +412,49 @@ fn help_and_manual_mention_every_command_and_flag() {
     }
 }
 
+#[test]
+fn help_fits_a_screen() {
+    for command in command_names().iter().map(|name| vec![name.as_str()]).chain([vec![]]) {
+        let help = memviz(&[&command[..], &["-h"]].concat());
+        let lines = help.expect(0).stdout.trim_end().lines().count();
+        assert!(lines < 40, "{command:?} -h has {lines} lines\n{}", help.stdout);
+    }
+}
+
+/// Where there are no files, an example ends because it finds none, not because it cannot be parsed.
+#[test]
+fn every_example_of_the_help_can_be_typed() {
+    let folder = TempDir::new().unwrap();
+    let without = ["record", "schema", "completions", "man"];
+    let commands: Vec<String> = command_names().into_iter().filter(|name| !without.contains(&name.as_str())).collect();
+    let mut found = 0;
+    for name in &commands {
+        let help = memviz(&[name, "--help"]).stdout;
+        let examples = help.lines().filter_map(|line| Some(line.trim().strip_prefix("memviz ")?.split_once("  # ")?.0));
+        for example in examples {
+            found += 1;
+            let words: Vec<&str> = example.split_whitespace().collect();
+            // No `python` is found either, so nothing is rehearsed.
+            let run = command(&words).current_dir(&folder).env("PATH", "").output().unwrap();
+            let error = String::from_utf8(run.stderr).unwrap();
+            let lacks_file = ["No such file", "expected files that match"].iter().any(|reason| error.contains(reason));
+            assert!(lacks_file, "{example}: {error}");
+        }
+    }
+    assert_eq!(found, 2 * commands.len());
+}
+
 // ------------------------------------------------------------------ helpers
+
+/// The commands of the default features. The sources have a file or a folder for each.
+fn command_names() -> Vec<String> {
+    let files = names("src/cli/command");
+    let stems = files.iter().map(|file| file.strip_suffix(".rs").unwrap_or(file));
+    let commands = stems.filter(|stem| !stem.contains('.') && !["mod", "help", "mcp"].contains(stem));
+    let commands: Vec<String> = commands.map(str::to_owned).collect();
+    assert!(commands.len() >= 20, "{commands:?}");
+    commands
+}
 
 /// Writes a file and returns its path.
 fn put(folder: &TempDir, name: &str, bytes: &[u8]) -> String {

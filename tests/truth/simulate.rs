@@ -10,7 +10,7 @@ use memviz::input::ReadOptions;
 use memviz::input::alloc_conf::{Rest, parse};
 use memviz::model::{AllocatorSettings, HOST_DEVICE};
 use memviz::play::plans::PlanOptions;
-use memviz::play::{Outcome, Program, Run, Search, Setup, Trust, compare, play};
+use memviz::play::{Outcome, Program, Run, Search, SettingsAdvice, Setup, Trust, compare, play};
 use memviz::replay::{Track, replay};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -238,6 +238,32 @@ fn pinned_memory_is_predicted_as_far_as_its_sizes_are_known() {
 
     let [_, refused] = &runs(&rounded, "pinned_max_round_threshold_mb:8")[..] else { panic!("two runs") };
     assert_eq!(refused.trust, Trust::Refused);
+}
+
+/// Neither run released memory, so PyTorch's maximum of reserved memory is the value at the end.
+#[test]
+fn what_recommended_settings_reserve_is_what_pytorch_reserves() {
+    let folder = format!("{WHATIF}/c_minigpt");
+    let recording = open(&format!("{folder}/snapshot.pickle.gz"));
+    let devices = recording.devices();
+    let device = &devices.all()[0];
+    let truth: Value = serde_json::from_str(&read_text(&format!("{folder}/capacity.json"))).unwrap();
+    let reserved = |name: &str| truth[name]["at_80gib"]["max_reserved"].as_u64().unwrap();
+    let (end, recorded) = (device.history().entries(), reserved("default"));
+    let then = SettingsAdvice::at(device, end, recorded).unwrap();
+    let better = then.better.as_ref().unwrap();
+    assert_eq!(better.alloc_conf, "expandable_segments:True");
+    assert_eq!((better.reserved, better.trust), (reserved("expandable"), Trust::Exact));
+    assert_eq!(SettingsAdvice::at(device, end, recorded + 512), None, "not what was recorded");
+    assert_eq!(SettingsAdvice::of(device, u64::MAX), Some(then));
+}
+
+/// With one of the placements, the recorded settings reserve as little as `expandable_segments:True`.
+#[test]
+fn savings_that_depend_on_placement_are_not_promised() {
+    let recording = open("fixtures/h100/gpt_amp/snapshot.pickle.gz");
+    let devices = recording.devices();
+    assert_eq!(SettingsAdvice::of(&devices.all()[0], u64::MAX).unwrap().better, None);
 }
 
 /// Properties that a recording distinguishes. The other model releases memory of private pools as if they were no longer

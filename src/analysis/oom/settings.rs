@@ -99,6 +99,7 @@ impl<'a> Plays<'a> {
 mod tests {
     use super::*;
     use crate::Recording;
+    use crate::model::Action;
 
     fn recording(name: &str) -> Recording {
         let path = format!("fixtures/snapshots/{name}/snapshot.pickle.gz");
@@ -110,16 +111,16 @@ mod tests {
     #[test]
     fn a_replay_ends_as_in_pytorch() {
         let [plain, expandable] = ["oom", "oom_expandable"].map(recording);
-        let [failed, really] = [&plain, &expandable].map(|recording| {
-            let report = recording.oom(&super::super::OomOptions::default()).unwrap();
-            report.devices[0].ooms[0].clone()
+        let tracks = [&plain, &expandable].map(|recording| Track::new(&recording.snapshot, &recording.histories[0]));
+        let [(entry, reserved, free), (_, really_reserved, really_free)] = tracks.map(|track| {
+            let entry = track.actions().iter().position(|&action| action == Action::Oom).unwrap() as u32;
+            let device_free = track.entry(entry).unwrap().addr;
+            (entry, track.counters_at(entry + 1).reserved as u64, device_free)
         });
-        let capacity = failed.figures.reserved + failed.device_free;
-        assert_eq!(capacity, really.figures.reserved + really.device_free);
-        let entry = failed.moment.entry.unwrap();
-        let plays = Plays::of(Track::new(&plain.snapshot, &plain.histories[0]));
+        let capacity = reserved + free;
+        assert_eq!(capacity, really_reserved + really_free);
         let settings = AllocatorSettings { expandable_segments: true, ..plain.snapshot.settings.clone() };
-        let replayed = plays.replay(&settings, entry, capacity);
-        assert_eq!(replayed, Some(Replayed { fails_at: Some(entry), reserved: really.figures.reserved, capacity }));
+        let replayed = Plays::of(tracks[0]).replay(&settings, entry, capacity);
+        assert_eq!(replayed, Some(Replayed { fails_at: Some(entry), reserved: really_reserved, capacity }));
     }
 }

@@ -130,22 +130,3 @@ impl Run for CommonOptions {
         Ok(Outcome::Done)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::cli::command::command_line;
-
-    /// Help should fit on a screen.
-    #[test]
-    fn help_fits_a_screen() {
-        let mut cli = command_line();
-        cli.build();
-        let helps = cli.get_subcommands().map(|command| (command.get_name().to_owned(), command.clone()));
-        let all = helps.chain([("memviz".to_owned(), cli.clone())]);
-        for (name, mut command) in all {
-            let help = command.render_help().to_string();
-            let lines = help.trim_end().lines().count();
-            assert!(lines < 40, "{name} -h has {lines} lines\n{help}");
-        }
-    }
-}
