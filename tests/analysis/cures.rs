@@ -187,6 +187,12 @@ fn softmax_may_cast_the_scores_itself() {
     assert_cures("llama", Story::AttentionMatrix, "llama.py:27 forward");
 }
 
+/// The optimizer computes both of its states anew in every step, and keeps them until the next one.
+#[test]
+fn states_that_every_update_replaces_are_no_temporaries() {
+    assert_not_found("fixtures/pairs/one_file_amp/snapshot.pickle.gz", Story::Temporary);
+}
+
 #[test]
 fn a_copy_of_all_gradients_is_found_where_only_a_norm_needs_it() {
     let copy = assert_cures("gradnorm", Story::Temporary, "gradnorm.py:7 clip_gradients");

@@ -3,7 +3,7 @@
 
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
-use crate::facts::training::{Category, Phase, Role};
+use crate::facts::training::{Category, Phase, Phases, Role};
 use crate::model::StrId;
 use crate::model::bytes::Bytes;
 use crate::play::changes::Lives;
@@ -25,7 +25,9 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
             && allocation.requested >= SMALL
             && (roles.role(stack) == Role::Optimizer || roles.is_plain_step(stack))
             && phases.at(allocation.born) == Phase::Optimizer
-            && phases.at(allocation.freed) == Phase::Optimizer;
+            && phases.at(allocation.freed) == Phase::Optimizer
+            // States that every update computes anew live until the next one, as they would if they were updated in place.
+            && !reaches_model(phases, allocation);
         if !is_scratch {
             continue;
         }
@@ -46,6 +48,13 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         |&index: &u32| largest.is_none_or(|largest| device.history().allocations[index as usize].requested <= largest);
     let of_parameters = of_function.into_values().map(|blocks| blocks.into_iter().filter(is_of_parameter).collect());
     of_parameters.filter_map(|blocks: Vec<u32>| finding(device, &blocks)).collect()
+}
+
+/// Whether a block lives until the next forward or backward pass.
+fn reaches_model(phases: &Phases, allocation: &Allocation) -> bool {
+    let next = phases.spans.partition_point(|span| span.end < allocation.born);
+    let during = phases.spans[next..].iter().take_while(|span| span.start < allocation.freed);
+    during.map(|span| span.phase).any(|phase| matches!(phase, Phase::Forward | Phase::Backward))
 }
 
 fn finding(device: &Device<'_>, blocks: &[u32]) -> Option<Finding> {
