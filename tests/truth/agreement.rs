@@ -100,6 +100,35 @@ fn checkpoint_simulate_and_fit_say_the_same_of_the_same_calls() {
     assert!(compared > 150 && planned > 30, "{compared} candidates and {planned} plans were compared");
 }
 
+/// A late recording starts with free segments that a smaller device cannot hold, but a device that is large enough for the
+/// unchanged program may.
+#[test]
+fn fit_and_simulate_need_the_same_for_the_unchanged_program() {
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for path in recordings(Path::new("fixtures")) {
+        let Ok(recording) = Recording::open(path.as_ref(), &ReadOptions::default()) else { continue };
+        let devices = recording.devices();
+        for device in devices.all().iter().filter(|it| it.history().completeness.has_baseline) {
+            let smaller = device.history().start.reserved - (2 << 20);
+            let Ok(capacity) = u64::try_from(smaller) else { continue };
+            let options = PlanOptions::default().capacity(Some(capacity)).context(Some(0));
+            let Ok(plans) = DevicePlans::of(device, &options) else { continue };
+            let Some(unchanged) = plans.as_it_is.as_ref().filter(|_| plans.dropped_at_start > 0 && !plans.fits) else {
+                continue;
+            };
+            let options =
+                SimulateOptions::default().capacity(Some(capacity)).context(Some(0)).devices(vec![device.id()]);
+            let simulated = recording.simulate(&options).unwrap().devices[0].runs[0].needs();
+            compared += 1;
+            if unchanged.needs != simulated {
+                wrong.push(format!("{path}: fit {:?}, simulate {simulated:?}", unchanged.needs));
+            }
+        }
+    }
+    assert_none(&wrong);
+    assert!(compared > 5, "{compared} recordings were compared");
+}
+
 /// A report simulates no function that cannot be the best one.
 #[test]
 fn a_report_names_the_best_candidate() {

@@ -22,7 +22,8 @@ use crate::play::changes::CodeChange;
 use crate::play::changes::checkpointable::{Checkpointable, Holders};
 use crate::play::changes::{Change, Editor, Lives, LossFigures, Refusal};
 use crate::play::{
-    Context, Difference, Generation, Outcome, Testbed, Trust, advisable, program, recorded_settings, refuses,
+    Context, Difference, Generation, Outcome, Program, Testbed, Trust, advisable, play, program, recorded_settings,
+    refuses,
 };
 use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
@@ -276,9 +277,8 @@ impl DevicePlans {
             repeat = Some(again);
         }
         let reserved_at_start = testbed.program.reserved_at_start();
-        if reserved_at_start > goal.bytes() {
-            testbed.program = testbed.program.without_cache().unwrap_or(testbed.program);
-        }
+        let lean = testbed.program.without_cache().filter(|_| reserved_at_start > goal.bytes());
+        let with_cache = lean.map(|lean| std::mem::replace(&mut testbed.program, lean));
         let dropped_at_start = reserved_at_start - testbed.program.reserved_at_start();
         let live_at_start = testbed.program.live_bytes_to(0, &SizeRules::device(&testbed.settings));
         if live_at_start > goal.bytes() {
@@ -306,7 +306,12 @@ impl DevicePlans {
         let generation = Generation::of(device, &testbed);
         let is_full_device = testbed.is_full_device;
         let mut bench = Bench::new(device, testbed, sought);
-        let searched = Self::reaching(device, &mut bench);
+        let mut searched = Self::reaching(device, &mut bench);
+        if let (Some(program), Some(plan)) = (with_cache, &mut searched.as_it_is)
+            && !searched.fits
+        {
+            bench.needs_with_cache(program, plan);
+        }
         let plans = Self { unfinished, generation, capacity: Some(capacity), context, dropped_at_start, ..searched };
         if plans.fits && unfinished.is_some() && is_full_device {
             return Ok((Self::refused(device, FITS_REPEATED), None));
@@ -502,6 +507,21 @@ impl<'d, 'a> Bench<'d, 'a> {
             (None, None) => fits,
         };
         is_better.then_some((plan, fits))
+    }
+
+    /// Completes the row of the unchanged program, which does not fit: a device that is large enough for it may also hold the
+    /// free segments that the recorded `program` starts with. Then it needs what [`Testbed::run`] says.
+    fn needs_with_cache(&self, program: Program, unchanged: &mut Plan) {
+        let Self { testbed, sought, .. } = self;
+        let program = match &sought.repeat {
+            Some(repeat) => repeat.apply_to_recorded(&program),
+            None => program,
+        };
+        unchanged.needs = testbed.enough(&program, &testbed.settings, STEPS_OF_NEEDS);
+        if unchanged.needs.is_none_or(|needs| needs >= program.reserved_at_start()) {
+            let without_limit = Testbed { capacity: None, ..testbed.clone() };
+            unchanged.outcome = play(&program, &without_limit.setup(&testbed.settings));
+        }
     }
 
     /// Which of the settings a plan has.
