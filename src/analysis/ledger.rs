@@ -202,11 +202,11 @@ impl LedgerReport {
                 }
                 true => "a failed request with more reserved and free memory than the device has",
                 false if options.capacity.is_some() => "no failed request",
-                false => "neither",
+                false => "neither samples nor a failed request",
             };
             return Err(Error::Request(format!(
                 "expected samples of the device's memory (torch_memviz.record writes them to NAME.device.json next to the \
-                 recording), or a failed request and --capacity or --gpu; found {found}"
+                 recording), or a failed request together with --capacity or --gpu; found {found}"
             )));
         }
         let host = recording.get(HOST_DEVICE).map(|host| host.history().end.reserved);

@@ -142,7 +142,7 @@ pub struct SharedArgs {
     /// Python files, by path or package, that also count as your own code; may be repeated
     ///
     /// By default, most commands about one recording (not `leaks` or `check`) show a library's lines instead of one of your
-    /// lines if the library's model holds most of the memory allocated under that line; '' turns this off.
+    /// lines if modules of a library that the line calls hold most of the memory of nn.Module calls at the peak; '' turns this off.
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     own: Vec<Regex>,
     /// The dictionary key that --by metadata groups by; same as --by metadata:KEY

@@ -141,7 +141,7 @@ fn every_group_and_metric_can_be_asked_for_in_every_format() {
         // Groups that the recording does not show are refused, instead of making one row of all memory.
         if by == "annotation" {
             memviz(&["peak", "--by", by, &path])
-                .expect_error("expected ranges of record_function to group by annotation");
+                .expect_error("expected record_function ranges, which --by annotation needs");
             continue;
         }
         for metric in METRICS {

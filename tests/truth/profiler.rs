@@ -344,7 +344,7 @@ fn every_command_answers_or_says_why_not() {
     assert_eq!(operators[0]["self_allocation_count"], 57);
     assert_eq!(answer["devices"][0]["bounds"]["requested_bytes"], "unknown");
     let snapshot = support::fixture("tiny");
-    support::memviz(&["peak", &snapshot, "--by", "operator"]).expect_error("to group by operator");
+    support::memviz(&["peak", &snapshot, "--by", "operator"]).expect_error("which --by operator needs");
     let answer = support::memviz(&["peak", &snapshot, "--format", "json"]).json();
     assert!(answer["devices"][0].get("operators").is_none());
 }

@@ -542,7 +542,7 @@ fn rows_sum(case: &Case, recording: &Recording, options: &PeakOptions, problems:
             let of_code = matches!(by, GroupBy::Stack | GroupBy::Function | GroupBy::File | GroupBy::Module);
             let may_lack = matches!(by, GroupBy::Stream | GroupBy::Pool | GroupBy::Annotation)
                 || (of_code && recording.snapshot.stacks.frame_count() == 0);
-            assert!(may_lack && error.to_string().contains("to group by"), "{}: {error}", case.path);
+            assert!(may_lack && error.to_string().contains(", which --by "), "{}: {error}", case.path);
             return;
         }
     };

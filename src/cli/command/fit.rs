@@ -45,7 +45,7 @@ pub struct Fit {
     /// A value to predict memory for, such as batch=16 or 16; may be repeated
     #[arg(long, value_name = "NAME=N")]
     at: Vec<At>,
-    /// Find how many requests fit with N cached tokens each (2 or 3 recordings)
+    /// Find how many inference requests of N cached tokens fit (2-3 recordings)
     ///
     /// The recordings must be of inference with a cache that grows with every token, and must differ in the number of requests.
     #[arg(long, value_name = "N", conflicts_with = "at")]

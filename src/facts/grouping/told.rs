@@ -34,19 +34,19 @@ impl GroupBy {
         };
         let expected = match self {
             Self::Stack | Self::Function | Self::File | Self::Module => "stacks (context=\"all\" records them)",
-            Self::Annotation => "ranges of record_function",
+            Self::Annotation => "record_function ranges",
             Self::Stream => "a snapshot (other files have no streams)",
             Self::Pool => "a snapshot of PyTorch 2.1 or later (others have no pools)",
             Self::Metadata => "metadata (torch.cuda.memory._set_memory_metadata sets it, PyTorch 2.11 and later)",
             Self::Operator => "a profiler trace, or a snapshot with C++ stacks (stacks=\"all\")",
             Self::NnModule => "a profiler trace with calls of modules (with_stack=True)",
-            _ => "forward, backward or optimizer in stacks or annotations",
+            _ => "forward, backward or optimizer code in stacks or annotations",
         };
         // An empty recording does not have a single row.
         if is_told || recording.all().is_empty() {
             return Ok(());
         }
-        Err(Error::Request(format!("expected {expected} to group by {}, found none", self.option())))
+        Err(Error::Request(format!("expected {expected}, which --by {} needs; found none", self.option())))
     }
 }
 

@@ -315,7 +315,7 @@ impl<'d, 'a> Editor<'d, 'a> {
                         format!("{label} is part of many modules, so what their callers keep alive is unknown")
                     }));
                     let which =
-                        if *every == 1 { "every call".to_owned() } else { format!("one of every {every} calls") };
+                        if *every == 1 { "every call".to_owned() } else { format!("one in every {every} calls") };
                     assumptions.push(format!("{which} to {label} runs under non-reentrant torch.utils.checkpoint"));
                 }
                 [] => {

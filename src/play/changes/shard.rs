@@ -80,7 +80,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others
     }
     rewrite.apply(patch);
     let gradients = match others {
-        OtherGradients::AsRecorded => "gradients stay whole and are freed as recorded",
+        OtherGradients::AsRecorded => "gradients are not sharded and are freed as recorded",
         OtherGradients::Stay => {
             "the gradients of other ranks' parameters stay, since the rank's optimizer frees only its own"
         }
@@ -89,7 +89,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others
         }
     };
     format!(
-        "of {ranks} ranks, the figures are for the one that holds the most: {} of the {} of trained parameters; each parameter is \
+        "of {ranks} ranks, the figures are for the one that holds the most: {} of the {} of trainable parameters; each parameter is \
          assigned to one rank, the largest first, as in ZeroRedundancyOptimizer; {gradients}",
         Bytes(share.bytes),
         Bytes(trained.bytes()),

@@ -276,8 +276,8 @@ pub fn doubt(doubt: &Doubt) -> String {
                 .to_owned()
         }
         Doubt::LateStart => {
-            "memory was in use at the start of the recording (it started late, or a ring buffer dropped earlier entries \
-             and perhaps a higher peak); --accept-late-start judges the recorded part"
+            "memory was in use at the start of the recording (it started late, or a ring buffer dropped earlier entries), \
+             so the peak may have been earlier; --accept-late-start judges the recorded part"
                 .to_owned()
         }
         Doubt::CutOff => "the file was cut off, and memory may have been higher in the missing part".to_owned(),

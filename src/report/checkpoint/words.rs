@@ -129,7 +129,7 @@ fn checkpointed(function: &Checkpointed) -> String {
         (_, 0) => format!("all {calls} calls"),
         _ => format!("{calls} of {all} calls"),
     };
-    format!("{} is already checkpointed: {which} in a forward pass", function.label)
+    format!("{} is already checkpointed in {which} of a forward pass", function.label)
 }
 
 /// Why there are no candidates.
@@ -274,7 +274,7 @@ pub fn beyond(candidates: &[Candidate]) -> Option<&'static str> {
         saved > it.activation_bytes && Bytes(saved).to_string() != Bytes(it.activation_bytes).to_string()
     };
     candidates.iter().any(saves_more).then_some(
-        "a function may save more than its calls hold: with it checkpointed, the allocator places other blocks \
+        "checkpointing a function may save more than its calls hold, because the allocator then places other blocks \
          differently and loses less to rounding",
     )
 }

@@ -53,10 +53,10 @@ pub const NO_STEPS: &str = "no annotation marks the steps, and no loop around fo
 pub const COLUMNS: [&str; 6] = ["phase", "count", "entries", "time", "share", "source"];
 
 /// What the column of counts is.
-pub const COUNT: &str = "count: unbroken stretches of entries; optimizer steps count only after a backward pass";
+pub const COUNT: &str = "count: unbroken stretches of entries; for optimizer, only those that follow a backward pass";
 
 /// The same with the column of times.
-pub const COUNT_AND_TIME: &str = "count: unbroken stretches of entries; optimizer steps count only after a backward pass; \
+pub const COUNT_AND_TIME: &str = "count: unbroken stretches of entries; for optimizer, only those that follow a backward pass; \
                                   time: from each entry to the next one, so work without entries, \
                                   such as an optimizer step that allocates nothing, is counted in the phase before it";
 

@@ -247,18 +247,18 @@ pub fn fate(device: &DeviceDiff, row: &DiffRow) -> String {
 /// What `(new)` and `(gone)` mean, if rows have them: the line itself may be in both programs.
 pub fn fates(device: &DeviceDiff) -> Option<String> {
     let marked = |mark: &str| device.rows.iter().any(|row| fate(device, row) == mark);
-    let at = match &device.lives {
-        Some(_) => "holds memory at only one of the two instants",
-        None if are_at_peak(device) => "holds memory at the peak of only one recording",
-        None => "holds memory at the instant of only one recording",
-    };
+    // Rows of two instants have no such marks.
+    if device.lives.is_some() {
+        return None;
+    }
+    let at = if are_at_peak(device) { "peak" } else { "instant" };
     let marks = match (marked(" (new)"), marked(" (gone)")) {
         (true, true) => "(new), (gone)",
         (true, false) => "(new)",
         (false, true) => "(gone)",
         (false, false) => return None,
     };
-    Some(format!("{marks}: the row {at}"))
+    Some(format!("{marks}: the row holds memory at the {at} of only one recording"))
 }
 
 /// The side without stacks, if only one side has them and rows are code: no row can be found on both sides.

@@ -37,7 +37,7 @@ pub(crate) fn document(source: Source<'_>, report: &InfoReport) -> Document {
     if snapshot.notes.format != Format::MemoryTimeline {
         let what = if advice::has_only_operators(snapshot) { "operator" } else { "frame" };
         let frames = count(report.frames, &format!("distinct {what}"));
-        document.fact(format!("{} of {frames}", count(report.stacks, "distinct stack")));
+        document.fact(format!("{}, {frames}", count(report.stacks, "distinct stack")));
     }
     document.list(2, notes::settings(&snapshot.settings).into_iter().chain(notes::ring(&snapshot.notes)).collect());
     document.notes(notes::settings_warnings(&snapshot.settings));
@@ -155,7 +155,7 @@ fn next(source: Source<'_>, report: &InfoReport) -> Option<Next> {
     let peak = |device: &DeviceInfo| {
         let place = match () {
             () if device.completeness.no_entries => "at dump time",
-            () if device.entries == 1 && device.completeness.has_baseline => "at the only entry",
+            () if device.entries == 1 && device.completeness.has_baseline => "at the start of the recording",
             () => "at the peak",
         };
         Next::new("peak", &[source.path], "", format!("what holds {} {place}", notes::signed(bytes(device))))

@@ -68,7 +68,7 @@ fn held(memory: &NsysMemory, peak: &NsysPeak) -> Table {
         table.row(cells, Cell::from(words::row(row)));
     }
     let sums = [Bytes(peak.bytes).to_string(), Bytes(peak.end_bytes).to_string(), memory.allocations.to_string()];
-    table.row(sums, Cell::from("in all"));
+    table.row(sums, Cell::from("total"));
     table
 }
 
@@ -83,7 +83,7 @@ fn allocated(memory: &NsysMemory) -> Table {
         table.row([Bytes(row.allocated_bytes).to_string(), row.allocations.to_string()], Cell::from(words::row(row)));
     }
     let sums = [Bytes(memory.allocated_bytes).to_string(), memory.allocations.to_string()];
-    table.row(sums, Cell::from("in all"));
+    table.row(sums, Cell::from("total"));
     table
 }
 

@@ -143,7 +143,7 @@ fn caption(timeline: &DeviceTimeline) -> String {
     let step = match &timeline.run {
         Some(run) => match run.step {
             Some(step) if timeline.peak.annotations.is_empty() => format!(" in step {step},"),
-            Some(_) => " in the step of the peak,".to_owned(),
+            Some(_) => " in the step that contains the peak,".to_owned(),
             None => format!(" after step {},", run.steps.len()),
         },
         None => String::new(),

@@ -61,7 +61,7 @@ pub(super) fn table() -> Table {
         wide("at start"),
         Column::right(8, "inactive").gap(2).from(STATE_FROM),
         Column::right(4, "ooms").gap(2).from(STATE_FROM),
-        Column::left(SITE, "most at the peak").gap(2).from(SITE_FROM).on_screens(),
+        Column::left(SITE, "largest site at the peak").gap(2).from(SITE_FROM).on_screens(),
         Column::label("path"),
     ])
     .below(6)

@@ -283,7 +283,7 @@ pub fn unsigned(report: &RanksReport) -> Option<String> {
 pub fn no_outlier(report: &RanksReport) -> String {
     let is_compared = |group: &Group| !group.relation.comparable(&group.members).is_empty();
     if !report.groups.is_empty() && !report.groups.iter().any(is_compared) {
-        return "memviz names no outliers, because these are not ranks that do the same work in one run".to_owned();
+        return "outliers are not reported, because these are not ranks that do the same work in one run".to_owned();
     }
     if report.groups.iter().all(|group| group.members.len() < MIN_RANKS) {
         return format!("at least {MIN_RANKS} ranks are needed to detect an outlier");

@@ -110,21 +110,28 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
     let difference = device.difference.as_ref()?;
     let (allocs, frees) = (difference.device_allocs, difference.device_frees);
     if difference.is_none() {
-        let allocs = count(allocs.0, "device allocation");
-        let frees = count(frees.0, "free");
         // For pinned host memory, the requests are not recorded.
-        let maxima = if device.device == HOST_DEVICE { "both maxima (in use and reserved)" } else { "all maxima" };
-        let outcome = device.runs.first().and_then(|run| run.outcome.as_ref());
-        let played = outcome.map(|outcome| (outcome.device_allocs, outcome.device_frees));
+        let (what, maxima) = match device.device {
+            HOST_DEVICE => ("host allocation", "both maxima (in use and reserved)"),
+            _ => ("device allocation", "all maxima"),
+        };
+        let (allocs, frees) = (count(allocs.0, what), count(frees.0, "free"));
         let is_placed = device.runs.first().is_none_or(|run| run.reserved_range.is_none());
         let given =
-            if is_placed { "" } else { ", if segments have the recorded addresses; the table does not use these" };
-        let elsewhere = played.filter(|&played| played != (difference.device_allocs.0, difference.device_frees.0));
-        let elsewhere = elsewhere.map_or(String::new(), |(allocs, frees)| {
-            let (allocs, frees) = (count(allocs, "device allocation"), count(frees, "free"));
-            format!(
-                "; in the table, with other segment addresses or another memory limit, it makes {allocs} and {frees}"
-            )
+            if is_placed { "" } else { ", when segments get the recorded addresses, which the table does not assume" };
+        let outcome = device.runs.first().and_then(|run| run.outcome.as_ref());
+        let is_other = |outcome: &&Outcome| {
+            (outcome.device_allocs, outcome.device_frees) != (difference.device_allocs.0, difference.device_frees.0)
+        };
+        let elsewhere = outcome.filter(is_other).map_or(String::new(), |outcome| {
+            let why = match (is_placed, device.capacity.is_some()) {
+                (true, _) => "within the memory of the simulated device",
+                (false, false) => "with other segment addresses",
+                (false, true) => "with other segment addresses and within the memory of the simulated device",
+            };
+            let end = if outcome.failure().is_some() { " before a request fails" } else { "" };
+            let (allocs, frees) = (count(outcome.device_allocs, what), count(outcome.device_frees, "free"));
+            format!("; in the table, {why}, it makes {allocs} and {frees}{end}")
         });
         return Some(format!(
             "the simulation of the unchanged program reproduces what was recorded: {allocs}, {frees}, and {maxima} to the byte{given}{elsewhere}"
@@ -337,7 +344,7 @@ fn holes_of(run: &Run) -> Option<String> {
     let ranges: Vec<String> = told.iter().map(range).collect();
     let more = if more.is_empty() { String::new() } else { format!(", nor in {} further ranges", more.len()) };
     (!ranges.is_empty())
-        .then(|| format!(": {} is also enough, but sizes {}{more} are not", size(first), ranges.join(", or ")))
+        .then(|| format!(": {} is also enough, but sizes {}{more} are not", size(first), ranges.join(" and ")))
 }
 
 /// How to write sizes of devices: in MiB if two of them, which may differ by a few MiB only, would look the same otherwise.
@@ -556,11 +563,11 @@ pub fn advice(device: &DeviceSimulation) -> Option<(String, Option<String>)> {
     }
     if let Some((least, needs)) = device.least() {
         let text = format!(
-            "none of these settings reserves notably less; to run on a smaller device ({} or more), set:",
+            "none of these settings reserves notably less; to run with less memory ({} or more for the allocator), set:",
             Bytes(needs)
         );
         return Some((text, Some(export(&least.alloc_conf))));
     }
-    let these = if device.has_notable_warned() { "the settings that have no warning" } else { "these settings" };
+    let these = if device.has_notable_warned() { "the settings without a warning" } else { "these settings" };
     Some((format!("none of {these} saves more than 2%"), None))
 }

@@ -195,7 +195,7 @@ pub(crate) fn otherwise<'d>(device: &'d DeviceTriage, recording: &Recording) -> 
 pub(crate) fn nothing(nothing: &Nothing) -> String {
     match nothing {
         Nothing::Weights { bytes, total } => format!(
-            "No known mistake found. Weights are {}, {} of allocated memory: a smaller dtype, or fewer weights on this device, \
+            "No known mistake found. Weights take up {}, {} of allocated memory: a smaller dtype, or fewer weights on this device, \
              would reduce this",
             Bytes(*bytes),
             share(*bytes, *total)

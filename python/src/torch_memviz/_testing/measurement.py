@@ -31,7 +31,7 @@ class Figures:
 
     peak: int
     reserved: int
-    #: The line that holds most at the peak; empty if there is none.
+    #: The line that holds the most memory at the peak; empty if there is none.
     largest: str
 
 
@@ -267,7 +267,7 @@ class Gauge:
 
     @property
     def largest(self) -> str:
-        """The line that holds most at the peak; empty if there is none."""
+        """The line that holds the most memory at the peak; empty if there is none."""
         return self._figures().largest
 
     def _figures(self) -> Figures:

@@ -73,7 +73,7 @@ pub struct Rehearse {
     /// Run the command once for each value, which replaces {NAME}, and pass the recordings to fit
     #[arg(long, value_name = "NAME=N,N")]
     vary: Option<Vary>,
-    /// Find the largest value that fits, by running the command with increasing values
+    /// Find the largest value that fits, by running the command with one value after another
     ///
     /// Each value replaces {NAME}.
     #[arg(long, value_name = "NAME[=FIRST]", conflicts_with = "vary")]

@@ -100,7 +100,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.unrecorded_frees {
         lines.push(
-            "PyTorch 2.0 does not record frees of blocks from before the recording: the memory allocated \
+            "PyTorch 2.0 does not record frees of blocks from before the recording: the figure for memory allocated \
              at the start of the recording is a lower bound"
                 .to_owned(),
         );

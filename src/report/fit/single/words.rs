@@ -245,10 +245,12 @@ pub fn short(change: &Change) -> String {
 pub fn below(device: &DevicePlans) -> Vec<String> {
     let goal = Bytes(device.goal.bytes());
     if let Some(reason) = &device.refused {
-        return vec![format!("memviz cannot search for calls that keep the peak below {goal}: {reason}")];
+        return vec![format!(
+            "memviz cannot search for calls to checkpoint so that the peak stays below {goal}: {reason}"
+        )];
     }
     if device.fits {
-        return vec![format!("the peak is already at most {goal}")];
+        return vec![format!("the peak is already within {goal}")];
     }
     let effect = |plan: &Plan| {
         let time = plan
@@ -260,7 +262,11 @@ pub fn below(device: &DevicePlans) -> Vec<String> {
     if !plans.is_empty() {
         return plans;
     }
-    let nearest = device.nearest.as_ref().map_or(String::new(), |plan| format!("; nearest: {}", effect(plan)));
+    let nearest = device.nearest.as_ref().map_or(String::new(), |plan| format!("; closest: {}", effect(plan)));
+    // The first is the unchanged program.
+    if device.tried <= 1 {
+        return vec![format!("memviz found no way to keep the peak below {goal}")];
+    }
     vec![format!("none of the functions tried, when checkpointed, keeps the peak below {goal}{nearest}")]
 }
 
@@ -309,8 +315,8 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
         lines.push(if difference.is_none() {
             // The figures below do not have the recorded addresses.
             let given = device.as_it_is.as_ref().filter(|plan| !plan.is_placed);
-            let given =
-                given.map_or("", |_| ", if segments have the recorded addresses; the figures below do not use these");
+            let given = given
+                .map_or("", |_| ", when segments get the recorded addresses, which the figures below do not assume");
             format!("the simulation of the run as recorded reproduces the recorded maxima exactly{given}")
         } else {
             format!("the simulation differs from the recording by up to {} in a maximum", Bytes(difference.bytes()))
@@ -337,7 +343,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     if device.settings_tried > 0 && !by_settings {
         // The sweep lists more settings than those tried here.
         lines.push(
-            "none of the other allocator settings that memviz tried makes it fit on its own; memviz simulate FILE --sweep lists them"
+            "none of the allocator settings that memviz tried makes it fit on its own; memviz simulate FILE --sweep lists them"
                 .to_owned(),
         );
     }
@@ -357,8 +363,7 @@ pub fn limits(device: &DevicePlans) -> Vec<String> {
     }
     if device.dropped_at_start > 0 && device.refused.is_none() {
         lines.push(format!(
-            "simulated without the {} of free segments that the recording starts with, which this device cannot hold: the \
-             unchanged program may need and reserve less without them",
+            "changes are simulated without the {} of free segments that the recording starts with, which this device cannot hold",
             Bytes(device.dropped_at_start)
         ));
     }

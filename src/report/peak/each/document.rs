@@ -28,7 +28,7 @@ impl Document {
         let entry = width(&mut shown.iter().map(|shown| words::entry(shown.range))).max("entry".len());
         let name = ranges.each.name();
         let label = width(&mut shown.iter().map(words::label)).min(LABEL).max(name.len());
-        let by = format!("most of it, by {}", device.attribution.by.option());
+        let by = format!("largest {}", device.attribution.by.option());
         // Several rows of a range take separate lines.
         let is_beside = shown.iter().all(|shown| own_rows(shown.range).len() < 2);
         let lead = Column::label(&by);
