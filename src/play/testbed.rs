@@ -328,8 +328,19 @@ impl Testbed {
 
     /// The smallest device on which a program always works, in bytes that the allocator can use; a larger one if the budget runs out.
     pub fn enough(&self, program: &Program, settings: &AllocatorSettings, budget: u64) -> Option<u64> {
+        self.enough_with_cache(program, settings, budget).0
+    }
+
+    /// The same, and whether the program starts there with all free segments that it starts with.
+    pub(super) fn enough_with_cache(
+        &self,
+        program: &Program,
+        settings: &AllocatorSettings,
+        budget: u64,
+    ) -> (Option<u64>, bool) {
         let program = self.searched(program, settings, budget);
-        most(self.searches(&program, settings, budget).map(|search| search.enough()))
+        let enough = most(self.searches(&program, settings, budget).map(|search| search.enough()));
+        (enough, matches!(program, Cow::Borrowed(_)))
     }
 
     /// The program to search capacities for. If it starts with free segments and works on all devices that can hold

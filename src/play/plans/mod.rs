@@ -29,6 +29,7 @@ use crate::replay::{Anomalies, Completeness};
 use crate::sorting::SortRows;
 use moves::{Moves, trouble_of};
 use search::{Changed, Found, Search, Sought, Tried};
+use std::borrow::Cow;
 use unfinished::complete_steps;
 
 /// Maximum number of plans in an answer.
@@ -111,6 +112,7 @@ pub struct PlannedChange {
 }
 
 /// Plans for the program of one device.
+#[allow(clippy::struct_excessive_bools, reason = "they answer independent questions")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DevicePlans {
@@ -133,9 +135,10 @@ pub struct DevicePlans {
     pub recorded_conf: String,
     /// The unchanged program under the recorded settings; `None` if nothing is simulated.
     pub as_it_is: Option<Plan>,
-    /// Bytes of the free segments that the recording starts with and simulations do not, because the device is too small for
-    /// them.
+    /// Bytes of the free segments that the recording starts with and simulations do not: the device is too small for them.
     pub dropped_at_start: u64,
+    /// Whether the unchanged program is simulated with them all the same: it needs a device that can hold them.
+    pub unchanged_has_cache: bool,
     /// Whether that reaches the goal.
     pub fits: bool,
     /// Number of other settings that were simulated with the unchanged program.
@@ -204,6 +207,8 @@ pub(crate) struct Bench<'d, 'a> {
     /// The settings to simulate, the recorded ones first.
     settings: Vec<AllocatorSettings>,
     holders: Holders,
+    /// The program with the free segments that it starts with, if it is simulated without them.
+    with_cache: Option<Program>,
     loss: Option<LossFigures>,
     /// Steps that the first search simulated.
     spent: u64,
@@ -306,12 +311,8 @@ impl DevicePlans {
         let generation = Generation::of(device, &testbed);
         let is_full_device = testbed.is_full_device;
         let mut bench = Bench::new(device, testbed, sought);
-        let mut searched = Self::reaching(device, &mut bench);
-        if let (Some(program), Some(plan)) = (with_cache, &mut searched.as_it_is)
-            && !searched.fits
-        {
-            bench.needs_with_cache(program, plan);
-        }
+        bench.with_cache = with_cache;
+        let searched = Self::reaching(device, &mut bench);
         let plans = Self { unfinished, generation, capacity: Some(capacity), context, dropped_at_start, ..searched };
         if plans.fits && unfinished.is_some() && is_full_device {
             return Ok((Self::refused(device, FITS_REPEATED), None));
@@ -338,6 +339,9 @@ impl DevicePlans {
         plans.as_it_is = as_it_is.and_then(|tried| plan(testbed, &search, &Moves::checkpoints(Vec::new()), tried));
         if plans.fits {
             return plans;
+        }
+        if let (Some(program), Some(unchanged)) = (&bench.with_cache, &mut plans.as_it_is) {
+            plans.unchanged_has_cache = bench.needs_with_cache(program, unchanged);
         }
         let mut loss = None;
         let moves = match goal {
@@ -379,6 +383,7 @@ impl DevicePlans {
             recorded_conf: recorded_settings(device.track).alloc_conf,
             as_it_is: None,
             dropped_at_start: 0,
+            unchanged_has_cache: false,
             fits: false,
             settings_tried: 0,
             plans: Vec::new(),
@@ -455,7 +460,7 @@ impl<'d, 'a> Bench<'d, 'a> {
             settings[1..].sort_rows_by_key(|settings| !settings.expandable_segments);
             settings.retain(|settings| refuses(settings, testbed.capacity.is_some()).is_none());
         }
-        Self { testbed, editor, sought, settings, holders, loss: None, spent: 0 }
+        Self { testbed, editor, sought, settings, holders, with_cache: None, loss: None, spent: 0 }
     }
 
     /// Searches for a plan for the program with changes to single blocks, and returns whether it fits: the easiest
@@ -510,18 +515,21 @@ impl<'d, 'a> Bench<'d, 'a> {
     }
 
     /// Completes the row of the unchanged program, which does not fit: a device that is large enough for it may also hold the
-    /// free segments that the recorded `program` starts with. Then it needs what [`Testbed::run`] says.
-    fn needs_with_cache(&self, program: Program, unchanged: &mut Plan) {
+    /// free segments that the recorded `program` starts with. Then it needs what [`Testbed::run`] says. Returns whether it
+    /// does.
+    fn needs_with_cache(&self, program: &Program, unchanged: &mut Plan) -> bool {
         let Self { testbed, sought, .. } = self;
         let program = match &sought.repeat {
-            Some(repeat) => repeat.apply_to_recorded(&program),
-            None => program,
+            Some(repeat) => Cow::Owned(repeat.apply_to_recorded(program)),
+            None => Cow::Borrowed(program),
         };
-        unchanged.needs = testbed.enough(&program, &testbed.settings, STEPS_OF_NEEDS);
-        if unchanged.needs.is_none_or(|needs| needs >= program.reserved_at_start()) {
+        let (needs, has_cache) = testbed.enough_with_cache(&program, &testbed.settings, STEPS_OF_NEEDS);
+        unchanged.needs = needs;
+        if has_cache {
             let without_limit = Testbed { capacity: None, ..testbed.clone() };
             unchanged.outcome = play(&program, &without_limit.setup(&testbed.settings));
         }
+        has_cache
     }
 
     /// Which of the settings a plan has.

@@ -247,7 +247,7 @@ pub fn fate(device: &DeviceDiff, row: &DiffRow) -> String {
 /// What `(new)` and `(gone)` mean, if rows have them: the line itself may be in both programs.
 pub fn fates(device: &DeviceDiff) -> Option<String> {
     let marked = |mark: &str| device.rows.iter().any(|row| fate(device, row) == mark);
-    // Rows of two instants have no such marks.
+    // The table of two instants has no such marks.
     if device.lives.is_some() {
         return None;
     }

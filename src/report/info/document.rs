@@ -155,7 +155,12 @@ fn next(source: Source<'_>, report: &InfoReport) -> Option<Next> {
     let peak = |device: &DeviceInfo| {
         let place = match () {
             () if device.completeness.no_entries => "at dump time",
-            () if device.entries == 1 && device.completeness.has_baseline => "at the start of the recording",
+            () if device.entries == 1 && device.completeness.has_baseline => {
+                match device.maxima[Metric::Allocated as usize].instant {
+                    0 => "at the start of the recording",
+                    _ => "after the only entry",
+                }
+            }
             () => "at the peak",
         };
         Next::new("peak", &[source.path], "", format!("what holds {} {place}", notes::signed(bytes(device))))

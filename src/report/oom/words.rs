@@ -31,7 +31,8 @@ pub fn instead(report: &OomReport) -> &'static str {
     let mut peaks = report.devices.iter().filter_map(|device| device.peak.as_ref());
     match () {
         () if peaks.clone().all(|peak| peak.completeness.no_entries) => "the state at dump time",
-        () if peaks.all(DevicePeak::is_single) => "the start of the recording",
+        () if peaks.clone().all(|peak| peak.is_single() && peak.instant == 0) => "the start of the recording",
+        () if peaks.all(DevicePeak::is_single) => "the state after the only entry",
         () => "the peak",
     }
 }

@@ -136,7 +136,7 @@ fn no_effect(without_effect: &[String]) -> Option<Remedy> {
 fn without_remedy(page: &Page<'_>, device: &DeviceTriage) -> Vec<String> {
     let otherwise = triage::otherwise(device, page.source.recording);
     let better = otherwise.better.map(|advice| {
-        let code = if advice.code.is_empty() { "" } else { "; memviz record prints code that does so" };
+        let code = if advice.code.is_empty() { "" } else { "; memviz record prints code that records more" };
         capitalised(&advice.missing) + code
     });
     let would_show = otherwise.would_show.map(capitalised);

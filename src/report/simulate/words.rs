@@ -124,14 +124,12 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
             (outcome.device_allocs, outcome.device_frees) != (difference.device_allocs.0, difference.device_frees.0)
         };
         let elsewhere = outcome.filter(is_other).map_or(String::new(), |outcome| {
-            let why = match (is_placed, device.capacity.is_some()) {
-                (true, _) => "within the memory of the simulated device",
-                (false, false) => "with other segment addresses",
-                (false, true) => "with other segment addresses and within the memory of the simulated device",
-            };
-            let end = if outcome.failure().is_some() { " before a request fails" } else { "" };
+            let addresses = if is_placed { "" } else { "with other segment addresses, " };
+            let place =
+                if device.capacity.is_some() { "on the simulated device" } else { "on a device without a limit" };
+            let end = if outcome.fails_at.is_some() { " before a request fails" } else { "" };
             let (allocs, frees) = (count(outcome.device_allocs, what), count(outcome.device_frees, "free"));
-            format!("; in the table, {why}, it makes {allocs} and {frees}{end}")
+            format!("; in the table, {addresses}{place}, it makes {allocs} and {frees}{end}")
         });
         return Some(format!(
             "the simulation of the unchanged program reproduces what was recorded: {allocs}, {frees}, and {maxima} to the byte{given}{elsewhere}"

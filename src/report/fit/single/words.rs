@@ -263,11 +263,7 @@ pub fn below(device: &DevicePlans) -> Vec<String> {
         return plans;
     }
     let nearest = device.nearest.as_ref().map_or(String::new(), |plan| format!("; closest: {}", effect(plan)));
-    // The first is the unchanged program.
-    if device.tried <= 1 {
-        return vec![format!("memviz found no way to keep the peak below {goal}")];
-    }
-    vec![format!("none of the functions tried, when checkpointed, keeps the peak below {goal}{nearest}")]
+    vec![format!("memviz found no functions whose checkpointing keeps the peak below {goal}{nearest}")]
 }
 
 /// Changes that would have made room for a refused request, in a sentence.
@@ -362,8 +358,13 @@ pub fn limits(device: &DevicePlans) -> Vec<String> {
         lines.push(format!("figures marked predicted may not be exact: {lacks}"));
     }
     if device.dropped_at_start > 0 && device.refused.is_none() {
+        let unchanged = if device.unchanged_has_cache {
+            "; the unchanged program is simulated with them, because a device that is large enough for it can hold them"
+        } else {
+            ": the unchanged program may need and reserve less without them"
+        };
         lines.push(format!(
-            "changes are simulated without the {} of free segments that the recording starts with, which this device cannot hold",
+            "simulated without the {} of free segments that the recording starts with, which this device cannot hold{unchanged}",
             Bytes(device.dropped_at_start)
         ));
     }
