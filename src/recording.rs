@@ -94,7 +94,7 @@ impl Recording {
             return Ok(());
         }
         Err(Error::Request(format!(
-            "a {} records the live buffers of one instant, which peak, flamegraph, diff and others can show; {question} needs a history",
+            "a {} records the live buffers at one instant, which peak, flamegraph, diff and other commands can show; {question} needs a history",
             format.title()
         )))
     }
@@ -145,7 +145,7 @@ impl Recording {
     /// # Errors
     /// Like [`TracksReport::of`].
     pub fn tracks(&self, options: &TracksOptions) -> Result<TracksReport> {
-        self.require_history("export as a trace")?;
+        self.require_history("exporting a trace")?;
         TracksReport::of(&self.devices(), options)
     }
 
@@ -154,7 +154,7 @@ impl Recording {
     /// # Errors
     /// Like [`LivesReport::of`].
     pub fn lives(&self, options: &LivesOptions) -> Result<LivesReport> {
-        self.require_history("export of all allocations")?;
+        self.require_history("exporting all allocations")?;
         LivesReport::of(&self.devices(), options)
     }
 

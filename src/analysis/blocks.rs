@@ -137,7 +137,7 @@ impl BlocksReport {
         if !options.ids.is_empty() && wanted.len() > 1 {
             let found = wanted.len();
             return Err(Error::Request(format!(
-                "expected one device for IDs of blocks, found {found}; --device selects it"
+                "expected one device for block IDs, found {found}; --device selects one"
             )));
         }
         let (devices, _) = ask_each(&wanted, |device| DeviceBlocks::of(device, options))?;

@@ -42,10 +42,14 @@ pub fn excerpt(devices: &Devices<'_>, windows: &[Window]) -> Result<Snapshot> {
     let whole = devices.snapshot();
     let format = whole.notes.format;
     if !format.has_segments() {
-        return Err(Error::Request(format!("expected a CUDA memory snapshot to cut, found a {}", format.title())));
+        return Err(Error::Request(format!(
+            "expected a CUDA memory snapshot to cut a part out of, found a {}",
+            format.title()
+        )));
     }
     if whole.notes.truncated_at.is_some() {
-        let message = "expected a complete file: if the file ends early, its segments are from after its entries";
+        let message =
+            "expected a complete file: in a truncated file, the segments show a later state than the last entry";
         return Err(Error::Request(message.to_owned()));
     }
     let mut windows = windows.to_vec();
@@ -210,7 +214,7 @@ fn compare(window: &Window, whole: Track<'_>, part: Track<'_>) -> Result<()> {
         let metric = Metric::ALL.into_iter().find(|&metric| known.get(metric) != found.get(metric)).unwrap_or_default();
         let (name, known, found) = (metric.name(), known.get(metric), found.get(metric));
         return Err(refused(format!(
-            "{name} would be {found} bytes at instant {}, and is {known}",
+            "{name} would come out as {found} bytes at instant {}, but it is {known}",
             window.from + instant
         )));
     }

@@ -200,7 +200,7 @@ impl LedgerReport {
                 true if options.capacity.is_none() => {
                     "a failed request without --capacity: add --capacity with the memory of the device"
                 }
-                true => "a failed request with more reserved and free memory than the device has",
+                true => "a failed request whose reserved and free memory together exceed that of the device",
                 false if options.capacity.is_some() => "no failed request",
                 false => "neither samples nor a failed request",
             };

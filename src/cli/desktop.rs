@@ -34,8 +34,9 @@ pub fn open(path: &Path) -> io::Result<()> {
 pub(super) fn start(program: &str, arguments: &[OsString]) -> io::Result<()> {
     let mut opener = Command::new(program);
     opener.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let failed =
-        |what: &dyn std::fmt::Display| io::Error::other(format!("written, but {program} did not open it: {what}"));
+    let failed = |what: &dyn std::fmt::Display| {
+        io::Error::other(format!("the file was written, but {program} did not open it: {what}"))
+    };
     // The limits of this process do not apply to programs that it starts.
     limits::lift();
     let mut child = opener.spawn().map_err(|error| failed(&error))?;

@@ -108,14 +108,14 @@ mod system {
                     let granted = GRANTED.load(Ordering::Relaxed);
                     let (seconds, input) = (seconds(granted), Bytes(granted));
                     end(&format!(
-                        "expected to finish in {seconds} s of CPU time for {input} of input, which is more than \
-                         recordings take; --no-limit lifts the limit"
+                        "stopped after {seconds} s of CPU time: no recording of {input} should take that long; --no-limit \
+                         lifts the limit"
                     ));
                 }
                 let limit = MEMORY_LIMIT.load(Ordering::Relaxed);
                 let in_use = in_use();
                 if in_use.is_some_and(|bytes| bytes > limit) {
-                    end(&format!("expected to need at most {} of memory; --max-memory allows more", Bytes(limit)));
+                    end(&format!("memviz needs more memory than its limit of {}; --max-memory raises the limit", Bytes(limit)));
                 }
                 let room = in_use.map_or(0, |bytes| limit - bytes);
                 let until_used = Duration::from_millis(room / BYTES_PER_MILLISECOND);

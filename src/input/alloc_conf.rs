@@ -53,8 +53,8 @@ pub fn parse(text: &str, rest: Rest) -> Result<AllocatorSettings, BadSetting> {
         }
     }
     let large = settings.large_segment_size.unwrap_or(20 << 20);
-    if settings.max_split_size.is_some_and(|bytes| bytes < large) {
-        return Err(bad("max_split_size_mb", "at least as many MiB as a large segment has", "less"));
+    if let Some(bytes) = settings.max_split_size.filter(|&bytes| bytes < large) {
+        return Err(bad("max_split_size_mb", "at least the size of a large segment", &(bytes >> 20).to_string()));
     }
     Ok(settings)
 }
@@ -107,7 +107,9 @@ pub fn contradictions(settings: &AllocatorSettings) -> Vec<String> {
         ),
     ];
     let contradicted = agrees.into_iter().filter(|&(key, agrees)| !agrees && names(key));
-    contradicted.map(|(key, _)| format!("the allocator settings have a different {key} than their text")).collect()
+    contradicted
+        .map(|(key, _)| format!("the allocator settings contain a different {key} than their settings string"))
+        .collect()
 }
 
 fn unknown(key: &str) -> BadSetting {

@@ -66,7 +66,7 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>, String> {
         entries.map_err(|error| error.to_string())?.into_iter().map(|entry| entry.path()).collect();
     files.retain(|file| is_candidate(file) && !file.is_dir());
     if files.is_empty() {
-        return Err("expected recordings or summaries in the directory (.pickle, .json, ...), found none".to_owned());
+        return Err("expected recordings or summaries in the folder (.pickle, .json, ...), found none".to_owned());
     }
     Ok(files)
 }

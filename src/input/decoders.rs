@@ -254,7 +254,7 @@ impl<R: Read, F: Fn(&R) -> u64> Read for Checked<R, F> {
                     let error = match error.kind() {
                         io::ErrorKind::UnexpectedEof => Error::Truncated {
                             at,
-                            within: format!("the {} data (position in the unpacked data)", self.format),
+                            within: format!("the {} data (the position is in the unpacked data)", self.format),
                         },
                         _ => damaged(self.format, at, &error),
                     };

@@ -66,7 +66,7 @@ pub fn read(stream: impl Read) -> Result<DeviceFile> {
         return Err(wrong(format!("the format {:?}", marked.format)));
     }
     if marked.file.version != VERSION {
-        return Err(wrong(format!("version {} of them; this memviz reads version {VERSION}", marked.file.version)));
+        return Err(wrong(format!("version {}; this memviz reads version {VERSION}", marked.file.version)));
     }
     require_plausible(&marked.file).map_err(wrong)?;
     Ok(marked.file)
@@ -93,7 +93,7 @@ fn require_plausible(file: &DeviceFile) -> std::result::Result<(), String> {
             let own = [sample.total_bytes, sample.reserved_bytes, sample.allocated_bytes];
             let sum = processes.chain(groups).chain(own).try_fold(0u64, u64::checked_add);
             if sum.is_none_or(|sum| sum > MOST_MEMORY) {
-                return Err(format!("device {} with more than an exbibyte", device.device));
+                return Err(format!("device {} with more than an exbibyte of memory", device.device));
             }
         }
     }

@@ -12,7 +12,7 @@ const KINDS: &[(&[u8], &str, &str)] = &[
     (b"NVIDIA Tegra Profiler Report", "an Nsight Systems report", NSYS),
     (b"SQLite format 3\0", "an SQLite database", DATABASE),
     (b"NVR\0", "an Nsight Compute report", ""),
-    (b"memray\0", "a recording of memray", "memray's own commands read it; it covers CPU memory"),
+    (b"memray\0", "a memray recording", "memray's own commands read it; it covers CPU memory"),
     (b"\xfd7zXZ\0", "compressed with xz", "unpack it first, with xz -d"),
     (b"BZh", "compressed with bzip2", "unpack it first, with bzip2 -d"),
     (b"\x04\x22\x4d\x18", "compressed with lz4", "unpack it first, with lz4 -d"),

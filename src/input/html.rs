@@ -269,7 +269,7 @@ impl<R: Read> PageReader<R> {
             State::Searching { found: true, .. } | State::Colon { found: true } | State::Quote { found: true } => Ok(()),
             State::Inside => Err(Error::Truncated { at: self.base, within: "the recording in the page".to_owned() }),
             _ if self.has_picture => Err(Error::Foreign(
-                "an HTML page that contains only a picture, as export_memory_timeline writes it; export to .raw.json.gz instead"
+                "an HTML page that contains only a picture, like the pages that export_memory_timeline writes; export to .raw.json.gz instead"
                     .to_owned(),
             )),
             _ if self.own == OWN.len() => Err(Error::Foreign(
@@ -281,7 +281,7 @@ impl<R: Read> PageReader<R> {
                     .to_owned(),
             )),
             _ => Err(Error::Foreign(
-                "an HTML page without a recording; memviz reads pages of _memory_viz.py trace_plot, and the pickle that the \
+                "an HTML page without a recording; memviz reads pages that _memory_viz.py trace_plot writes, and the pickle that the \
                  page was made from"
                     .to_owned(),
             )),

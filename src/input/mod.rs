@@ -115,7 +115,7 @@ pub fn open(path: &Path) -> Result<File> {
     let file = File::open(path)?;
     if file.metadata()?.is_dir() {
         return Err(Error::NotASnapshot(
-            "the path is a directory; to read all recordings in it, run memviz ranks".to_owned(),
+            "the path is a folder; to read all recordings in it, run memviz ranks".to_owned(),
         ));
     }
     Ok(file)
@@ -189,7 +189,7 @@ fn decompress(reader: Box<dyn Read + Send>, compression: Compression, _: Limits)
     match compression {
         Compression::None => Ok(reader),
         other => Err(Error::NotASnapshot(format!(
-            "expected an uncompressed file, since memviz was built without its feature compressed; found {}",
+            "expected an uncompressed file, since memviz was built without its compressed feature; found {}",
             other.name()
         ))),
     }

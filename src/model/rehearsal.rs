@@ -83,9 +83,9 @@ impl Rehearsal {
             }
             () if !self.refused.is_empty() => "only partly rehearsed: see what failed or was left out",
             () if is_elsewhere => {
-                "rehearsed for another GPU: the workspace of cuBLAS and buffers of reductions may have other sizes on this one, and programs may choose other kernels; rehearse the program for this one with memviz rehearse --gpu NAME"
+                "rehearsed for another GPU: the cuBLAS workspace and reduction buffers may have other sizes on this GPU, and programs may choose other kernels; rehearse the program for this GPU with memviz rehearse --gpu NAME"
             }
-            () if self.cudnn_operations > 0 => "rehearsed, and workspaces of cuDNN are not counted",
+            () if self.cudnn_operations > 0 => "rehearsed; cuDNN workspaces are not counted",
             () => "",
         }
     }

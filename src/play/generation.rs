@@ -21,7 +21,8 @@ const STEPS: usize = 20_000_000;
 /// Number of tokens that are prepared together.
 const AT_ONCE: usize = 64;
 
-const UNEVEN: &str = "the last tokens do not make the same requests with evenly growing sizes";
+const UNEVEN: &str =
+    "the program does not make the same requests for each of the last tokens, with sizes that grow at the same rate";
 const FEW: &str = "fewer than five consecutive tokens were recorded, too few to show how the cache grows";
 const NOT_TOKENS: &str = "the cache size is not a multiple of what each token adds";
 const NO_CACHE: &str = "no cache that grows with every token was found";

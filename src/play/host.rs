@@ -154,7 +154,7 @@ fn play(program: &Program, recorded: &AllocatorSettings, settings: &AllocatorSet
 fn refusal(settings: &AllocatorSettings) -> Option<&'static str> {
     let limit = settings.pinned_max_cached_size.unwrap_or(u64::MAX);
     settings.pinned_max_round_threshold.is_some_and(|threshold| threshold < limit).then_some(
-        "pinned_max_round_threshold_mb keeps blocks of any size: which of them serves a request depends on the requested size, but recordings contain the size of the block",
+        "pinned_max_round_threshold_mb keeps blocks of any size: which block serves a request depends on the requested size, but recordings contain only the sizes of blocks",
     )
 }
 

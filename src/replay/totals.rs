@@ -46,6 +46,6 @@ fn require(bytes: u128, snapshot: &Snapshot) -> Result<()> {
     if bytes < u128::from(TOO_MANY) {
         return Ok(());
     }
-    let message = "sizes that sum to 1 EiB or more, which no device has".to_owned();
+    let message = "the sizes sum to 1 EiB or more, which no device has".to_owned();
     Err(Error::Limit { at: snapshot.notes.bytes, message })
 }

@@ -41,8 +41,8 @@ pub fn lines(file: &[u8]) -> Result<Vec<u8>> {
     let damaged = |what: &str| Error::Request(format!("damaged Parquet table: expected {what}"));
     let foreign = || {
         Error::UnknownJson(
-            "a Parquet table that memviz ranks --format parquet did not write; other programs can write its column \
-             summary as JSON lines"
+            "a Parquet table that memviz ranks --format parquet did not write; if another program rewrote such a table, export \
+             its summary column as JSON lines"
                 .to_owned(),
         )
     };
@@ -63,14 +63,14 @@ pub fn lines(file: &[u8]) -> Result<Vec<u8>> {
     let mut lines = Vec::new();
     for group in footer.field(4).and_then(Thrift::list).unwrap_or_default() {
         let chunk = group.field(1).and_then(Thrift::list).and_then(|columns| columns.get(place));
-        let about = chunk.and_then(|chunk| chunk.field(3)).ok_or_else(|| damaged("a column of each group"))?;
+        let about = chunk.and_then(|chunk| chunk.field(3)).ok_or_else(|| damaged("a column for each row group"))?;
         if number(about, 4) != Some(ZSTD) || about.field(11).is_some() {
             return Err(foreign());
         }
         let size = |field| number(about, field).and_then(|number| usize::try_from(number).ok());
         let (rows, at) = size(5).zip(size(9)).ok_or_else(|| damaged("a page of each column"))?;
         let mut reader = Reader(body.get(at..start).ok_or_else(|| damaged("a page inside the file"))?);
-        let head = reader.structure(0).ok_or_else(|| damaged("the head of a page"))?;
+        let head = reader.structure(0).ok_or_else(|| damaged("a page header"))?;
         let is_plain = head.field(5).and_then(|data| number(data, 2)) == Some(PLAIN);
         let compressed = number(&head, 3).and_then(|length| reader.take(usize::try_from(length).ok()?));
         let compressed = compressed.ok_or_else(|| damaged("a page inside the file"))?;

@@ -256,7 +256,7 @@ impl RankSummary {
     /// What was expected and what was found.
     pub fn check(&self) -> Result<(), String> {
         if self.device < CPU_DEVICE {
-            return Err(format!("expected a device from -2 on, found {}", self.device));
+            return Err(format!("expected a device number of -2 or higher, found {}", self.device));
         }
         if let Some(code) = &self.code {
             code.check()?;

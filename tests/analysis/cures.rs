@@ -75,7 +75,7 @@ fn expandable_segments_come_with_conflicts() {
         let report = open(&fixture(name)).simulate(&SimulateOptions::default().sweep(true)).unwrap();
         report.devices[0].expandable_conflicts.clone()
     };
-    assert!(conflicts("cuda_graph").iter().any(|part| part.contains("captures graphs")));
+    assert!(conflicts("cuda_graph").iter().any(|part| part.contains("captures CUDA graphs")));
     assert!(conflicts("gpt_train").is_empty());
 }
 
@@ -196,7 +196,10 @@ fn states_that_every_update_replaces_are_no_temporaries() {
 #[test]
 fn a_copy_of_all_gradients_is_found_where_only_a_norm_needs_it() {
     let copy = assert_cures("gradnorm", Story::Temporary, "gradnorm.py:7 clip_gradients");
-    assert_eq!(copy.cure, "if this copies all gradients for their norm, compute the norm of each gradient separately");
+    assert_eq!(
+        copy.cure,
+        "if this line copies all gradients to compute their norm, compute the norm of each gradient separately"
+    );
     let Saving::Played { trust, .. } = copy.saving else { panic!("{:?}", copy.saving) };
     assert_eq!(trust, Trust::Uncertain, "what the tensor is for is not recorded");
     // Conjugate gradients compute vectors of the same size from it, which the update needs.
@@ -275,7 +278,7 @@ fn mistakes_of_strangers_are_found() {
     let nothing = moved.devices[0].nothing.as_ref();
     assert!(matches!(nothing, Some(Nothing::Unknown { is_of_weights: true, .. })), "{nothing:?}");
     let cache = found(&format!("{REAL}/volcengine-verl_mem.pickle.gz"), Story::InferenceCache);
-    assert!(cache.evidence.starts_with("20.30 GiB of 23.20 GiB"), "{}", cache.evidence);
+    assert!(cache.evidence.starts_with("20.30 GiB of the 23.20 GiB allocated"), "{}", cache.evidence);
     assert!(matches!(cache.saving, Saving::NotPlayed { .. }), "{:?}", cache.saving);
     // Softmax is written with `exp` and `sum` here, in a separate function.
     let attention =

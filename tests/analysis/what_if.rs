@@ -78,7 +78,7 @@ fn several_cures_save_more_than_each() {
     assert_eq!(allocated.after, peak(&places));
     assert!(places.iter().all(|&place| peak(&[place]) > allocated.after));
     let missing = cures.over_time(Metric::Allocated, &cures_at(&[99])).unwrap_err();
-    assert_eq!(missing.to_string(), "expected positions in the list of fixes, found another");
+    assert_eq!(missing.to_string(), "expected positions in the list of fixes, found one that is not in the list");
 }
 
 #[test]
@@ -99,9 +99,9 @@ fn an_alternative_is_tried_instead_of_its_cure() {
     assert!((allocated.after - allocated.after / 100..=allocated.after).contains(&peak(&[1])));
     assert_ne!(peak(&[0]), peak(&[1]));
     let both = cures.over_time(Metric::Allocated, &cures_at(&[0, 1])).unwrap_err();
-    assert_eq!(both.to_string(), "expected one of several fixes for the same mistake, found two");
+    assert_eq!(both.to_string(), "expected at most one fix for each mistake, found two for the same one");
     let missing = cures.saving(&[2]).unwrap_err();
-    assert_eq!(missing.to_string(), "expected positions in the list of fixes, found another");
+    assert_eq!(missing.to_string(), "expected positions in the list of fixes, found one that is not in the list");
 }
 
 #[test]

@@ -88,8 +88,7 @@ fn missing_blocks_are_errors() {
     let path = fixture("gpt_train");
     memviz(&["blocks", &path, "--id", "100000000"]).expect_error("expected a block ID below");
     memviz(&["blocks", &path, "--address", "0xxyz"]).expect_error("expected an address such as");
-    memviz(&["blocks", &fixture("multi_gpu"), "--id", "0"])
-        .expect_error("expected one device for IDs of blocks, found 2");
+    memviz(&["blocks", &fixture("multi_gpu"), "--id", "0"]).expect_error("expected one device for block IDs, found 2");
     let none = memviz(&["blocks", &path, "--address", "16"]);
     assert!(none.expect(0).stdout.contains("no such block"), "{}", none.stdout);
 }

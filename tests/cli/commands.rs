@@ -566,7 +566,7 @@ fn needing_more_than_is_reserved_is_explained() {
 #[test]
 fn a_request_refused_despite_free_memory_has_a_reason() {
     let said = memviz(&[&fixture("oom_capped")]).stdout;
-    assert!(said.contains("a limit on the process probably refused it"), "{said}");
+    assert!(said.contains("a limit on the process probably caused the failure"), "{said}");
 }
 
 #[test]

@@ -408,7 +408,7 @@ fn one_input_may_be_standard_input() {
     assert_eq!((&answer["devices"], &answer["input"]["base"]["path"]), (&expected, &Value::from("<stdin>")));
     let args = ["diff", &base, "-", "--format", "json"];
     assert_eq!(memviz_reading(&args, &read_unpacked(&new)).json()["devices"], expected);
-    memviz(&["diff", "-", "-"]).expect_error("expected one input from standard input, found two");
+    memviz(&["diff", "-", "-"]).expect_error("expected at most one input from standard input, found two");
 }
 
 #[test]

@@ -293,7 +293,7 @@ fn unsuitable_formats_are_refused() {
 fn a_profile_is_not_a_recording() {
     let folder = TempDir::new().unwrap();
     let file = export(&folder, "a.pb.gz", &[&fixture("tiny")]);
-    memviz(&["peak", &file]).expect_error("a profile of pprof, but not of device memory");
+    memviz(&["peak", &file]).expect_error("a pprof profile, but not of device memory");
 }
 
 /// Answers of the database to queries in a folder: a row of numbers and texts each.

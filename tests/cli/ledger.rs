@@ -103,7 +103,7 @@ fn without_processes_the_rest_is_unexplained() {
     let device = device(&samples);
     assert_eq!(bytes(&device["samples"][0], "unexplained"), Some((450 + 3072 + 100) << 20));
     assert!(notes(&device).contains("unknown (libnvidia-ml.so.1 cannot be loaded)"), "{device}");
-    assert!(notes(&device).contains("3.54 GiB were in use when recording started"), "{device}");
+    assert!(notes(&device).contains("3.54 GiB was in use when recording started"), "{device}");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn other_processes_are_named_at_a_failed_request() {
     all[2]["at"] = json!("oom");
     fs::write(folder.path().join("oom.device.json"), samples.to_string()).unwrap();
     let path = path.display().to_string();
-    let said = "outside PyTorch's allocator, of 24.00 GiB: 450.00 MiB CUDA context, \
+    let said = "outside PyTorch's allocator, on a device with 24.00 GiB: 450.00 MiB CUDA context, \
                 3.00 GiB vllm (process 4711), 100.00 MiB unexplained";
     for command in ["oom", "triage"] {
         for format in ["text", "markdown"] {
@@ -297,7 +297,7 @@ fn pinned_memory_is_not_part_of_the_device() {
 
 #[test]
 fn a_capacity_that_is_not_used_is_said() {
-    let unused = "--capacity and --gpu were not used";
+    let unused = "--capacity and --gpu are ignored";
     assert!(memviz(&["ledger", RECORDING, "--gpu", "h100-80gb"]).expect(0).stdout.contains(unused));
     assert!(!memviz(&["ledger", RECORDING]).expect(0).stdout.contains(unused));
     assert!(!memviz(&["ledger", &fixture("oom"), "--capacity", "8GiB"]).expect(0).stdout.contains(unused));
@@ -311,7 +311,7 @@ fn missing_or_wrong_inputs_are_one_line() {
     memviz(&["ledger", "--capacity", "8GiB", &fixture("tiny")]).expect_error("found no failed request");
     // Less than the reserved and free memory.
     memviz(&["ledger", "--capacity", "7GiB", &fixture("oom")])
-        .expect_error("more reserved and free memory than the device has");
+        .expect_error("a failed request whose reserved and free memory together exceed that of the device");
     let (_folder, path) = folder("{");
     let run = memviz(&["ledger", &path]);
     assert!(run.stderr.contains("snapshot.device.json: expected device samples of torch_memviz"), "{}", run.stderr);

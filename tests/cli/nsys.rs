@@ -63,7 +63,7 @@ fn rows_match_the_allocations_in_the_file() {
     let server = memory(&answer, "device", 4800);
     let notes = server["notes"].to_string();
     assert!(notes.contains("1 free of memory allocated before the profile began"), "{notes}");
-    assert!(notes.contains("a pool held up to 256.00 MiB"), "{notes}");
+    assert!(notes.contains("(up to 256.00 MiB in one pool)"), "{notes}");
 }
 
 #[test]
@@ -102,7 +102,11 @@ fn files_next_to_the_database_are_reported() {
     fs::copy(TRAINING, &path).unwrap();
     fs::write(folder.path().join("run.sqlite-wal"), "frames").unwrap();
     let run = memviz(&["nsys", &path.display().to_string()]);
-    assert!(run.stdout.contains("*-wal next to it has changes that are not in the database yet"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("the *-wal file next to the database contains changes that are not in the database yet"),
+        "{}",
+        run.stdout
+    );
 }
 
 #[test]

@@ -95,7 +95,8 @@ fn written_files_are_opened_by_the_desktop() {
     let opened = fs::read_to_string(folder.path().join("opened")).unwrap();
     assert_eq!(Path::new(opened.trim()), folder.path().canonicalize().unwrap().join("a b.json"));
 
-    open("exit 3", "b.json", &[]).expect_error("b.json: written, but xdg-open did not open it: exit status: 3");
+    open("exit 3", "b.json", &[])
+        .expect_error("b.json: the file was written, but xdg-open did not open it: exit status: 3");
     assert!(folder.path().join("b.json").exists());
     fs::remove_file(&opener).unwrap();
     // A file that the desktop would run is not opened, whatever its contents.

@@ -58,8 +58,8 @@ fn the_largest_value_is_found_by_running() {
         [
             "batch        4  fits: 4.15 GiB allocated, 4.28 GiB reserved",
             "batch        8  fits: 4.15 GiB allocated, 4.28 GiB reserved",
-            "batch       16  does not fit: memviz oom memory_batch16_oom_attempt1.pickle",
-            "batch       12  does not fit: memviz oom memory_batch12_oom_attempt1.pickle",
+            "batch       16  does not fit; see memviz oom memory_batch16_oom_attempt1.pickle",
+            "batch       12  does not fit; see memviz oom memory_batch12_oom_attempt1.pickle",
             "batch       10  fits: 4.15 GiB allocated, 4.28 GiB reserved",
             "batch       11  fits: 4.15 GiB allocated, 4.28 GiB reserved",
             "batch 11 is the largest that fits: 12 does not",
@@ -67,7 +67,7 @@ fn the_largest_value_is_found_by_running() {
     );
     assert!(run.stdout.contains("memory_batch11.pickle"), "{}", run.stdout);
     let run = folder.rehearse(&["--largest", "batch", "--", "./python3", "train.py", "1{batch}9"]);
-    assert!(run.expect(1).stdout.ends_with("no batch fits: 1 does not\n"), "{}", run.stdout);
+    assert!(run.expect(1).stdout.ends_with("no value of batch fits: even batch=1 does not\n"), "{}", run.stdout);
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn errors_are_one_line_with_the_file_in_front() {
     let old = fixture("tiny_t201");
     for (path, args, part) in [
         ("no/such/file.pickle", &[] as &[&str], ""),
-        (support::FIXTURES, &[], if cfg!(windows) { "" } else { "directory" }),
+        (support::FIXTURES, &[], if cfg!(windows) { "" } else { "folder" }),
         ("fixtures/README.md", &[], ""),
         ("Cargo.toml", &[], ""),
         (&tiny, &["--device", "7"], "recorded devices (0), found 7"),

@@ -1,7 +1,7 @@
 //! `memviz FILE`: one screen that says what matters, with figures that the other commands give, too.
 #![cfg(feature = "cli")]
 
-use crate::support::{FIXTURES, assert_none, cases, fixture, memviz, memviz_reading, names};
+use crate::support::{FIXTURES, answer, assert_none, cases, fixture, memviz, memviz_reading, names};
 use serde_json::{Value, json};
 use std::fs;
 use tempfile::TempDir;
@@ -68,14 +68,14 @@ fn one_screen_is_enough_and_its_figures_are_those_of_peak() {
     recordings.push(TRACE.to_owned());
     let mut failed = 0;
     for path in &recordings {
-        let run = memviz(&[path]);
+        let run = answer(&["triage", path]);
         if run.code != Some(0) {
-            assert_eq!(memviz(&["peak", path]).code, run.code, "{path}");
+            assert_eq!(answer(&["peak", path]).code, run.code, "{path}");
             continue;
         }
         let lines = run.stdout.lines().filter(|line| !line.trim_start().starts_with("! ")).count();
         assert!(lines <= SCREEN, "{path} takes {lines} lines\n{}", run.stdout);
-        let json = memviz(&[path, "--format", "json"]).json();
+        let json = answer(&["triage", path, "--format", "json"]).json();
         for device in json["devices"].as_array().unwrap() {
             let at = if device["failure"].is_null() { "peak" } else { "oom" };
             failed += usize::from(at == "oom");
@@ -136,7 +136,7 @@ fn rows(list: &Value) -> Vec<Value> {
 fn every_command_that_is_recommended_answers() {
     let mut problems = Vec::new();
     for case in cases(FIXTURES) {
-        let triage = memviz(&["triage", &case.path, "--format", "json"]).expect(0).json();
+        let triage = answer(&["triage", &case.path, "--format", "json"]).json();
         for device in triage["devices"].as_array().unwrap() {
             for finding in device["findings"].as_array().unwrap() {
                 let command = finding["command"].as_str().unwrap();

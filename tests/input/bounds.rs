@@ -78,7 +78,7 @@ fn a_loop_of_failed_requests_is_attributed_in_part_and_says_so() {
     }
     assert!(ooms[99].attribution.rows.iter().all(|row| row.stack.is_empty()));
     let said = run(&bytes, &["oom"]).expect(0).stdout.replace('\n', " ");
-    assert!(said.contains("100 requests failed: from the 11th on, only their 20 largest rows"), "{said}");
+    assert!(said.contains("100 requests failed: memviz shows at most 20 rows for each after the first 10"), "{said}");
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn changes_that_need_missing_facts_are_refused() {
     for change in all {
         assert!(!refused("fragmented", change).is_empty(), "{change}");
     }
-    assert!(refused("oom", "optimizer:sgd").contains("runs out of memory"));
+    assert!(refused("oom", "optimizer:sgd").contains("ran out of memory"));
     assert!(refused("gpt_train", "checkpoint:no_such_function").contains("no function of the model"));
     assert!(refused("resnet_train", "chunk-loss:2").contains("chunk-loss"));
 }

@@ -207,7 +207,7 @@ fn recordings_without_a_request_are_not_a_base() {
     let path = path.to_str().unwrap().to_owned();
     let fit = predict(&[(4, path.clone()), (8, path)], &FitOptions::default());
     assert!(
-        matches!(fit.refused, Some(Refusal::NotPlayed(4, because)) if because.contains("no recorded request")),
+        matches!(fit.refused, Some(Refusal::NotPlayed(4, because)) if because.contains("no allocations")),
         "{fit:?}"
     );
 }

@@ -136,7 +136,7 @@ export function showControls(
         device.value = String(state.device);
         by.value = state.by;
         bands.textContent =
-            stackedBy(state.by) === state.by ? '' : `bands by ${stackedBy(state.by)}: those by ${state.by} overlap`;
+            stackedBy(state.by) === state.by ? '' : `the bands show ${stackedBy(state.by)}, because groups by ${state.by} overlap`;
         metric.value = state.metric;
         axes.forEach((each, at) => each.setAttribute('aria-pressed', String(state.axis === titles[at][0])));
         if (axes.length > 2) {

@@ -3,7 +3,7 @@
 import type { Allocation, Frame, Neighbor } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
 import { breakable, button, element } from './dom.ts';
-import { bytes, duration, entry, growth, name, share, whole } from './format.ts';
+import { bytes, counted, duration, entry, growth, name, share, whole } from './format.ts';
 import type { Lane } from './lane.ts';
 import { withLine } from './sources.ts';
 import { OTHERS } from './stacked.ts';
@@ -134,9 +134,9 @@ export class Details {
             facts.push([heads[0], size(line.before, before ?? 0)]);
             if (line.flow) {
                 const { allocated_bytes, freed_bytes, survived_bytes, allocated_blocks, freed_blocks } = line.flow;
-                facts.push(['allocated', `${bytes(allocated_bytes)} in ${whole(allocated_blocks)} blocks`]);
-                facts.push(['of it survived', bytes(survived_bytes)]);
-                facts.push(['freed', `${bytes(freed_bytes)} in ${whole(freed_blocks)} blocks`]);
+                facts.push(['allocated', `${bytes(allocated_bytes)} in ${counted(allocated_blocks, 'block')}`]);
+                facts.push(['of which survived', bytes(survived_bytes)]);
+                facts.push(['freed', `${bytes(freed_bytes)} in ${counted(freed_blocks, 'block')}`]);
             }
             facts.push([heads[1], size(line.bytes, total)]);
             facts.push(['change', `${growth(change)} (${whole(change)} bytes)`]);
@@ -176,7 +176,7 @@ export class Details {
         };
         const facts: [string, string][] = [
             ['requested', `${bytes(of.requested_bytes)} (${whole(of.requested_bytes)})`],
-            ['handed out', `${bytes(of.block_bytes)} (${whole(of.block_bytes)})`],
+            ['block size', `${bytes(of.block_bytes)} (${whole(of.block_bytes)})`],
             ['category', `${name(of.category)}${of.inferred ? ' *' : ''}`],
             ['because', name(of.evidence, 400)],
             ['allocated', of.born === 0 ? 'before the recording' : when(of.born)],
@@ -202,7 +202,7 @@ export class Details {
             parts.push(
                 heading('Its neighbors when it was allocated'),
                 this.#neighbor(lane, 'before', of.before),
-                this.#neighbor(lane, 'behind', of.behind),
+                this.#neighbor(lane, 'after', of.behind),
             );
         const jump = button('Go to its allocation', 'Move the cursor to its allocation', () => {
             lane.at = of.born;

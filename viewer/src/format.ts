@@ -31,6 +31,11 @@ export function whole(count: number): string {
     return WHOLE.format(count);
 }
 
+/** A number of things: `1 block`, `2 blocks`. */
+export function counted(count: number, one: string, several = `${one}s`): string {
+    return `${whole(count)} ${count === 1 ? one : several}`;
+}
+
 /** An instant by the entry that has just happened, as the command line names it. */
 export function entry(instant: number): string {
     return instant === 0 ? 'the start' : `entry ${whole(instant - 1)}`;

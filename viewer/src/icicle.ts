@@ -6,7 +6,7 @@ import { Latest } from './client.ts';
 import { BACKGROUND, mix, MUTED, onTop, TEXT } from './colors.ts';
 import type { Details } from './details.ts';
 import { OF } from './flamed.ts';
-import { bytes, growth, name, share, whole } from './format.ts';
+import { bytes, counted, growth, name, share, whole } from './format.ts';
 import type { Lane } from './lane.ts';
 import { byFunction, merged, type MergedNode } from './merged.ts';
 import type { Pen } from './pen.ts';
@@ -225,7 +225,7 @@ export class Icicle implements Drawn {
             const { before, after } = node;
             return [`${bytes(before.bytes)} → ${bytes(after.bytes)}`, changed(after.bytes - before.bytes)];
         }
-        const words = [`${bytes(node.bytes)}  ${share(node.bytes, this.#nodes[0].bytes)} in ${whole(node.blocks)} blocks`];
+        const words = [`${bytes(node.bytes)}  ${share(node.bytes, this.#nodes[0].bytes)} in ${counted(node.blocks, 'block')}`];
         if (node.own_bytes > 0 && node.own_bytes < node.bytes)
             words.push(`${bytes(node.own_bytes)} allocated by this frame itself`);
         return words;
@@ -235,7 +235,7 @@ export class Icicle implements Drawn {
     #facts(node: FlameNode | MergedNode): [string, string][] {
         if ('before' in node) {
             const { before, after } = node;
-            const held = (of: typeof before) => `${bytes(of.bytes)} (${whole(of.bytes)}) in ${whole(of.blocks)} blocks`;
+            const held = (of: typeof before) => `${bytes(of.bytes)} (${whole(of.bytes)}) in ${counted(of.blocks, 'block')}`;
             const own = after.own_bytes - before.own_bytes;
             const [first, second] = this.lanes.length > 1 ? ['in A', 'in B'] : ['before', 'after'];
             return [

@@ -17,7 +17,7 @@ export const KEYS: readonly (readonly [keys: string, what: string])[] = [
     ['shift drag, drag on the axis', 'choose a range: what was allocated, freed and survived in it'],
     ['m, shift click', 'begin a range at an instant; m again ends it'],
     ['y', 'scale the visible part to the full height'],
-    ['↑ ↓, Enter', 'in blocks, segments, the flame graph and the list of events: choose the next one, look closer'],
+    ['↑ ↓, Enter', 'in the blocks, segments, flame graph and events views: select the next item, zoom in'],
     ['[ ]', 'previous and next step'],
     ['1 to 8', 'the views below the timeline'],
     ['/', 'search'],

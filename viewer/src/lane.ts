@@ -67,7 +67,7 @@ export class Lane {
     async stack(allocation: number): Promise<Frame[]> {
         const { stack, forward, forward_inferred } = await this.recording.client.ask('allocation', [this.device.device, allocation]);
         if (stack.length > 0 || forward.length === 0) return stack;
-        const label = `no stack was recorded; of its forward call${forward_inferred ? ' (inferred)' : ''}:`;
+        const label = `no stack was recorded; the stack of its forward call${forward_inferred ? ' (inferred)' : ''}:`;
         return [{ label, path: '', own: false }, ...forward];
     }
 

@@ -122,7 +122,7 @@ function actions(): void {
         button('Open…', 'Open another recording; it stays in this browser', () =>
             choose((given) => take(given, false)),
         ),
-        button('Folder…', 'Open the ranks of a run, or the source of the program for lines in stacks; both stay in this browser', () =>
+        button('Folder…', 'Open the ranks of a run, or the source of your program, so that stacks show lines of code; both stay in this browser', () =>
             choose((given) => take(given, false), true),
         ),
     ];
@@ -198,7 +198,7 @@ function help(): void {
         element(
             'p',
             { class: 'note' },
-            'Instant N is the state after N entries. Drop a second file to compare, the files or the folder of a run for its ranks, or the folder of the program for lines of code. The URL stores the current view: copy it to share the view with anyone who has the page.',
+            'Instant N is the state after N entries. Drop a second file to compare two recordings, the files or the folder of a run to see its ranks, or the folder of your program to see lines of code. The URL stores the current view: copy it to share the view with anyone who has the page.',
         ),
         element(
             'details',

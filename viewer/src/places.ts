@@ -1,7 +1,7 @@
 /** The positions of segments in their picture: by use and by address, each in its own rows or one after the other. */
 
 import type { SegmentMap, Unserved } from '../engine/engine.d.ts';
-import { bytes, whole } from './format.ts';
+import { bytes, counted } from './format.ts';
 import type { Run } from './runs.ts';
 
 /** Height of a row and of the gap between two, and of a line of text, in pixels. */
@@ -63,7 +63,7 @@ export function layOut(map: SegmentMap, row: number, gap: number, isPacked: bool
     let y = 6;
     const { length: stray } = map.stray;
     if (stray > 0) {
-        const text = stray === 1 ? '1 block lies in no segment' : `${whole(stray)} blocks lie in no segment`;
+        const text = counted(stray, 'block is not in any segment', 'blocks are not in any segment');
         heads.push({ text: `${text}: the recording contradicts itself`, y });
         y += HEAD;
     }
@@ -74,7 +74,7 @@ export function layOut(map: SegmentMap, row: number, gap: number, isPacked: bool
     // Most memory first.
     for (const { kind, segments, total } of sizes.sort((a, b) => b.total - a.total)) {
         heads.push({
-            text: `${kind}: ${whole(segments.length)} ${segments.length === 1 ? 'segment' : 'segments'}, ${bytes(total)}`,
+            text: `${kind}: ${counted(segments.length, 'segment')}, ${bytes(total)}`,
             y,
         });
         y += HEAD;
@@ -100,8 +100,8 @@ function besides(failed: Unserved, row: number, gap: number, top: number, heads:
     let y = top + HEAD;
     bars.push({ y, start: 0, bytes: failed.bytes, isRequest: true });
     y += (Math.floor((failed.bytes - 1) / row) + 1) * (ROW + GAP);
-    const blocks = failed.holes === 1 ? '1 block' : `${whole(failed.holes)} blocks`;
-    const largest = failed.holes > 0 ? `; the largest that it may use has ${bytes(failed.largest_bytes)}` : '';
+    const blocks = counted(failed.holes, 'block');
+    const largest = failed.holes > 0 ? `; the largest that it can use is ${bytes(failed.largest_bytes)}` : '';
     heads.push({ text: `Free in its pool and stream: ${bytes(failed.free_bytes)} in ${blocks}${largest}`, y });
     y += HEAD;
     let at = 0;

@@ -3,7 +3,7 @@
 import { Latest } from './client.ts';
 import { type Column, columns } from './columns.ts';
 import { button, element, swatch } from './dom.ts';
-import { name, whole } from './format.ts';
+import { counted, name, whole } from './format.ts';
 import type { Lane } from './lane.ts';
 import { ask, type Content, found, type Line, shown } from './rows.ts';
 import { matching } from './search.ts';
@@ -101,7 +101,7 @@ export class Table implements View {
         const notes = content.notes.map((note) => name(note, 300));
         if (this.#lines.some((line) => line.inferred)) notes.push('* inferred');
         const hidden = content.inclusive ? content.lines.length - this.#lines.length : 0;
-        if (hidden > 0) notes.push(`${whole(hidden)} smaller ones are not shown`);
+        if (hidden > 0) notes.push(`${counted(hidden, 'smaller row is', 'smaller rows are')} not shown`);
         const { activeElement } = document;
         const focused = this.panel.contains(activeElement) ? (activeElement as HTMLElement).dataset : {};
         this.panel.replaceChildren(

@@ -5,7 +5,7 @@ import { lookAt } from './aligned.ts';
 import { chart } from './chart.ts';
 import { Latest } from './client.ts';
 import { ACCENT, ALARM, BACKGROUND, MUTED, TEXT, type Theme } from './colors.ts';
-import { bound, bytes, duration, entry, entryOf, name, share, whole } from './format.ts';
+import { bound, bytes, counted, duration, entry, entryOf, name, share, whole } from './format.ts';
 import { devicesOf, extent, type Lane, missing, top } from './lane.ts';
 import { clamped, type Ranged } from './navigate.ts';
 import type { Pen } from './pen.ts';
@@ -386,7 +386,7 @@ export class Timeline implements Drawn {
         const bounds = this.surface.canvas.getBoundingClientRect();
         const { box } = this.plot();
         this.tip.show(bounds.left + x, bounds.top + box.y + box.height / 2, [
-            { text: `${whole(to - from)} entries${time}`, strong: true },
+            { text: `${counted(to - from, 'entry', 'entries')}${time}`, strong: true },
             { text: `${entry(from)} to ${entry(to)}` },
         ]);
     }
@@ -453,7 +453,7 @@ export class Timeline implements Drawn {
         const { figures } = this.lane.recording;
         const lines: TipLine[] = [{ text: name(span.name, 300), strong: true }];
         const length = figures.has_times ? `, ${duration(span.to_us - span.from_us)}` : '';
-        lines.push({ text: `${whole(span.to - span.from)} entries${length}` });
+        lines.push({ text: `${counted(span.to - span.from, 'entry', 'entries')}${length}` });
         const bounds = this.surface.canvas.getBoundingClientRect();
         this.tip.show(bounds.left + x, bounds.top + y, lines);
     }
@@ -502,7 +502,7 @@ export class Timeline implements Drawn {
             : '';
         const { metric: simulated } = fetched.tried;
         if (simulated && simulated[at] >= 0) lines.push({ text: `${bytes(simulated[at])} ${this.#trial()}` });
-        if (fetched.held) lines.push({ text: `${bytes(fetched.held[at])} of it found` });
+        if (fetched.held) lines.push({ text: `${bytes(fetched.held[at])} matches the search` });
         lines.push({ text: `${entryOf(instant, device.entries)}${time}` });
         const open = recording.open(device.device, instant);
         if (open.length > 0) lines.push({ text: `in ${name(open.join(' / '))}` });

@@ -3,7 +3,7 @@
 import type { Frame } from '../engine/engine.d.ts';
 import type { Color } from './colors.ts';
 import { element, swatch } from './dom.ts';
-import { name } from './format.ts';
+import { counted, name } from './format.ts';
 import { hasSources, lineOf } from './sources.ts';
 
 /** Milliseconds after which a resting pointer requests a stack. */
@@ -25,14 +25,14 @@ export async function stackLines(frames: readonly Frame[]): Promise<TipLine[]> {
     if (frames.length === 0) return [{ text: 'no stack was recorded' }];
     const own = frames.findIndex((frame) => frame.own);
     const first = own < FRAMES ? 0 : own;
-    const lines: TipLine[] = first > 0 ? [{ text: `${first} frames of libraries, called by` }] : [];
+    const lines: TipLine[] = first > 0 ? [{ text: `${counted(first, 'library frame')}, called by` }] : [];
     for (const frame of frames.slice(first, first + FRAMES)) {
         lines.push({ text: name(frame.label), strong: frame.own });
         const line = frame.own && hasSources() ? await lineOf(frame).catch(() => null) : null;
         if (line !== null) lines.push({ text: `    ${line}` });
     }
     const more = frames.length - first - FRAMES;
-    if (more > 0) lines.push({ text: `${more} more frames` });
+    if (more > 0) lines.push({ text: counted(more, 'more frame') });
     return lines;
 }
 

@@ -5,7 +5,7 @@ import { lookAt } from './aligned.ts';
 import { Latest } from './client.ts';
 import { ACCENT, ALARM, BACKGROUND, GRID, MUTED, OTHER, TEXT, type Theme } from './colors.ts';
 import { button, element } from './dom.ts';
-import { bound, bytes, duration, entryOf, name, whole } from './format.ts';
+import { bound, bytes, counted, duration, entryOf, name } from './format.ts';
 import { extent, type Lane } from './lane.ts';
 import { clamped, navigate } from './navigate.ts';
 import type { Pen } from './pen.ts';
@@ -309,8 +309,8 @@ export class TracksView implements View {
     #behind({ device, metric, recording }: Track & { kind: 'counter' }): string {
         const count = device.entries + 1 - Math.floor(extent(this.lanes)[1]);
         if (this.lanes[0].store.state.axis !== 'entry' || metric !== 'allocated' || count <= 0) return '';
-        const other = recording.figures.has_times ? '; on the axis of time, all are shown' : '';
-        return `${whole(count)} more entries, behind the end of this axis${other}`;
+        const other = recording.figures.has_times ? '; the time axis shows all of them' : '';
+        return `${counted(count, 'more entry', 'more entries')} beyond the end of this axis${other}`;
     }
 
     /** The memory in use on the whole device, at its samples. */
@@ -326,7 +326,7 @@ export class TracksView implements View {
             pen.rect({ x: x - 2, y: bottom - height(used_bytes), width: 5, height: height(used_bytes) }, ALARM[shown], 0.7);
             pen.rect({ x: x - 2, y: bottom - height(reserved_bytes), width: 5, height: height(reserved_bytes) }, OTHER[shown]);
         }
-        pen.text(box.x + 4, box.y + 9, `${bytes(most)} in all`, { fill: TEXT[shown], size: 10.5 });
+        pen.text(box.x + 4, box.y + 9, `${bytes(most)} in total`, { fill: TEXT[shown], size: 10.5 });
     }
 
     /** Failed requests, and the cursor in recordings that have one. */
@@ -383,7 +383,7 @@ export class TracksView implements View {
             const span = spanAt(plot, top + 2, [track.spans], axis, x, Math.min(y, top + 12));
             if (!span) return [];
             const length = recording.figures.has_times ? `, ${duration(span.to_us - span.from_us)}` : '';
-            return [{ text: name(span.name, 300), strong: true }, { text: `${whole(span.to - span.from)} entries${length}` }, ...of];
+            return [{ text: name(span.name, 300), strong: true }, { text: `${counted(span.to - span.from, 'entry', 'entries')}${length}` }, ...of];
         }
         if (track.kind === 'samples') {
             const near = track.samples.filter(

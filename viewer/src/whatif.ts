@@ -208,7 +208,7 @@ export class WhatIfView implements View {
             row(sentence, lines, code, cure),
             ...alternatives.map((other) => row(`or ${other.sentence}`, other.lines, other.code, other.cure)),
         ]);
-        const none = element('p', { class: 'note' }, 'memviz knows no change to the program that would save much.');
+        const none = element('p', { class: 'note' }, 'memviz found no change to the program that would save much.');
         this.#cures.replaceChildren(...(rows.length > 0 ? rows : [none]));
         this.#mark();
     }

@@ -3,7 +3,7 @@
 import type { Metric, Tried } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
 import { button, element } from './dom.ts';
-import { bound, bytes, duration, entry, entryOf, name, whole } from './format.ts';
+import { bound, bytes, counted, duration, entry, entryOf, name, whole } from './format.ts';
 import { extent, type Lane, letters, sameStep } from './lane.ts';
 import { clamped } from './navigate.ts';
 import { predictedOf, predictionOf } from './predicted.ts';
@@ -58,7 +58,7 @@ export class Where {
         if (!isTried(state)) return null;
         const cured = await lane.recording.client.ask('tried', [lane.device.device, ...attempt(state)]);
         // A request that failed is included in the needs.
-        const isServed = lane.device.ooms.length > 0 && cured?.fails === null ? '; the failed request included' : '';
+        const isServed = lane.device.ooms.length > 0 && cured?.fails === null ? ', including the failed request' : '';
         const said = cured ? saved(cured, lane.device.entries) + isServed : 'no significant difference';
         // The engine decides which curves exist: other curves of a simulation could not be compared.
         const { metric } = state;
@@ -95,7 +95,7 @@ export class Where {
         const flow = await recording.client.ask('flow', [device.device, metric, from, to]);
         const x = (instant: number) => recording.x(device.device, instant, 'time');
         const time = recording.figures.has_times ? ` in ${duration(x(to) - x(from))}` : '';
-        const all = [`${entry(from)} to ${entry(to)}`, `${whole(to - from)} entries${time}`];
+        const all = [`${entry(from)} to ${entry(to)}`, `${counted(to - from, 'entry', 'entries')}${time}`];
         const limit = bound(device.bounds[metric]);
         const [came, went] = metric === 'reserved' ? ['reserved', 'released'] : ['allocated', 'freed'];
         const sum = [
@@ -130,7 +130,7 @@ export class Where {
             const parts = button('first difference', 'Look at the first request that differs', () => {
                 for (const lane of this.lanes) if (lane.diverges !== null) lane.at = lane.diverges;
             });
-            const step = button('same step', 'Move the cursor of B as far into the same step as that of A', () => {
+            const step = button('same step', 'Move the cursor of B to the same point of the same step as that of A', () => {
                 const at = sameStep(first, second);
                 if (at !== null) second.at = at;
             });
@@ -148,7 +148,7 @@ export class Where {
         const mark = button('', '', () => {
             first.store.set({ mark: first.mark === null ? first.at : null });
         });
-        const zoom = button('zoom to the range', 'Show the range in the full width', () => {
+        const zoom = button('zoom to the range', 'Show the range at full width', () => {
             const [from, to] = first.range!;
             const [left, right] = [first.x(from), first.x(to)];
             const margin = 0.05 * (right - left);

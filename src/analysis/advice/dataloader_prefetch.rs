@@ -21,7 +21,7 @@ const LEAST_AHEAD: usize = 2;
 const LEAST_STORED: usize = 4;
 
 const CURE: &str = "move each batch to the device when it is needed";
-const CODE: &str = "batch = [t.pin_memory().to(\"cuda\", non_blocking=True) for t in batch]  # one at a time";
+const CODE: &str = "batch = [t.pin_memory().to(\"cuda\", non_blocking=True) for t in batch]  # one batch at a time";
 
 /// One finding for each line that loads batches.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
@@ -85,7 +85,7 @@ fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
             .fold(0, u64::saturating_add)
     });
     let evidence = format!(
-        "{at_first} batches are on the device before the first is used, and each step frees the oldest one: up to {}",
+        "{at_first} batches are on the device before the first is used, and each step frees the oldest one; together they hold up to {}",
         Bytes(most.max().unwrap_or(0))
     );
     let way = Way {
@@ -111,7 +111,10 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
     let tensors = 1 + blocks[1..].iter().position(|index| size(index) == size(&blocks[0]))?;
     let passes_before = |index: &u32| starts.partition_point(|&start| start < block(index).born);
     let lists: Vec<&[u32]> = blocks.chunk_by(|a, b| passes_before(a) == passes_before(b)).collect();
-    let mut lives = Lives { doubt: Some("whether each step uses a different one is not recorded"), ..Lives::default() };
+    let mut lives = Lives {
+        doubt: Some("the recording does not show whether each step uses a different batch"),
+        ..Lives::default()
+    };
     let mut is_one_each = true;
     for (place, list) in lists.iter().enumerate() {
         let begin = list.first().map_or(0, |index| block(index).born);

@@ -151,7 +151,7 @@ fn finding(device: &Device<'_>, line: FrameId, parts: &[Part]) -> Option<Finding
         line: Some(line),
         cure: "make this call under torch.no_grad()".to_owned(),
         evidence: format!(
-            "each call keeps {} for a backward pass, which this line frees before any pass, as when it detaches the result",
+            "each call keeps {} for a backward pass, but this line frees that memory before any backward pass, for example by detaching the result",
             Bytes(most)
         ),
         cost: None,

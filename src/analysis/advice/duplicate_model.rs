@@ -48,27 +48,16 @@ enum Way {
 
 /// One finding for each line that makes a copy that stays live while the model is trained or called.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
-    let ways: Vec<Option<Way>> =
-        (0..device.snapshot().stacks.len() as u32).map(|stack| way(device, StackId(stack))).collect();
     let phases = device.phases();
     let used = |made: &Allocation| {
         phases.spans.iter().any(|span| span.phase == Phase::Forward && made.born <= span.start && made.freed > span.end)
     };
-    let mut copies: BTreeMap<(Way, u32), Vec<Block>> = BTreeMap::new();
-    let has_ways = ways.iter().any(Option::is_some);
-    for (index, made, stack) in has_ways.then(|| device.track.allocations()).into_iter().flatten() {
-        let Some(way) = ways.get(stack.index()).copied().flatten() else { continue };
-        let counts = way != Way::Loaded || used(made);
-        let Some(line) = device.sites().site_frame(stack).filter(|_| counts) else { continue };
-        copies.entry((way, line.0)).or_default().push((index, *made));
-    }
     let steps = Steps::of(device);
-    for (line, blocks) in cloned(device, &steps) {
-        copies.insert((Way::Cloned, line), blocks);
-    }
-    for (line, blocks) in moved(device, calls, &steps) {
-        copies.insert((Way::Moved, line), blocks);
-    }
+    let Made { mut copies, moved: models, cloned: mut lines } = Made::of(device, &steps, used);
+    lines.retain(|_, blocks| steps.are_replaced(blocks));
+    copies.extend(lines.into_iter().map(|(line, blocks)| ((Way::Cloned, line), blocks)));
+    let models = moved(device, calls, &steps, &models);
+    copies.extend(models.into_iter().map(|(line, blocks)| ((Way::Moved, line), blocks)));
     copies.retain(|(way, _), blocks| {
         // `Tensor.__deepcopy__` first makes an empty tensor, whose block is freed at once.
         blocks.retain(|(_, made)| made.requested > ELEMENT);
@@ -93,41 +82,67 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     copies.into_iter().filter_map(finding).collect()
 }
 
-/// Lines that repeatedly allocate a whole copy, each replacing the previous one, such as code that keeps the best or
-/// latest weights. A copy that is allocated once and stays, such as a running average, is in use.
-fn cloned(device: &Device<'_>, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
-    let mut lines: BTreeMap<u32, Vec<Block>> = BTreeMap::new();
-    let mut step = 0;
-    for (index, made, stack) in device.track.allocations() {
-        if device.roles().role(stack) != Role::Plain || stack == StackId::EMPTY || made.born == 0 {
-            continue;
+/// Blocks that may be part of a copy, found in one pass over the allocations.
+#[derive(Default)]
+struct Made {
+    /// By the functions that copy or load, of each line that calls them.
+    copies: BTreeMap<(Way, u32), Vec<Block>>,
+    /// By moves of modules, of each call path in the user's code.
+    moved: BTreeMap<Vec<FrameId>, Vec<Block>>,
+    /// By lines that allocate one tensor at a time, which stays for the rest of the step. Lines that repeatedly allocate a whole
+    /// copy, each replacing the previous one, keep the best or latest weights. A copy that is allocated once and stays, such as a
+    /// running average, is in use.
+    cloned: BTreeMap<u32, Vec<Block>>,
+}
+
+impl Made {
+    fn of(device: &Device<'_>, steps: &Steps, used: impl Fn(&Allocation) -> bool) -> Self {
+        let (stacks, sites, roles) = (&device.snapshot().stacks, device.sites(), device.roles());
+        let ways: Vec<Option<Way>> = (0..stacks.len() as u32).map(|stack| way(device, StackId(stack))).collect();
+        let mut found = Self::default();
+        let mut step = 0;
+        for (index, made, stack) in device.track.allocations() {
+            let block = (index, *made);
+            if let Some(way) = ways.get(stack.index()).copied().flatten()
+                && (way != Way::Loaded || used(made))
+                && let Some(line) = sites.site_frame(stack)
+            {
+                found.copies.entry((way, line.0)).or_default().push(block);
+            }
+            if made.born == 0 {
+                continue;
+            }
+            if made.requested > ELEMENT && roles.moves_module(stack) {
+                let frames = stacks.frame_ids(stack).iter().copied();
+                let own = frames.filter(|&frame| sites.is_own(frame)).collect();
+                found.moved.entry(own).or_default().push(block);
+            }
+            while steps.0.get(step).is_some_and(|&end| end <= made.born) {
+                step += 1;
+            }
+            // It is unknown how long the last copy would stay live.
+            let outlives_step = steps.0.get(step).is_none_or(|&end| end <= made.freed);
+            let is_plain = || roles.role(stack) == Role::Plain && stack != StackId::EMPTY;
+            if outlives_step
+                && is_plain()
+                && !is_weight(device, index)
+                && let Some(line) = sites.site_frame(stack)
+            {
+                found.cloned.entry(line.0).or_default().push(block);
+            }
         }
-        while steps.0.get(step).is_some_and(|&end| end <= made.born) {
-            step += 1;
-        }
-        // It is unknown how long the last copy would stay live.
-        let outlives_step = steps.0.get(step).is_none_or(|&end| end <= made.freed);
-        let may_be_copy = outlives_step && !is_weight(device, index);
-        let Some(line) = may_be_copy.then(|| device.sites().site_frame(stack)).flatten() else { continue };
-        lines.entry(line.0).or_default().push((index, *made));
+        found
     }
-    lines.retain(|_, blocks| steps.are_replaced(blocks));
-    lines
 }
 
 /// Lines that move to the device a model that is never called, with a layer that the called model has in another size, such as the
 /// head of a pretrained model. A running average has all the sizes of its model, and no allocation shows that it is updated.
-fn moved(device: &Device<'_>, calls: &ModelCalls, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
-    let mut models: BTreeMap<Vec<FrameId>, Vec<Block>> = BTreeMap::new();
-    let stacks = device.snapshot().stacks.len() as u32;
-    let has_moves = (0..stacks).any(|stack| device.roles().moves_module(StackId(stack)));
-    for (index, made, stack) in has_moves.then(|| device.track.allocations()).into_iter().flatten() {
-        if made.born > 0 && made.requested > ELEMENT && device.roles().moves_module(stack) {
-            let frames = device.snapshot().stacks.frame_ids(stack).iter().copied();
-            let own = frames.filter(|&frame| device.sites().is_own(frame)).collect();
-            models.entry(own).or_default().push((index, *made));
-        }
-    }
+fn moved(
+    device: &Device<'_>,
+    calls: &ModelCalls,
+    steps: &Steps,
+    models: &BTreeMap<Vec<FrameId>, Vec<Block>>,
+) -> BTreeMap<u32, Vec<Block>> {
     let is_of_others =
         |own: &[FrameId], line: FrameId| models.keys().any(|other| other != own && other.contains(&line));
     let idle = models.iter().filter_map(|(own, blocks)| {

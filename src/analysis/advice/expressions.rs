@@ -1,4 +1,4 @@
-//! Finds expressions that allocate a whole tensor several times: `x = (x.to(dtype) - mean) / deviation`.
+//! Finds expressions that allocate a whole tensor several times: `x = (x.to(dtype) - mean) / std`.
 //!
 //! Each operator of such a line releases the result of the previous one, and the line then rebinds the variable that held the
 //! input. A loop that repeats one allocation on a line looks similar, but releases no tensor that another line allocated. The input
@@ -21,8 +21,8 @@ const FACTORS: [u64; 3] = [2, 4, 8];
 const LOOKED_AT: usize = 64;
 /// The most results of an expression that starts with a cast.
 const LONGEST_CAST: usize = 4;
-const UNKNOWN_OPERATOR: &str = "whether the operators have in-place forms is not recorded";
-const UNKNOWN_DTYPE: &str = "whether the tensor's own dtype is precise enough is not recorded";
+const UNKNOWN_OPERATOR: &str = "the recording does not show whether the operators have in-place forms";
+const UNKNOWN_DTYPE: &str = "the recording does not show whether the tensor's own dtype is precise enough";
 
 /// The results of the operators on one line, each computed from the previous one.
 struct Chain {
@@ -152,23 +152,22 @@ fn finding(device: &Device<'_>, named: &Chain, from: Origin, is_even: bool, chai
             uncast
         });
     }
-    let cure = "use in-place operators, if each element of a result depends only on the same element of the input";
+    let cure =
+        "use in-place operators, if each element of a result depends only on the corresponding element of the input";
     let is_cast = match from {
         Origin::Rebound(source) => block(device, source).requested != block(device, *named.results.first()?).requested,
         Origin::Cast => true,
     };
     // A recording contains neither the dtypes nor the operators.
     let code = if is_cast {
-        "x = x.to(dtype).sub_(mean).div_(deviation)  # if it was (x.to(dtype) - mean) / deviation"
+        "x = x.to(dtype).sub_(mean).div_(std)  # if it was (x.to(dtype) - mean) / std"
     } else {
-        "x = x.sub_(mean).div_(deviation)  # if it was (x - mean) / deviation"
+        "x = x.sub_(mean).div_(std)  # if it was (x - mean) / std"
     };
     let in_place = way(cure, code, Lives { doubt: Some(UNKNOWN_OPERATOR), ..in_place });
     let uncast = uncast.map(|uncast| {
-        let code = "x = x.sub_(mean).div_(deviation)  # if it was ((x.to(dtype) - mean) / deviation).to(x.dtype)";
-        way("compute in the dtype that the tensor has, in place", code, {
-            Lives { doubt: Some(UNKNOWN_DTYPE), ..uncast }
-        })
+        let code = "x = x.sub_(mean).div_(std)  # if it was ((x.to(dtype) - mean) / std).to(x.dtype)";
+        way("compute in place, in the tensor's own dtype", code, Lives { doubt: Some(UNKNOWN_DTYPE), ..uncast })
     });
     Some(Finding {
         story: Story::Temporary,

@@ -42,16 +42,19 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     vec![Finding {
         story: Story::Temporary,
         line: line(device, named as u32),
-        cure: "if this copies all gradients for their norm, compute the norm of each gradient separately".to_owned(),
+        cure: "if this line copies all gradients to compute their norm, compute the norm of each gradient separately"
+            .to_owned(),
         evidence: format!(
-            "this line allocates one tensor as large as all gradients, {}; nothing more than a quarter as large is then allocated before the next forward pass, except in the optimizer",
+            "this line allocates one tensor as large as all gradients together, {}; until the next forward pass, no other tensor allocated outside the optimizer is larger than a quarter of it",
             Bytes(made.size)
         ),
         cost: Some("one call for each gradient instead of one for all".to_owned()),
-        code: vec!["norm = torch.stack([p.grad.norm() for p in parameters]).norm()  # for the norm of all".to_owned()],
+        code: vec![
+            "norm = torch.stack([p.grad.norm() for p in parameters]).norm()  # the norm of all gradients".to_owned(),
+        ],
         remedy: Remedy::Lives(Lives {
             removed: again.map(|(index, ..)| index).collect(),
-            doubt: Some("what the tensor is for is not recorded"),
+            doubt: Some("the recording does not show what the tensor is for"),
             ..Lives::default()
         }),
     }]

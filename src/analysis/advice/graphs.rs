@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// What a recording cannot show about a stored graph.
 const UNKNOWN: &str = "a variable may keep the last graph until the next one is made, and the program may keep inputs";
 /// The same for results under `no_grad`.
-const UNKNOWN_RESULTS: &str = "the program may keep results until the next ones are made, and inputs";
+const UNKNOWN_RESULTS: &str = "the program may keep inputs, and results until the next ones are made";
 
 /// A block of a graph.
 #[derive(Clone, Copy, Debug)]

@@ -65,13 +65,13 @@ fn finding(device: &Device<'_>, library: &Library) -> Option<Finding> {
         line: device.sites().site_frame(stack),
         cure: format!("lower {}'s {}", library.name, library.setting),
         evidence: format!(
-            "{} of {} is {}'s KV cache, as large as its setting allows",
+            "{} of the {} allocated is {}'s KV cache, as large as its setting allows",
             Bytes(bytes),
             Bytes(all),
             library.name
         ),
         cost: Some(format!("{} will serve fewer requests at a time", library.name)),
         code: vec![library.code.to_owned()],
-        remedy: Remedy::Unplayed("how much of the cache is needed is not recorded"),
+        remedy: Remedy::Unplayed("the recording does not show how much of the cache is needed"),
     })
 }

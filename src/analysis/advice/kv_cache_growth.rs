@@ -19,7 +19,7 @@ const LEAST_COPIES: usize = 4;
 const SMALL: u64 = 64 << 10;
 
 /// The other cure, for results that are appended.
-const COLLECTED: &str = "move what is appended to the CPU, if only the CPU reads it";
+const COLLECTED: &str = "move the appended tensors to the CPU, if only CPU code reads them";
 const COLLECTED_CODE: &str = "results = torch.cat([results, new.cpu()])";
 
 /// One cache: its copies, each computed from the previous one.
@@ -32,16 +32,8 @@ struct Cache {
 /// One finding for all caches that grow in one function.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let snapshot = device.snapshot();
-    let may_grow = may_grow(device);
-    if !may_grow.contains(&true) {
-        return Vec::new();
-    }
-    let mut of_stack: Vec<Vec<u32>> = vec![Vec::new(); may_grow.len()];
-    for (index, _, stack) in candidates(device).filter(|(.., stack)| may_grow[stack.index()]) {
-        of_stack[stack.index()].push(index);
-    }
     let mut of_function = BTreeMap::new();
-    for (stack, blocks) in (0u32..).map(StackId).zip(of_stack) {
+    for (stack, blocks) in (0u32..).map(StackId).zip(may_grow(device)) {
         let caches = caches(device, &blocks);
         let Some(line) = device.sites().site_frame(stack).filter(|_| !caches.is_empty()) else { continue };
         let Some(frame) = snapshot.stacks.frame(line) else { continue };
@@ -55,25 +47,29 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     of_function.into_values().map(|(line, caches)| finding(device, line, &caches)).collect()
 }
 
-/// The allocations that may be copies of a cache.
-fn candidates<'d>(device: &Device<'d>) -> impl Iterator<Item = (u32, &'d Allocation, StackId)> {
+/// The allocations of each stack that may be copies of a cache: none of a stack with fewer different sizes than a growing cache
+/// has.
+fn may_grow(device: &Device<'_>) -> Vec<Vec<u32>> {
     let stacks = device.snapshot().stacks.len();
-    device.track.allocations().filter(move |(_, made, stack)| {
-        made.born > 0 && made.requested >= SMALL && *stack != StackId::EMPTY && stack.index() < stacks
-    })
-}
-
-/// Whether each stack allocates as many different sizes as a growing cache needs.
-fn may_grow(device: &Device<'_>) -> Vec<bool> {
     // Different sizes of each stack; 0 stands for none.
-    let mut sizes = vec![[0; LEAST_COPIES]; device.snapshot().stacks.len()];
-    for (_, made, stack) in candidates(device) {
+    let mut sizes = vec![[0; LEAST_COPIES]; stacks];
+    let mut blocks = vec![Vec::new(); stacks];
+    for (index, made, stack) in device.track.allocations() {
+        if made.born == 0 || made.requested < SMALL || stack == StackId::EMPTY || stack.index() >= stacks {
+            continue;
+        }
+        blocks[stack.index()].push(index);
         let free = sizes[stack.index()].iter_mut().find(|size| **size == made.requested || **size == 0);
         if let Some(free) = free {
             *free = made.requested;
         }
     }
-    sizes.iter().map(|sizes| !sizes.contains(&0)).collect()
+    for (blocks, sizes) in blocks.iter_mut().zip(sizes) {
+        if sizes.contains(&0) {
+            *blocks = Vec::new();
+        }
+    }
+    blocks
 }
 
 /// The caches that grow at one place, given its allocations.
@@ -170,14 +166,15 @@ fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
     let cure = "allocate the cache once, at its full length, and write into it";
     let codes = vec![
         "cache = torch.zeros(full_shape, dtype=new.dtype, device=new.device)  # once".to_owned(),
-        "cache.narrow(dim, n, new.shape[dim]).copy_(new)  # dim is the dimension that grows".to_owned(),
+        "cache.narrow(dim, n, new.shape[dim]).copy_(new)  # dim is the dimension that grows, n the current length"
+            .to_owned(),
     ];
     Finding {
         story: Story::KvCacheGrowth,
         line: Some(line),
         cure: cure.to_owned(),
         evidence: format!(
-            "{} grows by {} each time: {copies} copies of it, each a little larger than the one before",
+            "{} grows by {} each time; there are {copies} copies of it, each a little larger than the previous one",
             if caches.len() == 1 { "a cache".to_owned() } else { format!("a cache of {} tensors", caches.len()) },
             Bytes(grows_by)
         ),

@@ -152,9 +152,10 @@ fn finding(device: &Device<'_>, line: FrameId, copies: usize, unused: &[u32], ha
         line: Some(line),
         cure: cure.to_owned(),
         evidence: format!(
-            "{} of {copies} copies that this line makes, {}, belong to weights {}",
+            "{} of {copies} copies that this line makes, {}, {} to weights {}",
             unused.len(),
             Bytes(bytes),
+            if unused.len() == 1 { "belongs" } else { "belong" },
             if has_states { "for which the optimizer has no state" } else { "without gradients" }
         ),
         cost: None,
@@ -164,7 +165,7 @@ fn finding(device: &Device<'_>, line: FrameId, copies: usize, unused: &[u32], ha
             code: code.clone(),
             least: Lives { removed: unused.to_vec(), ..Lives::default() },
             most: Lives { removed: unused.iter().copied().chain(clones).collect(), ..Lives::default() },
-            unknown: "whether a copy in the dtype of the weight precedes each is inferred",
+            unknown: "memviz infers whether a copy in the weight's own dtype precedes each of these copies",
         }]),
     })
 }

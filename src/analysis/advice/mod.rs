@@ -272,7 +272,7 @@ const STEPS_OF_NEEDS: u64 = 4_000_000;
 impl Plays {
     /// Why the cures of a device are not simulated; `None` if they are.
     fn obstacle(self, device: &Device<'_>) -> Option<&'static str> {
-        (!self.covers(device)).then_some("memviz report simulates it")
+        (!self.covers(device)).then_some("run memviz report to simulate them")
     }
 
     /// What simulates the cures of a device.
@@ -388,9 +388,10 @@ fn candidates(device: &Device<'_>, is_simulated: bool) -> Vec<Finding> {
     let all = |finders: &[fn(&Device<'_>) -> Vec<Finding>]| -> Vec<Finding> {
         parallel::map(finders, |find| find(device)).into_iter().flatten().collect()
     };
-    // Categories take about as long as all that can be found without them. Some of that does not need phases, either.
-    let without = || parallel::join(|| all(&OTHERS), || ModelCalls::of(device));
-    let ((), (others, calls)) = parallel::join(|| device.prepare_categories(), without);
+    // Categories take about as long as all that can be found without them. The calls of models take longest of that, so they start
+    // first.
+    let without = || parallel::join(|| ModelCalls::of(device), || all(&OTHERS));
+    let ((), (calls, others)) = parallel::join(|| device.prepare_categories(), without);
     let of_calls =
         || parallel::map(&OF_CALLS, |find| find(device, &calls)).into_iter().flatten().collect::<Vec<Finding>>();
     // Attention takes longest, so it starts first: the others run on the threads that it leaves idle.

@@ -95,9 +95,9 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: &Stream) -> 
     (reserved > 0 && computes && !is_one_ahead(device, stream)).then(|| Finding {
         story: Story::SideStreamStranding,
         line,
-        cure: "use the main stream".to_owned(),
+        cure: "run this code on the default stream".to_owned(),
         evidence: format!(
-            "{} is reserved for a separate stream at the end of the recording; no other stream can use its free memory",
+            "{} is reserved for a side stream at the end of the recording; no other stream can use its free memory",
             Bytes(reserved)
         ),
         cost: Some("this code then no longer runs concurrently with other kernels".to_owned()),

@@ -21,7 +21,7 @@ const PLACEMENT_PART: u64 = 200;
 const WAYS: &str = "only one of several fixes is simulated at a time";
 /// Why a saving is a lower bound: with the change, usage is highest at the start of the recording, which no change lowers.
 const FROM_THE_START: &str =
-    "with the change, the peak is where the recording starts; what the change saves before that is not recorded";
+    "with the change, the peak is where the recording starts; what the change would save before that is unknown";
 /// Emptying the cache costs time: it is worthwhile only if it saves 1/N of reserved memory.
 const PART_RELEASED: u64 = 8;
 /// Expandable segments need support by the driver: they are a cure only if lengths that vary waste 1/N of reserved memory.
@@ -167,7 +167,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             let is_cut = self.testbed.as_ref().is_ok_and(|(testbed, _)| !testbed.program.refusals.is_empty());
             if is_cut && story.piles_up() && *trust != Trust::Uncertain {
                 (*trust, *reserved_trust) = (Trust::Uncertain, Trust::Uncertain);
-                "the program ran out of memory, and what it would have done next is not recorded".clone_into(because);
+                "the program ran out of memory, so what it would have done next is unknown".clone_into(because);
             }
         }
         saving.leave_room_for_placement();
@@ -384,7 +384,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         };
         let before = highest.bytes.max(0).unsigned_abs();
         let is_worth_it = Lowered { before, after: before.saturating_sub(at_most) }.is_notable();
-        let because = format!("at most {} of {} allocated; {because}", Bytes(at_most), Bytes(before));
+        let because = format!("{because} (at most {} of {} allocated)", Bytes(at_most), Bytes(before));
         is_worth_it.then_some(Saving::NotPlayed { because, at_most })
     }
 }

@@ -8,6 +8,7 @@ use crate::facts::device::Device;
 use crate::facts::training::Role;
 use crate::model::{FrameId, StackId};
 use crate::replay::{Allocation, History, Instant, NEVER};
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// The least number of times that the first block of a function is freed before it is allocated again, if the function
@@ -21,6 +22,8 @@ pub(super) struct Function<'d, 'a> {
     is_on: Vec<bool>,
     /// Whether it returns between two calls of a model.
     returns: bool,
+    /// Entries that are known not to show that it returned: calls come in order, so each entry is looked at once.
+    within: Cell<(Instant, Instant)>,
 }
 
 impl<'d, 'a> Function<'d, 'a> {
@@ -32,7 +35,7 @@ impl<'d, 'a> Function<'d, 'a> {
             stacks.frame(*frame).is_some_and(|frame| frame.filename == own.filename && frame.name == own.name)
         };
         let is_on = (0..stacks.len() as u32).map(|stack| stacks.frame_ids(StackId(stack)).iter().any(is_it)).collect();
-        let mut function = Self { device, is_on, returns: false };
+        let mut function = Self { device, is_on, returns: false, within: Cell::default() };
         function.returns = function.frees_what_it_makes(calls);
         Some(function)
     }
@@ -47,7 +50,12 @@ impl<'d, 'a> Function<'d, 'a> {
             let stack = track.stack(entry);
             stack != StackId::EMPTY && self.device.sites().has_python(stack) && !self.is_on[stack.index()]
         };
-        (call.end..again.min(track.entries())).find(is_behind).unwrap_or(again)
+        let (from, to) = self.within.get();
+        let (from, start) = if (from..to).contains(&call.end) { (from, to) } else { (call.end, call.end) };
+        let until = again.min(track.entries());
+        let found = (start..until).find(is_behind);
+        self.within.set((from, found.unwrap_or(until.max(start))));
+        found.unwrap_or(again)
     }
 
     /// Whether the first block of each round is freed just before it is allocated again: a loop would free it afterwards.

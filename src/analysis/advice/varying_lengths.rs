@@ -39,8 +39,8 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         line: common_line(device, &varying),
         cure: "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True".to_owned(),
         evidence: format!(
-            "{} is reserved for a peak of {} allocated: each pass needs blocks of different sizes, which do not fit in the \
-             blocks that earlier passes freed",
+            "{} is reserved for a peak of {} allocated: the sizes of blocks differ from pass to pass, so new blocks do not fit in \
+             those that earlier passes freed",
             Bytes(reserved.unsigned_abs()),
             Bytes(allocated.max(0).unsigned_abs())
         ),
@@ -111,7 +111,7 @@ fn history_blocks<'d>(device: &'d Device<'_>) -> impl Iterator<Item = (usize, &'
 
 /// What keeps segments from growing in place, as far as the recording shows it, and what else would help.
 fn limits(device: &Device<'_>) -> String {
-    let platform = "needs a GPU and a platform with virtual memory management";
+    let platform = "needs a GPU and a platform that support virtual memory management";
     let other = "padding sequences to a few fixed lengths also helps";
     let parts: Vec<&str> =
         [platform].into_iter().chain(conflicts(device.track, device.sites())).chain([other]).collect();

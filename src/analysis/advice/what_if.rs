@@ -229,7 +229,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     /// One remedy for all chosen cures.
     fn remedy(&self, chosen: &[usize]) -> Result<Cow<'_, Remedy>> {
         let wrong = |message: &str| Error::Request(message.to_owned());
-        let none = || wrong("expected positions in the list of fixes, found another");
+        let none = || wrong("expected positions in the list of fixes, found one that is not in the list");
         let cures = chosen.iter().map(|&place| self.at(place).ok_or_else(none));
         let mut cures: Vec<Cure<'_>> = cures.collect::<Result<_>>()?;
         if cures.len() == 1 {
@@ -237,7 +237,7 @@ impl<'d, 'a> WhatIf<'d, 'a> {
         }
         let mut cured = HashSet::new();
         if !cures.iter().all(|cure| cured.insert(cure.instead_of)) {
-            return Err(wrong("expected one of several fixes for the same mistake, found two"));
+            return Err(wrong("expected at most one fix for each mistake, found two for the same one"));
         }
         let lives = cures.iter().map(|cure| match &*cure.remedy {
             Remedy::Lives(lives) => Ok(lives),

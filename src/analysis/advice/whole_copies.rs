@@ -68,18 +68,18 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     vec![Finding {
         story: Story::Temporary,
         line: line(device, named),
-        cure: "use an in-place operator, if each element of the result depends only on the same element of the input"
+        cure: "use an in-place operator, if each element of the result depends only on the corresponding element of the input"
             .to_owned(),
         evidence: format!(
             "the input and the result of this operator, {} each, are both alive at the peak; nothing uses the input afterwards",
             Bytes(block(named).size)
         ),
         cost: None,
-        code: vec!["x.div_(255)  # in place of x = x / 255; likewise mul_, sub_, clamp_".to_owned()],
+        code: vec!["x.div_(255)  # instead of x = x / 255; likewise mul_, sub_, clamp_".to_owned()],
         remedy: Remedy::Lives(Lives {
             removed,
             freed,
-            doubt: Some("whether the operator has an in-place form is not recorded"),
+            doubt: Some("the recording does not show whether the operator has an in-place form"),
             ..Lives::default()
         }),
     }]

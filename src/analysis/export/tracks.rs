@@ -152,7 +152,10 @@ impl TracksReport {
             let number = all.len();
             annotations = all.into_iter().filter(Slice::is_possible).collect();
             if annotations.len() < number {
-                skipped.push(format!("{} annotations have impossible times", number - annotations.len()));
+                skipped.push(match number - annotations.len() {
+                    1 => "1 annotation has impossible times".to_owned(),
+                    several => format!("{several} annotations have impossible times"),
+                });
             }
         }
         Ok(Self { devices, annotations, has_times: snapshot.notes.has_times, skipped })

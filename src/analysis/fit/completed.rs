@@ -15,8 +15,8 @@ use crate::play::{DEFAULT_CONTEXT, Program};
 const MOST_OTHER: usize = 20;
 
 /// Why there is no advice if the simulation does not fail like the other recording.
-const FITS: &str = "in simulation, the other recording fits the device on which this program ran out of memory: how they \
-                    differ is unknown";
+const FITS: &str = "in simulation, the program of the other recording fits the device on which this one ran out of memory; \
+                    how the two runs differ is unknown";
 
 /// Whether a request was refused in a recording, on any device.
 pub fn ran_out(devices: &Devices<'_>) -> bool {
@@ -86,7 +86,7 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
             )
         }
         (Some(a), None) => {
-            format!("; the first request that is only in the run that ran out of memory: {}", place(failed, a))
+            format!("; the first request that occurs only in the run that ran out of memory is {}", place(failed, a))
         }
         (None, _) => String::new(),
     };
@@ -106,7 +106,7 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
         let first =
             pairs.iter().find(|pair| !is_equal(pair)).map_or(String::new(), |&(a, b)| differs(a as usize, b as usize));
         return Err(Error::Request(format!(
-            "the two recordings request different sizes: {} of {} requests are in both{first}; record a run that finishes, with the \
+            "the two programs request different sizes: {} of the {} requests that are in both recordings differ in size{first}; record a run that finishes, with the \
              same batch as the one that ran out of memory, on a device that is large enough",
             pairs.len() - equal,
             pairs.len(),

@@ -440,7 +440,7 @@ fn program(device: &Device<'_>) -> std::result::Result<Program, &'static str> {
     }
     let program = Program::of(device.track).ok_or("the recording has more streams and pools than can be simulated")?;
     if program.steps.iter().all(|step| step.kind != StepKind::Alloc) {
-        return Err("no recorded request identifies the program; record some steps");
+        return Err("the recording contains no allocations; record a few steps");
     }
     Ok(program)
 }

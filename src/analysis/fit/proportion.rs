@@ -59,7 +59,7 @@ impl FitReport {
     pub fn of_one(parameter: &str, input: FitInput<'_>, options: &FitOptions) -> Result<Self> {
         if !(1..=LARGEST).contains(&input.value) {
             let found = input.value;
-            return Err(Error::Request(format!("expected a {parameter} from 1 to {LARGEST}, found {found}")));
+            return Err(Error::Request(format!("expected a value of {parameter} from 1 to {LARGEST}, found {found}")));
         }
         let wanted = input.devices.wanted(&options.devices)?;
         let devices = ask_each(&wanted, |device| {
@@ -86,7 +86,7 @@ impl DeviceFit {
             return Err(Refusal::OutOfMemory(value));
         }
         if history.completeness.has_baseline {
-            let late = "it was recorded late: what was there before cannot be scaled; start recording before the model is built";
+            let late = "the recording starts late, and memory from before it cannot be scaled; start recording before the model is built";
             return Err(Refusal::NotPlayed(value, late));
         }
         let recorded = recorded_settings(device.track);

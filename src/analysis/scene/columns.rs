@@ -60,10 +60,10 @@ impl Part {
     /// Returns an error for a part that cannot be divided into columns.
     pub(super) fn check(&self, clock: &Clock<'_>) -> Result<()> {
         if self.axis == SceneAxis::Time && !clock.device.track.has_times() {
-            return Err(Error::Request("this recording has no times (PyTorch 2.0); use the axis entry".to_owned()));
+            return Err(Error::Request("this recording has no times (PyTorch 2.0); use the entry axis".to_owned()));
         }
         if self.axis == SceneAxis::Step && clock.device.steps().is_err() {
-            return Err(Error::Request("memviz finds no steps on this device; use the axis entry".to_owned()));
+            return Err(Error::Request("memviz finds no steps on this device; use the entry axis".to_owned()));
         }
         if self.columns == 0 || self.columns > MOST_COLUMNS {
             let found = self.columns;

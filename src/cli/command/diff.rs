@@ -88,7 +88,7 @@ impl Run for Diff {
         output::check_target(common, &[&base_at.file, &new_at.file])?;
         let is_one = base_at.is_same_file(&new_at) && (base_at.at.is_some() || new_at.at.is_some());
         if !is_one && is_stdin(&base_at.file) && is_stdin(&new_at.file) {
-            return Err(Failure::Message("expected one input from standard input, found two".to_owned()));
+            return Err(Failure::Message("expected at most one input from standard input, found two".to_owned()));
         }
         use_threads(common);
         let options = PeakOptions {

@@ -174,8 +174,8 @@ impl Fit {
     fn range(&self, format: RowsOrPicture) -> Result<Outcome, Failure> {
         let is_picture = matches!(format, RowsOrPicture::Picture(_));
         if is_picture || self.memory.total().is_some() || !self.changes.changes().is_empty() || self.top.is_some() {
-            let options = "--capacity, --gpu, --top, changes or a picture";
-            return Err(Failure::Message(format!("--vary needs two or three recordings with {options}; found 1")));
+            let options = "--capacity, --gpu, --top, changes and pictures";
+            return Err(Failure::Message(format!("with --vary, {options} need two or three recordings; found 1")));
         }
         let vary = self.vary()?;
         use_threads(&self.shared);
@@ -363,7 +363,7 @@ impl Fit {
     fn read(&self) -> Result<Vec<Recording>, Failure> {
         let shared = &self.shared;
         if self.inputs.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
-            return Err(Failure::Message("expected one input from standard input, found more".to_owned()));
+            return Err(Failure::Message("expected at most one input from standard input, found several".to_owned()));
         }
         let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         // One counter for each input: its value becomes the file size in the answer.

@@ -39,7 +39,7 @@ impl GroupBy {
             Self::Pool => "a snapshot of PyTorch 2.1 or later (others have no pools)",
             Self::Metadata => "metadata (torch.cuda.memory._set_memory_metadata sets it, PyTorch 2.11 and later)",
             Self::Operator => "a profiler trace, or a snapshot with C++ stacks (stacks=\"all\")",
-            Self::NnModule => "a profiler trace with calls of modules (with_stack=True)",
+            Self::NnModule => "a profiler trace with module calls (with_stack=True)",
             _ => "forward, backward or optimizer code in stacks or annotations",
         };
         // An empty recording does not have a single row.

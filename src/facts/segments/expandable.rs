@@ -13,9 +13,10 @@ pub(crate) fn conflicts(track: Track<'_>, sites: &Sites<'_>) -> Vec<&'static str
     let is_graph = |kind: PoolKind| matches!(kind, PoolKind::CapturedGraph | PoolKind::CudagraphTrees);
     let captures = PrivatePools::of(track, sites).all().iter().any(|pool| is_graph(pool.kind));
     let shares = shares_memory(snapshot)
-        .then_some("this program shares memory between processes, which expandable segments may refuse");
-    let captures = captures
-        .then_some("this program captures graphs, whose pools might not use expandable segments before PyTorch 2.9");
+        .then_some("this program shares memory between processes, which expandable segments may not support");
+    let captures = captures.then_some(
+        "this program captures CUDA graphs, whose pools might not use expandable segments before PyTorch 2.9",
+    );
     shares.into_iter().chain(captures).collect()
 }
 
@@ -64,7 +65,7 @@ mod tests {
 
     #[test]
     fn captured_graphs_are_a_conflict() {
-        assert!(said("cuda_graph").iter().any(|part| part.contains("captures graphs")));
+        assert!(said("cuda_graph").iter().any(|part| part.contains("captures CUDA graphs")));
         assert!(said("gpt_train").is_empty());
     }
 }

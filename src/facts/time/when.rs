@@ -130,7 +130,8 @@ impl When {
             Self::Entry(entry) if *entry < history.entries() => Ok(entry + 1),
             Self::Entry(entry) => {
                 let count = history.entries();
-                Err(Error::Request(format!("{} has no entry {entry}: it has {count} entries", device_words(device))))
+                let entries = if count == 1 { "entry" } else { "entries" };
+                Err(Error::Request(format!("{} has no entry {entry}: it has {count} {entries}", device_words(device))))
             }
             Self::Time(offset) => {
                 if !snapshot.notes.has_times {

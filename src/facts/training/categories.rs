@@ -20,6 +20,7 @@ use crate::facts::code::sites::Sites;
 use crate::model::{Action, ContextId, StackId};
 use crate::replay::{Allocation, History, Instant, NEVER, Track};
 use foldhash::fast::RandomState;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 /// A category, and the evidence for it.
@@ -52,12 +53,6 @@ impl Categories {
         let forwards = Forwards::of(track, sites, &periods, roles, phases.frees_tell);
         let caches =
             if has_backward { Caches::default() } else { Caches::of(track, &periods, &forwards, roles, &mut lines) };
-        let mut last_born = vec![0; snapshot.stacks.len()];
-        for (_, allocation, stack) in track.allocations() {
-            if let Some(last) = last_born.get_mut(stack.index()) {
-                *last = allocation.born;
-            }
-        }
         let workspaces = Workspaces::of(track, &periods, roles);
         let innermost = |stack: StackId| {
             snapshot.stacks.frame_ids(stack).iter().copied().find(|&frame| sites.kind(frame).is_python())
@@ -73,7 +68,7 @@ impl Categories {
             replacements: &replacements,
             forwards: &forwards,
             caches: &caches,
-            last_born,
+            last_born: OnceCell::new(),
             workspaces,
             states,
             trains,
@@ -166,8 +161,8 @@ struct Judge<'a> {
     replacements: &'a Replacements,
     forwards: &'a Forwards,
     caches: &'a Caches,
-    /// The instant of the last allocation of each stack.
-    last_born: Vec<u32>,
+    /// The instant of the last allocation of each stack, once it is needed.
+    last_born: OnceCell<Vec<Instant>>,
     workspaces: Workspaces,
     /// Lines of optimizers that allocated states before the kept history.
     states: States,
@@ -269,7 +264,6 @@ impl Judge<'_> {
         let Some((next, _)) = backward.filter(|(_, backward)| backward.begins_before(freed)) else {
             return self.never_reaches_backward(block, period, backward.is_some(), memory);
         };
-        let returns = self.last_born.get(block.stack.index()).is_some_and(|&last| last > period.end.max(born));
         let outlives = self.periods.next(Phase::Backward, next).is_some_and(|(_, later)| later.begins_before(freed));
         match self.workspaces.has(block.stack, &block.allocation, outlives) {
             Some(true) => return (Category::Workspace, Evidence::WorkspaceSize),
@@ -278,9 +272,23 @@ impl Judge<'_> {
         }
         match () {
             // Allocated once and kept over steps: some kind of cache.
-            () if outlives && !returns => UNDECIDED,
+            () if outlives && !self.allocates_after(block.stack, period.end.max(born)) => UNDECIDED,
             () => (Category::Activation, Evidence::HeldForBackward),
         }
+    }
+
+    /// Whether a stack allocates again after an instant.
+    fn allocates_after(&self, stack: StackId, instant: Instant) -> bool {
+        let last_born = self.last_born.get_or_init(|| {
+            let mut last_born = vec![0; self.track.snapshot.stacks.len()];
+            for (_, allocation, stack) in self.track.allocations() {
+                if let Some(last) = last_born.get_mut(stack.index()) {
+                    *last = allocation.born;
+                }
+            }
+            last_born
+        });
+        last_born.get(stack.index()).is_some_and(|&last| last > instant)
     }
 
     /// The category of a forward block that is freed before the next backward pass starts, or that no backward pass follows.

@@ -228,9 +228,11 @@ impl Evidence {
             Self::MadeAnew => "the optimizer allocates it again before computing the step",
             Self::MadeLast => "of all blocks of this size, it is the last that the optimizer allocates again",
             Self::TakesPlace => "it replaces a block that the optimizer frees",
-            Self::ParameterSize => "it has the size of a parameter and stays, but nothing shows which category it is",
+            Self::ParameterSize => {
+                "it has the size of a parameter and stays allocated, but nothing shows which category it belongs to"
+            }
             Self::ModuleConstructor => {
-                "the constructor of a class with a forward allocated it, and it outlives a forward"
+                "the constructor of a class with a forward method allocated it, and it outlives a forward pass"
             }
             Self::Replica => "DataParallel copied it to another device",
             Self::StateStack => "it was allocated where the optimizer fills its state",
@@ -243,46 +245,50 @@ impl Evidence {
             Self::FreedByBackward => "it is from before the recording, and backward freed it",
             Self::Named => "a function that memviz recognizes by name allocated it",
             Self::Gathered => "it holds parameters gathered from all ranks",
-            Self::HeldSinceForward => "the forward of a module allocated it before the recording, and it is still held",
-            Self::HeldByOptimizer => "the optimizer allocated it before the recording, and it is still held",
+            Self::HeldSinceForward => {
+                "a module's forward method allocated it before the recording, and it is still live"
+            }
+            Self::HeldByOptimizer => "the optimizer allocated it before the recording, and it is still live",
             Self::HeldSinceConstructor => {
-                "the constructor of a class with a forward allocated it, and it is still held"
+                "the constructor of a class with a forward method allocated it, and it is still live"
             }
             Self::OlderMirrors => {
                 "the autograd engine allocated it before the recording, and it has the size of a parameter"
             }
             Self::StateCount => "it has no stack, but there are as many blocks of this size as optimizer states",
-            Self::StateSize => "it has no stack, but the size of optimizer states",
+            Self::StateSize => "it has no stack, but it has the size of an optimizer state",
             Self::LayerSizes => "it has no stack, but sizes repeat like those of a model's layers",
             Self::EqualSets => {
-                "it is in one of four sets of equal sizes: parameters, gradients and two states; which is which is unknown"
+                "it belongs to one of four sets of equal sizes: parameters, gradients and two sets of optimizer states; nothing shows to which"
             }
             Self::Older => "it is from before the recording, and its stack does not show its use",
-            Self::CommunicationStack => "its stack is one of torch.distributed or NCCL",
-            Self::WorkspaceStack => "its stack is one of a library's workspace",
+            Self::CommunicationStack => "its stack is in torch.distributed or NCCL",
+            Self::WorkspaceStack => "its stack shows that a library allocated it as a workspace",
             Self::WorkspaceSize => "it has the size of the cuBLAS workspace and is never freed",
-            Self::HeldForBackward => "forward allocated it, and it is held when backward begins",
-            Self::Recomputed => "a recomputation allocated it, and it outlives that",
-            Self::ForwardCutShort => "it is held in the forward that runs out of memory",
+            Self::HeldForBackward => "forward allocated it, and it is live when backward starts",
+            Self::Recomputed => "a recomputation allocated it, and it outlives the recomputation",
+            Self::ForwardCutShort => "it is live in the forward pass that runs out of memory",
             Self::KeptByForward => {
-                "it was allocated in a forward that keeps the outputs of its modules, and outlives the call"
+                "it was allocated in a forward pass that keeps the outputs of its modules, and it outlives the call"
             }
-            Self::KeptInPairs => "each layer has two blocks of this size, which outlive the forward",
-            Self::Grows => "it grows by the same amount each time, and each block lives until the next",
+            Self::KeptInPairs => "each layer has two blocks of this size, which outlive the forward pass",
+            Self::Grows => {
+                "each block of this stack is larger than the previous one by the same amount, and lives until the next one is allocated"
+            }
             Self::MirrorsInCutBackward => {
-                "it is held in the backward that runs out of memory, and has the size of a parameter"
+                "it is live in the backward pass that runs out of memory, and has the size of a parameter"
             }
             Self::BackwardCutShort => {
-                "it is held in the backward that runs out of memory, and has the size of no parameter"
+                "it is live in the backward pass that runs out of memory, and does not have the size of a parameter"
             }
-            Self::AsBefore => "earlier blocks of the same stack had this category",
-            Self::AsBackwardBefore => "the block at the same place in the previous backward had this category",
+            Self::AsBefore => "earlier blocks with the same stack had this category",
+            Self::AsBackwardBefore => "the block at the same place in the previous backward pass had this category",
             Self::GoneInPhase => "it is freed before its phase ends",
             Self::LossGradient => "it is the gradient of the loss",
-            Self::ReachesForward => "it was allocated before forward, and is held when forward begins",
+            Self::ReachesForward => "it was allocated before forward, and is live when forward starts",
             Self::BeforeRecording => "it is from before the recording",
             Self::NoHistory => "no history was recorded",
-            Self::Undecided => "it outlives its phase, and nothing shows which category it is",
+            Self::Undecided => "it outlives its phase, and nothing shows which category it belongs to",
         }
     }
 

@@ -43,7 +43,7 @@ pub fn read(path: &Path) -> Result<NsysProfile> {
         name.push(end);
         if Path::new(&name).metadata().is_ok_and(|beside| beside.len() > 0) {
             let note = format!(
-                "the file *{end} next to it has {what}: memviz reads only the database, so rows may be missing"
+                "the *{end} file next to the database contains {what}; memviz reads only the database, so rows may be missing"
             );
             profile.notes.push(note);
         }

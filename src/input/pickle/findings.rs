@@ -357,11 +357,17 @@ impl Findings {
                     let frame = self.frame(heap, index)?;
                     frames.push(self.stacks.intern_frame(frame));
                 }
-                other => return Err(expected(at, "a dictionary for each of", "frames", other)),
+                other => return Err(expected(at, "a dictionary for each item of", "frames", other)),
             }
         }
         Ok(self.stacks.intern_stack(&frames))
     }
+}
+
+/// A kind of record with its article.
+fn a(record: &str) -> String {
+    let article = if record.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {record}")
 }
 
 /// The error for a value of the wrong kind.
@@ -403,10 +409,10 @@ impl<'h> Fields<'h> {
             Some(dict) => match &dict.body {
                 DictBody::Pairs(pairs) => Ok(Self { heap, at: dict.at, record, pairs }),
                 DictBody::Moved(value) => {
-                    Err(Error::malformed(dict.at, format!("expected a {record}, found {}", value.describe())))
+                    Err(Error::malformed(dict.at, format!("expected {}, found {}", a(record), value.describe())))
                 }
             },
-            None => Err(Error::malformed(0, format!("expected a {record}, found nothing"))),
+            None => Err(Error::malformed(0, format!("expected {}, found nothing", a(record)))),
         }
     }
 
@@ -419,7 +425,7 @@ impl<'h> Fields<'h> {
     /// The value of a required key.
     pub fn required(&self, key: StrId, name: &str) -> Result<Value> {
         self.optional(key)
-            .ok_or_else(|| Error::malformed(self.at, format!("expected \"{name}\" in a {}, found none", self.record)))
+            .ok_or_else(|| Error::malformed(self.at, format!("expected \"{name}\" in {}, found none", a(self.record))))
     }
 
     /// `value` as a signed 64-bit integer.

@@ -78,7 +78,7 @@ pub fn read(reader: impl Read) -> Result<LiveProfile> {
             continue;
         };
         if i64::try_from(count).is_err() || i64::try_from(bytes).is_err() {
-            return Err(Error::malformed(message.at(), "expected a count of 63 bits in a sample"));
+            return Err(Error::malformed(message.at(), "expected a count that fits in 63 bits in a sample"));
         }
         buffers = buffers.saturating_add(count.max(1));
         if buffers > MAX_BUFFERS {
@@ -167,7 +167,7 @@ impl<'a> Tables<'a> {
             let shown = |name: &&[u8]| format!("{:?}", String::from_utf8_lossy(&name[..name.len().min(SHOWN_NAME)]));
             let found = names.iter().take(4).map(shown).collect::<Vec<_>>().join(", ");
             Error::Foreign(format!(
-                "a profile of pprof, but not of device memory: expected allocations and space, found {found}; \
+                "a pprof profile, but not of device memory: expected allocations and space, found {found}; \
                  jax.profiler.save_device_memory_profile writes what memviz reads"
             ))
         })

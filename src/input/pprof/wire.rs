@@ -48,7 +48,12 @@ impl<'a> Field<'a> {
                     into.push(packed.varint()?);
                 }
             }
-            Self::Fixed => return Err(Error::malformed(at, "expected numbers in the profile, found fixed ones")),
+            Self::Fixed => {
+                return Err(Error::malformed(
+                    at,
+                    "expected variable-length numbers in the profile, found fixed-length ones",
+                ));
+            }
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ impl Table {
                 key = key.or_else(|| key_of_table(definition));
                 continue;
             }
-            let column = first.name().ok_or_else(|| refuse("a column without name"))?;
+            let column = first.name().ok_or_else(|| refuse("a column without a name"))?;
             // A row may not contain it, since it may be computed when it is read.
             if rest.iter().any(|token| token.is_any(&["GENERATED", "AS"])) {
                 return Err(refuse(&format!("a computed column, {column}")));

@@ -120,9 +120,5 @@ fn passes(device: &Device<'_>, trained: &Trained) -> Result<Vec<Range<u32>>, Str
         passes.extend(first.map(|span| span.start..update.start));
         behind = update.end;
     }
-    if passes.is_empty() {
-        Err("no forward pass before a step of the optimizer is known".to_owned())
-    } else {
-        Ok(passes)
-    }
+    if passes.is_empty() { Err("no forward pass before an optimizer step was found".to_owned()) } else { Ok(passes) }
 }

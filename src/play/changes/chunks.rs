@@ -118,7 +118,7 @@ fn losses(rewrite: &Rewrite, device: &Device<'_>, steps: &[Step]) -> Result<Vec<
                     break;
                 }
                 if losses.last().is_some_and(|before| outlives_next(device, steps, before, span.end)) {
-                    return Err("what is computed from the logits outlives the next step".to_owned());
+                    return Err("values computed from the logits outlive the next step".to_owned());
                 }
                 let end = places[span.end as usize];
                 let found = loss(device, steps, range.clone(), end);
@@ -172,8 +172,7 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     let is_held = |(_, step): &(usize, &Step)| is_named_loss(device, step.allocation) && outlives(step);
     let held = allocs(pass.clone()).filter(is_held).max_by_key(|(_, step)| step.bytes);
     let named = largest(&is_named_loss).into_iter().chain(held).max_by_key(|(_, step)| step.bytes);
-    let (last, kept) =
-        named.or_else(|| largest(&is_plain_loss)).ok_or("no loss was found whose result backward needs")?;
+    let (last, kept) = named.or_else(|| largest(&is_plain_loss)).ok_or("found no loss whose result backward needs")?;
     let before: Vec<(usize, &Step)> = allocs(pass.start..last).collect();
     let mut sizes = LogitsSizes::of(kept.bytes);
     let near =
@@ -194,7 +193,7 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
         allocs(logits..end).filter(|(_, step)| sizes.has(step.bytes)).map(|(_, step)| step.allocation).collect();
     let large =
         (backward..end).rfind(|&place| is_free(steps[place].kind) && all_large.contains(&steps[place].allocation));
-    let large = large.ok_or("no backward of the loss is known")?;
+    let large = large.ok_or("the backward pass of the loss was not found")?;
     let stop = (large..end).find(|&place| !is_free(steps[place].kind)).unwrap_or(end);
     let freed: HashSet<u32> =
         steps[backward..stop].iter().filter(|step| is_free(step.kind)).map(|step| step.allocation).collect();
@@ -211,7 +210,7 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
         (backward..stop).find(|&place| is_free(steps[place].kind) && all_large.contains(&steps[place].allocation));
     let held = node.filter(|_| outlives(kept)).map(|place| (kept.allocation, place));
     if !freed.contains(&kept.allocation) && held.is_none() {
-        return Err("what the loss keeps outlives the backward of the last layer".to_owned());
+        return Err("memory that the loss keeps outlives the backward pass of the last layer".to_owned());
     }
     let is_input = |step: &&Step| {
         is_free(step.kind)

@@ -36,8 +36,8 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, releases: &[Rele
 
 /// PyTorch modules that behave differently in `eval`, or that run several parts in one C++ call.
 const OTHERWISE: [(&str, &str); 2] = [
-    ("nn/modules/transformer.py", "torch.nn.TransformerEncoderLayer has a fast path in eval"),
-    ("nn/modules/rnn.py", "the recording does not show what a recurrent layer keeps of each time step"),
+    ("nn/modules/transformer.py", "torch.nn.TransformerEncoderLayer has a fast path in eval mode"),
+    ("nn/modules/rnn.py", "the recording does not show what a recurrent layer keeps for each time step"),
 ];
 
 /// Why figures may be far off: a module whose behavior in `eval` mode the recording does not show.

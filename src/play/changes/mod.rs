@@ -260,9 +260,9 @@ impl<'d, 'a> Editor<'d, 'a> {
         let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
         let is_finished = || Checkpointable::new(self.device, self.choice()).obstacle(peak).is_none();
         match () {
-            () if self.device.id() <= HOST_DEVICE => Some("only the program of a GPU can be changed"),
+            () if self.device.id() <= HOST_DEVICE => Some("memviz can simulate changes only for GPU memory"),
             () if !(program.refusals.is_empty() || changes.iter().all(is_checkpoint) && is_finished()) => {
-                Some("the recorded program runs out of memory, so what would have followed is unknown")
+                Some("the recorded program ran out of memory, so what would have followed is unknown")
             }
             () => None,
         }
@@ -320,10 +320,11 @@ impl<'d, 'a> Editor<'d, 'a> {
                 }
                 [] => {
                     let known: Vec<&str> = choice.repeated().collect();
-                    return Err(refused(format!(
-                        "no function of the model matches; its functions are {}",
-                        known.join(", ")
-                    )));
+                    let known = match known.as_slice() {
+                        [] => "memviz found none that can be checkpointed".to_owned(),
+                        known => format!("its functions are {}", known.join(", ")),
+                    };
+                    return Err(refused(format!("no function of the model matches; {known}")));
                 }
                 ref several => {
                     let known: Vec<&str> = several.iter().map(|(_, label)| label.as_str()).collect();
@@ -341,7 +342,7 @@ impl<'d, 'a> Editor<'d, 'a> {
             checkpoint::apply(rewrite, &chosen, self.device.history());
             doubts.extend(chosen.unevenness().filter(|_| functions.len() == 1).map(str::to_owned));
             doubts.extend(chosen.is_nested.then(|| {
-                "checkpointed calls are nested: what the rerun of the outer one frees twice is not simulated".to_owned()
+                "checkpointed calls are nested: backward recomputes the outer call and frees some memory a second time, which is not simulated".to_owned()
             }));
         }
         Ok((assumptions, doubts))
@@ -453,7 +454,7 @@ impl<'d, 'a> Editor<'d, 'a> {
     fn with_states(&self) -> Result<&Trained, String> {
         let trained = self.trained()?;
         match trained.per_parameter {
-            0 => Err("no optimizer states are known".to_owned()),
+            0 => Err("no optimizer state was found".to_owned()),
             1..=MOST_STATES => Ok(trained),
             _ => Err(trained.too_many()),
         }

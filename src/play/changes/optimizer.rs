@@ -122,7 +122,7 @@ pub(super) fn apply(
     if matches!(optimizer, Optimizer::Adam8bit | Optimizer::Adafactor)
         && trained.gradients.keys().any(|bytes| bytes % ELEMENT != 0)
     {
-        return Err("parameters do not have elements of 4 bytes".to_owned());
+        return Err("some parameters do not have 4-byte elements".to_owned());
     }
     if optimizer == Optimizer::AdamW && trained.per_parameter == optimizer.per_parameter() {
         return Ok("the two states recorded for each parameter are those of AdamW, and stay unchanged"
@@ -156,7 +156,7 @@ pub(super) fn offload(rewrite: &mut Rewrite, trained: &Trained) -> String {
     remove_scratch(rewrite, trained, &mut patch);
     trained.states.iter().for_each(|&state| patch.remove(state));
     rewrite.apply(patch);
-    "the optimizer steps on the CPU and keeps all its state there, so none of it is on the device".to_owned()
+    "the optimizer runs on the CPU and keeps all its state there, so none of it is on the device".to_owned()
 }
 
 fn remove_scratch(rewrite: &Rewrite, trained: &Trained, patch: &mut Patch) {

@@ -89,7 +89,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others
         }
     };
     format!(
-        "of {ranks} ranks, the figures are for the one that holds the most: {} of the {} of trainable parameters; each parameter is \
+        "the figures are for the rank, out of {ranks}, that holds the most: {} of the {} of trainable parameters; each parameter is \
          assigned to one rank, the largest first, as in ZeroRedundancyOptimizer; {gradients}",
         Bytes(share.bytes),
         Bytes(trained.bytes()),

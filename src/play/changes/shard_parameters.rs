@@ -63,7 +63,7 @@ pub(super) fn apply(
             like.get_or_insert(*step);
         }
     }
-    let like = like.ok_or("no gradients are known")?;
+    let like = like.ok_or("no gradients were found")?;
     let places = rewrite.places(device.history().entries());
     let place = |instant: u32| places[instant as usize];
     let mut communication = Communication { rewrite, patch: &mut patch, like };
@@ -91,9 +91,7 @@ pub(super) fn apply(
             Bytes(largest),
             Bytes(passes.iter().map(|pass| pass.bytes).max().unwrap_or(0)),
         ),
-        doubt: Some(
-            "the moments at which parameters are gathered and gradients are reduced are assumptions".to_owned(),
-        ),
+        doubt: Some("memviz assumes when parameters are gathered and gradients are reduced".to_owned()),
     })
 }
 

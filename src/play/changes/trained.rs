@@ -93,12 +93,11 @@ impl Trained {
     pub fn too_many(&self) -> String {
         match self.at_once {
             1..=MOST_STATES if self.at_once < self.per_parameter => format!(
-                "the recorded optimizer allocates its {} states for each parameter anew in every step, which memviz \
-                 cannot simulate",
-                self.at_once
+                "the recorded optimizer reallocates its {} for each parameter in every step, which memviz cannot simulate",
+                if self.at_once == 1 { "state".to_owned() } else { format!("{} states", self.at_once) }
             ),
             _ => format!(
-                "the recorded optimizer keeps {} states of each parameter, of unknown kinds",
+                "the recorded optimizer keeps {} states for each parameter, whose kinds are unknown",
                 self.per_parameter
             ),
         }

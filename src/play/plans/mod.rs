@@ -48,7 +48,7 @@ const UNLIKELY_PART: u64 = 5;
 const STEPS_OF_NEEDS: u64 = 4_000_000;
 
 /// Why there is no prediction if the simulation does not fail like the recording.
-const FITS_REPEATED: &str = "the last complete step, repeated, fits the device on which the recording runs out of memory: how the failed step differs is unknown";
+const FITS_REPEATED: &str = "in simulation, repeating the last complete step fits the device on which the program ran out of memory; how the failed step differs is unknown";
 
 /// Options of a search for plans.
 #[derive(Clone, Debug, Default)]

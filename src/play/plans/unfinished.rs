@@ -44,8 +44,8 @@ const OTHER: &str = "the request that fails does not occur in the complete steps
                      unknown; record a step that fits, with a smaller batch";
 const OTHER_SIZES: &str = "the sizes that the failed step requests differ from those of the complete steps before it, so what it would \
                            have requested next is unknown; record a step that fits, with a smaller batch";
-const REFUSED_OTHERWISE: &str = "the simulated device serves the request that failed: something that is not recorded \
-                                 made it fail, such as torch.cuda.set_per_process_memory_fraction";
+const REFUSED_OTHERWISE: &str = "in simulation, the failed request succeeds: something that is not recorded made it fail, such \
+                                 as torch.cuda.set_per_process_memory_fraction";
 
 /// The complete steps of a program that runs out of memory; the last of them is the step to repeat. An error gives the reason
 /// if there are none, or if the failed step is a different one.

@@ -58,7 +58,7 @@ fn inferred(blocks: &[Block], with_category: bool) -> Option<&'static str> {
     let site = blocks.iter().any(|block| block.site_inferred);
     let category = blocks.iter().any(|block| with_category && block.category_inferred);
     Some(match (category, site) {
-        (true, true) => "* inferred: after a category, the category; after a site, the forward line",
+        (true, true) => "* after a category: the category is inferred; after a site: the forward line is inferred",
         (true, false) => "* inferred: the category",
         (false, true) => "* inferred: the forward line",
         (false, false) => return None,

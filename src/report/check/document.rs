@@ -124,7 +124,7 @@ fn details(document: &mut Document, input: &CheckedInput, check: &Check) {
         paragraph(format!("{title} {no_match}"));
     }
     match (check.verdict, check.doubt.as_ref().map(words::doubt)) {
-        (CheckVerdict::Passed, Some(doubt)) => paragraph(format!("{title} is met in any case, even though {doubt}")),
+        (CheckVerdict::Passed, Some(doubt)) => paragraph(format!("{title} is met in any case, although {doubt}")),
         (CheckVerdict::Passed, None) | (CheckVerdict::Unknown, _) => {}
         (CheckVerdict::Failed, _) => {
             paragraph(format!("{title}: {}", words::excess(check)));

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 pub fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
     let mut gauges = Gauges(out);
     let name = "check_verdict";
-    gauges.head(name, "Result of a budget: 1 for its verdict.")?;
+    gauges.head(name, "Verdict on a budget, in the label verdict; the value is always 1.")?;
     each(inputs, |labels, check| {
         let labels = [labels, &[("verdict", check.verdict.name())]].concat();
         gauges.line(name, &labels, 1)
@@ -23,7 +23,7 @@ pub fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
     let name = "check_measured";
     gauges.head(
         name,
-        "What was measured for a budget, in bytes or as a share from 0 to 1; the label bound marks bounds.",
+        "What was measured for a budget, in bytes or as a share from 0 to 1; the label bound marks lower and upper bounds.",
     )?;
     each(inputs, |labels, check| {
         let (Some(measured), bound) = check.measured() else { return Ok(()) };
@@ -34,7 +34,7 @@ pub fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
     gauges.head(name, "Inputs that could not be read.")?;
     gauges.line(name, &[], inputs.iter().filter(|input| input.answer.is_err()).count())?;
     let name = "check_passed";
-    gauges.head(name, "Whether all budgets are kept.")?;
+    gauges.head(name, "Whether all budgets are met.")?;
     gauges.line(name, &[], u8::from(words::verdict(inputs) == CheckVerdict::Passed))
 }
 

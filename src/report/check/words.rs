@@ -277,7 +277,7 @@ pub fn doubt(doubt: &Doubt) -> String {
         }
         Doubt::LateStart => {
             "memory was in use at the start of the recording (it started late, or a ring buffer dropped earlier entries), \
-             so the peak may have been earlier; --accept-late-start judges the recorded part"
+             so the peak may have been earlier; with --accept-late-start, memviz judges only the recorded part"
                 .to_owned()
         }
         Doubt::CutOff => "the file was cut off, and memory may have been higher in the missing part".to_owned(),
@@ -308,23 +308,23 @@ pub fn doubt(doubt: &Doubt) -> String {
             format!("{} found; record {MIN_STEPS} or more", count(*steps as u64, "step"))
         }
         Doubt::UnknownLeaks(bytes) => {
-            format!("{} that steps leave behind have no stack, and may be part of a leak", Bytes(*bytes))
+            format!("{} that steps leave behind has no stack, and may be part of a leak", Bytes(*bytes))
         }
         Doubt::LostLeaks(bytes) => {
             let bytes = Bytes(*bytes);
             format!(
-                "{bytes} that steps leave behind have the stack of older blocks, whose entries are lost, and may be part of a leak"
+                "{bytes} that steps leave behind has the same stack as older blocks whose entries were lost, and may be part of a leak"
             )
         }
         Doubt::EmptySteps(steps) => {
             let steps = count(*steps as u64, "step");
-            format!("{steps} found, but no entries within them, as if their times were those of another clock")
+            format!("{steps} found without entries; their times may come from a different clock")
         }
         Doubt::Refused(reason) => reason.clone(),
         Doubt::UnknownAction(action) => {
-            format!("entries with the unknown action {action:?} were skipped; a newer memviz may know it")
+            format!("entries with the unknown action {action:?} were skipped; a newer version of memviz may know it")
         }
-        Doubt::UnknownKey(key) => format!("the unknown key {key} was ignored; a newer memviz may know it"),
+        Doubt::UnknownKey(key) => format!("the unknown key {key} was ignored; a newer version of memviz may know it"),
         Doubt::Malformed(what) => what.clone(),
         Doubt::NoSettings => {
             "the allocator settings are missing, although this release of PyTorch writes them, and sizes depend on them"
@@ -332,7 +332,7 @@ pub fn doubt(doubt: &Doubt) -> String {
         }
         Doubt::MemoryLeftOut(events) => format!("{} left out", were(*events)),
         Doubt::SizesFromValues(place) => {
-            format!("rehearsed; some sizes depend on values on the device, which were 0 ({place})")
+            format!("rehearsed; some sizes depend on values read from the device, which a rehearsal returns as 0 ({place})")
         }
         Doubt::Followed => {
             "more data follows the recording in the same file, and only the recording was read".to_owned()
@@ -354,7 +354,7 @@ pub fn doubt(doubt: &Doubt) -> String {
     }
 }
 
-/// `1 event of memory was`, `2 events of memory were`.
+/// `1 memory event was`, `2 memory events were`.
 fn were(events: u64) -> String {
-    format!("{} of memory {}", count(events, "event"), if events == 1 { "was" } else { "were" })
+    format!("{} {}", count(events, "memory event"), if events == 1 { "was" } else { "were" })
 }

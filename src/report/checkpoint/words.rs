@@ -23,13 +23,17 @@ const MUCH_PERCENT: f64 = 5.0;
 
 /// The answer in a few words.
 pub fn headline(device: &DeviceCheckpoint) -> String {
-    // If the kept history starts at its maximum, or nothing was recorded, that instant is an ordinary state.
-    let is_known = !device.completeness.no_entries && (device.peak.instant > 0 || !device.completeness.has_baseline);
     if device.peak_bytes == 0 {
         return format!("{}: nothing was allocated", notes::device_name(device.device));
     }
-    let peak = if is_known { "peak " } else { "" };
+    let peak = if is_peak(device) { "peak " } else { "" };
     format!("{}: {peak}allocated {}", notes::device_name(device.device), signed(device.peak_bytes))
+}
+
+/// Whether the instant is known to be the peak. If the kept history starts at its maximum, or nothing was recorded, it is an
+/// ordinary state.
+fn is_peak(device: &DeviceCheckpoint) -> bool {
+    !device.completeness.no_entries && (device.peak.instant > 0 || !device.completeness.has_baseline)
 }
 
 /// Where the recorded peak is.
@@ -56,7 +60,8 @@ pub fn limits(device: &DeviceCheckpoint) -> Vec<String> {
     lines.extend(notes::anomalies(&device.anomalies));
     if device.untried > 0 {
         let functions = count(device.untried as u64, "more function");
-        lines.push(format!("{functions} not tried; their calls hold less of the peak"));
+        let their = if device.untried == 1 { "its" } else { "their" };
+        lines.push(format!("{functions} not tried; {their} calls hold less of the peak"));
     }
     lines
 }
@@ -80,13 +85,14 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
             "is freed in the backward pass"
         };
         let (bytes, share, kept) = (Bytes(held), of_peak(held), Bytes(device.kept_bytes));
+        let whole = if is_peak(device) { "the peak" } else { "allocated memory" };
         // If this differs from the activations category, both are stated, since other answers show the category.
         facts.push(if device.kept_bytes == 0 || kept.to_string() == bytes.to_string() {
-            format!("{bytes} of it ({share:.1}%) was allocated in the forward pass and {what}")
+            format!("{bytes} of {whole} ({share:.1}%) was allocated in the forward pass and {what}")
         } else {
             let all = of_peak(device.kept_bytes);
             format!(
-                "{kept} of it ({all:.1}%) is activations; {bytes} ({share:.1}%) was allocated in the forward pass and {what}"
+                "{kept} of {whole} ({all:.1}%) is activations; {bytes} ({share:.1}%) was allocated in the forward pass and {what}"
             )
         });
     }
@@ -125,11 +131,11 @@ fn compiled(device: &DeviceCheckpoint) -> String {
 fn checkpointed(function: &Checkpointed) -> String {
     let (calls, all) = (function.calls, function.calls + function.other_calls);
     let which = match (calls, function.other_calls) {
-        (1, 0) => "its call".to_owned(),
+        (1, 0) => "its only call".to_owned(),
         (_, 0) => format!("all {calls} calls"),
         _ => format!("{calls} of {all} calls"),
     };
-    format!("{} is already checkpointed in {which} of a forward pass", function.label)
+    format!("{} is already checkpointed in {which} per forward pass", function.label)
 }
 
 /// Why there are no candidates.
@@ -234,7 +240,7 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
         reason.push_str(" With foreach=False or fused=True the optimizer allocates much less temporary memory.");
     }
     if is_much(peak.kept_bytes) {
-        reason.push_str(" An optimizer with less state, or state sharded over ranks, would need less memory.");
+        reason.push_str(" An optimizer with less state, or state sharded across ranks, would need less memory.");
     }
     reason
 }

@@ -8,17 +8,10 @@ pub const TIMES: &str = "recorded CPU time, not time on the GPU";
 
 /// A change to the code: where, and the new code.
 pub fn change(change: &CodeChange) -> (String, &'static str) {
-    const WRAP: &str = "torch.utils.checkpoint.checkpoint(block, ..., use_reentrant=False)";
     match change {
         CodeChange::Wrap { caller, others } => {
-            let each = if others.is_empty() { "the" } else { "each" };
-            let caller = caller.as_deref().map_or("where it is called".to_owned(), |caller| at(caller, others));
-            (
-                format!(
-                    "{caller}, replace {each} call, shown here as block(...), with this one; arguments and results stay the same"
-                ),
-                WRAP,
-            )
+            let lines = caller.as_deref().map(|caller| (caller, others.as_slice()));
+            wrap(lines, if lines.is_some() && others.is_empty() { "the call" } else { "each call" })
         }
         CodeChange::WrapForward(caller) => (
             format!(
@@ -31,6 +24,15 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
             "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})",
         ),
     }
+}
+
+/// How to wrap calls, at these lines if they are known.
+pub fn wrap(lines: Option<(&str, &[String])>, calls: &str) -> (String, &'static str) {
+    let place = lines.map_or(String::new(), |(caller, others)| format!("{}, ", at(caller, others)));
+    (
+        format!("{place}replace {calls}, shown here as block(...), with this one; arguments and results stay the same"),
+        "torch.utils.checkpoint.checkpoint(block, ..., use_reentrant=False)",
+    )
 }
 
 /// The most lines with calls that are named.

@@ -11,11 +11,15 @@ const SHOWN: usize = 3;
 /// A line about the recording, and whether it is a warning; then lines about unknown facts.
 pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
     let memory = if rehearsal.memory > 0 { format!(" with {}", Bytes(rehearsal.memory)) } else { String::new() };
-    let alone = if rehearsal.ranks > 1 { format!(", one of {} ranks, alone", rehearsal.ranks) } else { String::new() };
+    let alone = if rehearsal.ranks > 1 {
+        format!(", as one of {} ranks, without the others", rehearsal.ranks)
+    } else {
+        String::new()
+    };
     let mut lines = vec![(
         format!(
             "rehearsed for {}{memory}, without a GPU{alone}: PyTorch's own allocator served every request, no kernel ran, and times \
-             are not those of a GPU",
+             are not GPU times",
             rehearsal.gpu
         ),
         false,
@@ -23,8 +27,8 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
     if rehearsal.sizes().next().is_some() {
         let named = named(rehearsal.sizes());
         let values = match rehearsal.assumed.as_str() {
-            "" => "which were 0".to_owned(),
-            assumed => format!("which were assumed ({assumed}), or 0"),
+            "" => "which were returned as 0".to_owned(),
+            assumed => format!("which were assumed ({assumed}) or returned as 0"),
         };
         lines.push((format!("not exact: some sizes depend on values read from the device, {values} ({named})"), true));
     }
@@ -36,7 +40,7 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
         if number > 0 {
             let what = count(number, what);
             let named = named(reads());
-            let zeros = "a rehearsal returns zeros, so figures are exact only if no allocation depends on them";
+            let zeros = "a rehearsal returns zeros, so figures are exact only if no allocation depends on these values";
             lines.push((format!("the program {done} {what} {end}: {zeros} ({named})"), true));
         }
     }

@@ -18,7 +18,7 @@ pub fn steps(steps: &Steps) -> String {
             let from = if is_numbered { "; memviz numbers them from 1, whatever N is" } else { "" };
             format!("{number}, annotated as {name}{from}")
         }
-        StepSource::Requested(pattern) => format!("{number}, annotations that match {pattern}"),
+        StepSource::Requested(pattern) => format!("{number}: annotations that match {pattern}"),
         StepSource::Inferred { kind: IterationKind::Loop, site } => {
             let site = site.as_ref().map(|site| format!(" at {site}")).unwrap_or_default();
             format!("{} of a loop{site} that calls no model", count(steps.len(), "iteration"))
@@ -30,8 +30,8 @@ pub fn steps(steps: &Steps) -> String {
     };
     match steps.left_out {
         0 => what,
-        1 => format!("{what}; 1 more range with that name contains no backward pass"),
-        more => format!("{what}; {more} more ranges with that name contain no backward pass"),
+        1 => format!("{what}; 1 more such range contains no backward pass"),
+        more => format!("{what}; {more} more such ranges contain no backward pass"),
     }
 }
 

@@ -81,13 +81,13 @@ pub fn places(sources: Sources<'_>, device: &DeviceDiff) -> [String; 2] {
 /// The fate of all blocks from one instant of a recording to the other.
 pub fn lives(lives: &Lives) -> String {
     let [born, freed, survived] = [lives.born, lives.freed, lives.survived].map(|share| Bytes(share.bytes));
-    format!("{born} allocated in between and still live, {freed} freed, {survived} survived (live at both)")
+    format!("{born} allocated in between and still live, {freed} freed, {survived} survived (live at both instants)")
 }
 
 /// Where two recordings diverge, and what was requested there.
 pub fn parting(parting: &Parting) -> String {
     let [base, new] = parting.sides().map(|(name, asked)| request(name, asked));
-    format!("{} {base}, {new}", alike(parting.alike))
+    format!("{} {base}, and {new}", alike(parting.alike))
 }
 
 /// What precedes the first requests that differ.
@@ -101,9 +101,9 @@ pub fn alike(requests: usize) -> String {
 
 /// The first request that differs, of the side with this name; `None` if the side ends there.
 pub fn request(name: &str, asked: Option<&Asked>) -> String {
-    let Some(Asked { entry, bytes, failed, site, .. }) = asked else { return format!("{name} ends") };
+    let Some(Asked { entry, bytes, failed, site, .. }) = asked else { return format!("the {name} ends") };
     let asks = if *failed { "fails to allocate" } else { "requests" };
-    format!("{name} {asks} {} at {} (entry {entry})", Bytes(*bytes), safe(site))
+    format!("the {name} {asks} {} at {} (entry {entry})", Bytes(*bytes), safe(site))
 }
 
 /// What both devices' histories lack, one line each; gaps of both are reported once.
@@ -331,17 +331,23 @@ pub fn unknown_growth(report: &DiffReport, limit: GrowthLimit) -> String {
             };
             let reasons: Vec<String> =
                 side("base", &device.base).into_iter().chain(side("new recording", &device.new)).collect();
-            let reasons =
-                if reasons.is_empty() { "the recording contradicts itself".to_owned() } else { reasons.join("; ") };
+            let reasons = if reasons.is_empty() {
+                "one of the recordings contradicts itself".to_owned()
+            } else {
+                reasons.join("; ")
+            };
             format!("{}: {reasons}", lower(&device_name(device.new.device())))
         }
         (None, Some(&device), _) => {
-            format!("{} is only in the base; --device selects those to compare", lower(&device_name(device)))
+            format!("{} is only in the base; --device selects the devices to compare", lower(&device_name(device)))
         }
         (None, None, Some(&device)) => {
-            format!("{} is only in the new recording; --device selects those to compare", lower(&device_name(device)))
+            format!(
+                "{} is only in the new recording; --device selects the devices to compare",
+                lower(&device_name(device))
+            )
         }
-        (None, None, None) => "nothing is compared".to_owned(),
+        (None, None, None) => "there is no device to compare".to_owned(),
     };
     format!("{question}: {reason}")
 }

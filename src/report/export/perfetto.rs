@@ -8,6 +8,7 @@ use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::Source;
 use crate::report::common::notes::{self, device_name, safe};
+use crate::report::common::words::count;
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 use std::cmp::Reverse;
@@ -143,7 +144,10 @@ fn write_device(
         lines.extend(notes::limits(&device.completeness, &device.baseline));
         lines.extend(notes::anomalies(&device.anomalies));
         if device.moved > 0 {
-            lines.push(format!("{} values have the time of the one before them, which is later", device.moved));
+            lines.push(format!(
+                "{} recorded with a time earlier than that of the previous value; shown at the time of the previous value",
+                count(device.moved, "value")
+            ));
         }
         track.text(field::TRACK_DESCRIPTION, &lines.join("\n"));
         // Heap profiles belong to processes.

@@ -36,7 +36,7 @@ pub fn write(source: Source<'_>, report: &SamplesReport, out: &mut dyn Write) ->
     for device in &report.devices {
         text.line("complete", device, &[], u8::from(device.peak.completeness.is_complete()))?;
     }
-    text.head("anomalies", "Contradictions in the recording.")?;
+    text.head("anomalies", "Number of contradictions in the recording.")?;
     report.devices.iter().try_for_each(|device| text.line("anomalies", device, &[], device.peak.anomalies.total()))
 }
 

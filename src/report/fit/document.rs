@@ -19,7 +19,7 @@ const TRUST: usize = 9;
 
 pub(crate) fn document(sources: &[Source<'_>], report: &FitReport) -> Document {
     let paths: Vec<String> = sources.iter().map(|source| code(source.path)).collect();
-    let mut document = Document::new(format!("What fits, from {}", paths.join(", ")));
+    let mut document = Document::new(format!("What fits, predicted from {}", paths.join(", ")));
     document.notes(words::files(sources));
     if report.devices.is_empty() {
         document.paragraph("no GPU memory was allocated while recording");

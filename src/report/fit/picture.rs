@@ -133,7 +133,7 @@ fn legend(mut plot: Group, device: &DeviceFit) -> (Group, f64) {
         plot = plot.add(rectangle(LEGEND, y - 9.5, 11.0, 11.0, color)).add(line);
         y += LEGEND_LINE;
     }
-    let mut said = vec!["large filled marks: recorded; empty marks: predicted; dotted lines: uncertain".to_owned()];
+    let mut said = vec!["large filled marks: recorded; hollow marks: predicted; dotted lines: uncertain".to_owned()];
     said.extend(device.capacity.map(|capacity| format!("dashed: {} for the allocator", Bytes(capacity))));
     for line in said {
         plot = plot.add(text(LEGEND + 18.0, y, Anchor::Start, palette::MUTED, &line));

@@ -85,8 +85,8 @@ pub fn refused(parameter: &str, refusal: &Refusal) -> String {
     match refusal {
         Refusal::NotPlayed(value, because) => format!("{parameter} {value}: {because}"),
         Refusal::OutOfMemory(value) => format!(
-            "{parameter} {value} ran out of memory: what would have followed is unknown; record a smaller one that \
-             finishes"
+            "the run with {parameter} {value} ran out of memory: what would have followed is unknown; record a smaller value \
+             that finishes"
         ),
         Refusal::NoDevice(value) => format!("{parameter} {value} was not recorded on this device"),
         Refusal::Differ(mismatch) => differ(parameter, mismatch),
@@ -148,7 +148,7 @@ pub fn settings(device: &DeviceFit) -> String {
         conf => conf.to_owned(),
     };
     let whose = match () {
-        () if device.is_default_assumed => "settings (assumed: none are recorded)",
+        () if device.is_default_assumed => "settings (assumed: none were recorded)",
         () if device.is_recorded => "recorded settings",
         () => "settings",
     };
@@ -225,10 +225,11 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
             "at any one time, up to {} is neither constant nor proportional to {parameter}; one more recording would show how it grows",
             Bytes(bytes)
         ),
-        Doubt::Far => "far from the recorded values: kernels may need different workspaces there".to_owned(),
-        Doubt::Below => "below the recorded values: kernels may need different workspaces there".to_owned(),
+        Doubt::Far => "far from the recorded values, where kernels may need different workspaces".to_owned(),
+        Doubt::Below => "below the recorded values, where kernels may need different workspaces".to_owned(),
         Doubt::PerhapsSums => {
-            "sums over this many rows may need buffers that no recording shows; both cases were simulated".to_owned()
+            "sums over this many rows may need buffers that no recording shows; simulated with and without them"
+                .to_owned()
         }
         Doubt::OneRecording => format!(
             "a single recording does not show what grows with {parameter}; low end: only the memory that forward keeps grows in \
@@ -237,7 +238,7 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
              39 at four times the batch size"
         ),
         Doubt::OtherOrder => {
-            "kernels needed different buffers in one of the recordings; both cases were simulated".to_owned()
+            "kernels needed different buffers in one of the recordings; simulated with either set of buffers".to_owned()
         }
         Doubt::Placement => "the driver's placement of segments is unknown; four placements were simulated".to_owned(),
     }
@@ -258,7 +259,7 @@ pub fn because(parameter: &str, device: &DeviceFit, prediction: &Prediction) -> 
         return doubts.join("; ");
     }
     let values: Vec<String> = device.points.iter().map(|point| point.value.to_string()).collect();
-    format!("worked out from {parameter} {}", values.join(", "))
+    format!("extrapolated from {parameter} {}", values.join(", "))
 }
 
 /// The maximum of allocated memory, as a range if it is not known exactly; empty if the simulation ends early.

@@ -94,7 +94,7 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
     let place = notes::position(&device.moment, device.entries, &device.completeness);
     let place = match device.is_peak {
         // The peak may have been before.
-        true if device.moment.instant == 0 => format!("{place}, where recorded allocated memory is highest"),
+        true if device.moment.instant == 0 => format!("{place}, where allocated memory is highest in the recording"),
         true => format!("at the peak of allocated memory, {place}"),
         false => place,
     };
@@ -202,7 +202,9 @@ impl Document {
         }
         table.total(Bytes(pinning.pinned_free_bytes).to_string(), "non-releasable in total");
         self.table(table);
-        self.narrow(DETAILS_FROM, |document| document.below("wider screens show bytes per block and releasable bytes"));
+        self.narrow(DETAILS_FROM, |document| {
+            document.below("a wider terminal shows bytes per block and releasable bytes");
+        });
         if let Some(overlap) = notes::grouping(by) {
             self.below(overlap);
         }

@@ -91,7 +91,7 @@ pub(crate) fn panel(device: &DeviceSegmentMap, colors: &Colors<'_>, max_lines: u
     if !holed.is_empty() || device.failed.is_some() {
         y += 30.0;
         let segments = count(holed.len() as u64, "segment");
-        let title = format!("{segments} with free blocks, drawn to one scale; a full row is {}", Bytes(scale));
+        let title = format!("{segments} with free blocks, drawn to the same scale; a full row is {}", Bytes(scale));
         drawing.add(text(16.0, y, Anchor::Start, palette::MUTED, &title));
         y -= 6.0;
     }
@@ -161,7 +161,7 @@ fn scale(segments: &[Segment<'_>], lines: usize) -> u64 {
 fn totals(device: &DeviceSegmentMap) -> String {
     let all = Figures::sum(&device.figures);
     let segments = count(all.segments, "segment");
-    let chosen = if device.is_most_inactive { "the most inactive memory is here: " } else { "" };
+    let chosen = if device.is_most_inactive { "inactive memory is highest at this instant: " } else { "" };
     let mut line =
         format!("{chosen}{} reserved in {segments}, {} allocated", Bytes(all.reserved), Bytes(all.allocated));
     if all.pending_free > 0 {
@@ -301,7 +301,7 @@ impl Drawing<'_> {
         self.label(16.0, y + ROW, Anchor::Start, "failed request");
         self.label(LEFT - 8.0, y + ROW, Anchor::End, &Bytes(bytes).to_string());
         let largest = Figures::sum(&self.device.figures).largest_free_block;
-        let note = if largest < bytes { "fits in none" } else { "" };
+        let note = if largest < bytes { "larger than any free block" } else { "" };
         self.label(LEFT + BAR + 10.0, y + ROW, Anchor::Start, note);
         let lines = bytes.div_ceil(scale).max(1);
         // A request far larger than any segment is shown as a number.

@@ -136,14 +136,14 @@ fn annotations(document: &mut Document, report: &InfoReport) {
     let mut table =
         Table::new([Column::right(9, "ranges"), Column::right(10, "time"), Column::label("annotation")]).head(None);
     for (place, summary) in report.annotations.iter().enumerate() {
-        let open = if summary.open > 0 { format!(", {} without both ends", summary.open) } else { String::new() };
+        let open = if summary.open > 0 { format!(", {} incomplete", summary.open) } else { String::new() };
         let cells = [format!("{}x", summary.count), notes::duration(summary.total_us)];
         let row = table.row(cells, Cell::code(&summary.name).suffix(open, Tone::Dim, 0));
         row.reader = if place < ANNOTATIONS { Reader::Everybody } else { Reader::OfMarkdown };
     }
     let rest = report.annotations.len().saturating_sub(ANNOTATIONS);
     if rest > 0 {
-        table.short("", format!("{rest} more names")).reader = Reader::OfText;
+        table.short("", count(rest, "more name")).reader = Reader::OfText;
     }
     document.table(table);
 }

@@ -56,7 +56,10 @@ fn leaks(document: &mut Document, device: &DeviceLeaks) {
             document.toned(
                 Tone::Dim,
                 0,
-                format!("--by stack shows the stacks of the other {}", count(others.len(), "row")),
+                match others.len() {
+                    1 => "--by stack also shows the stack of the other row".to_owned(),
+                    more => format!("--by stack also shows the stacks of the other {more} rows"),
+                },
             );
         });
         document.aside(|document| others.iter().for_each(|row| stack(document, row)));
@@ -90,7 +93,7 @@ fn table(device: &DeviceLeaks) -> Table {
 fn stack(document: &mut Document, row: &LeakRow) {
     document.fold(starred(&row.label, row.inferred), |document| {
         document.fact(words::behavior(row));
-        document.facts(row.oldest.as_ref().map(|oldest| format!("oldest surviving block {}", words::oldest(oldest))));
+        document.facts(row.oldest.as_ref().map(|oldest| format!("oldest surviving block: {}", words::oldest(oldest))));
         if row.stack.is_empty() {
             document.toned(Tone::Plain, 4, "no stack was recorded");
         }

@@ -214,7 +214,7 @@ pub fn behavior(row: &LeakRow) -> String {
         (Verdict::Growth, _) => {
             format!("growth of {number} {noun}, {rate}, per step; some of the blocks are freed later")
         }
-        (Verdict::Cache, Some(step)) => format!("kept, allocated by step {step}"),
+        (Verdict::Cache, Some(step)) => format!("kept; allocated by the end of step {step}"),
         (Verdict::Cache, None) => verdict(row.verdict).to_owned(),
     }
 }

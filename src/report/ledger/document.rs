@@ -15,7 +15,7 @@ pub(crate) fn document(source: Source<'_>, report: &LedgerReport) -> Document {
     let mut document = Document::devices("Device memory of", source, report.devices.iter(), ledger);
     if report.capacity_is_unused {
         document.gap();
-        document.paragraph("--capacity and --gpu were not used: the samples show the memory of the device");
+        document.paragraph("--capacity and --gpu are ignored: the samples show the memory of the device");
     }
     if !report.host.is_empty() {
         document.gap();
@@ -40,7 +40,7 @@ fn ledger(document: &mut Document, device: &DeviceLedger) {
     document.legends(words::pools_unknown(device));
     if occasions.len() > 1 {
         document.narrow(NAMES + occasions.len() * SAMPLE, |document| {
-            document.legend("the earliest samples are left out; wider screens show them");
+            document.legend("the earliest samples are left out; a wider terminal shows them");
         });
     }
 }

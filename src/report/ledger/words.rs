@@ -19,11 +19,11 @@ pub(crate) fn headline(device: &DeviceLedger) -> String {
 
 fn when(at: Occasion) -> &'static str {
     match at {
-        Occasion::Start => "at the start of recording",
+        Occasion::Start => "at the start of the recording",
         Occasion::Peak => "at the highest sample (end of a step)",
         Occasion::Oom => "at the failed request",
         Occasion::Dump => "when the recording was written",
-        Occasion::End => "at the end of recording",
+        Occasion::End => "at the end of the recording",
     }
 }
 
@@ -72,7 +72,7 @@ fn doubt(doubt: &LedgerDoubt) -> String {
             )
         }
         LedgerDoubt::OwnNotListed { pid, listed, bytes } => format!(
-            "the driver lists {} with {} in total, but not the recorded process, {pid}: inside a container, processes have different IDs, so which of them was recorded is unknown",
+            "the driver lists {} with {} in total, but not the recorded process, {pid}: inside a container, processes have different IDs, so which process was recorded is unknown",
             processes(*listed),
             Bytes(*bytes)
         ),
@@ -81,7 +81,7 @@ fn doubt(doubt: &LedgerDoubt) -> String {
         }
         LedgerDoubt::Rounded => "the processes were listed by nvidia-smi, which rounds to MiB".to_owned(),
         LedgerDoubt::UsedAtStart(bytes) => {
-            format!("{} were in use when recording started, including the CUDA context", Bytes(*bytes))
+            format!("{} was in use when recording started, including the CUDA context", Bytes(*bytes))
         }
         LedgerDoubt::ReservedDiffers { segments, counter } => format!(
             "pools are not shown: the segments in the recording add up to {}, but PyTorch's counter says {}",
@@ -118,7 +118,7 @@ pub(crate) fn outside(ledger: &Ledger) -> Option<String> {
     let told = ledger.rows.iter().filter(|row| row.holder != Holder::Pytorch && row.bytes >= signed_notable());
     let told: Vec<String> = told.map(|row| format!("{} {}", signed(row.bytes), holder(&row.holder))).collect();
     let total = Bytes(ledger.total_bytes);
-    (!told.is_empty()).then(|| format!("outside PyTorch's allocator, of {total}: {}", told.join(", ")))
+    (!told.is_empty()).then(|| format!("outside PyTorch's allocator, on a device with {total}: {}", told.join(", ")))
 }
 
 fn signed_notable() -> i64 {

@@ -4,6 +4,7 @@ use super::words;
 use crate::analysis::nsys::{NsysMemory, NsysPeak, NsysReport};
 use crate::model::bytes::Bytes;
 use crate::report::common::document::{Cell, Column, Cut, Document, Table};
+use crate::report::common::words::count;
 
 /// Number of rows and ranges for people: the largest.
 const MOST_ROWS: usize = 15;
@@ -46,7 +47,7 @@ fn one(document: &mut Document, memory: &NsysMemory) {
     }
     let left = memory.rows.len().saturating_sub(MOST_ROWS);
     if left > 0 {
-        document.legend(format!("and {left} smaller rows; --format csv has all"));
+        document.legend(format!("and {}; --format csv lists all rows", count(left as u64, "smaller row")));
     }
     if !memory.ranges.is_empty() && memory.place.device().is_some() {
         document.section("NVTX ranges with the most memory");

@@ -120,21 +120,21 @@ pub(super) fn file_notes(report: &NsysReport) -> Vec<String> {
 fn doubt(doubt: &NsysDoubt) -> String {
     match doubt {
         NsysDoubt::NoFrees => {
-            "the profile has no frees: if the program freed memory, it never had as much allocated as shown".to_owned()
+            "the profile has no frees: if the program freed memory, the true peak may be lower".to_owned()
         }
         NsysDoubt::FreedUnseen(number) => format!(
             "{} of memory allocated before the profile began: such memory is not counted, so the figures are lower bounds",
             count(*number as usize, "free")
         ),
         NsysDoubt::AllocatedTwice(number) => format!(
-            "{} at an address that was still allocated: the free is missing, and memviz assumes it happened just before",
+            "{} at an address that was still allocated: the free is missing, and memviz assumes that it happened just before the allocation",
             count(*number as usize, "allocation")
         ),
         NsysDoubt::SizesDiffer(number) => {
             format!("{} with a size other than that of the allocation: memviz uses the size of the allocation", count(*number as usize, "free"))
         }
         NsysDoubt::Pooled { allocations, pool_bytes } => format!(
-            "{} from stream-ordered memory pools (cudaMallocAsync): figures count these allocations, while a pool held up to {}",
+            "{} from stream-ordered memory pools (cudaMallocAsync): figures count these allocations, not the memory that the pools held (up to {} in one pool)",
             count(*allocations as usize, "allocation"),
             Bytes(*pool_bytes)
         ),
@@ -164,12 +164,19 @@ pub(super) fn pytorch(share: &PytorchShare) -> Vec<String> {
             Bytes(share.found_bytes),
             Bytes(share.segment_bytes)
         ),
-        None => format!("None of the {segments} of the recording is in the profile: are both from the same run?"),
+        None => {
+            let none = match share.segments {
+                1 => "The only segment of the recording is not".to_owned(),
+                _ => format!("None of the {segments} of the recording are"),
+            };
+            format!("{none} in the profile: are both from the same run?")
+        }
     }];
     if share.repeated > 0 {
         lines.push(format!(
-            "{} more with the address and size of a segment count as PyTorch's: the recording may have started later",
-            count(share.repeated as usize, "allocation")
+            "{} with the address and size of a segment {} counted as PyTorch's: the recording may have started later",
+            count(share.repeated as usize, "more allocation"),
+            if share.repeated == 1 { "is" } else { "are" }
         ));
     }
     if share.expandable > 0 {

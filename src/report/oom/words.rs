@@ -7,7 +7,7 @@ use crate::facts::grouping::GroupBy;
 use crate::model::bytes::Bytes;
 use crate::replay::History;
 use crate::report::common::notes::START;
-use crate::report::common::words::{category, count, pool};
+use crate::report::common::words::{category, count, listed, pool};
 use indexmap::IndexMap;
 
 /// A statement: its name, its text, and its figures by JSON key.
@@ -64,7 +64,7 @@ pub fn request(oom: &Oom) -> Vec<String> {
         lines.push("backward passes have no Python frames; stacks=\"all\" records C++ frames".to_owned());
     }
     if let Some((entry, site)) = &request.last_known {
-        lines.push(format!("the last request before it with a Python stack came from {site} (entry {entry})"));
+        lines.push(format!("the previous request with a Python stack came from {site} (entry {entry})"));
     }
     if !request.same_size.is_empty() {
         let sites: Vec<String> =
@@ -96,7 +96,7 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             let what = if needed == requested {
                 format!("{} requested", Bytes(needed))
             } else {
-                format!("{} that the driver must supply for {}", Bytes(needed), Bytes(requested))
+                format!("{} that the driver must supply to serve a request of {}", Bytes(needed), Bytes(requested))
             };
             let missing = needed - together;
             statement(
@@ -129,20 +129,7 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
                 Bytes(free)
             ),
         ),
-        Symptom::Pinned { bytes, blocks, ref top } => {
-            let most = top.as_ref().map_or_else(String::new, |(label, bytes)| match oom.attribution.by {
-                // A category is no place that blocks come from.
-                GroupBy::Category => format!("; {} of it: {}", Bytes(*bytes), category(label)),
-                _ => format!("; those from {label} keep {}", Bytes(*bytes)),
-            });
-            let blocks_text = count(blocks, "live block");
-            let keep = if blocks == 1 { "keeps" } else { "keep" };
-            statement(
-                "pinned",
-                [("pinned_free_bytes", bytes), ("blocks", blocks)],
-                format!("{blocks_text} {keep} {} of inactive memory reserved{most}", Bytes(bytes)),
-            )
-        }
+        Symptom::Pinned { bytes, blocks, ref top } => pinned(oom, bytes, blocks, top.as_ref()),
         Symptom::KeptBack { bytes } => statement(
             "kept_back",
             [("free_block_bytes", bytes)],
@@ -152,8 +139,8 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             "freed_too_late",
             [("free_block_bytes", bytes)],
             format!(
-                "a free block of {} is large enough, but was freed only when pending frees completed during the \
-                 retry, after which the allocator asks only the driver",
+                "a free block of {} is large enough, but it became free only during the retry, when pending frees completed; after \
+                 that, the allocator asks only the driver for memory",
                 Bytes(bytes)
             ),
         ),
@@ -170,8 +157,8 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             "limit_set",
             [("reserved_bytes", reserved), ("segment_bytes", segment), ("device_bytes_at_least", device)],
             format!(
-                "the device had {} free, but per_process_memory_fraction:{fraction} limits the process to that fraction of its \
-                 memory: {} reserved plus a segment of {} is {}, more than that fraction of the {} known of it",
+                "the device had {} free, but per_process_memory_fraction:{fraction} limits the process to that fraction of the \
+                 device's memory: {} reserved plus a new segment of {} is {}, more than {fraction} of the {} that the device is known to have",
                 Bytes(oom.device_free),
                 Bytes(reserved),
                 Bytes(segment),
@@ -186,6 +173,23 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             "the file was cut off and its beginning is missing: reserved memory is only partly known".to_owned(),
         ),
     }
+}
+
+fn pinned(oom: &Oom, bytes: u64, blocks: u64, top: Option<&(String, u64)>) -> Statement {
+    let most = top.filter(|_| blocks > 1).map_or_else(String::new, |(label, bytes)| {
+        match oom.attribution.by {
+            // A category is no place that blocks come from.
+            GroupBy::Category => format!("; {} of it: {}", Bytes(*bytes), category(label)),
+            _ => format!("; those from {label} keep {}", Bytes(*bytes)),
+        }
+    });
+    let blocks_text = count(blocks, "live block");
+    let keep = if blocks == 1 { "keeps" } else { "keep" };
+    statement(
+        "pinned",
+        [("pinned_free_bytes", bytes), ("blocks", blocks)],
+        format!("{blocks_text} {keep} {} of inactive memory reserved{most}", Bytes(bytes)),
+    )
 }
 
 fn accumulates(label: Option<&str>, reserved: u64, capacity: u64) -> Statement {
@@ -223,8 +227,8 @@ fn shrunk(known: KnownCapacity, here: u64) -> Statement {
         "shrunk",
         [("known_bytes", known.bytes), ("here_bytes", here), ("missing_bytes", missing)],
         format!(
-            "reserved and device free add up to {}, {} less than at {then}: something outside PyTorch's allocator \
-             uses the difference, such as another process",
+            "reserved and device free add up to {}, {} less than at {then}: something outside PyTorch's \
+             allocator, such as another process, uses the difference",
             Bytes(here),
             Bytes(missing)
         ),
@@ -237,7 +241,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
         Advice::FreeSites { ref sites, some_stacks, fit } => {
             let bytes = sites.iter().map(|(_, bytes, _)| bytes).sum();
             let blocks = sites.iter().map(|(_, _, blocks)| blocks).sum();
-            let names: Vec<&str> = sites.iter().map(|(label, ..)| label.as_str()).collect();
+            let names: Vec<String> = sites.iter().map(|(label, ..)| label.clone()).collect();
             let live = if blocks == 1 { "live one".to_owned() } else { format!("{blocks} live ones") };
             let how = match fit {
                 Fit::Block(block) => format!("a free block of {} would have served the request", Bytes(block)),
@@ -249,13 +253,13 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
                 format!(
                     "{} {} had been freed by then; with the {live} ({}) freed too, {how}",
                     if some_stacks { "for some stacks, most earlier blocks from" } else { "most earlier blocks from" },
-                    names.join(", "),
+                    listed(&names),
                     Bytes(bytes)
                 ),
             )
         }
         Advice::ExpandableSegments(replayed) => expandable(oom, replayed),
-        Advice::ExpandableConflict(because) => statement("expandable_conflict", [], format!("try it first: {because}")),
+        Advice::ExpandableConflict(because) => statement("expandable_conflict", [], format!("test expandable_segments:True before you rely on it: {because}")),
         Advice::Settings { ref alloc_conf, replayed: Replayed { reserved, capacity, .. } } => {
             let settings = if alloc_conf.is_empty() {
                 "the allocator's default settings".to_owned()
@@ -286,8 +290,8 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             "whole_pages",
             [("whole_pages_bytes", whole_pages), ("together_bytes", together), ("needed_bytes", needed)],
             format!(
-                "{} of inactive memory is in whole pages of {}, which expandable_segments:True could have used elsewhere: \
-                 {} together with device free, of the {} that the request needs",
+                "{} of inactive memory is in whole pages of {}, which expandable_segments:True could have used elsewhere; together \
+                 with the free memory of the device, this is {} of the {} that the request needs",
                 Bytes(whole_pages),
                 Bytes(page),
                 Bytes(together),
@@ -336,7 +340,7 @@ fn expandable(oom: &Oom, Replayed { fails_at, reserved, capacity }: Replayed) ->
     let figures = [("replayed_reserved_bytes", reserved), ("capacity_bytes", capacity)];
     let free = capacity.saturating_sub(reserved);
     // Expandable segments grow by 20 MiB in the large pool.
-    let grows = if free < oom.request.bytes { "" } else { ", less than a segment must grow by" };
+    let grows = if free < oom.request.bytes { "" } else { ", which is less than the minimum by which a segment grows" };
     let (mapped, free) = (Bytes(reserved), Bytes(free));
     let (kind, text) = match fails_at {
         None => (

@@ -10,7 +10,7 @@ use crate::analysis::peak::comparison::GroupShares;
 use crate::model::bytes::Bytes;
 use crate::report::common::comparison::words as comparison;
 use crate::report::common::notes::{self, device_name, signed};
-use crate::report::common::words::{cause, starred};
+use crate::report::common::words::{cause, count, starred};
 use crate::report::leaks::words as leaks;
 use crate::report::ledger::words as ledger_words;
 use crate::report::oom::words as oom_words;
@@ -69,7 +69,7 @@ fn failures(device: &DeviceOoms) -> impl Iterator<Item = Finding> {
     let more = device.failed.saturating_sub(device.ooms.len().min(OOMS));
     let name = device_name(device.device);
     let more = (more > 0).then(|| Finding {
-        title: format!("{name}: {more} more failed"),
+        title: format!("{name}: {} failed", count(more as u64, "more request")),
         lines: Vec::new(),
         is_failure: true,
     });

@@ -129,7 +129,7 @@ pub fn remedies(page: &Page<'_>) -> Vec<Remedy> {
 
 /// What was tried, or is often recommended, and does not help: one line.
 fn no_effect(without_effect: &[String]) -> Option<Remedy> {
-    (!without_effect.is_empty()).then(|| Remedy::from(format!("not worth trying: {}", without_effect.join("; "))))
+    (!without_effect.is_empty()).then(|| Remedy::from(without_effect.join("; ")))
 }
 
 /// Why there is nothing to do, or what would show more.

@@ -127,7 +127,7 @@ impl Document {
         }
         let more = operators.len().saturating_sub(operators::ROWS);
         if more > 0 {
-            table.short("", format!("{more} more operators"));
+            table.short("", count(more, "more operator"));
         }
         self.table(table);
     }

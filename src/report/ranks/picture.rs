@@ -268,13 +268,13 @@ fn legend(bars: &Bars<'_>, median: Option<i64>) -> Group {
     let mut entries = Vec::new();
     if bars.is_merged() {
         let each = bars.members.len().div_ceil(bars.columns.len());
-        entries.push((Some((MAXIMUM, 1.0)), format!("{metric}, lowest of up to {each} ranks in a column")));
-        entries.push((Some((MAXIMUM, 0.5)), "up to the highest".to_owned()));
+        entries.push((Some((MAXIMUM, 1.0)), format!("{metric}, lowest of the ranks in a column (up to {each})")));
+        entries.push((Some((MAXIMUM, 0.5)), "lowest to highest".to_owned()));
     } else {
         entries.push((Some((MAXIMUM, 1.0)), metric.to_owned()));
     }
     if bars.columns.iter().any(|column| column.stands_out) {
-        let what = if bars.is_merged() { "with a rank that stands out" } else { "stands out" };
+        let what = if bars.is_merged() { "contains an outlier" } else { "outlier" };
         entries.push((Some((OUTLIER, 1.0)), what.to_owned()));
     }
     if bars.report.metric != Metric::Reserved {
@@ -307,7 +307,7 @@ fn spreads(report: &RanksReport, group: &Ranks) -> Picture {
         std::iter::once(name).chain(numbers).chain([Cell::Text(place)]).collect::<Vec<_>>()
     };
     let rows: Vec<_> = group.spreads.iter().map(row).collect();
-    table(&["maximum", "lowest", "median", "highest", "highest to median", "highest is"], &rows)
+    table(&["maximum", "lowest", "median", "highest", "highest / median", "highest is"], &rows)
 }
 
 /// An outlier.

@@ -24,7 +24,7 @@ pub fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
     of_each(&mut gauges, report, "rank_complete", "Whether the history of a rank is complete.", |rank| {
         Some(u64::from(rank.complete_history))
     })?;
-    of_each(&mut gauges, report, "rank_anomalies", "Contradictions in the recording of a rank.", |rank| {
+    of_each(&mut gauges, report, "rank_anomalies", "Number of contradictions in the recording of a rank.", |rank| {
         Some(rank.anomalies)
     })?;
     let outside = "Memory of the device in use but not reserved by the allocator of a rank, at the highest sample.";

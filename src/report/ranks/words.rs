@@ -95,16 +95,16 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
             };
             let compared = match group.relation.comparable(&group.members).len() {
                 0 => ", so memviz does not look for outliers".to_owned(),
-                ranks => format!("; memviz looks for outliers among the {ranks} of one program"),
+                ranks => format!("; memviz looks for outliers among the {ranks} that ran the same program"),
             };
             format!(
-                "these are recordings of at least {} different programs{listed}, which share hardly any lines that \
+                "the inputs are recordings of at least {} different programs{listed}, which share hardly any lines that \
                  allocate memory{compared}{unknown}",
                 programs.len()
             )
         }
-        Relation::Dumps => "these start with the same entry: successive dumps of one process, not ranks of one \
-                            run, so memviz does not look for outliers; memviz diff shows what grew"
+        Relation::Dumps => "these recordings start with the same entry: successive dumps of one process, not ranks of \
+                            one run, so memviz does not look for outliers; memviz diff shows what grew"
             .to_owned(),
         Relation::Apart { shortest_gap_us, longest_gap_us } => {
             let gaps = if shortest_gap_us == longest_gap_us {
@@ -113,7 +113,7 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
                 format!("{} to {}", notes::duration(*shortest_gap_us), notes::duration(*longest_gap_us))
             };
             format!(
-                "these were recorded in succession on the same device, {gaps} apart: separate runs, or dumps of one run, not \
+                "these recordings were made in succession on the same device, {gaps} apart: separate runs, or dumps of one run, not \
                  ranks that ran together, so memviz does not look for outliers"
             )
         }
@@ -207,12 +207,12 @@ pub fn notes(report: &RanksReport) -> Vec<String> {
     }
     let anomalies = rows(&|rank| rank.anomalies > 0);
     if anomalies > 0 {
-        let verb = if anomalies == 1 {
-            "comes from a recording that contradicts"
+        let come = if anomalies == 1 {
+            "comes from a recording that contradicts itself"
         } else {
-            "come from recordings that contradict"
+            "come from recordings that contradict themselves"
         };
-        notes.push(format!("{} {verb} itself; memviz info shows where", count(anomalies, "row")));
+        notes.push(format!("{} {come}; memviz info shows where", count(anomalies, "row")));
     }
     notes.extend(duplicates(report));
     notes.extend(missing(report));
@@ -243,7 +243,7 @@ pub fn failure(failure: &SameFailure) -> String {
     let holder = if holder.is_empty() { String::new() } else { format!("; {holder} held the most") };
     let cause = words::cause(cause);
     let (least, most) = (Bytes(size_class_bytes / 2), Bytes(*size_class_bytes));
-    format!("{cause}: {requester} requested {least} to {most}{holder}")
+    format!("{cause}: {requester} requested between {least} and {most}{holder}")
 }
 
 /// The ranks on which requests with one signature failed, and the earlier runs, a line for each signature.
@@ -273,7 +273,7 @@ pub fn unsigned(report: &RanksReport) -> Option<String> {
     (number > 0).then(|| {
         let verb = if number == 1 { "has" } else { "have" };
         format!(
-            "{} {verb} no signature: memviz determines those of the first {SIGNED} of each row",
+            "{} {verb} no signature: memviz determines signatures only for the first {SIGNED} failed requests of each row",
             count(number, "failed request")
         )
     })
@@ -358,7 +358,7 @@ pub fn difference(report: &RanksReport, row: usize, difference: &Difference) -> 
 
 /// Where to find the rows of an outlier without any.
 pub fn no_difference(outlier: &Outlier) -> String {
-    format!("--metric {0} shows what holds {0}", outlier.metric.name())
+    format!("--metric {0} shows what holds {0} memory", outlier.metric.name())
 }
 
 /// A number of bytes with its sign.
@@ -385,6 +385,6 @@ pub fn side(bytes: Option<u64>) -> String {
 pub fn bounds_note(difference: &Difference) -> Option<&'static str> {
     let any = difference.rows.iter().any(|row| row.bound.is_some());
     any.then_some(
-        "a dash means that the summary does not list the site, which may still be part of its other sites; --top lists more",
+        "a dash means that the summary does not list the site, which may still be counted in the row for other sites; --top lists more",
     )
 }

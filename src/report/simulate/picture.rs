@@ -17,7 +17,7 @@ const ROWS: usize = 12;
 
 /// All devices below each other.
 pub fn draw(source: Source<'_>, report: &SimulateReport) -> Picture {
-    let mut parts = vec![heading(source, "memory needed by settings")];
+    let mut parts = vec![heading(source, "memory needed with each allocator setting")];
     parts.extend(panels(&report.devices, true, panel));
     stacked(parts)
 }

@@ -117,8 +117,11 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         };
         let (allocs, frees) = (count(allocs.0, what), count(frees.0, "free"));
         let is_placed = device.runs.first().is_none_or(|run| run.reserved_range.is_none());
-        let given =
-            if is_placed { "" } else { ", when segments get the recorded addresses, which the table does not assume" };
+        let given = if is_placed {
+            ""
+        } else {
+            " if segments are placed at their recorded addresses (the table does not assume this)"
+        };
         let outcome = device.runs.first().and_then(|run| run.outcome.as_ref());
         let is_other = |outcome: &&Outcome| {
             (outcome.device_allocs, outcome.device_frees) != (difference.device_allocs.0, difference.device_frees.0)
@@ -129,7 +132,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
                 if device.capacity.is_some() { "on the simulated device" } else { "on a device without a limit" };
             let end = if outcome.fails_at.is_some() { " before a request fails" } else { "" };
             let (allocs, frees) = (count(outcome.device_allocs, what), count(outcome.device_frees, "free"));
-            format!("; in the table, {addresses}{place}, it makes {allocs} and {frees}{end}")
+            format!("; the run shown in the table ({addresses}{place}) makes {allocs} and {frees}{end}")
         });
         return Some(format!(
             "the simulation of the unchanged program reproduces what was recorded: {allocs}, {frees}, and {maxima} to the byte{given}{elsewhere}"
@@ -140,7 +143,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
     let counts: Vec<String> = counts.map(|(what, pair)| format!("{what} {} instead of {}", pair.0, pair.1)).collect();
     let counts = if counts.is_empty() { String::new() } else { format!("; {}", counts.join(", ")) };
     Some(format!(
-        "the simulation differs from the recording by up to {} in a maximum{counts}{place}",
+        "the simulated maxima differ from the recorded ones by up to {}{counts}{place}",
         Bytes(difference.bytes())
     ))
 }
@@ -183,6 +186,7 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
     }
     if releases.uncertain > 0 {
         parts.push(match releases.uncertain {
+            1 if releases.retries == 1 => "which has no stack and may be a call to empty_cache".to_owned(),
             1 => "1 of which has no stack and may be a call to empty_cache".to_owned(),
             more => format!("{more} of which have no stack and may be calls to empty_cache"),
         });
@@ -291,7 +295,7 @@ pub fn beyond(device: &DeviceSimulation) -> impl Iterator<Item = &'static str> {
         "the needs column exceeds the reserved column where a request fails on this device: reserved does not include the request that failed",
     );
     let starts_late = (device.completeness.has_baseline && is_beyond(false)).then_some(
-        "the needs column exceeds the reserved column where a smaller device would not have the free segments that the recording starts with",
+        "the needs column exceeds the reserved column where a smaller device could not hold the free segments that the recording starts with",
     );
     fails.into_iter().chain(starts_late)
 }
@@ -340,7 +344,8 @@ fn holes_of(run: &Run) -> Option<String> {
         format!("from {} to just below {}{same}", size(from), size(to))
     };
     let ranges: Vec<String> = told.iter().map(range).collect();
-    let more = if more.is_empty() { String::new() } else { format!(", nor in {} further ranges", more.len()) };
+    let more =
+        if more.is_empty() { String::new() } else { format!(", and in {},", count(more.len() as u64, "more range")) };
     (!ranges.is_empty())
         .then(|| format!(": {} is also enough, but sizes {}{more} are not", size(first), ranges.join(" and ")))
 }
@@ -402,20 +407,19 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     let serving: Vec<String> = outcomes.filter_map(serves).collect();
     let mut lines = vec![match serving.as_slice() {
         _ if device.refused_otherwise => format!(
-            "the simulated device serves {those}: something that is not recorded caused the failure, such as \
-             torch.cuda.set_per_process_memory_fraction"
+            "the simulated device serves {those}: something that is not recorded, such as \
+             torch.cuda.set_per_process_memory_fraction, caused the failure"
         ),
         [] if all == 1 => format!("the failed request also fails {}", where_it_fails(device)),
         [] => format!("of {those}, at least one also fails {}", where_it_fails(device)),
         names if all == 1 => format!("the failed request succeeds on this device with {}", names.join("; ")),
         names => format!("all {requests} succeed on this device with {}", names.join("; ")),
     }];
-    let (it, they) = if all == 1 { ("it", "it fails") } else { ("them", "they fail") };
-    let noun = if all == 1 { "request" } else { "requests" };
+    let (noun, they) = if all == 1 { ("request", "it fails") } else { ("requests", "they fail") };
     lines.push(match device.runs.first().and_then(|run| run.as_it_went) {
         Some(bytes) => format!(
-            "the program continued after {it}: whether or not {they} again, the rest of it needs {} with the \
-             {}; the needs column includes the failed {noun}",
+            "the program continued after the failed {noun}: whether or not {they} again, the rest of the program needs {} with \
+             the {}; the needs column includes the failed {noun}",
             Bytes(bytes),
             device.runs.first().map_or("recorded settings", own)
         ),
@@ -438,7 +442,7 @@ pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
         let refused = count(advice.refused as u64, "failed request");
         let retries = match better.retries {
             0 => String::new(),
-            retries => format!(", of which some stall ({})", count(retries, "retried request")),
+            retries => format!("; some requests would stall ({})", count(retries, "retried request")),
         };
         format!(
             "{with} would have served the {refused} on the same device, with {reserved} reserved{retries}{predicted}"
@@ -459,7 +463,7 @@ pub fn settings_then(advice: &SettingsAdvice) -> String {
             doubt(better.trust)
         ),
         None => format!(
-            "memviz simulated {}: none reserves notably less here (memviz simulate FILE --sweep also shows which fit a smaller device)",
+            "memviz simulated {}: none reserves significantly less here (memviz simulate FILE --sweep also shows which fit a smaller device)",
             count(advice.tried as u64, "other allocator setting")
         ),
     }
@@ -493,7 +497,7 @@ pub fn changes(device: &DeviceSimulation) -> Vec<String> {
             format!("predicted: the program runs out of memory with the changes too, at entry {entry}")
         }
         (None, Some(entry)) => {
-            format!("predicted: only with the changes does the program run out of memory, at entry {entry}")
+            format!("predicted: the program runs out of memory only with the changes, at entry {entry}")
         }
         (Some(_), None) => format!(
             "{}: max_memory_allocated {allocated}, max_memory_reserved {reserved}; the program without the changes runs out of \
@@ -535,7 +539,7 @@ pub fn shared(report: &SimulateReport) -> (String, Option<String>) {
         Some(SharedSettings { before, after, .. }) => {
             format!("they reserve {} instead of {} in total with:", Bytes(*after), Bytes(*before))
         }
-        None => "together, they need:".to_owned(),
+        None => "set these for all devices together:".to_owned(),
     };
     let settings: Vec<&str> = all.iter().copied().filter(|conf| !conf.trim().is_empty()).collect();
     let export = (!all.is_empty()).then(|| export(&settings.join(",")));
@@ -561,7 +565,7 @@ pub fn advice(device: &DeviceSimulation) -> Option<(String, Option<String>)> {
     }
     if let Some((least, needs)) = device.least() {
         let text = format!(
-            "none of these settings reserves notably less; to run with less memory ({} or more for the allocator), set:",
+            "none of these settings reserves significantly less; to run with less memory ({} or more for the allocator), set:",
             Bytes(needs)
         );
         return Some((text, Some(export(&least.alloc_conf))));

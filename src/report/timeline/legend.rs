@@ -303,7 +303,7 @@ fn range_legend(device: &DeviceTimeline, ranges: &RangePeaks) -> String {
     let all = device.range_peaks.len() + ranges.left_out.map_or(0, |(others, _)| others);
     let each = ranges.each.name();
     if all > RANGE_MARKS {
-        format!("peak of each {each}, the highest of {all}")
+        format!("peak of each {each} (only the highest of {all})")
     } else {
         format!("peak of each {each}")
     }

@@ -36,7 +36,7 @@ pub(super) fn draw(mut plot: Group, device: &DeviceTimeline, scale: &Scale) -> G
             .set("y2", px(y))
             .set("stroke", palette::ALARM.light)
             .set("stroke-dasharray", "6 4");
-        let name = format!("{} reserved plus free on the device at the OOM", Bytes(capacity));
+        let name = format!("reserved plus free on the device at the OOM: {}", Bytes(capacity));
         let label = text(f64::from(LEFT) + 6.0, y - 5.0, Anchor::Start, palette::ALARM, &name);
         plot = plot.add(line).add(label);
     }

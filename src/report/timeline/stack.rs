@@ -97,7 +97,7 @@ fn on_plot(band: &Band) -> String {
 fn title(device: &DeviceTimeline, band: &Band) -> String {
     let there = Bytes(band.bytes_there);
     if band.label == INACTIVE {
-        return format!("{INACTIVE}\n{there} reserved and inactive there");
+        return format!("{INACTIVE}\n{there} reserved and inactive at that instant");
     }
     let share = percent(band.bytes_there, device.peak.attribution.total_bytes);
     let what = band.category.filter(|category| band.label != category.name());

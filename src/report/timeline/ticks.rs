@@ -99,8 +99,11 @@ fn fold(axis: &Axis, period: &Period) -> Group {
         .set("fill", "none")
         .set("stroke", palette::TEXT.light);
     let veil = rectangle(left, 0.0, right - left, bottom, palette::BACKGROUND).set("fill-opacity", "0.6");
-    let what = if axis.counts == XAxis::Time { notes::duration(length(period)) } else { String::new() };
-    titled(&format!("{what} without any activity, folded")).add(veil).add(mark)
+    let what = match axis.counts {
+        XAxis::Time => format!("idle time omitted: {}", notes::duration(length(period))),
+        XAxis::Entry => "idle time omitted".to_owned(),
+    };
+    titled(&what).add(veil).add(mark)
 }
 
 fn length(period: &Period) -> i64 {
@@ -114,7 +117,7 @@ fn title(device: &DeviceTimeline, unit: Unit) -> String {
         // Annotated steps have names; programs start to count them at 0 or 1.
         let start = match run.step {
             Some(step) if device.peak.annotations.is_empty() => format!("from the start of step {step}"),
-            Some(_) => "from the start of the step of the peak".to_owned(),
+            Some(_) => "from the start of the step that contains the peak".to_owned(),
             None => format!("from the end of step {}", run.steps.len()),
         };
         title += &format!(" {start}");
@@ -122,7 +125,7 @@ fn title(device: &DeviceTimeline, unit: Unit) -> String {
     let folds: Vec<&Period> = axis.periods.iter().filter(|period| period.shows == Shows::Idle).collect();
     if !folds.is_empty() {
         let idle = notes::duration(folds.iter().map(|period| length(period)).sum());
-        title += &format!("; // {idle} without activity, folded");
+        title += &format!("; // idle time omitted: {idle}");
     }
     let first = axis.periods.first().filter(|period| period.shows == Shows::StartUp);
     if let Some(start) = first {

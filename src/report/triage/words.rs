@@ -119,7 +119,7 @@ fn failed(failure: &Failure) -> String {
         format!(": a new segment takes {}, which is too much even with inactive memory", Bytes(driver_bytes));
     let [requested, device_free, capacity] = [requested, device_free, capacity].map(Bytes);
     let there = if is_limited && cause == Cause::Unknown {
-        "of the device that nothing else uses"
+        "of device memory that nothing else uses"
     } else {
         "that PyTorch can use"
     };
@@ -132,7 +132,7 @@ fn failed(failure: &Failure) -> String {
         Cause::Leak => "; accumulating memory fills the device",
         Cause::OtherProcess => ": another process on the device holds memory",
         Cause::Limit => ": the process is limited to part of the device",
-        Cause::Unknown if is_limited => ": a limit on the process probably refused it",
+        Cause::Unknown if is_limited => ": a limit on the process probably caused the failure",
         Cause::Unknown => "",
     };
     let more =
@@ -204,10 +204,10 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
             let (what, less) = if *states > 0 {
                 (
                     "Weights, gradients and optimizer state",
-                    "an optimizer with less state, or sharding over several GPUs,",
+                    "an optimizer with less state, or sharding across several GPUs,",
                 )
             } else {
-                ("Weights and gradients", "sharding over several GPUs")
+                ("Weights and gradients", "sharding across several GPUs")
             };
             let (bytes, share) = (Bytes(*bytes), share(*bytes, *total));
             format!("No known mistake found. {what} are {bytes}, {share} of allocated memory: {less} would reduce this")
@@ -282,7 +282,7 @@ pub(crate) fn finding(finding: &Finding) -> Line {
             Line::new(format!("{} of {} reserved is free", Bytes(*free), Bytes(*reserved)), "fragmentation")
         }
         Finding::Growth { is_leak, label, inferred, bytes_per_step, places } => {
-            let what = if *is_leak { "leaks" } else { "grows" };
+            let what = if *is_leak { "leaks" } else { "grows by" };
             let more = if *places > 1 { format!(" and {}", count(places - 1, "more site")) } else { String::new() };
             let place = starred(&safe(label), *inferred);
             Line::new(format!("{what} {} per step at {place}{more}", signed(*bytes_per_step)), "leaks")

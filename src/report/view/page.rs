@@ -38,7 +38,7 @@ pub struct Carried<'a> {
 /// # Errors
 /// If reading the recording or writing fails.
 pub fn write(carried: Option<Carried<'_>>, out: &mut dyn Write) -> io::Result<()> {
-    let missing = || io::Error::other("the page has no place for the engine and a recording");
+    let missing = || io::Error::other("the page template has no placeholder for the engine and the recording");
     let mut page = String::new();
     GzDecoder::new(PAGE).read_to_string(&mut page)?;
     let (head, rest) = page.split_once(ENGINE_PLACE).ok_or_else(missing)?;

@@ -160,7 +160,7 @@ fn several_inputs_have_a_line_each() {
     run.expect(1);
     assert!(run.stdout.contains("a.pickle (2 of 2 budgets exceeded)"), "{}", run.stdout);
     folder.write("c.pickle", one(20));
-    folder.check(&["c.pickle", "--baseline", "base.json"]).expect_error("an answer about c.pickle");
+    folder.check(&["c.pickle", "--baseline", "base.json"]).expect_error("expected a baseline for c.pickle");
 }
 
 #[test]

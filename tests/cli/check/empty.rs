@@ -138,7 +138,7 @@ fn blocks_kept_without_a_stack_may_be_a_leak() {
         }
     }
     let run = judged(&[2], "20MiB");
-    assert!(run.expect(2).stderr.contains("20.00 MiB that steps leave behind have no stack"), "{}", run.stderr);
+    assert!(run.expect(2).stderr.contains("20.00 MiB that steps leave behind has no stack"), "{}", run.stderr);
 }
 
 /// An entry of `memviz.toml` without a name is called like its input.

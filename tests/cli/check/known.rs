@@ -150,7 +150,10 @@ fn unknown_parts_are_named_and_do_not_pass() {
         (overflowed(json!(1)), "expected a boolean for \"trace_alloc_overflowed\""),
         (overflowed(json!([true])), "expected a boolean for \"trace_alloc_overflowed\""),
         (overflowed(json!(true)), "ring buffer dropped entries"),
-        (rehearsed(by_value), "some sizes depend on values on the device, which were 0 (train.py:7 y = x[x > 0])"),
+        (
+            rehearsed(by_value),
+            "some sizes depend on values read from the device, which a rehearsal returns as 0 (train.py:7 y = x[x > 0])",
+        ),
         (rehearsed("{\"version\": 2}"), "expected a rehearsal with keys that this version knows for \"rehearsal\""),
         (twice, "more data follows the recording"),
         (pickle(&without(&whole, "/allocator_settings")), "allocator settings are missing"),
@@ -359,7 +362,7 @@ fn events_that_count_memory_are_not_left_out_in_silence() {
         let path = folder.write("trace.json", trace(name, &thread));
         let run = folder.check(&[&path, "--max-peak", "1MiB"]);
         run.expect(2);
-        assert!(run.stderr.contains("1 event of memory was left out"), "{name}: {}", run.stderr);
+        assert!(run.stderr.contains("1 memory event was left out"), "{name}: {}", run.stderr);
     }
 }
 

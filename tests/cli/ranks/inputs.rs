@@ -49,7 +49,7 @@ fn invalid_summaries_are_refused_in_one_line() {
         (with("line", json!("row")), "found \"row\""),
         (with("metric", json!("active")), "--metric active"),
         (with("metric", json!("heat")), "heat"),
-        (with("device", json!(-3)), "expected a device from -2 on, found -3"),
+        (with("device", json!(-3)), "expected a device number of -2 or higher, found -3"),
         (with("device", json!(1_i64 << 40)), "line 2: column "),
         (with("rank", json!(-1)), "line 2: column "),
         (with("rank", json!(1.5)), "line 2: column "),
@@ -159,7 +159,7 @@ fn directories_and_globs_represent_their_files() {
     }
     let empty = TempDir::new().unwrap();
     let run = memviz(&["ranks", empty.path().to_str().unwrap()]);
-    assert!(run.expect(2).stderr.contains("expected recordings or summaries in the directory"), "{}", run.stderr);
+    assert!(run.expect(2).stderr.contains("expected recordings or summaries in the folder"), "{}", run.stderr);
     let twice = memviz(&["ranks", &rank8(1), &format!("./{}", rank8(1)), RANKS8, "--format", "json"]);
     assert_eq!(ranks(&lines(twice.expect(0))).len(), 8, "each file counts once");
 }

@@ -49,7 +49,7 @@ fn recordings_of_different_programs_are_not_ranks() {
     assert_eq!(across(&found)["outliers"], json!([]));
     for format in ["text", "markdown", "svg"] {
         let answer = memviz(&[&["ranks", "--format", format], &paths[..]].concat()).stdout;
-        for part in ["these are recordings of at least 3 different programs", "recording 1"] {
+        for part in ["the inputs are recordings of at least 3 different programs", "recording 1"] {
             assert!(answer.contains(part), "{format}: {answer}");
         }
         assert!(!answer.contains("rank 1") && !answer.contains("missing"), "{format}: {answer}");

@@ -54,7 +54,7 @@ test('the pointer shows what it is on, and a click shows its stack', async () =>
         const own = await page.$$eval('#details li.own', (frames) => frames.map((frame) => frame.textContent));
         assert.ok(site?.includes(own[0] ?? 'none'), `${site}: ${own[0]}`);
         const facts = await page.textContent('#details dl');
-        assert.match(facts ?? '', /requested.*handed out.*category.*because.*allocated.*entry/s);
+        assert.match(facts ?? '', /requested.*block size.*category.*because.*allocated.*entry/s);
         assert.match((await link(page)).get('allocation') ?? '', /^\d+$/);
     });
 });

@@ -74,7 +74,7 @@ test('at the pointer a stack begins with frames of the program if they would be 
         Array.from({ length: libraries + own }, (_, at) => ({ label: `f${at}`, path: '', own: at >= libraries }));
     const said = async (...of: [number, number]) => (await stackLines(frames(...of))).map(({ text }) => text);
     assert.deepEqual(await said(2, 1), ['f0', 'f1', 'f2']);
-    assert.deepEqual(await said(40, 2), ['40 frames of libraries, called by', 'f40', 'f41']);
+    assert.deepEqual(await said(40, 2), ['40 library frames, called by', 'f40', 'f41']);
     assert.deepEqual((await said(40, 20)).at(-1), '4 more frames');
     assert.deepEqual((await said(20, 0)).slice(-2), ['f15', '4 more frames']);
     assert.deepEqual(await said(0, 0), ['no stack was recorded']);

@@ -204,11 +204,11 @@ fn finding(
         if code == LOADED_WITH_SDPA && biased.is_none() { with_mask(device, matrices, &certain) } else { None };
     let unknown = match (&biased, copies.is_empty()) {
         (Some(_), _) if !is_copied => {
-            "backward of fused attention may allocate the gradient of a bias that is trained, as large as the matrix"
+            "the backward pass of fused attention may allocate the gradient of a trained bias, which is as large as the matrix"
         }
         (None, _) if masked.is_some() => "transformers may pass a mask, which each layer then copies and keeps",
         (Some(_), _) => "a layer may copy attn_mask to the dtype of its queries and keep the copy for backward",
-        (None, false) => "fused attention may return its result in the layout to which the next line copies it",
+        (None, false) => "fused attention may already return its result in the layout that the next line copies it to",
         (None, true) => "",
     };
     let remedy = if unknown.is_empty() {

@@ -112,7 +112,9 @@ impl TableName {
         };
         let wanted = recording.wanted(devices)?;
         if wanted.is_empty() {
-            return Err(Error::Request("expected a recording with memory of a device, found none".to_owned()));
+            return Err(Error::Request(
+                "expected a recording with memory on at least one device, found none".to_owned(),
+            ));
         }
         Ok(wanted.into_iter().try_for_each(|device| each(make(device))))
     }

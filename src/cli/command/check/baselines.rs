@@ -71,7 +71,9 @@ pub fn check_replaceable(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let shown = path.display();
-    Err(Failure::Message(format!("{shown}: memviz replaces only output of memviz check, found something else")))
+    Err(Failure::Message(format!(
+        "{shown}: expected output of memviz check, found something else; memviz does not overwrite other files"
+    )))
 }
 
 /// Writes each measurement to a temporary file, and then replaces all baselines or none.

@@ -39,7 +39,7 @@ impl Run for Check {
         let others = files.chain(baselines);
         output::check_target(shared, &paths.iter().map(|path| path.as_path()).chain(others).collect::<Vec<_>>())?;
         if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
-            return Err(Failure::Message("expected one input from standard input, found several".to_owned()));
+            return Err(Failure::Message("expected at most one input from standard input, found several".to_owned()));
         }
         output::forget_old(shared)?;
         use_threads(shared);
@@ -141,7 +141,7 @@ impl Baselines {
         let baseline = known.get(path).and_then(|known| known.for_input(input));
         let Some(baseline) = baseline else {
             let path = path.display();
-            return Err(Failure::Message(format!("{path}: expected an answer about {input}, found none")));
+            return Err(Failure::Message(format!("{path}: expected a baseline for {input}, found none")));
         };
         Ok(Budgets { baseline: Some(baseline), ..budgets.clone() })
     }

@@ -84,7 +84,7 @@ pub fn plan(args: &Check) -> Result<Vec<Job>, Failure> {
     let has_baseline = jobs.iter().flat_map(|job| &job.budgets).any(|set| set.baseline.is_some());
     let asks = [(args.tolerance.is_some(), "--tolerance"), (args.update_baseline, "--update-baseline")];
     match asks.into_iter().find(|(asked, _)| *asked && !has_baseline) {
-        Some((_, flag)) => Err(Failure::Message(format!("{flag}: expected --baseline FILE with it, found none"))),
+        Some((_, flag)) => Err(Failure::Message(format!("expected --baseline FILE with {flag}, found none"))),
         None => Ok(jobs),
     }
 }

@@ -69,7 +69,8 @@ impl Server {
         if name == DRILL {
             return self.drill(given, most, stop).await;
         }
-        let tool = TOOLS.iter().find(|tool| tool.name == name).ok_or_else(|| format!("no tool is called {name:?}"))?;
+        let tool =
+            TOOLS.iter().find(|tool| tool.name == name).ok_or_else(|| format!("there is no tool named {name:?}"))?;
         let form = form(given)?;
         let question = tool.question(given, &self.roots)?;
         let id = self.answers().id_of(&question, self.roots.first());
@@ -235,7 +236,7 @@ fn figures(id: &str, reply: &Reply, at: &str, from: usize, count: usize, most: u
         value => bounded::json(value, most),
     };
     if !part.cut.is_empty() {
-        answer["rest"] = "drill again with this at followed by the at of an item in cut".into();
+        answer["rest"] = "call drill again, with this at and the at of an item in cut appended to it".into();
     }
     answer["cut"] = json!(part.cut);
     answer["value"] = part.value;

@@ -260,7 +260,10 @@ fn at(file: &Path, instant: Option<&str>, roots: &Roots) -> Result<OsString, Str
     instant.parse::<When>().map_err(|error| error.to_string())?;
     // The command treats all of it as a file name if that file exists, otherwise the part before the @.
     let Some(name) = file.to_str().filter(|name| !name.contains('@')) else {
-        return Err(format!("{}: expected a name without @, since an instant of it is requested", file.display()));
+        return Err(format!(
+            "{}: expected a file name without @, because an instant of this file is requested",
+            file.display()
+        ));
     };
     let typed = format!("{name}@{instant}");
     let is_file = roots.first().join(&typed).symlink_metadata().is_ok();

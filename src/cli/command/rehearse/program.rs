@@ -97,7 +97,7 @@ fn not_started(python: &OsStr, stderr: &[u8]) -> Failure {
     let said = String::from_utf8_lossy(stderr);
     let reason = said.lines().last().unwrap_or_default();
     Failure::Message(if reason.contains("No module named") && reason.contains("torch_memviz") {
-        format!("expected torch-memviz in the environment of {shown}, found none: {shown} -m pip install torch-memviz")
+        format!("torch-memviz is not installed in the environment of {shown}; run {shown} -m pip install torch-memviz")
     } else {
         reason.trim_start_matches("memviz: ").to_owned()
     })

@@ -111,11 +111,11 @@ pub fn try_largest(settings: &Settings, largest: &Largest) -> Result<Outcome, Fa
             say(&format!("{name} {value} is the largest that fits: {fails} does not"))?;
             Ok(file.map_or(Outcome::Done, |file| answer(&["triage".as_ref(), file.as_os_str()])))
         }
-        (Some((value, _)), None) => {
-            Err(Failure::Message(format!("{name} {value} still fits: the command does not seem to depend on it")))
-        }
+        (Some((value, _)), None) => Err(Failure::Message(format!(
+            "{name}={value} still fits: the memory of the command does not seem to depend on {name}"
+        ))),
         (None, _) => {
-            say(&format!("no {name} fits: 1 does not"))?;
+            say(&format!("no value of {name} fits: even {name}=1 does not"))?;
             Ok(Outcome::CheckFailed)
         }
     }
@@ -141,7 +141,7 @@ fn say(line: &str) -> io::Result<()> {
 /// The result for a value, in words.
 fn outcome(rehearsed: &Rehearsed, name: &str, value: u64) -> Result<String, Failure> {
     if let Some(file) = rehearsed.failed_request() {
-        return Ok(format!("does not fit: memviz oom {}", file.display()));
+        return Ok(format!("does not fit; see memviz oom {}", file.display()));
     }
     let file = rehearsed.whole().ok_or_else(|| nothing_recorded(rehearsed.succeeded))?;
     if !rehearsed.succeeded {

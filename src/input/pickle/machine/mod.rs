@@ -323,7 +323,7 @@ impl<R: Read> Machine<R> {
                 }
                 Ok(())
             }
-            _ => Err(Error::malformed(at, "expected no change to an entry that was already put into a list")),
+            _ => Err(Error::malformed(at, "expected no change to an entry that is already in a list")),
         }
     }
 

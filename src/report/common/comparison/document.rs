@@ -36,7 +36,7 @@ impl Document {
         self.table(table);
         let hidden = indexes.iter().filter(|index| !furthest.contains(index)).count();
         if hidden > 0 {
-            let left_out = format!("{} left out; wider screens show more", count(hidden, "device"));
+            let left_out = format!("{} left out; a wider terminal shows more", count(hidden, "device"));
             self.narrow(all, |document| document.legend(left_out));
         }
         if comparison.rows.iter().any(|row| row.inferred) {

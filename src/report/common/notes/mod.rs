@@ -5,7 +5,7 @@ mod settings;
 pub use settings::{settings, settings_warning, settings_warnings};
 
 use super::rehearsed;
-use super::words::count;
+use super::words::{count, listed as joined, ordinal};
 use crate::Recording;
 use crate::analysis::fragmentation::{DeviceFragmentation, Stranded};
 use crate::analysis::oom::DeviceOoms;
@@ -60,7 +60,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.truncated && completeness.blocks_only {
         lines.push(
-            "the file was cut off: a trace is not sorted by time, so events may be missing anywhere; lower bounds"
+            "the file was cut off: a trace is not sorted by time, so events may be missing anywhere, and figures are lower bounds"
                 .to_owned(),
         );
     } else if completeness.truncated {
@@ -74,7 +74,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.no_free_requested {
         lines.push(
-            "free_requested was not recorded: allocated is an upper bound (it falls at free_completed, like active)"
+            "free_requested was not recorded: allocated is an upper bound (it decreases at free_completed, like active)"
                 .to_owned(),
         );
     }
@@ -137,7 +137,7 @@ pub fn device(device: &DevicePeak) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
     lines.extend(early_peak(device));
     if let Some((from, to)) = device.window {
-        lines.push(format!("maximum and end are those from {} to {}", instant_name(from), instant_name(to)));
+        lines.push(format!("maximum and end cover only the part from {} to {}", instant_name(from), instant_name(to)));
     }
     lines.extend(contradiction(device));
     lines.extend(anomalies(&device.anomalies));
@@ -215,7 +215,7 @@ pub fn position(moment: &Moment, entries: u32, completeness: &Completeness) -> S
 pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
     if let Some(points) = device.fewer_points {
-        lines.push(format!("only about {points} rows over time, because of the number of segments and blocks"));
+        lines.push(format!("only about {points} rows over time, because the recording has many segments and blocks"));
     }
     let (blocks, bytes) = device.stray;
     if blocks > 0 {
@@ -229,7 +229,7 @@ pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
         let counted = [device.counters.reserved, device.counters.active].map(signed);
         let [in_segments, in_blocks] = [reserved, active].map(signed);
         lines.push(format!(
-            "the counters say {} reserved and {} active, the segments {in_segments} and {in_blocks}",
+            "the counters say {} reserved and {} active, but the segments add up to {in_segments} and {in_blocks}",
             counted[0], counted[1]
         ));
     }
@@ -268,15 +268,16 @@ pub fn ooms(device: &DeviceOoms) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
     let explained = device.ooms.len();
     if explained > IN_FULL {
-        let mut line =
-            format!("{}: from the {}th on, only their {ROWS_LATER} largest rows", failures(device.failed), IN_FULL + 1);
+        let mut shown = vec![format!("shows at most {ROWS_LATER} rows for each after the first {IN_FULL}")];
         if device.unattributed > 0 {
-            line += &format!(", from the {}th on, totals without rows", explained - device.unattributed + 1);
+            shown.push(format!("only totals from the {} on", ordinal(explained - device.unattributed + 1)));
         }
-        if device.failed > explained {
-            line += &format!(", and the last {} are only counted", device.failed - explained);
+        match device.failed - explained {
+            0 => {}
+            1 => shown.push("only counts the last one".to_owned()),
+            rest => shown.push(format!("only counts the last {rest}")),
         }
-        lines.push(line);
+        lines.push(format!("{}: memviz {}", failures(device.failed), joined(&shown)));
     }
     lines.extend(device.warnings.iter().map(|&warning| settings_warning(warning)));
     lines.extend(device.ledger.as_ref().and_then(ledger::outside));
@@ -319,22 +320,23 @@ fn anomaly_in_words(kind: AnomalyKind) -> [&'static str; 2] {
         AnomalyKind::CompletedWithoutRequest => {
             ["free that completes without a request", "frees that complete without a request"]
         }
-        AnomalyKind::SizeMismatch => {
-            ["free with another size than the allocation", "frees with another size than the allocation"]
-        }
+        AnomalyKind::SizeMismatch => [
+            "free whose size differs from that of the allocation",
+            "frees whose sizes differ from those of the allocations",
+        ],
         AnomalyKind::OverlappingAlloc => ["block allocated inside another", "blocks allocated inside others"],
         AnomalyKind::OutsideSegment => ["block outside every segment", "blocks outside every segment"],
         AnomalyKind::OverlappingSegment => ["segment created inside another", "segments created inside others"],
         AnomalyKind::UnknownSegment => ["release of an unknown segment", "releases of unknown segments"],
         AnomalyKind::SnapshotMismatch => [
-            "snapshot entry with other active bytes than the entries before it",
-            "snapshot entries with other active bytes than the entries before them",
+            "snapshot entry whose active bytes do not match the entries before it",
+            "snapshot entries whose active bytes do not match the entries before them",
         ],
         AnomalyKind::TimeReversed => {
             ["entry earlier than the one before it", "entries earlier than the one before them"]
         }
         AnomalyKind::NegativeTotal => ["counter below zero", "counters below zero"],
-        AnomalyKind::Overflow => ["counter above 63 bits", "counters above 63 bits"],
+        AnomalyKind::Overflow => ["counter that exceeds 63 bits", "counters that exceed 63 bits"],
         AnomalyKind::EndBlockMismatch => [
             "block that differs between the entries and the final segments",
             "blocks that differ between the entries and the final segments",
@@ -433,8 +435,8 @@ pub fn file(recording: &Recording) -> Vec<FileNote> {
     }
     if notes.no_addresses {
         lines.push(
-            "memory events have no addresses (before PyTorch 1.11): each free is assumed to release the latest block of its size, \
-             so the curve is as recorded, but which code holds which memory is inferred"
+            "memory events have no addresses (before PyTorch 1.11): each free is assumed to release the latest block of its size; \
+             the curve is as recorded, but which code holds which memory is inferred"
                 .into(),
         );
     }
@@ -481,12 +483,12 @@ pub fn file(recording: &Recording) -> Vec<FileNote> {
 /// A line about the ring buffer of the recording, if the file describes it.
 pub fn ring(notes: &SourceNotes) -> Option<String> {
     let overflowed = match notes.trace_overflowed {
-        Some(true) => "; some dropped entries",
-        Some(false) => "; none dropped entries",
+        Some(true) => "; some of them dropped entries",
+        Some(false) => "; none of them dropped entries",
         None => "",
     };
     let capacity = notes.ring_capacity?;
-    Some(format!("ring buffers of {capacity} entries per device{overflowed}"))
+    Some(format!("one ring buffer of {capacity} entries per device{overflowed}"))
 }
 
 /// Figures that are bounds, by JSON key. If the baseline is not known exactly, more memory may be in use than is

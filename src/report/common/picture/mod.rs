@@ -98,7 +98,10 @@ pub(crate) fn panels<D>(devices: &[D], notes: bool, panel: impl Fn(&D, Room) -> 
     let mut panels: Vec<Picture> = devices.iter().take(MAX_PANELS).map(|device| panel(device, room)).collect();
     let more = devices.len().saturating_sub(MAX_PANELS);
     if more > 0 {
-        panels.push(remark(&format!("{} not drawn; --device picks them", count(more as u64, "more device"))));
+        panels.push(remark(&format!(
+            "{} not drawn; --device selects the devices to draw",
+            count(more as u64, "more device")
+        )));
     }
     if devices.is_empty() {
         panels.push(remark("no GPU memory was allocated while recording"));

@@ -34,8 +34,9 @@ pub(super) fn write(picture: &Picture, out: &mut dyn Write) -> io::Result<()> {
     let size = tree.size();
     let scale = if size.width().max(size.height()) * SCALE > LONG { 1.0 } else { SCALE };
     let [width, height] = [size.width(), size.height()].map(|side| (side * scale).ceil() as u32);
-    let too_large =
-        || io::Error::other(format!("expected a picture that can be drawn, found {width} by {height} pixels"));
+    let too_large = || {
+        io::Error::other(format!("expected a picture that is small enough to draw, found {width} by {height} pixels"))
+    };
     let mut image = Pixmap::new(width, height).ok_or_else(too_large)?;
     resvg::render(&tree, Transform::from_scale(scale, scale), &mut image.as_mut());
     out.write_all(&image.encode_png().map_err(io::Error::other)?)

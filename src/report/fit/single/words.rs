@@ -8,7 +8,7 @@ use crate::play::changes::{Change, Optimizer, chunked_loss};
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
 use crate::play::{DEFAULT_CONTEXT, Generation, Reach, Trust, UNPLACED};
 use crate::report::common::notes::{self, duration};
-use crate::report::common::words::{count, kept, ordinal};
+use crate::report::common::words::{count, kept, listed, ordinal};
 use crate::report::common::{code_change, cures};
 use crate::report::simulate::words as simulate;
 use indexmap::IndexMap;
@@ -100,14 +100,16 @@ pub fn cure(device: &DevicePlans, cure: &FitCure) -> String {
 
 /// Whether several cures are enough together, or what they save.
 pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
-    let numbers = together.cures.places.iter().map(|place| (place + 1).to_string());
-    let numbers: Vec<String> = numbers.chain(together.plan.iter().flat_map(parts)).collect();
-    let (last, others) = numbers.split_last().map_or(("", String::new()), |(last, others)| (last, others.join(", ")));
+    let numbers: Vec<String> = together.cures.places.iter().map(|place| (place + 1).to_string()).collect();
+    let noun = if numbers.len() == 1 { "change" } else { "changes" };
+    let with = together.plan.iter().flat_map(parts);
+    let all: Vec<String> = [format!("{noun} {}", listed(&numbers))].into_iter().chain(with).collect();
+    let all = listed(&all);
     if device.refused.is_some() {
         let saves = cures::saves(&together.cures.saving);
         return match saves.strip_prefix("saves ") {
-            Some(what) => format!("{others} and {last} together save {what}"),
-            None => format!("{others} and {last} together: {saves}"),
+            Some(what) => format!("{all} together save {what}"),
+            None => format!("{all} together: {saves}"),
         };
     }
     let is_judged = matches!(together.cures.saving, Saving::Played { .. }) && together.fits.is_some();
@@ -116,9 +118,9 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
     let enough = enough(&together.cures.saving, together.fits, [fits, "the program does not fit: it"]);
     if is_judged {
         let time = together.plan.as_ref().and_then(recomputation).unwrap_or_default();
-        format!("with {others} and {last} together, {enough}{time}")
+        format!("with {all} together, {enough}{time}")
     } else {
-        format!("{others} and {last} together: {enough}")
+        format!("{all} together: {enough}")
     }
 }
 
@@ -311,11 +313,13 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
         lines.push(if difference.is_none() {
             // The figures below do not have the recorded addresses.
             let given = device.as_it_is.as_ref().filter(|plan| !plan.is_placed);
-            let given = given
-                .map_or("", |_| ", when segments get the recorded addresses, which the figures below do not assume");
-            format!("the simulation of the run as recorded reproduces the recorded maxima exactly{given}")
+            let given = given.map_or(
+                "",
+                |_| " if segments are placed at their recorded addresses (the figures below do not assume this)",
+            );
+            format!("the simulation of the unchanged program reproduces the recorded maxima exactly{given}")
         } else {
-            format!("the simulation differs from the recording by up to {} in a maximum", Bytes(difference.bytes()))
+            format!("the simulated maxima differ from the recorded ones by up to {}", Bytes(difference.bytes()))
         });
     }
     if let Some(failed) = device.failed {
@@ -339,7 +343,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     if device.settings_tried > 0 && !by_settings {
         // The sweep lists more settings than those tried here.
         lines.push(
-            "none of the allocator settings that memviz tried makes it fit on its own; memviz simulate FILE --sweep lists them"
+            "none of the allocator settings that memviz tried makes the program fit on its own; memviz simulate FILE --sweep lists them"
                 .to_owned(),
         );
     }
@@ -412,7 +416,7 @@ pub fn holes(device: &DevicePlans) -> Vec<String> {
     let beyond = plans.filter_map(|plan| Some((plan, plan.needs.filter(|&needs| needs > device.goal.bytes())?)));
     beyond
         .map(|(plan, needs)| {
-            format!("{} works on this device, but not on all others below {}", name(plan), Bytes(needs))
+            format!("{} fits this device, but not every larger device below {}", name(plan), Bytes(needs))
         })
         .collect()
 }
@@ -502,7 +506,7 @@ pub fn code(change: &PlannedChange) -> (String, String) {
             ("replace the code that computes logits and loss".to_owned(), chunked_loss(*pieces).join("\n"))
         }
         (Change::Accumulate { passes }, _) => (
-            format!("in the loop, with batches {passes} times smaller; the optimizer steps after {passes} of them"),
+            format!("in the loop, with batches 1/{passes} the size, and optimizer.step() after every {passes} batches"),
             format!("(loss / {passes}).backward()"),
         ),
         (Change::Inference, _) => {
@@ -527,11 +531,14 @@ fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String,
                 .to_owned(),
         );
     }
-    let (place, line) = code_change::change(code.unwrap_or(&CodeChange::Wrap { caller: None, others: Vec::new() }));
-    let place = match every {
-        1 if code.is_some() => place,
-        1 => format!("for each call to {site}, {place}"),
-        every => format!("for every {} call to {site}, starting with the first, {place}", ordinal(every)),
+    let calls = match every {
+        1 => format!("each call to {site}"),
+        every => format!("every {} call to {site}, starting with the first", ordinal(every)),
+    };
+    let (place, line) = match code {
+        Some(code) if every == 1 => code_change::change(code),
+        Some(CodeChange::Wrap { caller: Some(caller), others }) => code_change::wrap(Some((caller, others)), &calls),
+        _ => code_change::wrap(None, &calls),
     };
     (place, line.to_owned())
 }

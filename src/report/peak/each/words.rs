@@ -60,7 +60,8 @@ pub fn headline(ranges: &RangePeaks) -> String {
     match (&ranges.each, &ranges.steps) {
         (Each::Step, Some(steps)) => training::steps(steps),
         (Each::Annotation(Some(pattern)), _) => {
-            format!("{}, by the names that match {}", count(number as u64, "annotation"), pattern.as_str())
+            let names = if number == 1 { "a name that matches" } else { "names that match" };
+            format!("{} with {names} {}", count(number as u64, "annotation"), pattern.as_str())
         }
         (each, _) => count(number as u64, each.name()),
     }
@@ -77,7 +78,7 @@ pub fn rest(ranges: &RangePeaks, shown: &[Shown<'_>], metric: Metric) -> Option<
     if let Some((others, highest)) = ranges.left_out {
         let highest = signed(highest);
         text = format!(
-            "{what} among {} ranges; --format csv lists {} of them, the others reach at most {highest} {}",
+            "{what} among {} ranges; --format csv lists {} of them; the others reach at most {highest} {}",
             ranges.ranges.len() + others,
             ranges.ranges.len(),
             metric.name()
