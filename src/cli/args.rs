@@ -141,8 +141,8 @@ pub struct SharedArgs {
     pub device: Vec<DeviceArg>,
     /// Python files, by path or package, that also count as your own code; may be repeated
     ///
-    /// By default, most commands about one recording (not `leaks` or `check`) show a library's lines instead of one of your
-    /// lines if modules of a library that the line calls hold most of the memory of nn.Module calls at the peak; '' turns this off.
+    /// By default, if one of your lines calls modules of a library that hold most of the memory of all nn.Module calls at the peak,
+    /// most commands about one recording (not `leaks` or `check`) show the library's lines instead of yours; '' turns this off.
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     own: Vec<Regex>,
     /// The dictionary key that --by metadata groups by; same as --by metadata:KEY

@@ -7,7 +7,7 @@ use super::training::library::library_lines;
 use super::training::steps::{NoSteps, StepRule, Steps};
 use super::training::{BackwardSites, Categories, Category, Phases, Roles};
 use crate::error::{Error, Result};
-use crate::model::{DeviceFile, DeviceId, HOST_DEVICE, Snapshot, device_words};
+use crate::model::{DeviceFile, DeviceId, HOST_DEVICE, Snapshot, StackId, device_words};
 use crate::parallel;
 use crate::replay::{Allocation, History, Instant, Metric, Track};
 use indexmap::IndexSet;
@@ -54,6 +54,8 @@ struct Own {
     /// Whether a thread computes them, or did.
     has_begun: AtomicBool,
     backward: OnceLock<BackwardSites>,
+    /// The stack of each allocation.
+    stacks: OnceLock<Vec<StackId>>,
 }
 
 impl<'a> Devices<'a> {
@@ -227,6 +229,17 @@ impl<'a> Device<'a> {
     pub(crate) fn allocations_of(&self, category: Category) -> impl Iterator<Item = (u32, &'a Allocation)> {
         let all = &self.history().allocations;
         self.categories().all_of(category).filter_map(|index| Some((index, all.get(index as usize)?)))
+    }
+
+    /// The allocations with wanted stacks, and their indexes, in order. This reads a column of stacks and only these allocations.
+    pub(crate) fn allocations_by(
+        &self,
+        is_wanted: impl Fn(StackId) -> bool,
+    ) -> impl Iterator<Item = (u32, &'a Allocation, StackId)> {
+        let all = &self.history().allocations;
+        let column = || self.track.allocations().map(|(.., stack)| stack).collect();
+        let stacks = (0u32..).zip(self.own.stacks.get_or_init(column));
+        stacks.filter(move |&(_, &stack)| is_wanted(stack)).map(|(index, &stack)| (index, &all[index as usize], stack))
     }
 
     /// Makes sure that the phases are computed, as [`prepare_categories`](Self::prepare_categories) does for what needs them.

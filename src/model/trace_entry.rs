@@ -15,7 +15,7 @@ use std::ops::Range;
 pub enum Action {
     /// A block was allocated. `size` is the requested size.
     Alloc,
-    /// The program freed a block; another stream may still use it.
+    /// The program freed a block; another stream may still be using it.
     FreeRequested,
     /// The block became available again.
     FreeCompleted,

@@ -142,7 +142,7 @@ fn the_closest_change_is_named() {
         let plan = searched.nearest.as_ref().map(|plan| searched.measure(plan));
         let least = cures.chain(several).chain(plan).min().unwrap();
         assert!(
-            first.contains(name) && first.contains(&format!("closest: needs {}", Bytes(least))),
+            first.contains(name) && first.contains(&format!("closest: the program then needs {}", Bytes(least))),
             "{least}: {first}"
         );
     }

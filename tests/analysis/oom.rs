@@ -2,7 +2,7 @@
 
 use crate::support::allocator_model::{Config, Expandable, MIB, Op};
 use crate::support::programs::{Program, programs};
-use crate::support::{self, assert_none, cases, corpus, fixture, open};
+use crate::support::{self, assert_none, cases, corpus, fixture, open, stranger};
 use memviz::analysis::advice::Plays;
 use memviz::analysis::fit::FitPlans;
 use memviz::analysis::oom::{Advice, Cause, Fit, Oom, Replayed, Symptom};
@@ -172,6 +172,18 @@ fn a_limit_is_not_a_lack_of_capacity() {
     assert_eq!((free, needed), (82_095_112_192, 1_048_576_000));
     // PyTorch's message: "4.00 GiB allowed".
     assert!(reserved <= 4 << 30 && 4 << 30 < reserved + needed);
+}
+
+/// Other blocks of the same line stay, with other stacks: what is said of its earlier blocks is about some stacks.
+#[test]
+fn a_line_may_free_the_blocks_of_some_stacks() {
+    let Some(path) = stranger("oom_mamba_85/snapshot.pickle.gz") else { return };
+    let report = open(&path).oom(&OomOptions::default()).unwrap();
+    let [Advice::FreeSites { sites, some_stacks, fit }, ..] = &report.devices[0].ooms[0].advice[..] else {
+        panic!("{:?}", report.devices[0].ooms[0].advice)
+    };
+    assert_eq!(sites, &[("mamba.py:15 ssm".to_owned(), 36 << 20, 3)]);
+    assert_eq!((*some_stacks, fit), (true, &Fit::Block(12 << 20)));
 }
 
 /// Backward passes have no Python frames: the output shows what is known instead.

@@ -1,6 +1,6 @@
 //! The real binary, as people and scripts use it: what commands answer, with which options.
 
-use crate::support::{fixture, memviz};
+use crate::support::{fixture, memviz, stranger};
 use memviz::Recording;
 use memviz::input::ReadOptions;
 use memviz::model::Action;
@@ -578,6 +578,19 @@ fn a_sweep_shows_the_same_figures_for_the_recorded_settings() {
         };
         assert_eq!(recorded(&[]), recorded(&["--sweep"]), "{path}");
     }
+}
+
+/// The simulation of the recorded run is judged on its own: a run in the table may be on another device.
+#[test]
+fn a_run_on_another_device_has_other_segments() {
+    let said = |args: &[&str]| memviz(&[&["simulate"], args].concat()).expect(0).stdout.clone();
+    let path = fixture("amp_scaled");
+    let end = "; the run shown in the table (on the simulated device) makes 0 device allocations and 0 frees before a request fails\n";
+    assert!(said(&[&path, "--capacity", "300MiB"]).contains(end));
+    assert!(!said(&[&path]).contains("the run shown in the table"));
+    let Some(path) = stranger("HugePandaCoder-my_snapshot.pickle.gz") else { return };
+    let end = "; the run shown in the table (on a device without a limit) makes 15 device allocations and 1 free\n";
+    assert!(said(&[&path]).contains(end));
 }
 
 /// What a trace lacks for a simulation, no other trace has.

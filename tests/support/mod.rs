@@ -104,8 +104,8 @@ pub fn read_unpacked(path: &str) -> Vec<u8> {
     unpacked
 }
 
-/// Recordings of other people, which only some machines have.
-const STRANGERS: [&str; 2] = ["../shared/real", "../shared/real2"];
+/// Recordings of other people, and of programs of other styles, which only some machines have.
+const STRANGERS: [&str; 3] = ["../shared/real", "../shared/real2", "../shared/families/rec"];
 
 /// Another person's recording by its name, or `None` if the machine does not have it, which is printed.
 pub fn stranger(name: &str) -> Option<String> {

@@ -25,13 +25,13 @@ const CODE: &str = "batch = [t.pin_memory().to(\"cuda\", non_blocking=True) for 
 
 /// One finding for each line that loads batches.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
-    let (track, roles) = (device.track, device.roles());
+    let roles = device.roles();
     let mut of_line: BTreeMap<FrameId, Vec<u32>> = BTreeMap::new();
-    for (index, allocation, stack) in track.allocations() {
-        // Batches that are loaded ahead are first loaded where the loader is created.
-        let may_be_input =
-            matches!(roles.role(stack), Role::Plain | Role::Data | Role::Setup) && stack != StackId::EMPTY;
-        if allocation.born == 0 || allocation.requested < SMALL || !may_be_input {
+    // Batches that are loaded ahead are first loaded where the loader is created.
+    let may_load =
+        |stack: StackId| matches!(roles.role(stack), Role::Plain | Role::Data | Role::Setup) && stack != StackId::EMPTY;
+    for (index, allocation, stack) in device.allocations_by(may_load) {
+        if allocation.born == 0 || allocation.requested < SMALL {
             continue;
         }
         if let Some(line) = device.sites().site_frame(stack) {

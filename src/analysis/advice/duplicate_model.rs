@@ -99,11 +99,14 @@ impl Made {
     fn of(device: &Device<'_>, steps: &Steps, used: impl Fn(&Allocation) -> bool) -> Self {
         let (stacks, sites, roles) = (&device.snapshot().stacks, device.sites(), device.roles());
         let ways: Vec<Option<Way>> = (0..stacks.len() as u32).map(|stack| way(device, StackId(stack))).collect();
+        let way_of = |stack: StackId| ways.get(stack.index()).copied().flatten();
+        let is_plain = |stack: StackId| roles.role(stack) == Role::Plain && stack != StackId::EMPTY;
+        let may_copy = |stack: StackId| way_of(stack).is_some() || is_plain(stack) || roles.moves_module(stack);
         let mut found = Self::default();
         let mut step = 0;
-        for (index, made, stack) in device.track.allocations() {
+        for (index, made, stack) in device.allocations_by(may_copy) {
             let block = (index, *made);
-            if let Some(way) = ways.get(stack.index()).copied().flatten()
+            if let Some(way) = way_of(stack)
                 && (way != Way::Loaded || used(made))
                 && let Some(line) = sites.site_frame(stack)
             {
@@ -122,9 +125,8 @@ impl Made {
             }
             // It is unknown how long the last copy would stay live.
             let outlives_step = steps.0.get(step).is_none_or(|&end| end <= made.freed);
-            let is_plain = || roles.role(stack) == Role::Plain && stack != StackId::EMPTY;
             if outlives_step
-                && is_plain()
+                && is_plain(stack)
                 && !is_weight(device, index)
                 && let Some(line) = sites.site_frame(stack)
             {

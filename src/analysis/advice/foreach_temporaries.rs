@@ -42,12 +42,12 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     if !marked.any() {
         return Vec::new();
     }
-    let (track, snapshot) = (device.track, device.snapshot());
+    let snapshot = device.snapshot();
     let mut of_stack: BTreeMap<StackId, Vec<u32>> = BTreeMap::new();
-    for (index, allocation, stack) in track.allocations() {
+    for (index, allocation, stack) in device.allocations_by(|stack| marked.has(stack)) {
         // Momentum buffers are allocated there in the first step, and stay live as long as the optimizer.
         let is_state = || device.categories().get(index as usize).category == Category::OptimizerState;
-        if marked.has(stack) && allocation.freed != NEVER && allocation.born > 0 && !is_state() {
+        if allocation.freed != NEVER && allocation.born > 0 && !is_state() {
             of_stack.entry(stack).or_default().push(index);
         }
     }

@@ -8,11 +8,12 @@ use super::{Finding, Remedy, Story};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
+use crate::model::FrameId;
 use crate::model::bytes::Bytes;
-use crate::model::{FrameId, StackId};
 use crate::play::changes::{Change, Editor, Lives, LogitsSizes, chunked_loss, is_plain_loss};
 use crate::play::program;
 use crate::replay::{Allocation, Metric};
+use std::cmp::Reverse;
 
 /// Number of chunks to simulate: more chunks save little more.
 const PIECES: u32 = 8;
@@ -35,19 +36,22 @@ fn find_trained(device: &Device<'_>) -> Vec<Finding> {
     let marked = Marked::of(device, |path, name, kind| {
         kind == FrameKind::Torch && path == "torch/nn/functional.py" && matches!(name, "cross_entropy" | "log_softmax")
     });
-    let (track, history) = (device.track, device.history());
-    let largest = |is_loss: &dyn Fn(u32, StackId) -> bool| {
-        // The first of the largest.
+    let history = device.history();
+    // The first of the largest.
+    let named = marked.any().then(|| {
+        let losses = device.allocations_by(|stack| marked.has(stack));
+        losses.max_by_key(|&(index, block, _)| (block.requested, Reverse(index))).map(|(index, ..)| index as usize)
+    });
+    let plain = || {
         let mut largest: Option<(u32, u64)> = None;
-        for (index, block, stack) in track.allocations() {
-            if largest.is_none_or(|(_, most)| block.requested > most) && is_loss(index, stack) {
+        for (index, block) in (0u32..).zip(&history.allocations) {
+            if largest.is_none_or(|(_, most)| block.requested > most) && is_plain_loss(device, index) {
                 largest = Some((index, block.requested));
             }
         }
         largest.map(|(index, _)| index as usize)
     };
-    let named = if marked.any() { largest(&|_, stack| marked.has(stack)) } else { None };
-    let Some(kept) = named.or_else(|| largest(&|index, _| is_plain_loss(device, index))) else {
+    let Some(kept) = named.flatten().or_else(plain) else {
         return Vec::new();
     };
     let bytes = history.allocations[kept].requested;

@@ -111,8 +111,9 @@ fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option
         return None;
     }
     let of_step = |made: &Allocation| device.phases().at(made.born) == Phase::Optimizer;
-    let temporaries: HashSet<u64> = (device.track.allocations())
-        .filter(|&(_, made, stack)| made.born > 0 && device.roles().role(stack) == Role::Optimizer && of_step(made))
+    let temporaries: HashSet<u64> = device
+        .allocations_by(|stack| device.roles().role(stack) == Role::Optimizer)
+        .filter(|&(_, made, _)| made.born > 0 && of_step(made))
         .map(|(_, made, _)| made.requested)
         .collect();
     let is_updated = |size: u64| temporaries.contains(&size);

@@ -345,9 +345,8 @@ fn collected(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], ke
         if !is_bound {
             let known: HashSet<u32> = lives.freed.iter().map(|&(index, _)| index).collect();
             let others = device
-                .track
-                .allocations()
-                .filter(|(index, _, stack)| of_stack.contains_key(stack) && !known.contains(index));
+                .allocations_by(|stack| of_stack.contains_key(&stack))
+                .filter(|(index, ..)| !known.contains(index));
             let next = |born: Instant| calls.all.iter().find(|call| call.start > born && !is_of_round(call));
             let early = others.filter_map(|(index, made, _)| {
                 let at = inner.get(&index).copied().or_else(|| Some(next(made.born)?.start))?;
@@ -391,7 +390,7 @@ fn inner(
     of_line: &[&ModelCall],
     of_stack: &HashMap<StackId, Vec<(u32, Allocation, Instant)>>,
 ) -> HashMap<u32, Instant> {
-    let made = device.track.allocations().filter(|(.., stack)| of_stack.contains_key(stack));
+    let made = device.allocations_by(|stack| of_stack.contains_key(&stack));
     let made: Vec<(u32, &ModelCall)> = made
         .filter_map(|(index, made, _)| {
             let call = of_line.partition_point(|call| call.start < made.born).checked_sub(1)?;

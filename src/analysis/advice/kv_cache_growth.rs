@@ -174,7 +174,7 @@ fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
         line: Some(line),
         cure: cure.to_owned(),
         evidence: format!(
-            "{} grows by {} each time; there are {copies} copies of it, each a little larger than the previous one",
+            "the program copies {} {copies} times; each copy is {} larger than the previous one",
             if caches.len() == 1 { "a cache".to_owned() } else { format!("a cache of {} tensors", caches.len()) },
             Bytes(grows_by)
         ),

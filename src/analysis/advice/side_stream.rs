@@ -100,7 +100,7 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: &Stream) -> 
             "{} is reserved for a side stream at the end of the recording; no other stream can use its free memory",
             Bytes(reserved)
         ),
-        cost: Some("this code then no longer runs concurrently with other kernels".to_owned()),
+        cost: Some("the kernels of this code then no longer run concurrently with others".to_owned()),
         code: vec!["# without torch.cuda.stream(...) around it".to_owned()],
         remedy: Remedy::Lives(Lives {
             beside: stream.blocks.iter().map(|&block| (block, other)).collect(),

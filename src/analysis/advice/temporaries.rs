@@ -4,8 +4,8 @@
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Phases, Role};
-use crate::model::StrId;
 use crate::model::bytes::Bytes;
+use crate::model::{StackId, StrId};
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Metric, NEVER};
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ const SMALL: u64 = 1 << 20;
 
 /// One finding for each function that updates parameters.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
-    let (track, phases, roles, sites) = (device.track, device.phases(), device.roles(), device.sites());
+    let (phases, roles, sites) = (device.phases(), device.roles(), device.sites());
     let mut of_function: BTreeMap<(StrId, StrId), Vec<u32>> = BTreeMap::new();
-    for (index, allocation, stack) in track.allocations() {
+    let is_of_update = |stack: StackId| roles.role(stack) == Role::Optimizer || roles.is_plain_step(stack);
+    for (index, allocation, stack) in device.allocations_by(is_of_update) {
         let is_scratch = allocation.born > 0
             && allocation.freed != NEVER
             && allocation.requested >= SMALL
-            && (roles.role(stack) == Role::Optimizer || roles.is_plain_step(stack))
             && phases.at(allocation.born) == Phase::Optimizer
             && phases.at(allocation.freed) == Phase::Optimizer
             // States that every update computes anew live until the next one, as they would if they were updated in place.

@@ -80,7 +80,7 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
     let differs = |a: usize, b: usize| match (before.get(a), all.get(b)) {
         (Some(a), Some(b)) => {
             format!(
-                "; the first difference is {} in the run that ran out of memory and {} in the run that finished",
+                "; the first request that differs is {} in the run that ran out of memory and {} in the run that finished",
                 place(failed, a),
                 place(other, b)
             )

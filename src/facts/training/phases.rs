@@ -88,11 +88,15 @@ pub struct PhaseSpan {
 pub struct Phases {
     /// In order; together they cover every entry.
     pub spans: Vec<PhaseSpan>,
-    /// Index into [`Phases::spans`] of each entry.
-    of_entry: Vec<u32>,
+    /// Index into [`Phases::spans`] of the first entry of each [`CHUNK`]: the span of another one is the same, or soon follows. A
+    /// number for each entry would not stay in the processor's cache.
+    of_chunk: Vec<u32>,
     /// Whether the stack of a free shows where it was freed. PyTorch 2.0 repeats the stack of the allocation there.
     pub frees_tell: bool,
 }
+
+/// Number of entries for which [`Phases`] stores one place.
+const CHUNK: u32 = 64;
 
 /// The evidence of one entry for its phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,16 +125,17 @@ impl Phases {
         let mut phases = inferred(&hints);
         drop_busy_data(&mut phases, &hints, track);
         let spans = spans(&phases, &hints, &recorded(track, annotations));
-        let mut of_entry = Vec::with_capacity(track.actions().len());
+        let mut of_chunk = Vec::with_capacity(track.actions().len().div_ceil(CHUNK as usize));
         for (index, span) in (0..).zip(&spans) {
-            of_entry.resize(span.end as usize, index);
+            of_chunk.resize(span.end.div_ceil(CHUNK) as usize, index);
         }
-        Self { spans, of_entry, frees_tell }
+        Self { spans, of_chunk, frees_tell }
     }
 
     /// The span of an entry.
     pub fn span(&self, entry: u32) -> Option<&PhaseSpan> {
-        self.spans.get(*self.of_entry.get(entry as usize)? as usize)
+        let first = *self.of_chunk.get((entry / CHUNK) as usize)?;
+        self.spans.get(first as usize..)?.iter().find(|span| entry < span.end)
     }
 
     /// The phase of the entry that leads to an instant; [`Phase::Other`] before the first entry.

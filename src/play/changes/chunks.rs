@@ -178,7 +178,7 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     let near =
         before.iter().rev().map(|&(place, step)| (place, step, sizes.look_at(device, step.allocation, step.bytes)));
     let near = near.take_while(|&(.., holds)| holds.is_some()).filter(|&(.., holds)| holds == Some(true));
-    let (logits, first, _) = near.last().ok_or("the logits of the loss were not found")?;
+    let (logits, first, _) = near.last().ok_or("the logits from which the loss is computed were not found")?;
     // Plain code that allocates several blocks of one size may do anything, unless a layer allocates the first one.
     let role = |step: &Step| device.roles().role(device.track.stack_of(step.allocation as usize));
     if named.is_none() && role(first) != Role::Module {
@@ -202,7 +202,7 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     let left: Vec<&Step> = left.map(|(_, step)| step).collect();
     // Weight, bias and input of a linear layer.
     let (Some(gradient), 2..=3) = (left.last(), left.len()) else {
-        return Err("the layer that produces the logits is not a single linear layer".to_owned());
+        return Err("the logits are not produced by a single linear layer".to_owned());
     };
     let weights = left.iter().map(|step| step.allocation).filter(|&it| it != gradient.allocation).collect();
     // Its node allocates the gradient of the logits, frees that of the logarithms, and releases the logarithms.

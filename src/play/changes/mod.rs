@@ -324,7 +324,7 @@ impl<'d, 'a> Editor<'d, 'a> {
                         [] => "memviz found none that can be checkpointed".to_owned(),
                         known => format!("its functions are {}", known.join(", ")),
                     };
-                    return Err(refused(format!("no function of the model matches; {known}")));
+                    return Err(refused(format!("no function of the model matches {site:?}; {known}")));
                 }
                 ref several => {
                     let known: Vec<&str> = several.iter().map(|(_, label)| label.as_str()).collect();

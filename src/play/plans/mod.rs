@@ -298,11 +298,16 @@ impl DevicePlans {
                 0 if options.capacity.is_none_or(|total| live_at_start <= total) => {
                     "nothing is left for the allocator: CUDA itself uses as much as the device has".to_owned()
                 }
-                available => format!(
-                    "the recording starts with {} allocated, more than the {} available; start recording before the model is built",
-                    Bytes(allocated),
-                    Bytes(if available == 0 { options.capacity.unwrap_or(0) } else { available })
-                ),
+                available => {
+                    let room = match available {
+                        0 => format!("{} of the device", Bytes(options.capacity.unwrap_or(0))),
+                        _ => format!("{} available", Bytes(available)),
+                    };
+                    format!(
+                        "the recording starts with {} allocated, more than the {room}; start recording before the model is built",
+                        Bytes(allocated)
+                    )
+                }
             };
             return Ok((Self::refused(device, reason), None));
         }

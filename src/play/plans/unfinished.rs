@@ -42,7 +42,7 @@ const NONE: &str = "the program runs out of memory before it completes a step, s
                     record a step that fits, with a smaller batch";
 const OTHER: &str = "the request that fails does not occur in the complete steps before it, so what would have followed is \
                      unknown; record a step that fits, with a smaller batch";
-const OTHER_SIZES: &str = "the sizes that the failed step requests differ from those of the complete steps before it, so what it would \
+const OTHER_SIZES: &str = "the failed step requests sizes that differ from those of the complete steps before it, so what it would \
                            have requested next is unknown; record a step that fits, with a smaller batch";
 const REFUSED_OTHERWISE: &str = "in simulation, the failed request succeeds: something that is not recorded made it fail, such \
                                  as torch.cuda.set_per_process_memory_fraction";

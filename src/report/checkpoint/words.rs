@@ -193,7 +193,7 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
         NoCandidates::NothingSaves => {
             let another = if device.checkpointed.is_empty() { "" } else { "other " };
             format!(
-                "none of the {another}functions tried would lower the peak {} if it alone were checkpointed; memviz tried those that a \
+                "checkpointing any single one of the {another}functions that memviz tried would not lower the peak {}; it tried those that a \
                  forward pass calls more than once",
                 in_phase(device.phase)
             )

@@ -22,7 +22,7 @@ const SNAPSHOT: &[&str] = &[
     "from torch.cuda import memory",
     "memory._record_memory_history(",
     "    max_entries=1_000_000)",
-    "...  # build the model, run some steps",
+    "...  # build the model and run a few steps",
     "memory._dump_snapshot(\"snapshot.pickle\")",
 ];
 
@@ -33,7 +33,7 @@ const SNAPSHOT_2_0: &[&str] = &[
     "memory._record_memory_history(",
     "    True, trace_alloc_max_entries=1_000_000,",
     "    trace_alloc_record_context=True)",
-    "...  # build the model, run some steps",
+    "...  # build the model and run a few steps",
     "with open(\"snapshot.pickle\", \"wb\") as file:",
     "    pickle.dump(memory._snapshot(), file)",
 ];

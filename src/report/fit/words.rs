@@ -105,7 +105,8 @@ fn differ(parameter: &str, mismatch: &Mismatch) -> String {
     );
     if let Some([a, b]) = places {
         let place = |(entry, bytes, site): &(u32, u64, String)| format!("{} at {site} (entry {entry})", Bytes(*bytes));
-        text += &format!("; the first difference is {} in one and {} in the other", place(a), place(b));
+        text +=
+            &format!("; the first allocation that differs is {} in one run and {} in the other", place(a), place(b));
     }
     text
 }

@@ -108,7 +108,7 @@ fn fragmentation(document: &mut Document, device: &DeviceFragmentation) {
     figures(&mut table, &device.figures);
     document.table(table);
     if device.figures.pending_free > 0 {
-        document.legend("pending free: the program freed it, but another stream may still use it");
+        document.legend("pending free: the program freed it, but another stream may still be using it");
     }
     if device.device != HOST_DEVICE {
         document.legend(

@@ -89,9 +89,9 @@ pub fn steps(device: &DeviceLeaks) -> Option<String> {
         return Some(format!("{what}{every}; {}", training::NO_STEPS));
     }
     Some(match (device.is_judged(), device.warm_up) {
-        (false, _) => format!("{what}; record {MIN_STEPS} or more{}", levels(device)),
-        (true, 1) => format!("{what}; the first is warm-up{every}"),
-        (true, warm_up) => format!("{what}; the first {warm_up} are warm-up{every}"),
+        (false, _) => format!("{what}{}; record {MIN_STEPS} or more", levels(device)),
+        (true, 1) => format!("{what}; the first is a warm-up step{every}"),
+        (true, warm_up) => format!("{what}; the first {warm_up} are warm-up steps{every}"),
     })
 }
 

@@ -313,7 +313,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
         Advice::PendingFree { bytes } => statement(
             "pending_free",
             [("pending_free_bytes", bytes)],
-            format!("{} was freed, but another stream may still use it (record_stream)", Bytes(bytes)),
+            format!("{} was freed, but another stream may still be using it (record_stream)", Bytes(bytes)),
         ),
         Advice::Rounding { bytes, missing } => statement(
             "rounding",

@@ -296,7 +296,7 @@ fn criterion() -> String {
     let (usual, equal) = (Scale::MedianDeviation.threshold(), Scale::MeanDeviation.threshold());
     let share = MIN_SHARE * 100.0;
     format!(
-        "a robust z-score of at least {usual:.1} ({equal:.1} where most ranks are equal) and differs from the median by at \
+        "a robust z-score of at least {usual:.1} ({equal:.1} if most ranks are equal) and differs from the median by at \
          least {share:.0}%"
     )
 }
@@ -331,7 +331,7 @@ pub fn distance(outlier: &Outlier) -> String {
 pub fn scores(report: &RanksReport, row: &[Outlier]) -> Option<String> {
     let leading = leading(report, row)?;
     let because = match leading.scale {
-        Scale::MeanDeviation => " where most ranks are equal",
+        Scale::MeanDeviation => ", because most ranks are equal",
         _ => "",
     };
     let (score, threshold) = (leading.score, leading.scale.threshold());

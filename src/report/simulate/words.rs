@@ -127,12 +127,11 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
             (outcome.device_allocs, outcome.device_frees) != (difference.device_allocs.0, difference.device_frees.0)
         };
         let elsewhere = outcome.filter(is_other).map_or(String::new(), |outcome| {
-            let addresses = if is_placed { "" } else { "with other segment addresses, " };
             let place =
                 if device.capacity.is_some() { "on the simulated device" } else { "on a device without a limit" };
             let end = if outcome.fails_at.is_some() { " before a request fails" } else { "" };
             let (allocs, frees) = (count(outcome.device_allocs, what), count(outcome.device_frees, "free"));
-            format!("; the run shown in the table ({addresses}{place}) makes {allocs} and {frees}{end}")
+            format!("; the run shown in the table ({place}) makes {allocs} and {frees}{end}")
         });
         return Some(format!(
             "the simulation of the unchanged program reproduces what was recorded: {allocs}, {frees}, and {maxima} to the byte{given}{elsewhere}"
@@ -484,7 +483,10 @@ fn doubt(trust: Trust) -> &'static str {
 /// The bound below every row; changes to the program may go below it.
 pub fn bound(device: &DeviceSimulation) -> Option<String> {
     let live = device.live_bytes.filter(|_| device.changed().is_none())?;
-    Some(format!("no setting can go below {}, the peak of requested bytes with each block rounded up", Bytes(live)))
+    Some(format!(
+        "no setting can go below {}, the peak of the bytes that live blocks requested, each rounded up",
+        Bytes(live)
+    ))
 }
 
 /// Assumptions of the changes to the program, and their effect on allocated memory.
@@ -534,10 +536,10 @@ pub fn shared(report: &SimulateReport) -> (String, Option<String>) {
     let text = match &for_gpus {
         _ if all.is_empty() => "none of these settings saves memory on all of them together".to_owned(),
         Some(SharedSettings { before: u64::MAX, after, .. }) => {
-            format!("they reserve {} in total with:", Bytes(*after))
+            format!("in total, they reserve {} with:", Bytes(*after))
         }
         Some(SharedSettings { before, after, .. }) => {
-            format!("they reserve {} instead of {} in total with:", Bytes(*after), Bytes(*before))
+            format!("in total, they reserve {} instead of {} with:", Bytes(*after), Bytes(*before))
         }
         None => "set these for all devices together:".to_owned(),
     };
@@ -565,7 +567,7 @@ pub fn advice(device: &DeviceSimulation) -> Option<(String, Option<String>)> {
     }
     if let Some((least, needs)) = device.least() {
         let text = format!(
-            "none of these settings reserves significantly less; to run with less memory ({} or more for the allocator), set:",
+            "none of these settings reserves significantly less; to run with as little as {} for the allocator, set:",
             Bytes(needs)
         );
         return Some((text, Some(export(&least.alloc_conf))));

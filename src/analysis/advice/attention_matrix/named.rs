@@ -21,7 +21,7 @@ pub(super) fn matrices<'d, 'a>(device: &'d Device<'a>, weights: &'d Weights<'d, 
     }
     let (layers, dropout) = (layers(device), dropout(device));
     let search = Search { device, weights, softmax, layers, dropout, within: RefCell::default() };
-    let made = device.track.allocations().filter(|&(.., stack)| search.softmax.has(stack));
+    let made = device.allocations_by(|stack| search.softmax.has(stack));
     made.filter_map(|(index, ..)| search.matrix(index as usize)).collect()
 }
 

@@ -40,8 +40,8 @@ fn headline(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitToget
                 available => format!(", {} too much", Bytes(least.saturating_sub(available))),
             };
             format!(
-                "does not fit: needs {needed}{there}; none of the changes tried makes it fit; of those listed below, \
-                 {changes} {comes} closest: needs {}{excess}",
+                "does not fit: needs {needed}{there}; none of the changes tried makes the program fit; of those listed below, \
+                 {changes} {comes} closest: the program then needs {}{excess}",
                 Bytes(least)
             )
         }
@@ -248,7 +248,7 @@ pub fn below(device: &DevicePlans) -> Vec<String> {
     let goal = Bytes(device.goal.bytes());
     if let Some(reason) = &device.refused {
         return vec![format!(
-            "memviz cannot search for calls to checkpoint so that the peak stays below {goal}: {reason}"
+            "memviz cannot determine which calls must be checkpointed to keep the peak below {goal}: {reason}"
         )];
     }
     if device.fits {
@@ -265,7 +265,7 @@ pub fn below(device: &DevicePlans) -> Vec<String> {
         return plans;
     }
     let nearest = device.nearest.as_ref().map_or(String::new(), |plan| format!("; closest: {}", effect(plan)));
-    vec![format!("memviz found no functions whose checkpointing keeps the peak below {goal}{nearest}")]
+    vec![format!("memviz found no functions that keep the peak below {goal} if they are checkpointed{nearest}")]
 }
 
 /// Changes that would have made room for a refused request, in a sentence.
