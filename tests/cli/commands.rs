@@ -541,7 +541,7 @@ fn devices_of_one_process_get_one_export() {
     // Device 0 alone would reserve least with expandable segments, with which device 1 reserves more.
     assert_eq!(exports, ["  export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128"], "{swept}");
     assert!(
-        swept.contains("share PYTORCH_CUDA_ALLOC_CONF; they reserve 4.15 GiB instead of 4.24 GiB in total"),
+        swept.contains("share PYTORCH_CUDA_ALLOC_CONF; in total, they reserve 4.15 GiB instead of 4.24 GiB with:"),
         "{swept}"
     );
 }

@@ -83,7 +83,7 @@ fn a_device_smaller_than_the_assumed_context_says_what_is_too_much() {
         (
             "gpt_late",
             "400MiB",
-            "no plan: the recording starts with 921.95 MiB allocated, more than the 400.00 MiB available",
+            "no plan: the recording starts with 921.95 MiB allocated, more than the 400.00 MiB of the device",
         ),
         ("expandable_live", "400MiB", "needs 4.22 GiB, but the device has only 400.00 MiB;"),
         ("encoder_late", "400MiB", "memviz assumes that CUDA itself uses 500.00 MiB; --context sets that amount"),

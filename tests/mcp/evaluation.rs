@@ -32,7 +32,7 @@ const CURES: [(&str, &str); 17] = [
     ("kv_cache_growth", "once, at its full length"),
     ("optimizer_states_of_frozen", "freeze"),
     ("release_cache", "empty_cache()"),
-    ("side_stream_stranding", "main stream"),
+    ("side_stream_stranding", "default stream"),
     ("retained_graph", "detach|no_grad"),
     ("zero_grad_late", "gradients"),
 ];
