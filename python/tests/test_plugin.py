@@ -59,7 +59,7 @@ def test_limits(torch: TorchEnvironment, tmp_path: Path) -> None:
     assert "its own reason" in failures["test_fails"]
     assert "its own reason, too" in failures["Case.test_case_fails"]
     assert "test_case_leaks" in failures["Case.test_case_leaks"]
-    assert "28.00 MiB were in use when the test began" in failures["test_exceeds_beside_what_is_left"]
+    assert "28.00 MiB was in use when the test began" in failures["test_exceeds_beside_what_is_left"]
     # The missing baseline is the only failure.
     assert failures["test_allocates_nothing"].startswith("GPU memory is not known: there is no baseline")
     assert "max-" not in failures["test_allocates_nothing"]

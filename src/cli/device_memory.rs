@@ -17,7 +17,7 @@ pub struct DeviceMemoryArgs {
     /// Memory of the device, such as 80GiB [default: from the recording]
     ///
     /// PyTorch's OOM message states it as the total capacity. A failed request shows how much of it
-    /// the allocator can use; for `fit`, samples or a profiler trace next to the recording also show it.
+    /// the allocator can use; for `fit`, samples or a profiler trace next to the recording also shows it.
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_capacity, group = TOTAL)]
     capacity: Option<Bytes>,
     /// Name of the device, such as h100-80gb, or a profiler trace recorded on it

@@ -108,8 +108,7 @@ mod system {
                     let granted = GRANTED.load(Ordering::Relaxed);
                     let (seconds, input) = (seconds(granted), Bytes(granted));
                     end(&format!(
-                        "stopped after {seconds} s of CPU time: no recording of {input} should take that long; --no-limit \
-                         lifts the limit"
+                        "stopped after {seconds} s of CPU time, the limit for {input} of input; --no-limit lifts the limit"
                     ));
                 }
                 let limit = MEMORY_LIMIT.load(Ordering::Relaxed);

@@ -81,9 +81,7 @@ pub(crate) fn program(device: &Device<'_>) -> Result<Program, &'static str> {
 pub(crate) fn refuses(settings: &AllocatorSettings, is_known_device: bool) -> Option<&'static str> {
     let has_fraction = settings.memory_fraction.is_some_and(|fraction| fraction < 1.0);
     match () {
-        () if settings.other_backend => {
-            Some("these settings select another allocator, which follows the driver's rules")
-        }
+        () if settings.other_backend => Some("the settings select another allocator, which follows the driver's rules"),
         () if settings.record_stream_reuse => {
             Some("memory is reused in the order of captured graphs, which is not recorded")
         }

@@ -585,11 +585,11 @@ fn a_sweep_shows_the_same_figures_for_the_recorded_settings() {
 fn a_run_on_another_device_has_other_segments() {
     let said = |args: &[&str]| memviz(&[&["simulate"], args].concat()).expect(0).stdout.clone();
     let path = fixture("amp_scaled");
-    let end = "; the run shown in the table (on the simulated device) makes 0 device allocations and 0 frees before a request fails\n";
+    let end = "; in the table, the run with the recorded settings makes 0 device allocations and 0 frees on the simulated device before a request fails\n";
     assert!(said(&[&path, "--capacity", "300MiB"]).contains(end));
-    assert!(!said(&[&path]).contains("the run shown in the table"));
+    assert!(!said(&[&path]).contains("in the table, the run with"));
     let Some(path) = stranger("HugePandaCoder-my_snapshot.pickle.gz") else { return };
-    let end = "; the run shown in the table (on a device without a limit) makes 15 device allocations and 1 free\n";
+    let end = "; in the table, the run with the recorded settings makes 15 device allocations and 1 free on a device without a limit\n";
     assert!(said(&[&path]).contains(end));
 }
 

@@ -1,9 +1,11 @@
 //! Commands that answers recommend: each must work, for every recording, and every first screen recommends a next step.
 
-use crate::support::{REQUIRE_CORPUS, answer, assert_none, names, skipped};
+use crate::support::{REQUIRE_CORPUS, answer, assert_none, memviz, names, skipped};
 use rayon::prelude::*;
 use serde_json::Value;
 use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
 
 /// Recordings of strangers, which only some machines have.
 const REAL: [&str; 2] = ["../shared/real", "../shared/real2"];
@@ -109,11 +111,18 @@ fn recommended(answer: &str) -> Vec<String> {
 /// What is wrong with the answer to a command; `None` if it is an answer.
 fn refused(typed: &str) -> Option<String> {
     let words: Vec<&str> = typed.split(' ').skip(1).map(|word| word.trim_matches('\'')).collect();
-    // Files: a report of each recording has answered, and other tests write pages and pictures.
-    if words.contains(&"-o") {
+    // A report of each recording has answered, and pages have tests of their own.
+    if matches!(words.first(), Some(&("report" | "view"))) {
         return None;
     }
-    let answer = answer(&words);
+    let folder = TempDir::new().unwrap();
+    let answer = match words.iter().position(|&word| word == "-o") {
+        Some(place) => {
+            let path = folder.path().join(words[place + 1]).to_str()?.to_owned();
+            Arc::new(memviz(&[&words[..=place], &[path.as_str()], &words[place + 2..]].concat()))
+        }
+        None => answer(&words),
+    };
     let is_nothing = answer.stdout.contains("would not lower the peak");
     // Settings are recommended where some serve what failed, or reserve notably less: the ones that the recommendation names.
     let is_sweep = words.contains(&"--sweep");

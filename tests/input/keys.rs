@@ -215,7 +215,7 @@ fn a_ring_buffer_is_judged_by_its_capacity() {
     };
     let (code, info) = judged(json!({"trace_alloc_max_entries": 3}));
     assert_eq!(code, Some(0), "two entries");
-    assert!(info.contains("one ring buffer of 3 entries per device"), "{info}");
+    assert!(info.contains("ring buffers of 3 entries, one per device"), "{info}");
     let (code, info) = judged(json!({"trace_alloc_max_entries": 2}));
     assert_eq!(code, Some(2), "full, and nobody says whether it overflowed");
     assert!(info.contains("the ring buffer is full"), "{info}");

@@ -245,7 +245,7 @@ mod binary {
         command(args).output().expect("the binary runs").into()
     }
 
-    /// The answer to a question about a committed recording. Many tests ask the same of all recordings: it runs once for all tests
+    /// The answer to a question about a recording that no test changes. Many tests ask the same of all recordings: it runs once for all tests
     /// of a binary.
     pub fn answer(args: &[&str]) -> Arc<Run> {
         static KNOWN: Mutex<BTreeMap<String, Arc<OnceLock<Arc<Run>>>>> = Mutex::new(BTreeMap::new());

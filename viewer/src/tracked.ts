@@ -309,7 +309,7 @@ export class TracksView implements View {
     #behind({ device, metric, recording }: Track & { kind: 'counter' }): string {
         const count = device.entries + 1 - Math.floor(extent(this.lanes)[1]);
         if (this.lanes[0].store.state.axis !== 'entry' || metric !== 'allocated' || count <= 0) return '';
-        const other = recording.figures.has_times ? '; the time axis shows all of them' : '';
+        const other = recording.figures.has_times ? '; the time axis shows all entries' : '';
         return `${counted(count, 'more entry', 'more entries')} beyond the end of this axis${other}`;
     }
 

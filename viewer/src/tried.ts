@@ -62,7 +62,7 @@ function peaks({ allocated, reserved, reserved_range: range }: Tried): HTMLEleme
     return element(
         'table',
         { class: 'figures' },
-        element('thead', {}, row(['', 'recorded', 'with changes', 'change'], 'th')),
+        element('thead', {}, row(['', 'recorded', 'simulated', 'change'], 'th')),
         element('tbody', {}, cells('peak allocated', allocated), cells('peak reserved', reserved, between)),
     );
 }

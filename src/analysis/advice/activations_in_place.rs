@@ -70,7 +70,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         line: line(named),
         cure: format!("call {function} with inplace=True"),
         evidence: format!(
-            "the input and the result of {function}, {} each, are both alive at the peak; nothing needs the input afterwards{elsewhere}",
+            "the input and the result of {function}, {} each, are both live at the peak; nothing needs the input afterwards{elsewhere}",
             Bytes(block(named).size)
         ),
         cost: None,

@@ -26,7 +26,7 @@ const LEAST_STEPS: usize = 3;
 
 /// What is unknown about a copy that is made before training.
 const MAY_BE_AVERAGE: &str =
-    "whether the program updates this copy in place, as for a running average, is not recorded";
+    "the recording does not show whether the program updates this copy in place, as for a running average";
 
 /// An allocation with its number.
 type Block = (u32, Allocation);

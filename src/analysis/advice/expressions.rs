@@ -174,7 +174,7 @@ fn finding(device: &Device<'_>, named: &Chain, from: Origin, is_even: bool, chai
         line: Some(named.line),
         cure: in_place.cure.clone(),
         evidence: format!(
-            "this line allocates {} tensors of {} one after the other; {} are alive at the peak",
+            "this line allocates {} tensors of {} one after the other; {} are live at the peak",
             named.results.len(),
             Bytes(block(device, *named.results.first()?).size),
             if named.results.len() == 2 { "both" } else { "two of them" }

@@ -111,7 +111,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
         line,
         cure: cure.to_owned(),
         evidence: format!(
-            "_multi_tensor_{name} of torch.optim allocates {} of temporaries at once, one for each parameter",
+            "torch.optim's _multi_tensor_{name} allocates {} of temporary tensors at once, one for each parameter",
             Bytes(most)
         ),
         cost,

@@ -76,12 +76,13 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         .collect();
     sides.sort_rows_by_key(|(_, stream)| Reverse(stream.bytes));
     sides.truncate(MOST_STREAMS);
-    sides.into_iter().filter_map(|(number, stream)| finding(device, number, stream, first)).collect()
+    sides.into_iter().filter_map(|(number, stream)| finding(device, number, stream, (main, first))).collect()
 }
 
 /// `None` if nothing is reserved for the stream, or if all of its blocks are as batches are that it copies to the device for the next
 /// step: then it exists to run beside the main stream.
-fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: &Stream) -> Option<Finding> {
+fn finding(device: &Device<'_>, number: u64, stream: &Stream, (main_number, main): (u64, &Stream)) -> Option<Finding> {
+    let name = if main_number == 0 { "default stream" } else { "same stream as the rest of the program" };
     let &other = main.blocks.first()?;
     let line: Option<FrameId> = common_line(device, &stream.stacks);
     let reserved = device.track.segments().iter().filter(|segment| segment.stream == number);
@@ -95,7 +96,7 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: &Stream) -> 
     (reserved > 0 && computes && !is_one_ahead(device, stream)).then(|| Finding {
         story: Story::SideStreamStranding,
         line,
-        cure: "run this code on the default stream".to_owned(),
+        cure: format!("run this code on the {name}"),
         evidence: format!(
             "{} is reserved for a side stream at the end of the recording; no other stream can use its free memory",
             Bytes(reserved)

@@ -71,7 +71,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         cure: "use an in-place operator, if each element of the result depends only on the corresponding element of the input"
             .to_owned(),
         evidence: format!(
-            "the input and the result of this operator, {} each, are both alive at the peak; nothing uses the input afterwards",
+            "the input and the result of this operator, {} each, are both live at the peak; nothing uses the input afterwards",
             Bytes(block(named).size)
         ),
         cost: None,

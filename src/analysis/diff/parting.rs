@@ -121,7 +121,7 @@ impl Parting {
 
     /// Both sides, each with its name in answers.
     pub fn sides(&self) -> [(&'static str, Option<&Asked>); 2] {
-        [("base", self.base.as_ref()), ("new recording", self.new.as_ref())]
+        [("the base", self.base.as_ref()), ("the new recording", self.new.as_ref())]
     }
 }
 

@@ -15,8 +15,8 @@ use crate::play::{DEFAULT_CONTEXT, Program};
 const MOST_OTHER: usize = 20;
 
 /// Why there is no advice if the simulation does not fail like the other recording.
-const FITS: &str = "in simulation, the program of the other recording fits the device on which this one ran out of memory; \
-                    how the two runs differ is unknown";
+const FITS: &str = "in simulation, the run that finished fits the device on which the other one ran out of memory; how the \
+                    two runs differ is unknown";
 
 /// Whether a request was refused in a recording, on any device.
 pub fn ran_out(devices: &Devices<'_>) -> bool {
@@ -105,10 +105,11 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
     if (pairs.len() - equal) * MOST_OTHER > pairs.len() {
         let first =
             pairs.iter().find(|pair| !is_equal(pair)).map_or(String::new(), |&(a, b)| differs(a as usize, b as usize));
+        let differ = pairs.len() - equal;
+        let verb = if differ == 1 { "differs" } else { "differ" };
         return Err(Error::Request(format!(
-            "the two programs request different sizes: {} of the {} requests that are in both recordings differ in size{first}; record a run that finishes, with the \
+            "the two runs request different sizes: {differ} of the {} requests that are in both recordings {verb} in size{first}; record a run that finishes, with the \
              same batch as the one that ran out of memory, on a device that is large enough",
-            pairs.len() - equal,
             pairs.len(),
         )));
     }

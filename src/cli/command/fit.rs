@@ -223,7 +223,7 @@ impl Fit {
         self.write_plans(&report, &recordings, format)
     }
 
-    /// What makes a program fit the device on which one of two recordings ran out of memory.
+    /// What makes a program fit the device on which one of two recorded runs ran out of memory.
     fn plan_beside(
         &self,
         recordings: &[Recording],

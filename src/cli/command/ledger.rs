@@ -12,7 +12,7 @@ use clap::Args;
 
 const CAPACITY: &str = "Memory of the device, such as 80GiB, if no samples show it";
 const CAPACITY_SOURCES: &str = "\n\nPyTorch's OOM message states it as the total capacity. Samples or a profiler trace next to the \
-     recording show it; a failed request does not.";
+     recording shows it; a failed request does not.";
 
 /// Show what uses the device: PyTorch, NCCL, the CUDA context, other processes
 ///

@@ -29,7 +29,7 @@ pub(super) fn scan<R: Read + Seek>(
         let cells = usize::from(u16_at(&page, head + 3));
         let first_cell = head + if kind == INTERIOR { 12 } else { 8 };
         if first_cell + 2 * cells > page.len() {
-            return Err(Error::malformed(at, format!("expected as many rows as fit in a page, found {cells}")));
+            return Err(Error::malformed(at, format!("expected at most as many rows as fit in a page, found {cells}")));
         }
         let pointers = (0..cells).map(|cell| usize::from(u16_at(&page, first_cell + 2 * cell)));
         match kind {

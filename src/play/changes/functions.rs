@@ -53,7 +53,7 @@ pub fn chunked_loss(pieces: u32) -> Vec<String> {
     vec![
         "def chunk_loss(h, t): return F.cross_entropy(head(h).float(), t, reduction=\"sum\")".to_owned(),
         format!("chunks = zip(hidden.flatten(0, 1).chunk({pieces}), targets.flatten().chunk({pieces}))"),
-        "with torch.utils.checkpoint.set_checkpoint_early_stop(False):  # stopping early fails while memory is recorded"
+        "with torch.utils.checkpoint.set_checkpoint_early_stop(False):  # early stopping fails while memory is being recorded"
             .to_owned(),
         "    loss = sum(torch.utils.checkpoint.checkpoint(chunk_loss, h, t, use_reentrant=False) for h, t in chunks) / targets.numel()"
             .to_owned(),

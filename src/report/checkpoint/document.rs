@@ -9,7 +9,6 @@ use crate::report::common::code_change;
 use crate::report::common::document::{Cell, Column, Document, Table, Tone, attributed};
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, signed};
-use crate::report::fit::single::words as plan;
 use std::slice;
 
 /// On narrower screens, the columns for the memory and the cost of a candidate are left out.
@@ -31,7 +30,7 @@ fn checkpoint(document: &mut Document, device: &DeviceCheckpoint, format: Format
     document.heading(words::headline(device), words::place(device));
     document.notes(words::limits(device));
     document.facts(words::facts(device));
-    document.facts(device.fit.iter().flat_map(plan::below));
+    document.facts(words::within(device));
     if let Some(reason) = words::reason(device, format) {
         return document.fact(reason);
     }

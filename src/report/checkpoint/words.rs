@@ -10,6 +10,7 @@ use crate::play::changes::{Checkpointed, CodeChange};
 use crate::report::common::code_change::TIMES;
 use crate::report::common::notes::{self, duration, signed};
 use crate::report::common::words::{count, ordinal};
+use crate::report::fit::single::words as plan;
 use crate::report::percent;
 
 /// The label of the row for the recomputed call.
@@ -66,6 +67,17 @@ pub fn limits(device: &DeviceCheckpoint) -> Vec<String> {
     lines
 }
 
+/// Which calls to checkpoint so that the peak stays below a limit, if one is given, one line each.
+pub fn within(device: &DeviceCheckpoint) -> Vec<String> {
+    let Some(plans) = &device.fit else { return Vec::new() };
+    // A peak that is known needs no simulation.
+    let is_within = u64::try_from(device.peak_bytes).is_ok_and(|peak| peak <= plans.goal.bytes());
+    if plans.refused.is_some() && is_within && device.completeness.is_complete() {
+        return vec![format!("the peak is already within {}", Bytes(plans.goal.bytes()))];
+    }
+    plan::below(plans)
+}
+
 /// The activations at the peak; `None` if it is unknown what backward would have freed.
 pub fn activations(device: &DeviceCheckpoint) -> Option<u64> {
     (device.none != Some(NoCandidates::Unfinished)).then_some(device.activation_bytes)
@@ -102,7 +114,7 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
     }
     // Others keep nothing for a backward pass, or are followed by one.
     let kept = if device.without_backward {
-        ", counting only those that keep memory for a backward pass that is not recorded"
+        ", counting only passes that keep memory for a backward pass that is not recorded"
     } else {
         ""
     };
@@ -193,7 +205,7 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
         NoCandidates::NothingSaves => {
             let another = if device.checkpointed.is_empty() { "" } else { "other " };
             format!(
-                "checkpointing any single one of the {another}functions that memviz tried would not lower the peak {}; it tried those that a \
+                "no single one of the {another}functions that memviz tried would lower the peak {} if checkpointed; it tried those that a \
                  forward pass calls more than once",
                 in_phase(device.phase)
             )

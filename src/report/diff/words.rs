@@ -101,9 +101,9 @@ pub fn alike(requests: usize) -> String {
 
 /// The first request that differs, of the side with this name; `None` if the side ends there.
 pub fn request(name: &str, asked: Option<&Asked>) -> String {
-    let Some(Asked { entry, bytes, failed, site, .. }) = asked else { return format!("the {name} ends") };
+    let Some(Asked { entry, bytes, failed, site, .. }) = asked else { return format!("{name} ends") };
     let asks = if *failed { "fails to allocate" } else { "requests" };
-    format!("the {name} {asks} {} at {} (entry {entry})", Bytes(*bytes), safe(site))
+    format!("{name} {asks} {} at {} (entry {entry})", Bytes(*bytes), safe(site))
 }
 
 /// What both devices' histories lack, one line each; gaps of both are reported once.

@@ -85,8 +85,8 @@ pub fn refused(parameter: &str, refusal: &Refusal) -> String {
     match refusal {
         Refusal::NotPlayed(value, because) => format!("{parameter} {value}: {because}"),
         Refusal::OutOfMemory(value) => format!(
-            "the run with {parameter} {value} ran out of memory: what would have followed is unknown; record a smaller value \
-             that finishes"
+            "the run with {parameter} {value} ran out of memory: what would have followed is unknown; record a run with a \
+             smaller value that finishes"
         ),
         Refusal::NoDevice(value) => format!("{parameter} {value} was not recorded on this device"),
         Refusal::Differ(mismatch) => differ(parameter, mismatch),
@@ -260,7 +260,7 @@ pub fn because(parameter: &str, device: &DeviceFit, prediction: &Prediction) -> 
         return doubts.join("; ");
     }
     let values: Vec<String> = device.points.iter().map(|point| point.value.to_string()).collect();
-    format!("extrapolated from {parameter} {}", values.join(", "))
+    format!("predicted from {parameter} {}", listed(&values))
 }
 
 /// The maximum of allocated memory, as a range if it is not known exactly; empty if the simulation ends early.
@@ -296,7 +296,7 @@ pub fn peak(parameter: &str, value: u64, bytes: u64) -> String {
 }
 
 /// What a prediction does not include.
-pub const PREDICTED: &str = "predicted: sizes are extrapolated from the recorded ones; buffers that kernels allocate only at \
+pub const PREDICTED: &str = "predicted: sizes are computed from the recorded ones; buffers that kernels allocate only at \
                              other sizes are not included";
 
 /// The meaning of the star after lines.

@@ -89,7 +89,7 @@ pub fn steps(device: &DeviceLeaks) -> Option<String> {
         return Some(format!("{what}{every}; {}", training::NO_STEPS));
     }
     Some(match (device.is_judged(), device.warm_up) {
-        (false, _) => format!("{what}{}; record {MIN_STEPS} or more", levels(device)),
+        (false, _) => format!("{what}{}; record {MIN_STEPS} or more steps", levels(device)),
         (true, 1) => format!("{what}; the first is a warm-up step{every}"),
         (true, warm_up) => format!("{what}; the first {warm_up} are warm-up steps{every}"),
     })
@@ -121,7 +121,7 @@ pub fn course(device: &DeviceLeaks) -> Option<String> {
     let (first, last) = (device.ends.first().filter(|_| grows)?, device.ends.last()?);
     let (from, to) = (signed(first.allocated_bytes), signed(last.allocated_bytes));
     (first.step < last.step)
-        .then(|| format!("allocated at the ends of steps {} to {}, from {from} to {to}:", first.step, last.step))
+        .then(|| format!("allocated at the ends of steps {} to {}: from {from} to {to}", first.step, last.step))
 }
 
 /// When the device is full, or why that is unknown.

@@ -8,7 +8,7 @@ use crate::report::common::notes::{device_name, signed};
 use crate::report::common::words::count;
 use crate::sorting::SortRows;
 
-/// `Device 0 (NVIDIA H100): 43.21 of 79.18 GiB in use at the end of recording`.
+/// `Device 0 (NVIDIA H100): 43.21 of 79.18 GiB in use at the end of the recording`.
 pub(crate) fn headline(device: &DeviceLedger) -> String {
     let name = device.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     let title = format!("{}{name}", device_name(device.device));

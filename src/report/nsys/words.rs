@@ -134,7 +134,7 @@ fn doubt(doubt: &NsysDoubt) -> String {
             format!("{} with a size other than that of the allocation: memviz uses the size of the allocation", count(*number as usize, "free"))
         }
         NsysDoubt::Pooled { allocations, pool_bytes } => format!(
-            "{} from stream-ordered memory pools (cudaMallocAsync): figures count these allocations, not the memory that the pools held (up to {} in one pool)",
+            "{} from stream-ordered memory pools (cudaMallocAsync): figures count such allocations, not the memory that the pools held (up to {} in one pool)",
             count(*allocations as usize, "allocation"),
             Bytes(*pool_bytes)
         ),

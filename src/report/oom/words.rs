@@ -176,12 +176,13 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
 }
 
 fn pinned(oom: &Oom, bytes: u64, blocks: u64, top: Option<&(String, u64)>) -> Statement {
-    let most = top.filter(|_| blocks > 1).map_or_else(String::new, |(label, bytes)| {
-        match oom.attribution.by {
-            // A category is no place that blocks come from.
-            GroupBy::Category => format!("; {} of it: {}", Bytes(*bytes), category(label)),
-            _ => format!("; those from {label} keep {}", Bytes(*bytes)),
-        }
+    // A category is no place that blocks come from.
+    let is_category = oom.attribution.by == GroupBy::Category;
+    let most = top.map_or_else(String::new, |(label, bytes)| match (is_category, blocks) {
+        (true, 1) => format!("; it holds {}", category(label)),
+        (true, _) => format!("; {} of it: {}", Bytes(*bytes), category(label)),
+        (false, 1) => format!("; it is from {label}"),
+        (false, _) => format!("; those from {label} keep {}", Bytes(*bytes)),
     });
     let blocks_text = count(blocks, "live block");
     let keep = if blocks == 1 { "keeps" } else { "keep" };
@@ -251,8 +252,8 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
                 "free_sites",
                 [("bytes", bytes), ("blocks", blocks)],
                 format!(
-                    "{} {} had been freed by then; with the {live} ({}) freed too, {how}",
-                    if some_stacks { "for some stacks, most earlier blocks from" } else { "most earlier blocks from" },
+                    "most earlier blocks from {}{} had been freed by then; with the {live} ({}) freed too, {how}",
+                    if some_stacks { "some of the stacks at " } else { "" },
                     listed(&names),
                     Bytes(bytes)
                 ),

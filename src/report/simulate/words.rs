@@ -4,7 +4,7 @@ use crate::allocator::SettingsWarning;
 use crate::analysis::simulate::{DeviceSimulation, SharedSettings, SimulateReport};
 use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
-use crate::play::{Capacities, Outcome, Run, SettingsAdvice, Trust};
+use crate::play::{Capacities, Difference, Outcome, Run, SettingsAdvice, Trust};
 use crate::report::common::notes;
 use crate::report::common::words::{count, kept, listed, range};
 use indexmap::IndexMap;
@@ -105,6 +105,14 @@ fn verdict(outcome: &Outcome, capacity: u64) -> String {
     (if fits { "fits: " } else { "does not fit: " }).to_owned()
 }
 
+/// How far simulated maxima are from the recorded ones.
+pub fn maxima(difference: &Difference) -> String {
+    match difference.bytes() {
+        0 => "the maxima are equal".to_owned(),
+        bytes => format!("its maxima differ by up to {}", Bytes(bytes)),
+    }
+}
+
 /// How the simulation of the recorded settings compares with the recording.
 pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
     let difference = device.difference.as_ref()?;
@@ -122,6 +130,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         } else {
             " if segments are placed at their recorded addresses (the table does not assume this)"
         };
+        let own = device.runs.first().map_or("recorded settings", own);
         let outcome = device.runs.first().and_then(|run| run.outcome.as_ref());
         let is_other = |outcome: &&Outcome| {
             (outcome.device_allocs, outcome.device_frees) != (difference.device_allocs.0, difference.device_frees.0)
@@ -131,7 +140,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
                 if device.capacity.is_some() { "on the simulated device" } else { "on a device without a limit" };
             let end = if outcome.fails_at.is_some() { " before a request fails" } else { "" };
             let (allocs, frees) = (count(outcome.device_allocs, what), count(outcome.device_frees, "free"));
-            format!("; the run shown in the table ({place}) makes {allocs} and {frees}{end}")
+            format!("; in the table, the run with the {own} makes {allocs} and {frees} {place}{end}")
         });
         return Some(format!(
             "the simulation of the unchanged program reproduces what was recorded: {allocs}, {frees}, and {maxima} to the byte{given}{elsewhere}"
@@ -141,10 +150,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
     let counts = [("device allocations", allocs), ("frees", frees)].into_iter().filter(|(_, pair)| pair.0 != pair.1);
     let counts: Vec<String> = counts.map(|(what, pair)| format!("{what} {} instead of {}", pair.0, pair.1)).collect();
     let counts = if counts.is_empty() { String::new() } else { format!("; {}", counts.join(", ")) };
-    Some(format!(
-        "the simulated maxima differ from the recorded ones by up to {}{counts}{place}",
-        Bytes(difference.bytes())
-    ))
+    Some(format!("the simulation differs from the recording{place}: {}{counts}", maxima(difference)))
 }
 
 /// The simulated device.
@@ -340,13 +346,16 @@ fn holes_of(run: &Run) -> Option<String> {
     let same = if size(safe) == column { String::new() } else { format!(" ({column})") };
     let range = |&(from, to): &(u64, u64)| {
         let same = if to == safe { same.as_str() } else { "" };
-        format!("from {} to just below {}{same}", size(from), size(to))
+        format!("{} to just below {}{same}", size(from), size(to))
     };
-    let ranges: Vec<String> = told.iter().map(range).collect();
-    let more =
-        if more.is_empty() { String::new() } else { format!(", and in {},", count(more.len() as u64, "more range")) };
-    (!ranges.is_empty())
-        .then(|| format!(": {} is also enough, but sizes {}{more} are not", size(first), ranges.join(" and ")))
+    let mut ranges: Vec<String> = told.iter().map(range).collect();
+    ranges.extend((!more.is_empty()).then(|| count(more.len() as u64, "more range")));
+    let first = size(first);
+    match ranges.as_slice() {
+        [] => None,
+        [one] => Some(format!(": {first} is also enough, but sizes from {one} are not")),
+        all => Some(format!(": {first} is also enough, but sizes in these ranges are not: {}", listed(all))),
+    }
 }
 
 /// How to write sizes of devices: in MiB if two of them, which may differ by a few MiB only, would look the same otherwise.
@@ -407,7 +416,8 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     let mut lines = vec![match serving.as_slice() {
         _ if device.refused_otherwise => format!(
             "the simulated device serves {those}: something that is not recorded, such as \
-             torch.cuda.set_per_process_memory_fraction, caused the failure"
+             torch.cuda.set_per_process_memory_fraction, caused the failure{}",
+            if all == 1 { "" } else { "s" }
         ),
         [] if all == 1 => format!("the failed request also fails {}", where_it_fails(device)),
         [] => format!("of {those}, at least one also fails {}", where_it_fails(device)),
@@ -441,7 +451,7 @@ pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
         let refused = count(advice.refused as u64, "failed request");
         let retries = match better.retries {
             0 => String::new(),
-            retries => format!("; some requests would stall ({})", count(retries, "retried request")),
+            retries => format!("; {} would be retried, which stalls the program", count(retries, "request")),
         };
         format!(
             "{with} would have served the {refused} on the same device, with {reserved} reserved{retries}{predicted}"
@@ -483,10 +493,15 @@ fn doubt(trust: Trust) -> &'static str {
 /// The bound below every row; changes to the program may go below it.
 pub fn bound(device: &DeviceSimulation) -> Option<String> {
     let live = device.live_bytes.filter(|_| device.changed().is_none())?;
-    Some(format!(
-        "no setting can go below {}, the peak of the bytes that live blocks requested, each rounded up",
-        Bytes(live)
-    ))
+    let why = match device.device {
+        // For pinned host memory, the requests are not recorded.
+        HOST_DEVICE => {
+            "the least that live blocks can have requested at the peak: the allocator rounds requests up to powers of two, and \
+             only the rounded sizes are recorded"
+        }
+        _ => "the peak of the bytes that live blocks requested, each rounded up",
+    };
+    Some(format!("no setting can go below {}, {why}", Bytes(live)))
 }
 
 /// Assumptions of the changes to the program, and their effect on allocated memory.
@@ -548,7 +563,7 @@ pub fn shared(report: &SimulateReport) -> (String, Option<String>) {
     (format!("all devices of a process share {VARIABLE}; {text}"), export)
 }
 
-/// The recommendation if no settings reserve notably less, and settings to export for a smaller device, if any.
+/// The recommendation if no settings reserve significantly less, and settings to export for a smaller device, if any.
 pub fn advice(device: &DeviceSimulation) -> Option<(String, Option<String>)> {
     if device.runs.len() < 2 || device.changed().is_some() {
         return None;

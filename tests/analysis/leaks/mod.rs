@@ -168,10 +168,11 @@ mod binary {
                 "no annotation marks the steps, and no loop around forward and backward was found; record at \
                  least four steps, each in torch.profiler.record_function(f\"step_{n}\")",
             ),
-            ("oom_forward", "1 step, annotated as step_0; record 4 or more"),
+            ("oom_forward", "1 step, annotated as step_0; record 4 or more steps"),
             (
                 "llama_hf_all",
-                "2 steps, annotated as Optimizer.step#AdamW.step; 703.33 MiB is allocated at the end of the first",
+                "2 steps, annotated as Optimizer.step#AdamW.step; 703.33 MiB is allocated at the end of the first, 701.58 MiB at \
+                 the end of the last; record 4 or more steps",
             ),
         ] {
             let run = memviz(&["leaks", &fixture(name)]);

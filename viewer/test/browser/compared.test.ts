@@ -164,7 +164,7 @@ test('the difference of two recordings is a flame graph, and they diverge where 
         await settled(page);
         assert.equal(await page.locator('#panel-flame canvas:visible').count(), 2);
         // The picture of the command says the same, with other names for the two recordings.
-        const [, alike, base, other] = picture(GPT, OOM).match(/(the first \d+ requests are the same; then) base (.*?\)), new (.*?\))/)!;
+        const [, alike, base, other] = picture(GPT, OOM).match(/(the first \d+ requests are the same; then) the base (.*?\)), and the new recording (.*?\))/)!;
         const where = (await page.textContent('#where')) ?? '';
         assert.ok(where.includes(`${alike} A ${base}, B ${other}`), `${alike} ${base}, ${other}: ${where}`);
         await page.click('#where >> text=first difference');

@@ -50,7 +50,7 @@ test('the page opens at the failed request, which is shown with the free blocks 
         assert.ok(svg.includes(`The request that failed: ${size(requested_bytes)}`));
         const { inactive_bytes, largest_usable_block_bytes, free_block_count } = serving;
         const free = `Free in its pool and stream: ${size(inactive_bytes)} in ${free_block_count} blocks`;
-        assert.ok(svg.includes(`${free}; the largest that it may use has ${size(largest_usable_block_bytes)}`), free);
+        assert.ok(svg.includes(`${free}; the largest that it can use is ${size(largest_usable_block_bytes)}`), free);
         // Rows with address and size, then packed rows.
         assert.match(svg, />0x[0-9a-f]+</);
         await page.click('.segments >> text=packed');

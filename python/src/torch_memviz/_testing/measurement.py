@@ -147,8 +147,8 @@ class Measurement:
         if not held:
             return ""
         return (
-            f"\n\n{shown(held)} were in use when the test began: the measured value includes them, and the limit of "
-            f'{shown(limit.limit)} is raised by them here (of="process" counts them)'
+            f"\n\n{shown(held)} was in use when the test began: the measured value includes it, and the limit of "
+            f'{shown(limit.limit)} is raised by it here (of="process" counts it)'
         )
 
     def _leaks(self, limit: LeakLimit) -> str | None:

@@ -270,7 +270,7 @@ pub fn ooms(device: &DeviceOoms) -> Vec<String> {
     if explained > IN_FULL {
         let mut shown = vec![format!("shows at most {ROWS_LATER} rows for each after the first {IN_FULL}")];
         if device.unattributed > 0 {
-            shown.push(format!("only totals from the {} on", ordinal(explained - device.unattributed + 1)));
+            shown.push(format!("shows only totals from the {} on", ordinal(explained - device.unattributed + 1)));
         }
         match device.failed - explained {
             0 => {}
@@ -448,7 +448,7 @@ pub fn file(recording: &Recording) -> Vec<FileNote> {
     }
     if notes.coarse_times {
         lines.push(
-            "times are whole microseconds (before PyTorch 2.4): an allocation between two operators or lines may be \
+            "times are in whole microseconds, as recorded before PyTorch 2.4: an allocation between two operators or lines may be \
              attributed to either"
                 .into(),
         );
@@ -483,12 +483,13 @@ pub fn file(recording: &Recording) -> Vec<FileNote> {
 /// A line about the ring buffer of the recording, if the file describes it.
 pub fn ring(notes: &SourceNotes) -> Option<String> {
     let overflowed = match notes.trace_overflowed {
-        Some(true) => "; some of them dropped entries",
-        Some(false) => "; none of them dropped entries",
+        Some(true) => "; some of the buffers dropped entries",
+        Some(false) => "; none of the buffers dropped entries",
         None => "",
     };
     let capacity = notes.ring_capacity?;
-    Some(format!("one ring buffer of {capacity} entries per device{overflowed}"))
+    let entries = if capacity == 1 { "entry" } else { "entries" };
+    Some(format!("ring buffers of {capacity} {entries}, one per device{overflowed}"))
 }
 
 /// Figures that are bounds, by JSON key. If the baseline is not known exactly, more memory may be in use than is

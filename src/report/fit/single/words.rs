@@ -74,7 +74,6 @@ fn closest(device: &DevicePlans, cures: &[FitCure], combined: [Option<&FitTogeth
 /// The memory of the device, in a phrase after what a program needs.
 fn room_of(device: &DevicePlans, needed: u64) -> String {
     match (device.goal.bytes(), device.context) {
-        (0, Some(context)) if needed > context.bytes => format!(", but the device has only {}", Bytes(context.bytes)),
         (0, Some(context)) if context.is_assumed => format!(
             ", but the device has {}, and memviz assumes that CUDA itself uses {}; --context sets that amount",
             Bytes(context.bytes),
@@ -265,7 +264,7 @@ pub fn below(device: &DevicePlans) -> Vec<String> {
         return plans;
     }
     let nearest = device.nearest.as_ref().map_or(String::new(), |plan| format!("; closest: {}", effect(plan)));
-    vec![format!("memviz found no functions that keep the peak below {goal} if they are checkpointed{nearest}")]
+    vec![format!("memviz found no functions to checkpoint that would bring the peak below {goal}{nearest}")]
 }
 
 /// Changes that would have made room for a refused request, in a sentence.
@@ -317,14 +316,14 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
                 "",
                 |_| " if segments are placed at their recorded addresses (the figures below do not assume this)",
             );
-            format!("the simulation of the unchanged program reproduces the recorded maxima exactly{given}")
+            format!("the simulation of the program as recorded reproduces the recorded maxima exactly{given}")
         } else {
-            format!("the simulated maxima differ from the recorded ones by up to {}", Bytes(difference.bytes()))
+            format!("the simulation differs from the recording: {}", simulate::maxima(difference))
         });
     }
     if let Some(failed) = device.failed {
         lines.push(format!(
-            "the device is the one on which the other recording ran out of memory; {} before the failure match this recording",
+            "the device is the one on which the other run ran out of memory; {} before the failure match this recording",
             match failed.requests {
                 all if all == failed.equal => format!("all {all} of its requests"),
                 all => format!("{} of its {}", failed.equal, count(all as u64, "request")),

@@ -67,7 +67,8 @@ impl Document {
         }
         self.table(table);
         self.legends(words::rest(ranges, &shown, metric));
-        self.legends(words::legend(device, ranges, &shown));
+        let rows = shown.iter().flat_map(|shown| own_rows(shown.range));
+        self.legends(words::legend(device, ranges, &shown, rows));
     }
 }
 

@@ -121,14 +121,18 @@ pub fn lead(range: &RangePeak) -> Option<&Row> {
     range.top.iter().find(|row| row.label != OTHER)
 }
 
-/// The meaning of signs in the table, one line each.
-pub fn legend(device: &DevicePeak, ranges: &RangePeaks, shown: &[Shown<'_>]) -> Vec<String> {
+/// The meaning of signs in the table, one line each, given the rows of groups that it shows.
+pub fn legend<'r>(
+    device: &DevicePeak,
+    ranges: &RangePeaks,
+    shown: &[Shown<'_>],
+    mut rows: impl Iterator<Item = &'r Row>,
+) -> Vec<String> {
     let mut lines = Vec::new();
     if shown.iter().any(|shown| shown.range.inferred) {
         let each = ranges.each.name();
         lines.push(format!("* next to a {each} name: inferred, not annotated"));
     }
-    let mut rows = shown.iter().flat_map(|shown| &shown.range.top);
     if rows.any(|row| row.inferred) {
         lines.push(notes::inferred(device.attribution.by).to_owned());
     }
