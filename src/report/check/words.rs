@@ -317,9 +317,8 @@ pub fn doubt(doubt: &Doubt) -> String {
             )
         }
         Doubt::EmptySteps(steps) => {
-            let their = if *steps == 1 { "its" } else { "their" };
             let steps = count(*steps as u64, "step");
-            format!("{steps} found without entries; {their} times may come from a different clock")
+            format!("{steps} found without entries; times may come from different clocks")
         }
         Doubt::Refused(reason) => reason.clone(),
         Doubt::UnknownAction(action) => {
