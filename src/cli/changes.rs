@@ -40,7 +40,7 @@ pub struct ChangeArgs {
     chunk_loss: Option<Change>,
     /// Run K forward and backward passes per optimizer step
     ///
-    /// Each pass uses a batch of the recorded size, so a step has K times as many samples; in fit, batches are K times smaller.
+    /// Each pass uses a batch of the recorded size, so a step has K times as many samples; in fit, each pass uses 1/K of the batch.
     #[arg(long, value_name = "K", value_parser = Change::accumulate)]
     accumulate: Option<Change>,
     /// Run only the forward passes, in eval mode and without gradients

@@ -106,15 +106,20 @@ mod system {
                 std::thread::sleep(interval);
                 if signals.pending().next().is_some() && IS_WORK_LIMITED.load(Ordering::Relaxed) {
                     let granted = GRANTED.load(Ordering::Relaxed);
-                    let (seconds, input) = (seconds(granted), Bytes(granted));
+                    // The size of standard input is unknown.
+                    let input = if granted == 0 { String::new() } else { format!(" for {} of input", Bytes(granted)) };
                     end(&format!(
-                        "stopped after {seconds} s of CPU time, the limit for {input} of input; --no-limit lifts the limit"
+                        "stopped after {} s of CPU time, the limit{input}; --no-limit lifts the limit",
+                        seconds(granted)
                     ));
                 }
                 let limit = MEMORY_LIMIT.load(Ordering::Relaxed);
                 let in_use = in_use();
                 if in_use.is_some_and(|bytes| bytes > limit) {
-                    end(&format!("memviz needs more memory than its limit of {}; --max-memory raises the limit", Bytes(limit)));
+                    end(&format!(
+                        "memviz needs more memory than its limit of {}; --max-memory raises the limit",
+                        Bytes(limit)
+                    ));
                 }
                 let room = in_use.map_or(0, |bytes| limit - bytes);
                 let until_used = Duration::from_millis(room / BYTES_PER_MILLISECOND);

@@ -79,7 +79,7 @@ impl Rehearsal {
     pub fn lacks(&self, is_elsewhere: bool) -> &'static str {
         match () {
             () if self.sizes().next().is_some() => {
-                "rehearsed; some sizes depend on values read from the device, which a rehearsal returns as 0"
+                "rehearsed; some sizes depend on values read from the device, which a rehearsal does not know"
             }
             () if !self.refused.is_empty() => "only partly rehearsed: see what failed or was left out",
             () if is_elsewhere => {

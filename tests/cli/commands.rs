@@ -486,6 +486,23 @@ fn checkpoint_without_a_training_step_says_why() {
     }
 }
 
+/// A limit that a complete recording never exceeds needs no simulation. After a failed request, the program needed more than its
+/// peak.
+#[test]
+fn checkpoint_says_whether_the_peak_is_already_within_the_limit() {
+    let trace = "fixtures/traces/profiler_traces/cpu.trace.json.gz".to_owned();
+    for (path, limit, is_within) in [
+        (fixture("gpt_train"), "5GiB", true),
+        (trace.clone(), "7MiB", true),
+        (trace, "6MiB", false),
+        (fixture("oom"), "7GiB", false),
+    ] {
+        let answer = |format: &str| memviz(&["checkpoint", "--fit", limit, "--format", format, &path]);
+        assert_eq!(answer("text").stdout.contains("the peak is already within"), is_within, "{path} below {limit}");
+        assert_eq!(answer("json").json()["devices"][0]["fit"]["fits"], is_within, "{path} below {limit}");
+    }
+}
+
 // ------------------------------------------------------------------ devices that are too small
 
 #[test]

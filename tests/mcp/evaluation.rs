@@ -227,7 +227,7 @@ fn of_plans_and_budgets() -> Vec<Question> {
             &[exact("reserved_bytes", &second["max_memory_reserved"])],
         ),
         about(
-            "Does it stay below its exact peak?",
+            "Does it stay within a limit equal to its exact peak?",
             "check",
             json!({ "inputs": [gpt], "max_peak": peak.to_string() }),
             &["passed".to_owned()],
@@ -238,7 +238,12 @@ fn of_plans_and_budgets() -> Vec<Question> {
             json!({ "inputs": [gpt], "max_peak": (peak - 1).to_string() }),
             &["failed".to_owned()],
         ),
-        about("Who else uses the device?", "ledger", json!({ "input": "ledger" }), &["vllm (process 4711)".to_owned()]),
+        about(
+            "What else uses the device?",
+            "ledger",
+            json!({ "input": "ledger" }),
+            &["vllm (process 4711)".to_owned()],
+        ),
         about(
             "What holds device memory besides PyTorch, according to Nsight Systems?",
             "nsys",

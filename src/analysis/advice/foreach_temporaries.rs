@@ -101,7 +101,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
             code: Vec::new(),
             least: lives(most),
             most: lives(least),
-            unknown: "the recording does not show how many temporaries the for-loop implementation holds at once",
+            unknown: "the recording does not show how many temporary tensors the for-loop implementation holds at once",
         };
         let cost = Some("the optimizer then launches a kernel for each parameter instead of one for many".to_owned());
         (cure, "foreach=False", cost, Remedy::Ways(vec![way]))

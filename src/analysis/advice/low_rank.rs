@@ -90,7 +90,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Option<Finding> {
                 .to_owned(),
         evidence: format!(
             "{} pairs of low-rank weights are trained together with the weights that they adapt; the gradients and optimizer state of the \
-             adapted weights, and the temporaries of their updates, hold {} at the peak",
+             adapted weights, and the temporary tensors of their updates, hold {} at the peak",
             pairs.len(),
             Bytes(bytes)
         ),

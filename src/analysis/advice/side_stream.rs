@@ -82,7 +82,11 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
 /// `None` if nothing is reserved for the stream, or if all of its blocks are as batches are that it copies to the device for the next
 /// step: then it exists to run beside the main stream.
 fn finding(device: &Device<'_>, number: u64, stream: &Stream, (main_number, main): (u64, &Stream)) -> Option<Finding> {
-    let name = if main_number == 0 { "default stream" } else { "same stream as the rest of the program" };
+    let (name, code) = if main_number == 0 {
+        ("default stream", vec!["# without torch.cuda.stream(...) around it".to_owned()])
+    } else {
+        ("stream that allocates the most", Vec::new())
+    };
     let &other = main.blocks.first()?;
     let line: Option<FrameId> = common_line(device, &stream.stacks);
     let reserved = device.track.segments().iter().filter(|segment| segment.stream == number);
@@ -102,7 +106,7 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, (main_number, main
             Bytes(reserved)
         ),
         cost: Some("the kernels of this code then no longer run concurrently with others".to_owned()),
-        code: vec!["# without torch.cuda.stream(...) around it".to_owned()],
+        code,
         remedy: Remedy::Lives(Lives {
             beside: stream.blocks.iter().map(|&block| (block, other)).collect(),
             removed: second_workspaces(device, main, stream),

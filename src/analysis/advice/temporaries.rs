@@ -78,7 +78,7 @@ fn finding(device: &Device<'_>, blocks: &[u32]) -> Option<Finding> {
         story: Story::Temporary,
         line: device.sites().site_frame(device.track.stack_of(*last as usize)),
         cure: "compute the update in place, or use a torch.optim optimizer with fused=True".to_owned(),
-        evidence: format!("{} temporaries of the update are live at the peak: {}", at_peak.len(), Bytes(bytes)),
+        evidence: format!("{} temporary tensors of the update are live at the peak: {}", at_peak.len(), Bytes(bytes)),
         cost: None,
         code: vec!["p.addcdiv_(m, v.sqrt().add_(eps), value=-lr)".to_owned()],
         remedy: Remedy::Lives(Lives { removed, ..Lives::default() }),

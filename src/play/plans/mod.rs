@@ -25,7 +25,7 @@ use crate::play::{
     Context, Difference, Generation, Outcome, Program, Testbed, Trust, advisable, play, program, recorded_settings,
     refuses,
 };
-use crate::replay::{Anomalies, Completeness};
+use crate::replay::{Anomalies, Completeness, Metric};
 use crate::sorting::SortRows;
 use moves::{Moves, trouble_of};
 use search::{Changed, Found, Search, Sought, Tried};
@@ -442,6 +442,25 @@ impl DevicePlans {
 
 /// The cheapest calls whose checkpointing keeps allocated memory at or below this many bytes.
 pub(crate) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans {
+    let plans = simulated_below(device, bytes);
+    match plans.refused {
+        // A peak that is known needs no simulation.
+        Some(_) if never_exceeds(device, bytes) => {
+            DevicePlans { goal: plans.goal, fits: true, ..DevicePlans::none(device) }
+        }
+        _ => plans,
+    }
+}
+
+/// Whether a complete recording without a failed request shows that allocated memory never exceeds this many bytes.
+fn never_exceeds(device: &Device<'_>, bytes: u64) -> bool {
+    let peak = device.history().maxima[Metric::Allocated as usize].bytes;
+    device.history().completeness.is_complete()
+        && device.track.count_of(Action::Oom) == 0
+        && u64::try_from(peak).is_ok_and(|peak| peak <= bytes)
+}
+
+fn simulated_below(device: &Device<'_>, bytes: u64) -> DevicePlans {
     let goal = Goal::Allocated(bytes);
     let refused = |reason: &str| DevicePlans { goal, ..DevicePlans::refused(device, reason) };
     let program = match program(device) {

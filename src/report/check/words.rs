@@ -57,7 +57,7 @@ pub fn verdict(inputs: &[CheckedInput]) -> CheckVerdict {
     }
 }
 
-/// The result for one input: `2 of 3 budgets exceeded, 1 not known`.
+/// The result for one input: `2 of 3 budgets exceeded, 1 cannot be judged`.
 pub fn summary(checks: &[Check]) -> String {
     let number = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
     let all = count(checks.len() as u64, "budget");
@@ -66,6 +66,8 @@ pub fn summary(checks: &[Check]) -> String {
         (0, 0) if checks.len() == 1 => "1 budget met".to_owned(),
         (0, 0) if checks.len() == 2 => "both budgets met".to_owned(),
         (0, 0) => format!("all {all} met"),
+        (_, 0) if checks.len() == 1 => "1 budget exceeded".to_owned(),
+        (0, _) if checks.len() == 1 => "1 budget cannot be judged".to_owned(),
         (failed, 0) => format!("{failed} of {all} exceeded"),
         (0, unknown) => format!("{unknown} of {all} cannot be judged"),
         (failed, unknown) => format!("{failed} of {all} exceeded, {unknown} cannot be judged"),
@@ -318,7 +320,7 @@ pub fn doubt(doubt: &Doubt) -> String {
         }
         Doubt::EmptySteps(steps) => {
             let steps = count(*steps as u64, "step");
-            format!("{steps} found without entries; times may come from different clocks")
+            format!("{steps} found, but without entries; annotations and entries may use different clocks")
         }
         Doubt::Refused(reason) => reason.clone(),
         Doubt::UnknownAction(action) => {
@@ -332,7 +334,7 @@ pub fn doubt(doubt: &Doubt) -> String {
         }
         Doubt::MemoryLeftOut(events) => format!("{} left out", were(*events)),
         Doubt::SizesFromValues(place) => {
-            format!("rehearsed; some sizes depend on values read from the device, which a rehearsal returns as 0 ({place})")
+            format!("rehearsed; some sizes depend on values read from the device, which a rehearsal does not know ({place})")
         }
         Doubt::Followed => {
             "more data follows the recording in the same file, and only the recording was read".to_owned()

@@ -69,13 +69,7 @@ pub fn limits(device: &DeviceCheckpoint) -> Vec<String> {
 
 /// Which calls to checkpoint so that the peak stays below a limit, if one is given, one line each.
 pub fn within(device: &DeviceCheckpoint) -> Vec<String> {
-    let Some(plans) = &device.fit else { return Vec::new() };
-    // A peak that is known needs no simulation.
-    let is_within = u64::try_from(device.peak_bytes).is_ok_and(|peak| peak <= plans.goal.bytes());
-    if plans.refused.is_some() && is_within && device.completeness.is_complete() {
-        return vec![format!("the peak is already within {}", Bytes(plans.goal.bytes()))];
-    }
-    plan::below(plans)
+    device.fit.as_ref().map_or_else(Vec::new, plan::below)
 }
 
 /// The activations at the peak; `None` if it is unknown what backward would have freed.
@@ -203,11 +197,14 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             format!("the recording shows no {another}function that a forward pass calls more than once, so memviz tried none")
         }
         NoCandidates::NothingSaves => {
-            let another = if device.checkpointed.is_empty() { "" } else { "other " };
+            let function = if device.checkpointed.is_empty() { "a single function" } else { "one more function" };
+            let place = match device.phase {
+                Phase::Other => String::new(),
+                phase => format!(" {}", in_phase(phase)),
+            };
             format!(
-                "no single one of the {another}functions that memviz tried would lower the peak {} if checkpointed; it tried those that a \
-                 forward pass calls more than once",
-                in_phase(device.phase)
+                "checkpointing {function} would not lower the peak{place}; memviz tried the functions that a forward pass calls \
+                 more than once"
             )
         }
     };

@@ -301,7 +301,7 @@ impl Drawing<'_> {
         self.label(16.0, y + ROW, Anchor::Start, "failed request");
         self.label(LEFT - 8.0, y + ROW, Anchor::End, &Bytes(bytes).to_string());
         let largest = Figures::sum(&self.device.figures).largest_free_block;
-        let note = if largest < bytes { "too large" } else { "" };
+        let note = if largest < bytes { "fits no block" } else { "" };
         self.label(LEFT + BAR + 10.0, y + ROW, Anchor::Start, note);
         let lines = bytes.div_ceil(scale).max(1);
         // A request far larger than any segment is shown as a number.

@@ -121,7 +121,7 @@ pub fn course(device: &DeviceLeaks) -> Option<String> {
     let (first, last) = (device.ends.first().filter(|_| grows)?, device.ends.last()?);
     let (from, to) = (signed(first.allocated_bytes), signed(last.allocated_bytes));
     (first.step < last.step)
-        .then(|| format!("allocated at the ends of steps {} to {}: from {from} to {to}", first.step, last.step))
+        .then(|| format!("allocated at the end of step {}: {from}; at the end of step {}: {to}", first.step, last.step))
 }
 
 /// When the device is full, or why that is unknown.

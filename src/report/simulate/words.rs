@@ -105,11 +105,11 @@ fn verdict(outcome: &Outcome, capacity: u64) -> String {
     (if fits { "fits: " } else { "does not fit: " }).to_owned()
 }
 
-/// How far simulated maxima are from the recorded ones.
+/// How far simulated maxima are from the recorded ones, after what differs.
 pub fn maxima(difference: &Difference) -> String {
     match difference.bytes() {
-        0 => "the maxima are equal".to_owned(),
-        bytes => format!("its maxima differ by up to {}", Bytes(bytes)),
+        0 => ", but its maxima are equal".to_owned(),
+        bytes => format!(": its maxima differ by up to {}", Bytes(bytes)),
     }
 }
 
@@ -117,12 +117,12 @@ pub fn maxima(difference: &Difference) -> String {
 pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
     let difference = device.difference.as_ref()?;
     let (allocs, frees) = (difference.device_allocs, difference.device_frees);
+    // For pinned host memory, the requests are not recorded.
+    let (what, maxima_of) = match device.device {
+        HOST_DEVICE => ("host allocation", "the maxima of memory in use and of reserved memory"),
+        _ => ("device allocation", "all maxima"),
+    };
     if difference.is_none() {
-        // For pinned host memory, the requests are not recorded.
-        let (what, maxima) = match device.device {
-            HOST_DEVICE => ("host allocation", "both maxima (in use and reserved)"),
-            _ => ("device allocation", "all maxima"),
-        };
         let (allocs, frees) = (count(allocs.0, what), count(frees.0, "free"));
         let is_placed = device.runs.first().is_none_or(|run| run.reserved_range.is_none());
         let given = if is_placed {
@@ -140,17 +140,19 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
                 if device.capacity.is_some() { "on the simulated device" } else { "on a device without a limit" };
             let end = if outcome.fails_at.is_some() { " before a request fails" } else { "" };
             let (allocs, frees) = (count(outcome.device_allocs, what), count(outcome.device_frees, "free"));
-            format!("; in the table, the run with the {own} makes {allocs} and {frees} {place}{end}")
+            let program = if device.changed().is_some() { "unchanged program" } else { "run" };
+            format!("; in the table, the {program} with the {own} makes {allocs} and {frees} {place}{end}")
         });
         return Some(format!(
-            "the simulation of the unchanged program reproduces what was recorded: {allocs}, {frees}, and {maxima} to the byte{given}{elsewhere}"
+            "the simulation of the unchanged program reproduces what was recorded: {allocs}, {frees}, and {maxima_of} to the byte{given}{elsewhere}"
         ));
     }
     let place = difference.first.map_or(String::new(), |entry| format!(", from entry {entry} on"));
-    let counts = [("device allocations", allocs), ("frees", frees)].into_iter().filter(|(_, pair)| pair.0 != pair.1);
+    let counts =
+        [(format!("{what}s"), allocs), ("frees".to_owned(), frees)].into_iter().filter(|(_, pair)| pair.0 != pair.1);
     let counts: Vec<String> = counts.map(|(what, pair)| format!("{what} {} instead of {}", pair.0, pair.1)).collect();
     let counts = if counts.is_empty() { String::new() } else { format!("; {}", counts.join(", ")) };
-    Some(format!("the simulation differs from the recording{place}: {}{counts}", maxima(difference)))
+    Some(format!("the simulation differs from the recording{place}{}{counts}", maxima(difference)))
 }
 
 /// The simulated device.
@@ -496,8 +498,8 @@ pub fn bound(device: &DeviceSimulation) -> Option<String> {
     let why = match device.device {
         // For pinned host memory, the requests are not recorded.
         HOST_DEVICE => {
-            "the least that live blocks can have requested at the peak: the allocator rounds requests up to powers of two, and \
-             only the rounded sizes are recorded"
+            "the least that live blocks can have requested at the peak: the recording contains the sizes of blocks, which may be \
+             requests rounded up to powers of two"
         }
         _ => "the peak of the bytes that live blocks requested, each rounded up",
     };

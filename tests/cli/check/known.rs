@@ -152,7 +152,7 @@ fn unknown_parts_are_named_and_do_not_pass() {
         (overflowed(json!(true)), "ring buffer dropped entries"),
         (
             rehearsed(by_value),
-            "some sizes depend on values read from the device, which a rehearsal returns as 0 (train.py:7 y = x[x > 0])",
+            "some sizes depend on values read from the device, which a rehearsal does not know (train.py:7 y = x[x > 0])",
         ),
         (rehearsed("{\"version\": 2}"), "expected a rehearsal with keys that this version knows for \"rehearsal\""),
         (twice, "more data follows the recording"),

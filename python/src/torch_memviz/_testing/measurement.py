@@ -128,7 +128,7 @@ class Measurement:
         if self.recorder.is_idle:
             # The file looks as if nothing had been recorded, but the recording did run and lost nothing.
             held = max((held[counter] for held in self.before.values()), default=0) if limit.of == "process" else 0
-            return None if held <= limit.limit else f"more GPU memory than allowed: {shown(held)} were in use before"
+            return None if held <= limit.limit else f"more GPU memory than allowed: {shown(held)} was in use before"
         if limit.of == "process" or not any(held[counter] for held in self.before.values()):
             return self._check([limit.flag(0)])
         devices = self._devices()

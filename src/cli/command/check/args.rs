@@ -62,7 +62,7 @@ pub struct Check {
     /// A size, or a percentage of the baseline.
     #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
     pub(super) tolerance: Option<GrowthLimit>,
-    /// Write the measured values to the baseline instead
+    /// Write the measured values to the baseline instead of comparing them
     #[arg(long)]
     pub(super) update_baseline: bool,
     /// Accept a recording that starts with memory in use

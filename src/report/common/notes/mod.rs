@@ -483,8 +483,8 @@ pub fn file(recording: &Recording) -> Vec<FileNote> {
 /// A line about the ring buffer of the recording, if the file describes it.
 pub fn ring(notes: &SourceNotes) -> Option<String> {
     let overflowed = match notes.trace_overflowed {
-        Some(true) => "; some of the buffers dropped entries",
-        Some(false) => "; none of the buffers dropped entries",
+        Some(true) => "; at least one of them dropped entries",
+        Some(false) => "; none of them dropped entries",
         None => "",
     };
     let capacity = notes.ring_capacity?;

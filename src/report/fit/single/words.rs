@@ -79,7 +79,7 @@ fn room_of(device: &DevicePlans, needed: u64) -> String {
             Bytes(context.bytes),
             Bytes(DEFAULT_CONTEXT)
         ),
-        (0, Some(context)) => format!(", but CUDA itself uses all {} of the device", Bytes(context.bytes)),
+        (0, Some(context)) => format!(", but all {} of the device is used outside the allocator", Bytes(context.bytes)),
         (bytes, _) if needed > bytes => format!(", but only {} is available", Bytes(bytes)),
         (bytes, _) => format!(" of {}", Bytes(bytes)),
     }
@@ -318,7 +318,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
             );
             format!("the simulation of the program as recorded reproduces the recorded maxima exactly{given}")
         } else {
-            format!("the simulation differs from the recording: {}", simulate::maxima(difference))
+            format!("the simulation differs from the recording{}", simulate::maxima(difference))
         });
     }
     if let Some(failed) = device.failed {
