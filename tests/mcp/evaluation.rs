@@ -87,7 +87,7 @@ fn of_story(folder: &str, input: &str, client: &mut Client) -> Question {
     let words = CURES.iter().find(|(kind, _)| *kind == story["story"]).unwrap().1;
     let said = words.split('|').find(|words| cure.contains(words));
     let said = said.unwrap_or_else(|| panic!("{name}: {words} is not in\n{answer}"));
-    let question = format!("What is wrong in `{name}`, where, and how is it fixed?");
+    let question = format!("What is wrong with `{name}`, where, and how is it fixed?");
     about(&question, "triage", json!({ "input": input }), &[named, said.to_owned()])
 }
 
@@ -117,7 +117,7 @@ fn of_the_past() -> Vec<Question> {
     let failed = |case: &str, key: &str| bytes(&file(&format!("fixtures/{case}/truth.json"))["oom_observer"][key]);
     vec![
         about(
-            "Is anything wrong in `healthy_target_network`?",
+            "Is anything wrong with `healthy_target_network`?",
             "triage",
             json!({ "input": "stories/healthy_target_network" }),
             &["No known mistake found".to_owned()],

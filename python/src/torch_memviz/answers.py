@@ -1956,7 +1956,7 @@ GroupBy = Literal[
     "annotation",
     # The operator (profiler traces, with what each allocated and freed; snapshots with C++ stacks).
     "operator",
-    # The calls of `nn.Module` (profiler traces).
+    # The `nn.Module` calls (profiler traces).
     "nn_module",
     # The module of the model, numbered among its siblings: `GPT.Block[3].Attention`.
     "module_path",

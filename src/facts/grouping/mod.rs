@@ -55,7 +55,7 @@ pub enum GroupBy {
     Annotation,
     /// The operator (profiler traces, with what each allocated and freed; snapshots with C++ stacks).
     Operator,
-    /// The calls of `nn.Module` (profiler traces).
+    /// The `nn.Module` calls (profiler traces).
     NnModule,
     /// The module of the model, numbered among its siblings: `GPT.Block[3].Attention`.
     ModulePath,

@@ -498,7 +498,7 @@ pub fn bound(device: &DeviceSimulation) -> Option<String> {
     let why = match device.device {
         // For pinned host memory, the requests are not recorded.
         HOST_DEVICE => {
-            "the least that live blocks can have requested at the peak: the recording contains the sizes of blocks, which may be \
+            "the least that live blocks could have requested at the peak: the recording contains the sizes of blocks, which may be \
              requests rounded up to powers of two"
         }
         _ => "the peak of the bytes that live blocks requested, each rounded up",
