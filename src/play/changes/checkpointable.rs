@@ -56,6 +56,11 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         self.choice.passes.entries.len()
     }
 
+    /// Number of unbroken stretches of forward entries in these passes.
+    pub(crate) fn forward_spans(&self) -> usize {
+        self.choice.passes.forward.len()
+    }
+
     /// Whether no backward pass follows them.
     pub(crate) fn is_open(&self) -> bool {
         self.choice.passes.is_open

@@ -106,11 +106,13 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
     if matches!(device.none, Some(NoCandidates::NoLines | NoCandidates::NoStacks)) {
         return facts;
     }
-    // Others keep nothing for a backward pass, or are followed by one.
-    let kept = if device.without_backward {
-        ", counting only passes that keep memory for a backward pass that is not recorded"
-    } else {
-        ""
+    let kept = match () {
+        // Others keep nothing for a backward pass, or are followed by one. Where one pass ends and the next begins is unknown.
+        () if device.without_backward => {
+            ", counting only passes that keep memory for a backward pass that is not recorded, and several in a row as one"
+        }
+        () if device.has_other_passes => ", counting only passes that a backward pass follows",
+        () => "",
     };
     facts.push(match (device.passes, device.forward_us) {
         (1, Some(time)) => format!("1 forward pass of {}{kept} ({TIMES})", duration(time)),

@@ -15,7 +15,7 @@ pub fn steps(steps: &Steps) -> String {
         StepSource::Annotations(name) => {
             // Programs count steps from 0 or from another number.
             let is_numbered = name.strip_suffix('N').is_some_and(|front| !front.ends_with(char::is_alphanumeric));
-            let from = if is_numbered { "; memviz numbers them from 1, whatever N is" } else { "" };
+            let from = if is_numbered { "; memviz numbers steps from 1, whatever N is" } else { "" };
             format!("{number}, annotated as {name}{from}")
         }
         StepSource::Requested(pattern) => format!("{number}: annotations that match {pattern}"),
@@ -25,7 +25,8 @@ pub fn steps(steps: &Steps) -> String {
         }
         StepSource::Inferred { kind, site } => {
             let site = site.as_ref().map(|site| format!(" from {site}")).unwrap_or_default();
-            format!("{number}, inferred: one for each {}{site}", turn(*kind))
+            let (event, more) = turn(*kind);
+            format!("{number}, inferred: one for each {event}{site}{more}")
         }
     };
     match steps.left_out {
@@ -35,13 +36,13 @@ pub fn steps(steps: &Steps) -> String {
     }
 }
 
-/// The event that counts as a step.
-fn turn(kind: IterationKind) -> &'static str {
+/// The event that counts as a step, and what belongs to it.
+fn turn(kind: IterationKind) -> (&'static str, &'static str) {
     match kind {
-        IterationKind::Optimizer => "backward pass with its optimizer step",
-        IterationKind::Backward => "backward pass",
-        IterationKind::Forward => "call to the model",
-        IterationKind::Loop => "iteration",
+        IterationKind::Optimizer => ("backward pass", ", with its optimizer step"),
+        IterationKind::Backward => ("backward pass", ""),
+        IterationKind::Forward => ("call to the model", ""),
+        IterationKind::Loop => ("iteration", ""),
     }
 }
 

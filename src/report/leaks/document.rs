@@ -42,7 +42,7 @@ fn leaks(document: &mut Document, device: &DeviceLeaks) {
     let (narrow, wide) = words::requested(&device.rows);
     document.narrow(LIVE_FROM, |document| document.legends(narrow));
     document.wide(LIVE_FROM, |document| document.legend(wide));
-    document.legends(words::legend(&device.rows));
+    document.legends(words::legend(device));
     document.legends(notes::other_lines(&device.library_below));
     let growing: Vec<&LeakRow> = device.rows.iter().filter(|row| row.verdict != Verdict::Cache).collect();
     let shown = if device.by == GroupBy::Stack { growing.len() } else { STACKS.min(growing.len()) };

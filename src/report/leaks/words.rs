@@ -177,11 +177,16 @@ pub fn requested(rows: &[LeakRow]) -> (Option<&'static str>, &'static str) {
 }
 
 /// The meaning of verdicts other than leaks, and of stars.
-pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
+pub fn legend(device: &DeviceLeaks) -> Vec<&'static str> {
+    let rows = &device.rows;
+    let is_loop = device.steps.as_ref().is_ok_and(|steps| !steps.are_steps());
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
     let growth = "growth: blocks are replaced by larger ones (KV cache, torch.cat, longer inputs), or some of them are freed later";
-    let kept =
-        "kept: live at the end of the last step, but not growing (parameters, gradients, optimizer state, workspaces)";
+    let kept = if is_loop {
+        "kept: live at the end of the last iteration, but not growing; blocks that this iteration allocated are left out"
+    } else {
+        "kept: live at the end of the last step, but not growing (parameters, gradients, optimizer state, workspaces)"
+    };
     let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, kept)];
     let verdicts = verdicts.into_iter().filter_map(|(verdict, meaning)| has(verdict).then_some(meaning));
     verdicts.chain(rows.iter().any(|row| row.inferred).then_some(notes::inferred(GroupBy::Site))).collect()

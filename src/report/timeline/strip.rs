@@ -31,7 +31,7 @@ pub(super) fn draw(run: &Run, metric: Metric) -> (Group, f64) {
         Some(step) => format!("step {step}"),
         None => format!("what follows step {}", run.steps.len()),
     };
-    let title = format!("the whole run: {steps}, {length}; {shown} is shown below");
+    let title = format!("the whole recording: {steps}, {length}; {shown} is shown below");
     group = group.add(text(f64::from(LEFT), TITLE - 7.0, Anchor::Start, palette::MUTED, &title));
     let level = |column: &crate::analysis::timeline::Column| column.counters.get(metric).max(0) as f64;
     let highest = run.columns.iter().map(level).fold(1.0, f64::max);

@@ -38,7 +38,7 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
     let peak = &device.peak;
     let during = during(device);
     let mut text = match &device.failure {
-        Some(failure) => format!("Out of memory{during}: {}", failed(failure)),
+        Some(failure) => format!("Out of memory{during}{}: {}", first_of(failure.count), failed(failure)),
         None if peak.completeness.no_entries => {
             format!("No history: {} is allocated at dump time", signed(peak.at.get(Metric::Allocated)))
         }
@@ -111,8 +111,13 @@ pub(crate) fn outside(device: &DeviceTriage) -> Vec<String> {
     device.ledger.as_ref().and_then(ledger::outside).into_iter().collect()
 }
 
+/// Which one is described if several requests failed.
+fn first_of(failures: usize) -> String {
+    if failures > 1 { format!(" (the first of {})", count(failures as u64, "failed request")) } else { String::new() }
+}
+
 fn failed(failure: &Failure) -> String {
-    let Failure { requested, driver_bytes, device_free, capacity, cause, is_limited, count: failures, .. } = *failure;
+    let Failure { requested, driver_bytes, device_free, capacity, cause, is_limited, .. } = *failure;
     let is_segment_too_large = device_free >= requested;
     let segment = format!(": a new segment takes {}, and no inactive block is large enough", Bytes(driver_bytes));
     let too_little =
@@ -135,9 +140,7 @@ fn failed(failure: &Failure) -> String {
         Cause::Unknown if is_limited => ": a limit on the process probably caused the failure",
         Cause::Unknown => "",
     };
-    let more =
-        if failures > 1 { format!(" (the first of {})", count(failures, "failed request")) } else { String::new() };
-    format!("{free}{why}{more}")
+    format!("{free}{why}")
 }
 
 /// What a device holds and has reserved, for a line below the verdict.
