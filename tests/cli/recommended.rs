@@ -123,7 +123,7 @@ fn refused(typed: &str) -> Option<String> {
         }
         None => answer(&words),
     };
-    let is_nothing = answer.stdout.contains("would not lower the peak");
+    let is_nothing = answer.stdout.contains("functions that memviz tried would lower the peak");
     // Settings are recommended where some serve what failed, or reserve notably less: the ones that the recommendation names.
     let is_sweep = words.contains(&"--sweep");
     let leads_nowhere = is_sweep && !LEADS.iter().any(|leads| answer.stdout.contains(leads));

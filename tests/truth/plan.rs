@@ -139,7 +139,9 @@ fn plans_without_the_needed_facts_are_refused() {
     };
     let late = refused("gpt_late", Some(1 << 30));
     assert!(late.contains("starts with") && late.contains("more than the 524.00 MiB available"), "{late}");
-    assert!(refused("oom_caught", None).contains("no step was complete when the request failed"));
+    assert!(
+        refused("oom_caught", None).contains("memviz found no complete training step before the first failed request")
+    );
     assert!(refused("oom_capped", None).contains("memory_fraction"));
     assert!(refused("no_history", Some(3 << 30)).contains("no history"));
 }

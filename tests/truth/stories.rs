@@ -25,8 +25,9 @@ const TOGETHER: &str = "fixtures/together/two_mistakes_gpt2";
 const MOST_OFF: u64 = 20;
 /// Of what the cured program needs, in thousandths.
 const MOST_OFF_NEEDS: u64 = 50;
-/// Bytes that may be too much with a plan: two of the segments that the allocator requests for blocks of 1 to 10 MiB.
-const MOST_TOO_MUCH: u64 = 2 * (20 << 20);
+/// How much of it may be too much with a plan, in thousandths: a program whose cache of keys and values is allocated first places
+/// its blocks in two segments less than simulated.
+const MOST_TOO_MUCH: u64 = 100;
 /// Bytes.
 const SMALL_DEVICE: u64 = 64 << 20;
 
@@ -74,7 +75,7 @@ fn fit_predicts_the_memory_of_two_fixes_together() {
     assert_eq!((needs, allocated.after), (cured.needs, cured.outcome.max_allocated));
 }
 
-/// Fixes with a plan need what the fixed program needs with that plan: never less, and hardly more unless the result is uncertain.
+/// Fixes with a plan need what the fixed program needs with that plan: at most 5% less, and at most 10% more unless the result is uncertain.
 /// On a device that is large enough for them, the fixed program with that plan runs.
 #[test]
 fn fit_predicts_the_memory_of_fixes_with_a_plan() {
@@ -122,7 +123,7 @@ fn with_plan(root: &str, name: &str) -> Vec<(bool, Option<String>)> {
         let run = simulated.runs.last()?;
         let truth = run.needs()?;
         let most_off = truth / 1000 * MOST_OFF_NEEDS;
-        let is_too_much = trust != Trust::Uncertain && said > truth + most_off.max(MOST_TOO_MUCH);
+        let is_too_much = trust != Trust::Uncertain && said > truth + truth / 1000 * MOST_TOO_MUCH;
         let is_off = said + most_off < truth || is_too_much;
         let has_failed = fits && run.outcome.as_ref().is_none_or(|outcome| outcome.failure().is_some());
         let what = format!("{name}, {capacity} bytes: fixed, with the plan, it needs {truth} bytes, not {said}");

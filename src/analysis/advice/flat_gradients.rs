@@ -45,7 +45,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         cure: "if this line copies all gradients to compute their norm, compute the norm of each gradient separately"
             .to_owned(),
         evidence: format!(
-            "this line allocates one tensor as large as all gradients together, {}; while it is live, the program allocates nothing larger than a quarter of it, except in the optimizer and in forward passes",
+            "this line allocates one tensor as large as all gradients together, {}; while it is live and before the next forward pass, the program allocates nothing as large as a quarter of it, except in the optimizer",
             Bytes(made.size)
         ),
         cost: Some("one call for each gradient instead of one for all".to_owned()),

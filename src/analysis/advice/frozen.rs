@@ -146,7 +146,7 @@ fn without_states_from_before(device: &Device<'_>, calls: &ModelCalls) -> Option
         return None;
     }
     let evidence = format!(
-        "{} of gradients belong to weights for which the optimizer has no state and allocates no temporaries",
+        "{} of gradients belong to weights for which the optimizer has no state and allocates no temporary tensors",
         Bytes(unused)
     );
     let lives = frozen(device, calls, removed, |size| size <= SCALAR || is_updated(size));

@@ -85,7 +85,7 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, (main_number, main
     let (name, code) = if main_number == 0 {
         ("default stream", vec!["# without torch.cuda.stream(...) around it".to_owned()])
     } else {
-        ("stream that allocates the most", Vec::new())
+        ("stream where the program allocates the most", Vec::new())
     };
     let &other = main.blocks.first()?;
     let line: Option<FrameId> = common_line(device, &stream.stacks);

@@ -98,7 +98,7 @@ pub struct DeviceCheckpoint {
     pub passes: usize,
     /// Whether no backward follows these passes.
     pub without_backward: bool,
-    /// Whether the recording has forward passes that are not counted.
+    /// Whether forward passes that are not counted follow the last backward pass.
     pub has_other_passes: bool,
     /// The memory at the peak, if it is in the optimizer and no candidate would lower it.
     pub optimizer: Option<OptimizerPeak>,
@@ -200,8 +200,8 @@ impl DeviceCheckpoint {
             compiled_bytes,
             passes: if has_passes { functions.passes() } else { 0 },
             without_backward: has_passes && functions.is_open(),
-            has_other_passes: functions.forward_spans()
-                < phases.spans.iter().filter(|span| span.phase == Phase::Forward).count(),
+            has_other_passes: !functions.is_open()
+                && functions.forward_spans() < phases.spans.iter().filter(|span| span.phase == Phase::Forward).count(),
             optimizer: in_optimizer
                 .then(|| OptimizerPeak::of(device, peak.instant, functions.held_in_forward(peak.instant))),
             forward_us: functions.forward_us(),

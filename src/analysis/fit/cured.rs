@@ -101,9 +101,9 @@ impl Cured {
         let is_enough = cures.iter().map(|it| it.fits).chain([together.as_ref().and_then(|it| it.fits)]);
         let is_enough = is_enough.into_iter().any(|it| it == Some(true));
         let with_plan = bench.zip(first).filter(|_| !is_enough && is_whole(plans)).and_then(|(bench, first)| {
-            let (mut plan, fits) = bench.with_lives(plans, &first.lives)?;
-            plan.doubts.extend(first.places.iter().filter_map(|&place| doubt(&cures[place].advice.saving)));
-            let saving = saving(plans, &plan, first.lives.at_least)?;
+            let (plan, fits) = bench.with_lives(plans, &first.lives)?;
+            let bounds: Vec<String> = first.places.iter().filter_map(|&place| bound(place, &cures[place])).collect();
+            let saving = saving(plans, &plan, first.lives.at_least, &bounds)?;
             let cures = Together { places: first.places, saving };
             Some(FitTogether { cures, plan: Some(plan), fits: Some(fits) })
         });
@@ -111,27 +111,26 @@ impl Cured {
     }
 }
 
-/// The saving of a plan for the program with cures.
-fn saving(plans: &DevicePlans, plan: &Plan, at_least: bool) -> Option<Saving> {
+/// The saving of a plan for the program with cures, some of which may save more than simulated.
+fn saving(plans: &DevicePlans, plan: &Plan, at_least: bool, bounds: &[String]) -> Option<Saving> {
     let before = &plans.as_it_is.as_ref()?.outcome;
-    let (after, trust) = (&plan.outcome, plans.trust(plan));
+    let trust = if bounds.is_empty() { plans.trust(plan) } else { Trust::Uncertain };
+    let after = &plan.outcome;
     Some(Saving::Played {
         allocated: Lowered { before: before.max_allocated, after: after.max_allocated },
         reserved: Lowered { before: before.max_reserved, after: after.max_reserved },
         needs: Some(plans.measure(plan)),
         trust,
         reserved_trust: trust,
-        because: plan.doubts.join("; "),
-        at_least,
+        because: [&plan.doubts, bounds].concat().join("; "),
+        at_least: at_least || !bounds.is_empty(),
     })
 }
 
-/// Why the saving of a cure is uncertain: then so is what the program needs with the cure and a plan.
-fn doubt(saving: &Saving) -> Option<String> {
-    match saving {
-        Saving::Played { trust: Trust::Uncertain, because, .. } => Some(because.clone()),
-        _ => None,
-    }
+/// What to say of a cure whose saving is a lower bound: then the program may need less with the cure and a plan, too.
+fn bound(place: usize, cure: &FitCure) -> Option<String> {
+    let is_bound = matches!(cure.advice.saving, Saving::Played { trust: Trust::Uncertain, at_least: true, .. });
+    is_bound.then(|| format!("the saving of change {} is a lower bound", place + 1))
 }
 
 /// Whether the recording contains everything that must fit.

@@ -296,7 +296,7 @@ impl DevicePlans {
                     )
                 }
                 0 if options.capacity.is_none_or(|total| live_at_start <= total) => {
-                    "nothing is left for the allocator: CUDA itself uses as much as the device has".to_owned()
+                    "nothing is left for the allocator: all of the device is used outside it".to_owned()
                 }
                 available => {
                     let room = match available {

@@ -38,8 +38,8 @@ const ALIKE: usize = 3;
 /// Number of requests before the first forward pass that may be the start of its step.
 const LOOK_AHEAD: usize = 256;
 
-const NONE: &str = "no step was complete when the request failed, so what would have followed is unknown; record a step \
-                    that fits, with a smaller batch";
+const NONE: &str = "memviz found no complete training step before the first failed request, so what would have followed is \
+                    unknown; record a step that fits, with a smaller batch";
 const OTHER: &str = "the request that fails does not occur in the complete steps before it, so what would have followed is \
                      unknown; record a step that fits, with a smaller batch";
 const OTHER_SIZES: &str = "the failed step requests sizes that differ from those of the complete steps before it, so what it would \

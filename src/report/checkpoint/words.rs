@@ -107,11 +107,12 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
         return facts;
     }
     let kept = match () {
-        // Others keep nothing for a backward pass, or are followed by one. Where one pass ends and the next begins is unknown.
+        // Others keep nothing for a backward pass, or are followed by one.
         () if device.without_backward => {
-            ", counting only passes that keep memory for a backward pass that is not recorded, and several in a row as one"
+            ", counting only passes that no backward pass follows and that keep memory for one; passes with no entries in \
+             between count as one"
         }
-        () if device.has_other_passes => ", counting only passes that a backward pass follows",
+        () if device.has_other_passes => ", leaving out those after the last backward pass",
         () => "",
     };
     facts.push(match (device.passes, device.forward_us) {
@@ -199,14 +200,14 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             format!("the recording shows no {another}function that a forward pass calls more than once, so memviz tried none")
         }
         NoCandidates::NothingSaves => {
-            let function = if device.checkpointed.is_empty() { "a single function" } else { "one more function" };
+            let another = if device.checkpointed.is_empty() { "" } else { "other " };
             let place = match device.phase {
                 Phase::Other => String::new(),
                 phase => format!(" {}", in_phase(phase)),
             };
             format!(
-                "checkpointing {function} would not lower the peak{place}; memviz tried the functions that a forward pass calls \
-                 more than once"
+                "none of the {another}functions that memviz tried would lower the peak{place} if it were checkpointed; memviz tries \
+                 functions that a forward pass calls more than once"
             )
         }
     };

@@ -120,8 +120,10 @@ pub fn course(device: &DeviceLeaks) -> Option<String> {
     let grows = has(device, Verdict::Leak) || has(device, Verdict::Growth);
     let (first, last) = (device.ends.first().filter(|_| grows)?, device.ends.last()?);
     let (from, to) = (signed(first.allocated_bytes), signed(last.allocated_bytes));
-    (first.step < last.step)
-        .then(|| format!("allocated at the end of step {}: {from}; at the end of step {}: {to}", first.step, last.step))
+    let unit = if is_loop(device) { "iteration" } else { "step" };
+    (first.step < last.step).then(|| {
+        format!("allocated at the end of {unit} {}: {from}; at the end of {unit} {}: {to}", first.step, last.step)
+    })
 }
 
 /// When the device is full, or why that is unknown.
@@ -176,13 +178,17 @@ pub fn requested(rows: &[LeakRow]) -> (Option<&'static str>, &'static str) {
     }
 }
 
+/// Whether the steps are iterations of a loop that calls no model.
+fn is_loop(device: &DeviceLeaks) -> bool {
+    device.steps.as_ref().is_ok_and(|steps| !steps.are_steps())
+}
+
 /// The meaning of verdicts other than leaks, and of stars.
 pub fn legend(device: &DeviceLeaks) -> Vec<&'static str> {
     let rows = &device.rows;
-    let is_loop = device.steps.as_ref().is_ok_and(|steps| !steps.are_steps());
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
     let growth = "growth: blocks are replaced by larger ones (KV cache, torch.cat, longer inputs), or some of them are freed later";
-    let kept = if is_loop {
+    let kept = if is_loop(device) {
         "kept: live at the end of the last iteration, but not growing; blocks that this iteration allocated are left out"
     } else {
         "kept: live at the end of the last step, but not growing (parameters, gradients, optimizer state, workspaces)"

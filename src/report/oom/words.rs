@@ -179,9 +179,9 @@ fn pinned(oom: &Oom, bytes: u64, blocks: u64, top: Option<&(String, u64)>) -> St
     // A category is no place that blocks come from.
     let is_category = oom.attribution.by == GroupBy::Category;
     let most = top.map_or_else(String::new, |(label, bytes)| match (is_category, blocks) {
-        (true, 1) => format!("; category: {}", category(label)),
+        (true, 1) => format!(": {}", category(label)),
         (true, _) => format!("; {} of it: {}", Bytes(*bytes), category(label)),
-        (false, 1) => format!("; allocated at: {label}"),
+        (false, 1) => format!(": {label}"),
         (false, _) => format!("; those from {label} keep {}", Bytes(*bytes)),
     });
     let blocks_text = count(blocks, "live block");
