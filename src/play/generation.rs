@@ -11,6 +11,7 @@ use crate::facts::device::Device;
 use crate::facts::training::Category;
 use crate::model::StackId;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// Tokens in a row that have to grow evenly.
 const ROUNDS: usize = 4;
@@ -242,7 +243,7 @@ impl Round {
     /// Simulates the recording up to the last complete token, and this many tokens after it.
     fn play_on(&self, program: &Program, setup: &Setup, tokens: u64) -> Played {
         let mut recorded = program.clone();
-        recorded.steps.truncate(self.end);
+        Arc::make_mut(&mut recorded.steps).truncate(self.end);
         // New allocations are numbered after the recorded ones, in order: a token frees what was allocated shortly before.
         let turns = BACK + 1;
         let first = recorded.allocations;
@@ -264,14 +265,15 @@ impl Round {
         let mut done = 0;
         while done < tokens {
             let rounds = (tokens - done).min(AT_ONCE as u64);
-            recorded.steps.clear();
+            let steps = Arc::make_mut(&mut recorded.steps);
+            steps.clear();
             for round in done..done + rounds {
                 let at = round + self.recorded.len() as u64;
                 for (place, it) in self.steps.iter().enumerate() {
                     let (back, made) = it.made.unwrap_or((0, place));
                     let allocation = number(at - back as u64, made);
                     let bytes = it.step.bytes.saturating_add(it.grows_by.saturating_mul(round + 1));
-                    recorded.steps.push(Step { allocation, bytes, ..it.step });
+                    steps.push(Step { allocation, bytes, ..it.step });
                 }
             }
             player.done = 0;

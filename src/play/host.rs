@@ -130,7 +130,7 @@ fn play(program: &Program, recorded: &AllocatorSettings, settings: &AllocatorSet
     pinned.outcome.device_allocs = 0;
     // If blocks are released as soon as they are free, the program did not call `empty_cache`.
     let is_emptied = recorded.pinned_max_cached_size.is_none();
-    for step in &program.steps {
+    for step in program.steps.iter() {
         match step.kind {
             StepKind::Alloc => {
                 let size = pinned.alloc(Wanted::of(step.bytes, recorded));

@@ -20,7 +20,7 @@ pub(crate) fn most_allocated(program: &Program, setup: &Setup) -> u64 {
     let mut sizes = vec![0u64; program.allocations];
     let mut unplaced = 0u64;
     let mut most = player.allocator.stats().allocated;
-    for step in &program.steps {
+    for step in program.steps.iter() {
         let Some(size) = sizes.get_mut(step.allocation as usize) else { continue };
         match step.kind {
             StepKind::Alloc => {

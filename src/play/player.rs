@@ -181,13 +181,14 @@ impl Player {
 
     /// Simulates until this many steps are done, or to a request that fails.
     pub fn run_to<O: Observer>(&mut self, end: usize, program: &Program, setup: &Setup, observer: &mut O) {
+        let steps = program.steps.as_slice();
         while self.done < end && self.outcome.fails_at.is_none() {
             if self.rounds.begin_at(self.done) {
                 // With recorded segment addresses, rounds repeat only as long as no segment is created.
                 self.skip_rounds(program, end, O::LISTENS || setup.recorded_addresses);
                 continue;
             }
-            let step = program.steps[self.done];
+            let step = steps[self.done];
             self.done += 1;
             self.applied += 1;
             self.apply(program, setup, &step);
@@ -348,7 +349,7 @@ pub(crate) fn over_time(
     let mut player = Player::new(program, setup);
     let (start, mut most) = player.counter(metric);
     visit(None, start, start);
-    for step in &program.steps {
+    for step in program.steps.iter() {
         player.apply(program, setup, step);
         if player.outcome.fails_at.is_some() {
             break;

@@ -14,6 +14,7 @@ use crate::replay::{Instant, NEVER, SegmentSpan, Track};
 use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// A step of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,8 @@ pub struct Releases {
 /// The requests and frees of a recording's program on one device, which can be simulated any number of times.
 #[derive(Clone, Debug)]
 pub struct Program {
-    pub(crate) steps: Vec<Step>,
+    /// Its steps in order. Programs that differ in something else share them.
+    pub(crate) steps: Arc<Vec<Step>>,
     /// Stream and private pool of requests.
     pub(crate) pools: Vec<(u64, Option<PoolId>)>,
     /// The loop that contains most of the steps.
@@ -122,7 +124,7 @@ impl Program {
         let goes_on = refused.is_some_and(|at| reader.steps[at..].iter().any(|step| step.kind == StepKind::Alloc));
         Some(Self {
             repetition: Repetition::of(&reader.steps, allocations),
-            steps: reader.steps,
+            steps: Arc::new(reader.steps),
             pools: reader.pools,
             start,
             start_requested,
@@ -148,8 +150,14 @@ impl Program {
         let end = self.steps.iter().rposition(|step| step.entry < instant).map_or(0, |last| last + 1);
         let mut refusals = self.refusals.clone();
         refusals.retain(|&(entry, _)| entry < instant);
-        Self { steps: self.steps[..end].to_vec(), refusals, goes_on: false, until: Some(instant), ..self.clone() }
-            .with_its_loop()
+        Self {
+            steps: Arc::new(self.steps[..end].to_vec()),
+            refusals,
+            goes_on: false,
+            until: Some(instant),
+            ..self.clone()
+        }
+        .with_its_loop()
     }
 
     /// The same program without its initial cache: segments with no block in use, which the allocator releases before a

@@ -85,7 +85,7 @@ impl StackNumbers {
     /// The requests of a program, in order.
     pub fn requests(&mut self, track: Track<'_>, program: &Program) -> Vec<Request> {
         let mut numbers: HashMap<StackId, (u32, bool)> = HashMap::new();
-        let asks = (0..).zip(&program.steps).filter(|(_, step)| step.kind == StepKind::Alloc);
+        let asks = (0..).zip(program.steps.iter()).filter(|(_, step)| step.kind == StepKind::Alloc);
         let request = |(at, step): (u32, &Step)| {
             let stack = track.stack(step.entry);
             let number = || (self.number(track.snapshot, stack), may_be_product(track.snapshot, stack));

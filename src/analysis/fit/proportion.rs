@@ -12,6 +12,7 @@ use crate::facts::training::Category;
 use crate::play::{Outcome, Program, Setup, StepKind, Trust, placements_of, play, recorded_settings, refuses};
 use crate::replay::Metric;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// The fraction (1/N) by which both ends are moved outwards: kernels allocate other workspaces at other sizes, and segments
 /// are placed differently.
@@ -147,7 +148,7 @@ fn scaled(device: &Device<'_>, program: &Program, rule: Rule, (from, to): (u64, 
         .map(|index| allocations[index as usize].requested)
         .collect();
     let mut program = program.clone();
-    for step in program.steps.iter_mut().filter(|step| step.kind == StepKind::Alloc) {
+    for step in Arc::make_mut(&mut program.steps).iter_mut().filter(|step| step.kind == StepKind::Alloc) {
         if rule.grows(category(step.allocation), parameters.contains(&step.bytes)) {
             let bytes = (u128::from(step.bytes) * u128::from(to)).div_ceil(u128::from(from));
             step.bytes = u64::try_from(bytes).unwrap_or(u64::MAX);

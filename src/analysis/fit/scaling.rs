@@ -9,6 +9,7 @@ use crate::model::gpu::{Gpu, Threads};
 use crate::play::{Program, StepKind};
 use crate::replay::Track;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// One request in this many counts as many.
 const MANY: usize = 20;
@@ -157,6 +158,7 @@ impl Scaling {
     pub(super) fn in_order_of(&self, template: usize, value: u64, known: usize, rules: &SizeRules) -> Scaled {
         let run = &self.runs[template];
         let mut program = run.program.clone();
+        let steps = Arc::make_mut(&mut program.steps);
         let mut is_unmatched = vec![false; program.allocations];
         let mut is_weak = vec![false; program.allocations];
         let (mut unmatched, mut weak) = (0, 0);
@@ -176,7 +178,7 @@ impl Scaling {
                 }
                 _ => size_at(&points, value),
             };
-            let step = &mut program.steps[request.step as usize];
+            let step = &mut steps[request.step as usize];
             step.bytes = size.bytes;
             weak += usize::from(size.is_weak);
             if let Some(is_weak) = is_weak.get_mut(step.allocation as usize) {
@@ -198,8 +200,8 @@ impl Scaling {
             match sum {
                 Some((sum, true)) => match (sum.staging(self.device), run.roles[place].staging) {
                     (Some(staging), Some(_)) => {
-                        program.steps[request.step as usize + 1].bytes = staging.buffer;
-                        program.steps[request.step as usize + 2].bytes = staging.counters;
+                        steps[request.step as usize + 1].bytes = staging.buffer;
+                        steps[request.step as usize + 2].bytes = staging.counters;
                     }
                     (Some(staging), None) => _ = staged.added.insert(entry, staging),
                     (None, Some(_)) => {
@@ -357,7 +359,7 @@ fn is_staging(program: &Program, step: usize) -> bool {
 fn most_of(program: &Program, rules: &SizeRules, wanted: &[bool]) -> u64 {
     let mut sizes = vec![0; wanted.len()];
     let (mut live, mut most) = (0u64, 0u64);
-    for step in &program.steps {
+    for step in program.steps.iter() {
         let Some(size) = sizes.get_mut(step.allocation as usize).filter(|_| wanted[step.allocation as usize]) else {
             continue;
         };

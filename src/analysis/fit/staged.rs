@@ -3,6 +3,7 @@
 use super::sums::Staging;
 use crate::play::{Program, Step, StepKind};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The missing and superfluous buffers of a program. Requests are identified by their recorded entry.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +31,7 @@ impl Staged {
         }
         let mut gone = HashSet::new();
         let mut steps = Vec::with_capacity(program.steps.len() + 4 * self.added.len());
-        for mut step in std::mem::take(&mut program.steps) {
+        for &(mut step) in program.steps.iter() {
             let is_request = step.kind == StepKind::Alloc;
             if is_request && self.gone.contains(&step.entry) {
                 gone.insert(step.allocation);
@@ -46,7 +47,7 @@ impl Staged {
                 steps.extend(made.staging(&step, staging));
             }
         }
-        program.steps = steps;
+        program.steps = Arc::new(steps);
         program.allocations = made.origins.len();
         (program.with_its_loop(), made.origins)
     }

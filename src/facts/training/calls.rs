@@ -119,7 +119,7 @@ impl Calls {
             }
             open_calls.close_all();
         }
-        let raw = join_rounds(&split_repetitions(&open_calls.calls, track, paths));
+        let raw = join_rounds(split_repetitions(&open_calls.calls, track, paths));
         group(raw, track.snapshot, paths, roles)
     }
 
@@ -382,18 +382,21 @@ fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<Ra
     }
     let actions = track.actions();
     let mut calls = Vec::with_capacity(raw.len());
+    let (mut entries, mut signatures) = (Vec::new(), Vec::new());
     for (index, call) in raw.iter().enumerate() {
         let one_line = call.first_line == call.last_line;
         if !one_line || is_covered[index] || is_module_plumbing(snapshot, call.frame) {
             calls.push(*call);
             continue;
         }
-        let entries: Vec<u32> = (call.start..call.end).filter(|&entry| is_alloc(actions, entry)).collect();
+        entries.clear();
+        entries.extend((call.start..call.end).filter(|&entry| is_alloc(actions, entry)));
         let signature = |&entry: &u32| {
             let requested = history.allocation_of(entry).map_or(0, |allocation| allocation.requested);
             (track.stack(entry), requested)
         };
-        let signatures: Vec<(StackId, u64)> = entries.iter().map(signature).collect();
+        signatures.clear();
+        signatures.extend(entries.iter().map(signature));
         let Some(period) = period(&signatures) else {
             calls.push(*call);
             continue;
@@ -424,27 +427,39 @@ fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<Ra
     calls
 }
 
+/// No further call.
+const NO_CALL: usize = usize::MAX;
+
 /// Joins apparent calls of a function that are rounds of a loop at its start: only the last round in each group continues
 /// past the lines that all rounds have in common. There must be at least two such groups; otherwise, the last layer does
 /// additional work.
-fn join_rounds(raw: &[RawCall]) -> Vec<RawCall> {
-    let mut siblings: HashMap<(u32, Option<usize>, u64), Vec<usize>, RandomState> = HashMap::default();
-    for (index, call) in raw.iter().enumerate() {
-        siblings.entry((call.node, call.parent, call.first_line)).or_default().push(index);
+fn join_rounds(mut calls: Vec<RawCall>) -> Vec<RawCall> {
+    // Most calls have no siblings, so each call is linked to the next one instead of a list for each key.
+    let mut firsts = Vec::new();
+    let mut next = vec![NO_CALL; calls.len()];
+    let mut latest: HashMap<(u32, Option<usize>, u64), usize, RandomState> = HashMap::default();
+    for (place, call) in calls.iter().enumerate() {
+        match latest.insert((call.node, call.parent, call.first_line), place) {
+            Some(before) => next[before] = place,
+            None => firsts.push(place),
+        }
     }
-    let mut is_joined = vec![false; raw.len()];
-    let mut joined = raw.to_vec();
-    for places in siblings.into_values() {
-        let last_lines: Vec<u64> = places.iter().map(|&place| raw[place].last_line).collect();
+    let mut is_joined = vec![false; calls.len()];
+    for first in firsts.into_iter().filter(|&first| next[first] != NO_CALL) {
+        let places: Vec<usize> =
+            std::iter::successors(Some(first), |&place| Some(next[place]).filter(|&next| next != NO_CALL)).collect();
+        let last_lines: Vec<u64> = places.iter().map(|&place| calls[place].last_line).collect();
         let Some(rounds) = rounds(&last_lines) else { continue };
         for group in places.chunks(rounds) {
             let (first, last) = (group[0], group[group.len() - 1]);
-            joined[first].end = raw[last].end;
-            joined[first].last_line = raw[last].last_line;
+            calls[first].end = calls[last].end;
+            calls[first].last_line = calls[last].last_line;
             group[1..].iter().for_each(|&place| is_joined[place] = true);
         }
     }
-    joined.into_iter().zip(is_joined).filter(|(_, is_joined)| !is_joined).map(|(call, _)| call).collect()
+    let mut is_joined = is_joined.into_iter();
+    calls.retain(|_| is_joined.next() != Some(true));
+    calls
 }
 
 /// How many rounds of a loop are one call, by the last line of each: those that continue further end a call.

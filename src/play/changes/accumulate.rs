@@ -10,6 +10,7 @@ use crate::replay::NEVER;
 use crate::sorting::SortRows;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Repeats the passes before each update: later passes add their gradients to those of the first one. Returns the
 /// assumption. An error says what is unknown.
@@ -21,7 +22,7 @@ pub(super) fn apply(
 ) -> Result<String, String> {
     let history = device.history();
     let places = rewrite.places(history.entries());
-    let steps = std::mem::take(&mut rewrite.program.steps);
+    let steps = Arc::clone(&rewrite.program.steps);
     let nodes = Nodes::of(&steps);
     let mut patch = Patch::default();
     for pass in passes(device, trained)? {
@@ -97,7 +98,6 @@ pub(super) fn apply(
             }
         }
     }
-    rewrite.program.steps = steps;
     rewrite.apply(patch);
     Ok(format!("{times} forward and backward passes for each optimizer step; their gradients are accumulated in place"))
 }

@@ -15,7 +15,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, chosen: &Chosen, history: &History) {
     let places = rewrite.places(rewrite.program.until.unwrap_or(history.entries()));
     let end = rewrite.program.steps.len();
     let place = |instant: u32| places.get(instant as usize).copied().unwrap_or(end);
-    let steps = std::mem::take(&mut rewrite.program.steps);
+    let steps = Arc::clone(&rewrite.program.steps);
     let mut patch = Patch::default();
     let mut calls: Vec<&Recompute> = chosen.calls.iter().map(Arc::as_ref).collect();
     calls.sort_rows_by_key(|call| call.resume);
@@ -63,7 +63,6 @@ pub(super) fn apply(rewrite: &mut Rewrite, chosen: &Chosen, history: &History) {
             }
         }
     }
-    rewrite.program.steps = steps;
     rewrite.apply(patch);
 }
 

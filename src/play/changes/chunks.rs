@@ -12,6 +12,7 @@ use crate::play::{Program, Step, StepKind};
 use crate::replay::NEVER;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Smaller blocks are counters and sums.
 const SMALL: u64 = 512;
@@ -34,7 +35,7 @@ impl LossFigures {
     /// Finds the losses of a program. An error says what is unknown.
     pub(super) fn of(program: &Program, device: &Device<'_>) -> Result<Self, String> {
         let steps = &program.steps;
-        let losses = losses(&Rewrite::of(program), device, steps)?;
+        let losses = losses(&Rewrite::of(program), device)?;
         let times = Some(device.track.times()).filter(|times| device.track.has_times() && !times.is_empty());
         let time = |times: &[i64], place: usize| {
             let entry = steps.get(place).or(steps.last()).map_or(0, |step| step.entry as usize);
@@ -77,16 +78,13 @@ const INTERRUPTED: &str =
 
 /// Computes losses in pieces; an error says what is unknown.
 pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, pieces: u64) -> Result<Assumed, String> {
-    let steps = std::mem::take(&mut rewrite.program.steps);
-    let losses = losses(rewrite, device, &steps);
+    let steps = Arc::clone(&rewrite.program.steps);
+    let losses = losses(rewrite, device)?;
     let mut patch = Patch::default();
-    if let Ok(losses) = &losses {
-        for loss in losses {
-            split(rewrite, &mut patch, &steps, device, loss, pieces);
-        }
+    for loss in &losses {
+        split(rewrite, &mut patch, &steps, device, loss, pieces);
     }
-    rewrite.program.steps = steps;
-    let is_interrupted = losses?.iter().any(|loss| loss.is_interrupted);
+    let is_interrupted = losses.iter().any(|loss| loss.is_interrupted);
     rewrite.apply(patch);
     Ok(Assumed {
         assumption: format!(
@@ -98,9 +96,10 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, pieces: u64) -> 
 }
 
 /// The loss of each pass that is followed by a backward pass.
-fn losses(rewrite: &Rewrite, device: &Device<'_>, steps: &[Step]) -> Result<Vec<Loss>, String> {
+fn losses(rewrite: &Rewrite, device: &Device<'_>) -> Result<Vec<Loss>, String> {
+    let steps = rewrite.program.steps.as_slice();
     let (phases, history) = (device.phases(), device.history());
-    let places = places_of(rewrite, history.entries(), steps);
+    let places = rewrite.places(history.entries());
     let mut losses = Vec::new();
     // A program may call `zero_grad` between forward and backward.
     let (mut pass, mut before_update) = (None, None);
@@ -142,12 +141,6 @@ fn outlives_next(device: &Device<'_>, steps: &[Step], loss: &Loss, next: u32) ->
         let made = device.history().allocations.get(step.allocation as usize);
         made.is_some_and(|made| made.freed > next)
     })
-}
-
-fn places_of(rewrite: &Rewrite, entries: u32, steps: &[Step]) -> Vec<usize> {
-    let mut whole = rewrite.clone();
-    whole.program.steps = steps.to_vec();
-    whole.places(entries)
 }
 
 /// The loss of one pass, whose backward ends no later than a given step.

@@ -7,6 +7,7 @@ use crate::play::{Step, StepKind};
 use crate::replay::Instant;
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// Changes to single allocations. Numbers are those of [`crate::replay::History::allocations`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -167,7 +168,8 @@ fn put_beside(rewrite: &mut Rewrite, beside: &[(u32, u32)]) {
     let pools: HashMap<u32, u16, RandomState> = requests.map(|step| (step.allocation, step.pool)).collect();
     let wanted: HashMap<u32, u16, RandomState> =
         beside.iter().filter_map(|(allocation, other)| Some((*allocation, *pools.get(other)?))).collect();
-    for step in rewrite.program.steps.iter_mut().filter(|step| step.kind == StepKind::Alloc) {
+    let steps = Arc::make_mut(&mut rewrite.program.steps);
+    for step in steps.iter_mut().filter(|step| step.kind == StepKind::Alloc) {
         if let Some(&pool) = wanted.get(&step.allocation) {
             step.pool = pool;
         }

@@ -64,7 +64,7 @@ use rewrite::{Rewrite, is_free};
 use shard::OtherGradients;
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use trained::{MOST_STATES, Trained};
 
 /// A changed program.
@@ -94,10 +94,10 @@ impl Edited {
     /// The program with every moved free placed after the next request: a recording does not show whether Python
     /// releases a value right before or right after a request.
     pub(super) fn with_late_frees(&self) -> Program {
-        let mut program = self.program.clone();
+        let program = self.program.clone();
         let mut late = Vec::new();
         let mut steps = Vec::with_capacity(program.steps.len());
-        for step in std::mem::take(&mut program.steps) {
+        for &step in program.steps.iter() {
             match step.kind {
                 StepKind::Alloc => {
                     steps.push(step);
@@ -108,8 +108,7 @@ impl Edited {
             }
         }
         steps.append(&mut late);
-        program.steps = steps;
-        program.with_its_loop()
+        Program { steps: Arc::new(steps), ..program }.with_its_loop()
     }
 }
 

@@ -8,6 +8,7 @@ use crate::play::changes::Release;
 use crate::play::{Step, StepKind};
 use crate::replay::NEVER;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Frees each tensor kept for backward as soon as the program releases it, and allocates it again for the node that
 /// needs it. Returns the assumption.
@@ -16,7 +17,7 @@ pub(super) fn activations(rewrite: &mut Rewrite, device: &Device<'_>, releases: 
     let places = rewrite.places(history.entries());
     let mut patch = Patch::default();
     let releases: HashMap<u32, &Release> = releases.iter().map(|release| (release.allocation, release)).collect();
-    let steps = std::mem::take(&mut rewrite.program.steps);
+    let steps = Arc::clone(&rewrite.program.steps);
     for step in steps.iter().filter(|step| step.kind == StepKind::Alloc) {
         if let Some(&&Release { released, needed, .. }) = releases.get(&step.allocation) {
             if released < needed {
@@ -37,7 +38,6 @@ pub(super) fn activations(rewrite: &mut Rewrite, device: &Device<'_>, releases: 
             patch.insert(places[made.born as usize], free(copy, step.entry));
         }
     }
-    rewrite.program.steps = steps;
     rewrite.apply(patch);
     let assumption = "every tensor saved for backward, weights included, moves to the CPU after forward uses it and returns for \
                       the node that needs it, as under torch.autograd.graph.save_on_cpu";

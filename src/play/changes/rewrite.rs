@@ -8,6 +8,7 @@ use crate::play::{Program, Step, StepKind};
 use crate::sorting::SortRows;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Allocations by number.
 pub(in crate::play) type AllocationSet = HashSet<u32, RandomState>;
@@ -163,14 +164,14 @@ impl Rewrite {
             true
         };
         if inserted.is_empty() {
-            self.program.steps.retain_mut(edit);
+            Arc::make_mut(&mut self.program.steps).retain_mut(edit);
             return;
         }
-        let steps = std::mem::take(&mut self.program.steps);
+        let steps = &self.program.steps;
         let mut changed = Vec::with_capacity(steps.len() + inserted.len());
         let mut inserted = inserted.into_iter().peekable();
         let end = steps.len();
-        for (place, mut step) in steps.into_iter().enumerate() {
+        for (place, &(mut step)) in steps.iter().enumerate() {
             while let Some((_, step)) = inserted.next_if(|&(at, _)| at <= place) {
                 changed.push(step);
             }
@@ -179,7 +180,7 @@ impl Rewrite {
             }
         }
         changed.extend(inserted.filter(|&(at, _)| at <= end).map(|(_, step)| step));
-        self.program.steps = changed;
+        self.program.steps = Arc::new(changed);
     }
 
     /// Turns the blocks that are live before the first step into requests, in the order of their addresses, so that
@@ -196,8 +197,8 @@ impl Rewrite {
                 steps.push(Step { kind: StepKind::Alloc, pool, allocation: index as u32, entry: 0, bytes });
             }
         }
-        steps.append(&mut self.program.steps);
-        self.program.steps = steps;
+        steps.extend_from_slice(&self.program.steps);
+        self.program.steps = Arc::new(steps);
     }
 
     /// The number of a stream and private pool.
@@ -242,7 +243,7 @@ impl Rewrite {
         for (index, _) in &mut program.start_requested {
             *index = number(*index as u32) as usize;
         }
-        for step in &mut program.steps {
+        for step in Arc::make_mut(&mut program.steps) {
             step.allocation = number(step.allocation);
         }
         program.allocations = renumbered.len();

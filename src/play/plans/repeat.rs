@@ -4,6 +4,7 @@ use crate::play::changes::Edited;
 use crate::play::{Program, Step, StepKind};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Number of repetitions of a step: what the first one leaves behind affects the second.
 const TIMES: usize = 2;
@@ -59,12 +60,13 @@ impl Repeat {
                 origin.is_none_or(|origin| self.once.contains(&origin) && !freed.contains(&origin))
             })
             .collect();
+        let steps = Arc::make_mut(&mut program.steps);
         for _ in 0..TIMES {
             let mut frees = self.frees.iter().peekable();
             for it in &step {
                 while let Some(&(_, origin)) = frees.next_if(|&&(at, _)| at <= it.entry) {
                     for allocation in of_origin.get(&origin).into_iter().flatten() {
-                        program.steps.extend(now.remove(allocation).map(|allocation| free(allocation, it.entry)));
+                        steps.extend(now.remove(allocation).map(|allocation| free(allocation, it.entry)));
                     }
                 }
                 match it.kind {
@@ -72,10 +74,10 @@ impl Repeat {
                     StepKind::Alloc => {
                         let new = origins.len() as u32;
                         origins.push(origin_of(&origins, it.allocation));
-                        program.steps.push(Step { allocation: new, ..*it });
+                        steps.push(Step { allocation: new, ..*it });
                         // A variable receives its next value and releases the previous one.
                         let last = now.insert(it.allocation, new);
-                        program.steps.extend(last.map(|last| free(last, it.entry)));
+                        steps.extend(last.map(|last| free(last, it.entry)));
                     }
                     StepKind::Free | StepKind::CompleteFree | StepKind::RequestFree
                         if made.contains(&it.allocation) =>
@@ -85,11 +87,11 @@ impl Repeat {
                         if is_gone {
                             now.remove(&it.allocation);
                         }
-                        program.steps.extend(there.map(|allocation| Step { allocation, ..*it }));
+                        steps.extend(there.map(|allocation| Step { allocation, ..*it }));
                     }
                     // Blocks that an earlier step left behind are already freed.
                     StepKind::Free | StepKind::CompleteFree | StepKind::RequestFree => {}
-                    _ => program.steps.push(*it),
+                    _ => steps.push(*it),
                 }
             }
         }
