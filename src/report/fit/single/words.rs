@@ -152,11 +152,16 @@ pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<
     });
     let several = || {
         let together = combined.into_iter().flatten().find(|together| is_easiest(device, together))?;
-        let fits = fits_with(is_doubted(&together.cures.saving));
-        let Some(plan) = &together.plan else {
-            return Some(format!("{fits} {} changes together", together.cures.places.len()));
-        };
-        Some(format!("{fits} {} below{AND}{}", places(together), name(plan)))
+        Some(match &together.plan {
+            None => {
+                let fits = fits_with(is_doubted(&together.cures.saving));
+                format!("{fits} {} changes together", together.cures.places.len())
+            }
+            Some(plan) => {
+                let fits = fits_with(device.trust(plan) == Trust::Uncertain);
+                format!("{fits} {} below{AND}{}", places(together), name(plan))
+            }
+        })
     };
     let Some(changes) = one.or_else(several).filter(|_| !device.fits && device.refused.is_none()) else {
         return headline(device, cures, combined);
