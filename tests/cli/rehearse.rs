@@ -104,6 +104,8 @@ fn memviz_toml_says_what_is_rehearsed() {
     let mut check = support::command(&["check"]);
     let check: Run = check.current_dir(folder.0.path()).output().unwrap().into();
     check.expect(0);
+    let compressed = folder.rehearse(&["-o", "step.pickle.gz", "--", "./python3", "train.py"]);
+    compressed.expect_error("expected the name of an uncompressed file, found step.pickle.gz");
     folder.write("memviz.toml", "[rehearse]\nsteeps = 3\n");
     folder.rehearse(&[]).expect_error("memviz.toml: unknown field `steeps`");
 }

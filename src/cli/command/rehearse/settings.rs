@@ -15,6 +15,8 @@ const CONFIG: &str = "memviz.toml";
 /// The GPU if neither names one.
 const GPU: &str = "h100-80gb";
 const OUTPUT: &str = "memory.pickle";
+/// Endings of names that say that a file is compressed: a recording is not, so other programs would not read it.
+const COMPRESSED: [&str; 3] = [".gz", ".zst", ".zip"];
 
 /// A command, the GPU that it is rehearsed on, and the path of the recording.
 pub struct Settings {
@@ -47,7 +49,7 @@ impl Settings {
     /// The typed options, and those of the file for options that were not typed.
     ///
     /// # Errors
-    /// If the file cannot be read, or no command is named.
+    /// If the file cannot be read, no command is named, or the recording would have the name of a compressed file.
     pub fn of(typed: &Rehearse) -> Result<Self, Failure> {
         let table = read()?;
         let committed = || table.command.into_iter().map(OsString::from).collect();
@@ -65,6 +67,12 @@ impl Settings {
             typed.time_limit.or(table.time_limit),
         );
         let output = typed.output.clone().or(table.output).unwrap_or_else(|| PathBuf::from(OUTPUT));
+        if COMPRESSED.iter().any(|end| output.to_string_lossy().ends_with(end)) {
+            return Err(Failure::Message(format!(
+                "expected the name of an uncompressed file, found {}",
+                output.display()
+            )));
+        }
         Ok(Self { command, output, options })
     }
 }
