@@ -9,6 +9,7 @@ mod comparison;
 mod cured_plans;
 mod cures;
 mod each;
+mod exit;
 mod fragmentation;
 mod layers;
 mod leaks;

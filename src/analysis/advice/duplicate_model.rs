@@ -204,10 +204,13 @@ fn is_never_called(device: &Device<'_>, calls: &ModelCalls, steps: &Steps, block
         && !has_gradients(device, steps, blocks)
 }
 
-/// Whether several copies of a model stay, and the first is never called. A running average is a single copy.
+/// Whether several copies of a model stay until the last step is complete, and the first is never called. A running average is a single copy.
 fn are_snapshots(device: &Device<'_>, calls: &ModelCalls, steps: &Steps, blocks: &[Block]) -> bool {
     let copies = steps.copies(blocks);
-    let stays = |copy: &&[Block]| copy.iter().all(|(_, made)| made.freed == NEVER);
+    let newest = blocks.iter().map(|(_, made)| made.born).max().unwrap_or(0);
+    // A function that trains frees its variables when it returns.
+    let is_kept = |made: &Allocation| made.freed > newest && steps.until(made.freed) == steps.0.len();
+    let stays = |copy: &&[Block]| copy.iter().all(|(_, made)| is_kept(made));
     let are_alike = copies.windows(2).all(|pair| requested(pair[0]) == requested(pair[1]));
     copies.len() > 1
         && are_alike

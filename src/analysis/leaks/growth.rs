@@ -32,7 +32,7 @@ const MAY_FALL: usize = 5;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Each step leaves blocks behind that are not freed until the end of the recording.
+    /// Each step leaves blocks behind that are not freed until the end of the recording, or until the program exits.
     Leak,
     /// More memory is held step after step, but the blocks do not stay: a buffer that is replaced by a larger one,
     /// such as a KV cache, or blocks that accumulate and are freed later.
@@ -87,7 +87,7 @@ pub(super) struct Series {
     pub live: Totals,
     /// The bytes of these that are from before the step: memory that a step needs for itself is not included.
     pub old: Totals,
-    /// Requested bytes in each step and still live at the end of the recording.
+    /// Requested bytes in each step and still live at the end of the program.
     pub kept: Vec<i128>,
 }
 
@@ -153,7 +153,7 @@ pub(super) struct Survivor {
     pub steps: Range<usize>,
     /// Whether it is from before the recording, so that it was live when the first step started.
     pub baseline: bool,
-    /// Whether it is live at the end of the recording.
+    /// Whether it is live at the end of the recording, or was until the program exited.
     pub kept: bool,
 }
 
@@ -199,7 +199,7 @@ impl Series {
         filled.then(|| Judgement { verdict: Verdict::Cache, rate: Rate::default(), filled_in })
     }
 
-    /// Whether the blocks that accumulated after the warm-up are still live at the end of the recording: at least three
+    /// Whether the blocks that accumulated after the warm-up are still live at the end of the program: at least three
     /// quarters of their bytes, and some from both early and late steps. A queue of fixed length keeps only late ones.
     fn stays(&self, warm_up: usize) -> bool {
         let (Some(first), Some(last)) = (self.old.requested.get(warm_up), self.old.requested.last()) else {

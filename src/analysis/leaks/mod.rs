@@ -15,7 +15,7 @@ use crate::facts::grouping::{GroupBy, Grouper, Groups, Inference, RowHead};
 use crate::facts::training::steps::{NoSteps, RequestedSteps, Steps};
 use crate::model::{Action, DeviceId};
 use crate::parallel;
-use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, Track};
+use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, NEVER, Track};
 use crate::sorting::SortRows;
 use growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
 use indexmap::IndexMap;
@@ -248,7 +248,7 @@ impl DeviceLeaks {
             None => device.steps().cloned(),
         };
         let all_ends = steps.as_ref().map(|steps| steps.ends.as_slice()).unwrap_or_default();
-        let sample = Sample::of(all_ends);
+        let sample = Sample::of(all_ends, track);
         let mut rows = if all_ends.len() < MIN_STEPS {
             Vec::new()
         } else {
@@ -325,23 +325,44 @@ struct Sample {
     lead: usize,
     /// Leading ends that are not used for rates.
     warm_up: usize,
+    /// The instant at which blocks are kept: see [`before_exit`].
+    last: Instant,
 }
 
 impl Sample {
-    fn of(ends: &[Instant]) -> Self {
+    fn of(ends: &[Instant], track: Track<'_>) -> Self {
+        let last = before_exit(track, ends);
         let stride = ends.len().div_ceil(MAX_ENDS).max(1);
         // The last end is always one of them.
         let lead = ends.len().saturating_sub(1) % stride;
         let ends: Vec<Instant> = ends.iter().copied().skip(lead).step_by(stride).collect();
         // The first step creates optimizer state and workspaces.
         let warm_up = 1 + ends.len() / WARM_UP_PART;
-        Self { ends, stride, lead, warm_up }
+        Self { ends, stride, lead, warm_up, last }
     }
 
     /// The number of a step, counted from 1, whose end has this index.
     fn number(&self, index: usize) -> usize {
         index * self.stride + self.lead + 1
     }
+}
+
+/// The end of the recording. If the program releases even its model there, and requests nothing more, such as when `main`
+/// returns, the instant before that: what a program holds until it exits is kept.
+fn before_exit(track: Track<'_>, ends: &[Instant]) -> Instant {
+    let history = track.history;
+    let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else { return history.entries() };
+    let request = track.actions().iter().rposition(|action| matches!(action, Action::Alloc | Action::Oom));
+    let before = request.map_or(last, |entry| last.max(entry as Instant + 1));
+    // What the first step used and the last one still held: parameters, optimizer state, and the few workspaces of libraries,
+    // which the process keeps.
+    let oldest = history.allocations.iter().take_while(|block| block.born <= first);
+    let (mut held, mut released) = (0, 0);
+    for block in oldest.filter(|block| block.allocated_at(before)) {
+        held += 1;
+        released += usize::from(block.freed != NEVER);
+    }
+    if released > held / 2 { before } else { history.entries() }
 }
 
 /// A block that is live at the end of a step.
@@ -387,7 +408,7 @@ fn grown(
     }
     let heads: Vec<RowHead> = groups.heads(|_| iter::empty()).into_iter().map(|(_, head)| head).collect();
     let row = |(group, blocks): (usize, &Vec<Crossing>)| {
-        let survivors = blocks.iter().map(|block| survivor(history, block));
+        let survivors = blocks.iter().map(|block| survivor(history, sample, block));
         let series = Series::of(survivors, ends.len());
         let judgement = series.judge(sample.warm_up, sample.stride)?;
         let held = if judgement.verdict == Verdict::Cache { &series.old } else { &series.live };
@@ -413,14 +434,14 @@ fn grown(
     crossings.iter().enumerate().filter(|(_, blocks)| !blocks.is_empty()).filter_map(row).collect()
 }
 
-fn survivor(history: &History, block: &Crossing) -> Survivor {
+fn survivor(history: &History, sample: &Sample, block: &Crossing) -> Survivor {
     let allocation = &history.allocations[block.allocation];
     Survivor {
         requested: allocation.requested,
         allocated: allocation.size,
         steps: block.ends.clone(),
         baseline: allocation.is_baseline(),
-        kept: allocation.allocated_at(history.entries()),
+        kept: allocation.allocated_at(sample.last),
     }
 }
 
@@ -438,7 +459,7 @@ fn example(
     for block in blocks {
         let allocation = &history.allocations[block.allocation];
         let counts = match verdict {
-            Verdict::Leak => block.ends.start >= sample.warm_up && allocation.allocated_at(history.entries()),
+            Verdict::Leak => block.ends.start >= sample.warm_up && allocation.allocated_at(sample.last),
             Verdict::Growth => block.ends.start >= sample.warm_up,
             Verdict::Cache => block.ends.start < last && block.ends.contains(&last),
         };
@@ -449,13 +470,13 @@ fn example(
     origins.into_iter().max_by_key(|&(origin, bytes)| (bytes, Reverse(origin))).map(|(origin, _)| origin)
 }
 
-/// The blocks that steps after the warm-up leave behind until the end of the recording, and those like them from before. The
+/// The blocks that steps after the warm-up leave behind until the end of the program, and those like them from before. The
 /// last step may still hold what the next one would free.
 fn leaked(groups: &Groups<'_>, history: &History, sample: &Sample, blocks: &[Crossing]) -> Vec<usize> {
     let last = sample.ends.len().saturating_sub(1);
     let is_left = |block: &&Crossing| {
         let allocation = &history.allocations[block.allocation];
-        !allocation.is_baseline() && allocation.allocated_at(history.entries())
+        !allocation.is_baseline() && allocation.allocated_at(sample.last)
     };
     let kind = |block: &Crossing| (groups.origin_of(block.allocation), history.allocations[block.allocation].requested);
     let is_judged = |block: &&Crossing| (sample.warm_up..last).contains(&block.ends.start);

@@ -80,6 +80,33 @@ fn a_block_kept_in_every_step_is_a_leak() {
     assert_eq!(others, [(Verdict::Cache, 16 * MIB, Some(1)), (Verdict::Cache, 8 * MIB, Some(1))]);
 }
 
+/// A recording up to the exit of the process shows that `main` returns and frees its variables.
+#[test]
+fn what_is_kept_until_the_program_exits_is_a_leak() {
+    for exits in [true, false] {
+        // Given a program that keeps 3 MiB in each of a few steps,
+        let mut program = Program::new();
+        let model = program.alloc(MODEL, 8 * MIB);
+        let mut kept = Vec::new();
+        for number in 0..6 {
+            program.annotated(&format!("step_{number}"), |program| {
+                program.work(3);
+                kept.push(program.alloc(KEPT, 3 * MIB));
+            });
+        }
+        // when it frees all of it after its last step, with its model or without,
+        for held in kept {
+            program.free(held);
+        }
+        if exits {
+            program.free(model);
+        }
+        // then that is a leak unless the program goes on.
+        let verdict = of_kept(&leaks(&program.dump())).map(|(verdict, ..)| verdict);
+        assert_eq!(verdict, Some(if exits { Verdict::Leak } else { Verdict::Cache }));
+    }
+}
+
 #[test]
 fn the_rate_is_not_moved_by_a_few_odd_steps() {
     let recording = train(40, |program, step| {
