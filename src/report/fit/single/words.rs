@@ -112,8 +112,7 @@ pub fn together(device: &DevicePlans, together: &FitTogether) -> String {
         };
     }
     let is_judged = matches!(together.cures.saving, Saving::Played { .. }) && together.fits.is_some();
-    let fits =
-        if is_doubted(&together.cures.saving) { "the program probably fits: it" } else { "the program fits: it" };
+    let fits = if is_uncertain(device, together) { "the program probably fits: it" } else { "the program fits: it" };
     let enough = enough(&together.cures.saving, together.fits, [fits, "the program does not fit: it"]);
     if is_judged {
         let time = together.plan.as_ref().and_then(recomputation).unwrap_or_default();
@@ -152,15 +151,10 @@ pub fn headline_with(device: &DevicePlans, cures: &[FitCure], combined: [Option<
     });
     let several = || {
         let together = combined.into_iter().flatten().find(|together| is_easiest(device, together))?;
+        let fits = fits_with(is_uncertain(device, together));
         Some(match &together.plan {
-            None => {
-                let fits = fits_with(is_doubted(&together.cures.saving));
-                format!("{fits} {} changes together", together.cures.places.len())
-            }
-            Some(plan) => {
-                let fits = fits_with(device.trust(plan) == Trust::Uncertain);
-                format!("{fits} {} below{AND}{}", places(together), name(plan))
-            }
+            None => format!("{fits} {} changes together", together.cures.places.len()),
+            Some(plan) => format!("{fits} {} below{AND}{}", places(together), name(plan)),
         })
     };
     let Some(changes) = one.or_else(several).filter(|_| !device.fits && device.refused.is_none()) else {
@@ -178,6 +172,15 @@ fn fits_with(is_doubted: bool) -> &'static str {
 /// Whether the bytes that a program needs with a cure are uncertain.
 fn is_doubted(saving: &Saving) -> bool {
     matches!(saving, Saving::Played { reserved_trust: Trust::Uncertain, at_least: false, .. })
+}
+
+/// Whether the bytes that a program needs with several cures, or with cures and a plan, are uncertain.
+fn is_uncertain(device: &DevicePlans, together: &FitTogether) -> bool {
+    match &together.plan {
+        // A lower bound of what a cure saves hides the doubts of a plan.
+        Some(plan) => device.trust(plan) == Trust::Uncertain,
+        None => is_doubted(&together.cures.saving),
+    }
 }
 
 /// Whether cures that are enough together, or with a plan, are easier than all plans.
