@@ -1,5 +1,5 @@
-//! A recording may go on until the program exits, and so show how it frees everything that it held: `memviz rehearse` records so. What
-//! memviz says of the program does not depend on it.
+//! A recording may go on until the program exits, and so show how it frees everything that it held; recordings of `memviz rehearse` do.
+//! What memviz says about the program stays the same.
 
 use crate::support::{fixture, open};
 use memviz::Recording;

@@ -4197,7 +4197,7 @@ class ValueReadsRow:
 
 #: The behavior of a group of blocks over the steps.
 Verdict = Literal[
-    # Each step leaves blocks behind that are not freed until the end of the recording, or until the program exits.
+    # Each step leaves blocks behind that are still live at the end of the recording, or when the program exits.
     "leak",
     # More memory is held step after step, but the blocks do not stay: a buffer that is replaced by a larger one,
     # such as a KV cache, or blocks that accumulate and are freed later.

@@ -120,11 +120,11 @@ impl Made {
                 let own = frames.filter(|&frame| sites.is_own(frame)).collect();
                 found.moved.entry(own).or_default().push(block);
             }
-            while steps.0.get(step).is_some_and(|&end| end <= made.born) {
+            while steps.ends.get(step).is_some_and(|&end| end <= made.born) {
                 step += 1;
             }
             // It is unknown how long the last copy would stay live.
-            let outlives_step = steps.0.get(step).is_none_or(|&end| end <= made.freed);
+            let outlives_step = steps.ends.get(step).is_none_or(|&end| end <= made.freed);
             if outlives_step
                 && is_plain(stack)
                 && !is_weight(device, index)
@@ -204,17 +204,13 @@ fn is_never_called(device: &Device<'_>, calls: &ModelCalls, steps: &Steps, block
         && !has_gradients(device, steps, blocks)
 }
 
-/// Whether several copies of a model stay until the last step is complete, and the first is never called. A running average is a single copy.
+/// Whether several copies of a model stay, and the first is never called. A running average is a single copy.
 fn are_snapshots(device: &Device<'_>, calls: &ModelCalls, steps: &Steps, blocks: &[Block]) -> bool {
     let copies = steps.copies(blocks);
-    let newest = blocks.iter().map(|(_, made)| made.born).max().unwrap_or(0);
-    // A function that trains frees its variables when it returns.
-    let is_kept = |made: &Allocation| made.freed > newest && steps.until(made.freed) == steps.0.len();
-    let stays = |copy: &&[Block]| copy.iter().all(|(_, made)| is_kept(made));
     let are_alike = copies.windows(2).all(|pair| requested(pair[0]) == requested(pair[1]));
     copies.len() > 1
         && are_alike
-        && copies.iter().all(stays)
+        && copies.iter().all(|copy| steps.stays(copy, blocks))
         && copies.first().is_some_and(|first| is_never_called(device, calls, steps, first))
 }
 
@@ -251,7 +247,7 @@ fn has_gradients(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
     };
     let is_gradient = |index: u32| device.categories().get(index as usize).category == Category::Gradient;
     let is_own = |index: u32| is_weight(device, index) && !is_one_of(blocks, index);
-    steps.0.last().is_none_or(|&last| {
+    steps.ends.last().is_none_or(|&last| {
         // Gradients are live when the optimizer starts.
         let step = device.phases().spans.iter().find(|span| span.end == last && span.phase == Phase::Optimizer);
         let instant = step.map_or(last, |span| span.start);
@@ -261,7 +257,11 @@ fn has_gradients(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
 
 /// The ends of all optimizer steps. If an optimizer allocates nothing in some of them, as a fused one does, these are not visible; then
 /// the ends of the backward passes before them.
-struct Steps(Vec<Instant>);
+struct Steps {
+    ends: Vec<Instant>,
+    /// The instant after the last request of the program.
+    last_request: Instant,
+}
 
 impl Steps {
     fn of(device: &Device<'_>) -> Self {
@@ -269,12 +269,15 @@ impl Steps {
             device.phases().spans.iter().filter(|span| span.phase == phase).map(|span| span.end).collect()
         };
         let (steps, passes) = (ends(Phase::Optimizer), ends(Phase::Backward));
-        Self(if steps.len() < passes.len() { passes } else { steps })
+        Self {
+            ends: if steps.len() < passes.len() { passes } else { steps },
+            last_request: device.history().allocations.last().map_or(0, |newest| newest.born),
+        }
     }
 
     /// Number of steps completed at an instant.
     fn until(&self, instant: Instant) -> usize {
-        self.0.partition_point(|&end| end <= instant)
+        self.ends.partition_point(|&end| end <= instant)
     }
 
     /// Blocks belong to one copy if no step ends between them.
@@ -282,10 +285,17 @@ impl Steps {
         blocks.chunk_by(|(_, one), (_, next)| self.until(one.born) == self.until(next.born)).collect()
     }
 
+    /// Whether a copy, one of those of these blocks, stays: nothing frees it before the program exits, which frees the newest copy as
+    /// well, and requests nothing more.
+    fn stays(&self, copy: &[Block], blocks: &[Block]) -> bool {
+        let exits = blocks.last().is_some_and(|(_, newest)| newest.freed != NEVER && newest.freed > self.last_request);
+        copy.iter().all(|(_, made)| made.freed == NEVER || exits && made.freed > self.last_request)
+    }
+
     /// Whether there are several copies, each freed once the next one is complete. Some may stay, such as the best one of each run,
     /// but not most.
     fn are_replaced(&self, blocks: &[Block]) -> bool {
-        let stays = |copy: &[Block]| copy.iter().all(|(_, made)| made.freed == NEVER);
+        let stays = |copy: &[Block]| self.stays(copy, blocks);
         let replaces = |pair: &[&[Block]]| {
             let next = pair[1][0].1.born;
             requested(pair[0]) == requested(pair[1])

@@ -32,7 +32,7 @@ const MAY_FALL: usize = 5;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Each step leaves blocks behind that are not freed until the end of the recording, or until the program exits.
+    /// Each step leaves blocks behind that are still live at the end of the recording, or when the program exits.
     Leak,
     /// More memory is held step after step, but the blocks do not stay: a buffer that is replaced by a larger one,
     /// such as a KV cache, or blocks that accumulate and are freed later.

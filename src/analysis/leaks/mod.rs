@@ -12,8 +12,9 @@ use crate::facts::code::sites::{CodeOrigin, LONGEST_STACK, Sites};
 use crate::facts::device::{Device, Devices};
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Inference, RowHead};
+use crate::facts::training::Role;
 use crate::facts::training::steps::{NoSteps, RequestedSteps, Steps};
-use crate::model::{Action, DeviceId};
+use crate::model::{Action, DeviceId, StackId};
 use crate::parallel;
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, NEVER, Track};
 use crate::sorting::SortRows;
@@ -248,7 +249,7 @@ impl DeviceLeaks {
             None => device.steps().cloned(),
         };
         let all_ends = steps.as_ref().map(|steps| steps.ends.as_slice()).unwrap_or_default();
-        let sample = Sample::of(all_ends, track);
+        let sample = Sample::of(all_ends, device);
         let mut rows = if all_ends.len() < MIN_STEPS {
             Vec::new()
         } else {
@@ -325,13 +326,13 @@ struct Sample {
     lead: usize,
     /// Leading ends that are not used for rates.
     warm_up: usize,
-    /// The instant at which blocks are kept: see [`before_exit`].
+    /// The instant at which a block must be live to count as kept: see [`before_exit`].
     last: Instant,
 }
 
 impl Sample {
-    fn of(ends: &[Instant], track: Track<'_>) -> Self {
-        let last = before_exit(track, ends);
+    fn of(ends: &[Instant], device: &Device<'_>) -> Self {
+        let last = before_exit(device, ends);
         let stride = ends.len().div_ceil(MAX_ENDS).max(1);
         // The last end is always one of them.
         let lead = ends.len().saturating_sub(1) % stride;
@@ -347,22 +348,23 @@ impl Sample {
     }
 }
 
-/// The end of the recording. If the program releases even its model there, and requests nothing more, such as when `main`
-/// returns, the instant before that: what a program holds until it exits is kept.
-fn before_exit(track: Track<'_>, ends: &[Instant]) -> Instant {
-    let history = track.history;
+/// The end of the recording. If the program frees even its model after the last step and the last request, such as when `main`
+/// returns, the instant before: what a program holds until it exits is kept.
+fn before_exit(device: &Device<'_>, ends: &[Instant]) -> Instant {
+    let (track, history) = (device.track, device.history());
     let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else { return history.entries() };
     let request = track.actions().iter().rposition(|action| matches!(action, Action::Alloc | Action::Oom));
     let before = request.map_or(last, |entry| last.max(entry as Instant + 1));
-    // What the first step used and the last one still held: parameters, optimizer state, and the few workspaces of libraries,
-    // which the process keeps.
-    let oldest = history.allocations.iter().take_while(|block| block.born <= first);
-    let (mut held, mut released) = (0, 0);
-    for block in oldest.filter(|block| block.allocated_at(before)) {
+    // The weights of the model, as far as stacks show them. The process keeps workspaces.
+    let is_weight = |stack: StackId| device.roles().role(stack) == Role::Setup;
+    let weights = track.allocations().take_while(|(_, block, _)| block.born <= first);
+    let weights = weights.filter(|(_, block, stack)| block.allocated_at(before) && is_weight(*stack));
+    let (mut held, mut freed) = (0, 0);
+    for (_, block, _) in weights {
         held += 1;
-        released += usize::from(block.freed != NEVER);
+        freed += usize::from(block.freed != NEVER);
     }
-    if released > held / 2 { before } else { history.entries() }
+    if freed > held / 2 { before } else { history.entries() }
 }
 
 /// A block that is live at the end of a step.

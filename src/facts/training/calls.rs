@@ -434,7 +434,7 @@ const NO_CALL: usize = usize::MAX;
 /// past the lines that all rounds have in common. There must be at least two such groups; otherwise, the last layer does
 /// additional work.
 fn join_rounds(mut calls: Vec<RawCall>) -> Vec<RawCall> {
-    // Most calls have no siblings, so each call is linked to the next one instead of a list for each key.
+    // Most calls have no siblings, so each call is linked to its next sibling: a list for each key would cost more.
     let mut firsts = Vec::new();
     let mut next = vec![NO_CALL; calls.len()];
     let mut latest: HashMap<(u32, Option<usize>, u64), usize, RandomState> = HashMap::default();

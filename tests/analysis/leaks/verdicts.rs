@@ -86,15 +86,17 @@ fn what_is_kept_until_the_program_exits_is_a_leak() {
     for exits in [true, false] {
         // Given a program that keeps 3 MiB in each of a few steps,
         let mut program = Program::new();
-        let model = program.alloc(MODEL, 8 * MIB);
+        let frame = |file: &str, name: &str| (file.to_owned(), name.to_owned(), 1);
+        let moved = [frame("/opt/torch/nn/modules/module.py", "_apply"), frame("/home/user/train.py", "main")];
+        let model = program.alloc_in(&moved, 8 * MIB);
         let mut kept = Vec::new();
         for number in 0..6 {
             program.annotated(&format!("step_{number}"), |program| {
                 program.work(3);
-                kept.push(program.alloc(KEPT, 3 * MIB));
+                kept.extend([2, 1].map(|size| program.alloc(KEPT, size * MIB)));
             });
         }
-        // when it frees all of it after its last step, with its model or without,
+        // when it frees these blocks after its last step, with its model or without,
         for held in kept {
             program.free(held);
         }
