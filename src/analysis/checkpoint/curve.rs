@@ -94,12 +94,22 @@ impl AllocatedCurve {
             if recompute.resume != NEVER {
                 changes.push((recompute.resume, CurveChange::Rerun(call)));
             }
+            // Most blocks come back when their call is recomputed: one change for all of them.
+            let mut returned = 0;
             for gap in &recompute.gaps {
                 // At its first instant, the operator that releases it also has its own new blocks.
                 if gap.from < gap.to {
-                    changes.push((gap.from + 1, CurveChange::Drop(gap.bytes as i64)));
-                    changes.push((gap.to, CurveChange::Return(gap.bytes as i64)));
+                    let bytes = gap.bytes as i64;
+                    changes.push((gap.from + 1, CurveChange::Drop(bytes)));
+                    if gap.to == recompute.resume {
+                        returned += bytes;
+                    } else {
+                        changes.push((gap.to, CurveChange::Return(bytes)));
+                    }
                 }
+            }
+            if returned != 0 {
+                changes.push((recompute.resume, CurveChange::Return(returned)));
             }
             for input in &recompute.inputs {
                 changes.push((input.from, CurveChange::Return(input.bytes as i64)));

@@ -186,16 +186,17 @@ impl Choice {
     /// call of a function allocated and that the outermost call does not return, in the order of their indexes.
     pub fn releases(&self, device: &Device<'_>, blocks: &[u32]) -> Vec<Release> {
         let recomputing = self.recomputing(device);
-        let mut around: Vec<&Call> = Vec::new();
-        let mut calls = self.calls.calls.iter().peekable();
+        let all = &self.calls.calls;
+        let mut around: Vec<usize> = Vec::new();
+        let mut calls = all.iter().enumerate().peekable();
         let mut releases = Vec::new();
         for &index in blocks {
             let entry = recomputing.allocation(index).born.saturating_sub(1);
-            while let Some(call) = calls.next_if(|call| call.start <= entry) {
-                around.retain(|outer| outer.end > call.start);
-                around.push(call);
+            while let Some((place, call)) = calls.next_if(|(_, call)| call.start <= entry) {
+                around.retain(|&outer| all[outer].end > call.start);
+                around.push(place);
             }
-            around.retain(|call| call.end > entry);
+            around.retain(|&place| all[place].end > entry);
             let freed = recomputing.allocation(index).freed;
             let Some(released) = recomputing.release(index, &around) else { continue };
             let released = recomputing.end_of_cast(index, freed).unwrap_or(released);

@@ -135,7 +135,9 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, lives: &Lives) {
     let sizes: HashMap<u32, u64, RandomState> = lives.resized.iter().copied().collect();
     let moved: HashMap<u32, Instant, RandomState> = lives.made.iter().copied().collect();
     let requests = rewrite.program.steps.iter().filter(|step| step.kind == StepKind::Alloc);
-    let requests: Vec<Step> = requests.filter(|step| moved.contains_key(&step.allocation)).copied().collect();
+    let requests = requests.filter(|step| moved.contains_key(&step.allocation)).copied();
+    // Most changes move no request, and need not look at all of them.
+    let requests: Vec<Step> = if moved.is_empty() { Vec::new() } else { requests.collect() };
     for step in requests {
         let instant = moved[&step.allocation];
         let bytes = sizes.get(&step.allocation).copied().unwrap_or(step.bytes);

@@ -10,7 +10,6 @@ use super::recompute::Recomputing;
 use crate::facts::training::Call;
 use crate::model::{Action, Frame, StackId};
 use crate::replay::{Instant, NEVER};
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -24,22 +23,25 @@ struct Event<'a> {
     /// The instant after it.
     until: Instant,
     /// The blocks that it allocates or returns, as indexes into [`crate::replay::History::allocations`].
-    made: Cow<'a, [u32]>,
+    made: &'a [u32],
 }
 
 impl<'a> Recomputing<'a> {
     /// When a block is released, at the latest when it is freed; `None` if it was not allocated in a call of a function.
-    /// `around` are the calls that it was allocated in, the outermost first.
-    pub(crate) fn release(&self, index: u32, around: &[&Call]) -> Option<Instant> {
+    /// `around` are the calls that it was allocated in, the outermost first, as indexes into [`Calls::calls`].
+    ///
+    /// [`Calls::calls`]: crate::facts::training::Calls::calls
+    pub(crate) fn release(&self, index: u32, around: &[usize]) -> Option<Instant> {
         let block = self.allocation(index);
         let (mut behind, mut level) = (block.born, around.len().checked_sub(1)?);
+        let returns = |place: usize| self.outputs_of(place).contains(&index);
         // The caller frees the result of a call.
-        while level > 0 && self.returns(around[level], index) {
-            behind = behind.max(around[level].end);
+        while level > 0 && returns(around[level]) {
+            behind = behind.max(self.calls.calls[around[level]].end);
             level -= 1;
         }
-        let call = around[level];
-        if level == 0 && self.returns(call, index) {
+        let call = &self.calls.calls[around[level]];
+        if level == 0 && returns(around[level]) {
             return self.end_of_round(call).map(|end| end.min(block.freed));
         }
         Some(self.release_within(call, index, behind).min(block.freed))
@@ -60,13 +62,10 @@ impl<'a> Recomputing<'a> {
         let entry = self.allocation(index).born.saturating_sub(1);
         let calls = &self.calls.calls;
         let first = calls.partition_point(|other| other.start < call.start);
-        let begun = calls[first..].iter().take_while(|other| other.start <= entry);
-        let around: Vec<&Call> = begun.filter(|other| entry < other.end && other.end <= call.end).collect();
+        let begun = (first..).zip(&calls[first..]).take_while(|(_, other)| other.start <= entry);
+        let around = begun.filter(|(_, other)| entry < other.end && other.end <= call.end);
+        let around: Vec<usize> = around.map(|(place, _)| place).collect();
         self.release(index, &around).unwrap_or(call.end).min(call.end)
-    }
-
-    fn returns(&self, call: &Call, index: u32) -> bool {
-        self.outputs(call).contains(&index)
     }
 
     /// When the function of a call releases a block: one that it allocates itself, or that a call which ends at an
@@ -110,13 +109,13 @@ impl<'a> Recomputing<'a> {
             }
             let made = if let Some(child) = self.child_at(call, place, entry) {
                 at = calls[child].end;
-                Cow::Borrowed(self.outputs_of(child))
+                self.outputs_of(child)
             } else {
                 at = self.end_of_operator(call, entry);
                 let history = self.track.history;
                 let is_known = |index: &&u32| (**index as usize) < history.allocations.len();
                 let made = history.links.get(entry as usize).filter(is_known);
-                Cow::Borrowed(made.map_or(&[][..], std::slice::from_ref))
+                made.map_or(&[][..], std::slice::from_ref)
             };
             Some(Event { entry, until: at, made })
         })

@@ -25,6 +25,8 @@ pub(super) struct Rewrite {
     origins: Vec<u32>,
     /// Allocations whose frees were moved from their recorded places.
     moved: AllocationSet,
+    /// Whether the program no longer makes the recorded requests in their order, or started with blocks.
+    has_other_requests: bool,
 }
 
 /// The edits that one change makes to a program. They take effect together: places refer to the program before the
@@ -105,7 +107,8 @@ impl Rewrite {
     /// A program before any change.
     pub fn of(program: &Program) -> Self {
         let origins = (0..program.allocations as u32).collect();
-        Self { origins, program: program.clone(), moved: AllocationSet::default() }
+        let has_other_requests = !program.start.pieces.is_empty();
+        Self { origins, program: program.clone(), moved: AllocationSet::default(), has_other_requests }
     }
 
     /// Whether the free of an allocation was moved.
@@ -115,6 +118,7 @@ impl Rewrite {
 
     /// The number of a new allocation, which represents a recorded one.
     pub fn add(&mut self, origin: u32) -> u32 {
+        self.has_other_requests = true;
         self.origins.push(origin);
         self.origins.len() as u32 - 1
     }
@@ -147,6 +151,7 @@ impl Rewrite {
         let Patch { mut inserted, gone, kept, replacements, sizes, moved } = patch;
         inserted.sort_rows_by_key(|&(place, _)| place);
         self.moved.extend(moved);
+        self.has_other_requests |= !gone.is_empty();
         let is_gone = marked(&gone, self.origins.len());
         let is_kept = marked(&kept, self.origins.len());
         let has = |marks: &[bool], allocation: u32| marks.get(allocation as usize).copied().unwrap_or(false);
@@ -222,7 +227,10 @@ impl Rewrite {
     /// The changed program, the recorded allocation that each of its allocations represents, and the allocations whose frees
     /// were moved.
     pub fn finish(self) -> (Program, Vec<Option<u32>>, AllocationSet) {
-        let Self { mut program, origins, moved } = self;
+        let Self { mut program, origins, moved, has_other_requests } = self;
+        if !has_other_requests {
+            return (program.with_its_loop(), origins.into_iter().map(Some).collect(), moved);
+        }
         // Rounds of a loop are recognized by the order of numbers, so allocations are renumbered.
         let mut numbers = vec![NOBODY; origins.len()];
         let mut renumbered = Vec::with_capacity(origins.len());

@@ -86,29 +86,27 @@ pub(crate) struct RecomputeTables {
 impl RecomputeTables {
     pub(crate) fn of(device: &Device<'_>, calls: &Calls, passes: &Passes) -> Self {
         let (track, history) = (device.track, device.history());
-        let mut freed_at = vec![NEVER; history.entries() as usize + 1];
-        for (index, allocation) in history.allocations.iter().enumerate() {
+        let instants = history.entries() as usize + 1;
+        let mut made_until = Vec::with_capacity(instants);
+        let mut freed_at = vec![NEVER; instants];
+        let mut youngest_freed = vec![0; instants.div_ceil(CHUNK as usize)];
+        let mut staying = Vec::new();
+        for (index, allocation) in (0..).zip(&history.allocations) {
+            made_until.resize(made_until.len().max(allocation.born as usize).min(instants), index);
             if let Some(slot) = freed_at.get_mut(allocation.freed as usize) {
-                *slot = index as u32;
+                *slot = index;
+                let youngest: &mut Instant = &mut youngest_freed[(allocation.freed / CHUNK) as usize];
+                *youngest = allocation.born.max(*youngest);
+            } else if allocation.freed == NEVER {
+                staying.push(index);
             }
         }
-        let mut made = 0;
-        let until = |instant: Instant| {
-            let rest = &history.allocations[made as usize..];
-            made += rest.iter().take_while(|allocation| allocation.born <= instant).count() as u32;
-            made
-        };
-        let made_until = (0..=history.entries()).map(until).collect();
-        let born = |&index: &u32| history.allocations.get(index as usize).map_or(0, |allocation| allocation.born);
-        let youngest_freed =
-            freed_at.chunks(CHUNK as usize).map(|chunk| chunk.iter().map(born).max().unwrap_or(0)).collect();
+        made_until.resize(instants, history.allocations.len() as u32);
         let mut of_size: HashMap<u64, u32> = HashMap::new();
         for allocation in history.allocations.iter().filter(|_| passes.is_open) {
             *of_size.entry(allocation.requested).or_default() += 1;
         }
         let autocast = Autocast::of(track, device.sites(), device.phases(), device.roles());
-        let is_staying = |&index: &u32| history.allocations[index as usize].freed == NEVER;
-        let staying = (0..history.allocations.len() as u32).filter(is_staying).collect();
         let outputs = calls.calls.iter().map(|_| OnceLock::new()).collect();
         Self { of_size, made_until, freed_at, youngest_freed, staying, autocast, outputs }
     }
