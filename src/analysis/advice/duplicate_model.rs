@@ -285,8 +285,8 @@ impl Steps {
         blocks.chunk_by(|(_, one), (_, next)| self.until(one.born) == self.until(next.born)).collect()
     }
 
-    /// Whether a copy, one of those of these blocks, stays: nothing frees it before the program exits, which frees the newest copy as
-    /// well, and requests nothing more.
+    /// Whether one of the copies in these blocks stays: the program never frees it, or frees both it and the newest copy after
+    /// its last request, as at exit.
     fn stays(&self, copy: &[Block], blocks: &[Block]) -> bool {
         let exits = blocks.last().is_some_and(|(_, newest)| newest.freed != NEVER && newest.freed > self.last_request);
         copy.iter().all(|(_, made)| made.freed == NEVER || exits && made.freed > self.last_request)

@@ -98,6 +98,8 @@ pub struct DeviceCheckpoint {
     pub passes: usize,
     /// Whether no backward follows these passes.
     pub without_backward: bool,
+    /// Whether several stretches of forward entries before the same backward pass count as one of these passes.
+    pub joins_passes: bool,
     /// Whether forward passes that are not counted follow the last backward pass.
     pub has_other_passes: bool,
     /// The memory at the peak, if it is in the optimizer and no candidate would lower it.
@@ -200,6 +202,7 @@ impl DeviceCheckpoint {
             compiled_bytes,
             passes: if has_passes { functions.passes() } else { 0 },
             without_backward: has_passes && functions.is_open(),
+            joins_passes: has_passes && !functions.is_open() && functions.forward_spans() > functions.passes(),
             has_other_passes: !functions.is_open()
                 && functions.forward_spans() < phases.spans.iter().filter(|span| span.phase == Phase::Forward).count(),
             optimizer: in_optimizer

@@ -16,7 +16,7 @@ use crate::facts::training::Role;
 use crate::facts::training::steps::{NoSteps, RequestedSteps, Steps};
 use crate::model::{Action, DeviceId, StackId};
 use crate::parallel;
-use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, NEVER, Track};
+use crate::replay::{Allocation, Anomalies, Completeness, Counters, History, Instant, Metric, NEVER, Track};
 use crate::sorting::SortRows;
 use growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
 use indexmap::IndexMap;
@@ -348,17 +348,17 @@ impl Sample {
     }
 }
 
-/// The end of the recording. If the program frees even its model after the last step and the last request, such as when `main`
-/// returns, the instant before: what a program holds until it exits is kept.
+/// Usually the end of the recording. If the program frees even its model after the last step and the last request, as when
+/// `main` returns, the instant after these two: what a program holds until it exits counts as kept.
 fn before_exit(device: &Device<'_>, ends: &[Instant]) -> Instant {
     let (track, history) = (device.track, device.history());
     let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else { return history.entries() };
     let request = track.actions().iter().rposition(|action| matches!(action, Action::Alloc | Action::Oom));
     let before = request.map_or(last, |entry| last.max(entry as Instant + 1));
-    // The weights of the model, as far as stacks show them. The process keeps workspaces.
-    let is_weight = |stack: StackId| device.roles().role(stack) == Role::Setup;
+    // The weights of the model, as far as stacks show them, or whatever is older than the recording. The process keeps workspaces.
+    let is_weight = |block: &Allocation, stack: StackId| block.born == 0 || device.roles().role(stack) == Role::Setup;
     let weights = track.allocations().take_while(|(_, block, _)| block.born <= first);
-    let weights = weights.filter(|(_, block, stack)| block.allocated_at(before) && is_weight(*stack));
+    let weights = weights.filter(|(_, block, stack)| block.allocated_at(before) && is_weight(block, *stack));
     let (mut held, mut freed) = (0, 0);
     for (_, block, _) in weights {
         held += 1;

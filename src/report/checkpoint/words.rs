@@ -106,6 +106,11 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
     if matches!(device.none, Some(NoCandidates::NoLines | NoCandidates::NoStacks)) {
         return facts;
     }
+    let joined = if device.joins_passes {
+        ", where all forward work before the same backward pass counts as one pass"
+    } else {
+        ""
+    };
     let kept = match () {
         // Others keep nothing for a backward pass, or are followed by one.
         () if device.without_backward => {
@@ -115,6 +120,7 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
         () if device.has_other_passes => ", leaving out those after the last backward pass",
         () => "",
     };
+    let kept = format!("{joined}{kept}");
     facts.push(match (device.passes, device.forward_us) {
         (1, Some(time)) => format!("1 forward pass of {}{kept} ({TIMES})", duration(time)),
         (1, None) => format!("1 forward pass{kept}"),

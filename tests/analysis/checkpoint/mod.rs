@@ -210,6 +210,14 @@ fn a_peak_in_the_optimizer_names_what_forward_holds() {
     assert!(held.bytes > 0 && held.bytes < peak.elsewhere_bytes.unwrap() as u64);
 }
 
+/// Two forward passes of `oom_caught` fail before the first backward pass.
+#[test]
+fn forward_work_before_one_backward_pass_counts_as_one_pass() {
+    let [joined, single] = ["oom_caught", "gpt_train"].map(|name| device(&fixture(name)));
+    assert_eq!((joined.passes, joined.joins_passes), (1, true));
+    assert!(!single.joins_passes);
+}
+
 /// Generating text calls the same blocks again and again, and keeps a cache, but nothing for a backward pass.
 #[test]
 fn generation_is_not_training() {

@@ -15,7 +15,7 @@ const CONFIG: &str = "memviz.toml";
 /// The GPU if neither names one.
 const GPU: &str = "h100-80gb";
 const OUTPUT: &str = "memory.pickle";
-/// Endings of names that say that a file is compressed: a recording is not, so other programs would not read it.
+/// File name extensions of compressed files. Recordings are not compressed, so other programs could not read them by these names.
 const COMPRESSED: [&str; 3] = [".gz", ".zst", ".zip"];
 
 /// A command, the GPU that it is rehearsed on, and the path of the recording.
