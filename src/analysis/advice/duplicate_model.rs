@@ -158,11 +158,14 @@ fn moved(
         let differs = blocks.iter().any(|(_, made)| made.requested > SCALAR && !sizes.contains_key(&made.requested));
         let like = bytes(&like_weights(sizes, blocks));
         let is_like = like.saturating_mul(100) >= bytes(blocks).saturating_mul(LEAST_LIKE);
+        if !differs || !is_like {
+            return None;
+        }
         // Most of the other model has gradients, so it is the one that is called.
         let trained: HashSet<u64> = device.allocations_of(Category::Gradient).map(|(_, made)| made.requested).collect();
         let of_trained: Vec<Block> =
             others.iter().filter(|(_, made)| trained.contains(&made.requested)).copied().collect();
-        let is_idle = differs && is_like && bytes(&of_trained) > bytes(&others) / 2;
+        let is_idle = bytes(&of_trained) > bytes(&others) / 2;
         (is_idle && is_never_called(device, calls, steps, blocks)).then(|| (line.0, blocks.clone()))
     });
     idle.collect()

@@ -87,7 +87,7 @@ pub(super) struct Series {
     pub live: Totals,
     /// The bytes of these that are from before the step: memory that a step needs for itself is not included.
     pub old: Totals,
-    /// Requested bytes in each step and still live at the end of the program.
+    /// Requested bytes in each step and still live at the end of the recording, or when the program exits.
     pub kept: Vec<i128>,
 }
 
@@ -199,8 +199,8 @@ impl Series {
         filled.then(|| Judgement { verdict: Verdict::Cache, rate: Rate::default(), filled_in })
     }
 
-    /// Whether the blocks that accumulated after the warm-up are still live at the end of the program: at least three
-    /// quarters of their bytes, and some from both early and late steps. A queue of fixed length keeps only late ones.
+    /// Whether the blocks that accumulated after the warm-up stay until the recording ends or the program exits: at least
+    /// three quarters of their bytes, and some from both early and late steps. A queue of fixed length keeps only late ones.
     fn stays(&self, warm_up: usize) -> bool {
         let (Some(first), Some(last)) = (self.old.requested.get(warm_up), self.old.requested.last()) else {
             return false;

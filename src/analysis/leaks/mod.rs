@@ -472,8 +472,8 @@ fn example(
     origins.into_iter().max_by_key(|&(origin, bytes)| (bytes, Reverse(origin))).map(|(origin, _)| origin)
 }
 
-/// The blocks that steps after the warm-up leave behind until the end of the program, and those like them from before. The
-/// last step may still hold what the next one would free.
+/// The blocks that steps after the warm-up leave behind until [`Sample::last`], and those like them from before. The last step
+/// may still hold what the next one would free.
 fn leaked(groups: &Groups<'_>, history: &History, sample: &Sample, blocks: &[Crossing]) -> Vec<usize> {
     let last = sample.ends.len().saturating_sub(1);
     let is_left = |block: &&Crossing| {

@@ -253,10 +253,13 @@ impl Work<'_> {
     /// Sizes of old blocks that the optimizer frees.
     fn sizes_that_go(&self) -> HashSet<u64, RandomState> {
         let goes = |entry: u32| {
+            // Reading the stack first avoids looking at the block of every gradient.
+            if self.phases.frees_tell && self.roles.role(self.stack(entry)) == Role::ZeroGrad {
+                return None;
+            }
             let (index, event) = self.event(entry)?;
             let goes = matches!(event, Event::Goes) && self.is_old(index);
-            let drops = self.phases.frees_tell && self.roles.role(self.stack(entry)) == Role::ZeroGrad;
-            (goes && !drops).then(|| self.track.history.allocations.get(index as usize).map(|block| block.requested))?
+            goes.then(|| self.track.history.allocations.get(index as usize).map(|block| block.requested))?
         };
         (self.period.start..self.period.end).filter_map(goes).collect()
     }

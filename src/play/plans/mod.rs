@@ -1,15 +1,19 @@
 //! Plans that make a program fit a device: allocator settings, changes to the program, or both, the easiest first.
 //!
-//! `moves` lists possible changes, `search` combines them and simulates every combination as a whole. Every plan was
-//! simulated, since some well-known tricks have no effect on a given program.
+//! `moves` lists possible changes, `search` combines them and simulates every combination as a whole, and `bench` holds what
+//! two searches share. Every plan was simulated, since some well-known tricks have no effect on a given program.
 
+mod bench;
 mod failed;
 mod moves;
+mod plan;
 mod repeat;
 mod search;
 mod unfinished;
 
+pub(crate) use bench::Bench;
 pub use failed::Failed;
+pub use plan::{Plan, PlannedChange};
 pub use search::Goal;
 pub use unfinished::Unfinished;
 
@@ -17,35 +21,20 @@ use crate::allocator::SizeRules;
 use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::model::bytes::Bytes;
-use crate::model::{Action, AllocatorSettings, DeviceId, HOST_DEVICE};
-use crate::play::changes::CodeChange;
-use crate::play::changes::checkpointable::{Checkpointable, Holders};
-use crate::play::changes::{Change, Editor, Lives, LossFigures, Refusal};
-use crate::play::{
-    Context, Difference, Generation, Outcome, Program, Testbed, Trust, advisable, play, program, recorded_settings,
-    refuses,
-};
+use crate::model::{Action, DeviceId, HOST_DEVICE};
+use crate::play::changes::{Change, Lives, Refusal};
+use crate::play::{Context, Difference, Generation, Testbed, Trust, program, recorded_settings, refuses};
 use crate::replay::{Anomalies, Completeness, Metric};
-use crate::sorting::SortRows;
-use moves::{Moves, trouble_of};
-use search::{Changed, Found, Search, Sought, Tried};
-use std::borrow::Cow;
+use moves::Moves;
+use search::{Found, Search, Sought, Tried};
 use unfinished::complete_steps;
 
-/// Maximum number of plans in an answer.
-const MOST_PLANS: usize = 5;
 /// Approximate number of steps simulated in total: a few seconds of work.
 const STEPS: u64 = 40_000_000;
 /// The same for a line in another answer, which must appear at once; and how many simulations of a recording must fit
 /// into them.
 const STEPS_OF_A_LINE: u64 = 2_000_000;
 const PLAYS_OF_A_LINE: u64 = 20;
-/// A second search, for the program without known mistakes, takes 1/N of the steps of the first; less if it is unlikely
-/// to find a plan.
-const CURED_PART: u64 = 2;
-const UNLIKELY_PART: u64 = 5;
-/// Steps simulated to find the smallest device of one plan.
-const STEPS_OF_NEEDS: u64 = 4_000_000;
 
 /// Why there is no prediction if the simulation does not fail like the recording.
 const FITS_REPEATED: &str = "in simulation, repeating the last complete step fits the device on which the program ran out of memory; how the failed step differs is unknown";
@@ -64,52 +53,6 @@ pub struct PlanOptions {
 }
 
 setters!(PlanOptions { capacity: Option<u64>, context: Option<u64>, devices: Vec<DeviceId> });
-
-/// Settings and changes that were simulated together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Plan {
-    /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
-    pub alloc_conf: Option<String>,
-    /// Changes to the program.
-    pub changes: Vec<PlannedChange>,
-    /// Whether the simulated program differs from the recorded one: with changes, or without known mistakes.
-    pub is_changed: bool,
-    /// The result: on the given device if the plan fits, otherwise on an unlimited one.
-    pub outcome: Outcome,
-    /// Whether it fits the device, but would not fit with one more segment than simulated.
-    pub is_tight: bool,
-    /// Whether it is known where the driver places segments with these settings, or makes no difference.
-    pub is_placed: bool,
-    /// The size of a device on which it always works, in bytes that the allocator can use: the smallest, as far as
-    /// known. `None` without a device.
-    pub needs: Option<u64>,
-    /// Mean time in microseconds of recomputed calls, per forward pass: 0 if there are none, `None` if the file has no
-    /// times.
-    pub recompute_us: Option<i64>,
-    /// Assumptions, one sentence for each change.
-    pub assumptions: Vec<String>,
-    /// Why its figures may be far off; empty if no reason is known.
-    pub doubts: Vec<String>,
-}
-
-impl Plan {
-    /// The order of plans, the easiest first: those that may be wrong come last.
-    fn rank(&self) -> (bool, bool, u32) {
-        let trouble = trouble_of(self.alloc_conf.is_some(), self.changes.iter().map(|it| &it.change));
-        (self.is_tight, !self.doubts.is_empty(), trouble)
-    }
-}
-
-/// A change in a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PlannedChange {
-    /// The change.
-    pub change: Change,
-    /// How to checkpoint a function; `None` for other changes.
-    pub code: Option<CodeChange>,
-}
 
 /// Plans for the program of one device.
 #[allow(clippy::struct_excessive_bools, reason = "they answer independent questions")]
@@ -197,21 +140,6 @@ impl PlanReport {
         wanted.retain(|device| device.id() > HOST_DEVICE);
         Ok(wanted)
     }
-}
-
-/// What the searches for plans of one device share.
-pub(crate) struct Bench<'d, 'a> {
-    testbed: Testbed,
-    editor: Editor<'d, 'a>,
-    sought: Sought,
-    /// The settings to simulate, the recorded ones first.
-    settings: Vec<AllocatorSettings>,
-    holders: Holders,
-    /// The program with the free segments that it starts with, if it is simulated without them.
-    with_cache: Option<Program>,
-    loss: Option<LossFigures>,
-    /// Steps that the first search simulated.
-    spent: u64,
 }
 
 impl DevicePlans {
@@ -341,7 +269,7 @@ impl DevicePlans {
         let as_it_is = search.play(&[], 0..1).ok().flatten();
         plans.fits = as_it_is.as_ref().is_some_and(|tried| tried.fits);
         let peak = as_it_is.as_ref().map_or(0, |tried| tried.outcome.max_allocated);
-        plans.as_it_is = as_it_is.and_then(|tried| plan(testbed, &search, &Moves::checkpoints(Vec::new()), tried));
+        plans.as_it_is = as_it_is.and_then(|tried| Plan::of(testbed, &search, &Moves::checkpoints(Vec::new()), tried));
         if plans.fits {
             return plans;
         }
@@ -360,9 +288,9 @@ impl DevicePlans {
             }
             Goal::Allocated(_) => Moves::checkpoints(holders.functions.clone()),
         };
-        let told = |tried: Tried| plan(testbed, &search, &moves, tried);
+        let told = |tried: Tried| Plan::of(testbed, &search, &moves, tried);
         plans.settings_tried = settings.len() - 1;
-        let mut found = found(&search, &moves, Found::default());
+        let mut found = search.settings_or_changes(&moves, Found::default());
         plans.not_played.append(&mut found.refused);
         plans.plans = found.plans.into_iter().filter_map(told).collect();
         let least = plans.as_it_is.as_ref().map(|plan| plans.measure(plan));
@@ -471,143 +399,4 @@ fn simulated_below(device: &Device<'_>, bytes: u64) -> DevicePlans {
     let testbed = Testbed::new(device.track, program, None, None);
     let sought = Sought { goal, repeat: None, steps: STEPS, lives: Lives::default(), below: None };
     DevicePlans::reaching(device, &mut Bench::new(device, testbed, sought))
-}
-
-impl<'d, 'a> Bench<'d, 'a> {
-    fn new(device: &'d Device<'a>, testbed: Testbed, sought: Sought) -> Self {
-        let editor = Editor::new(device);
-        let holders = Checkpointable::new(device, editor.choice()).for_search();
-        let mut settings = vec![testbed.settings.clone()];
-        if matches!(sought.goal, Goal::Device(_)) {
-            settings.extend(advisable(&testbed.settings));
-            // Changes to the program are simulated under the recorded settings and these.
-            settings[1..].sort_rows_by_key(|settings| !settings.expandable_segments);
-            settings.retain(|settings| refuses(settings, testbed.capacity.is_some()).is_none());
-        }
-        Self { testbed, editor, sought, settings, holders, with_cache: None, loss: None, spent: 0 }
-    }
-
-    /// Searches for a plan for the program with changes to single blocks, and returns whether it fits: the easiest
-    /// plan, if it is easier than all `plans` for the unchanged program; if there are none, otherwise the closest one,
-    /// if it is closer.
-    pub fn with_lives(&self, plans: &DevicePlans, lives: &Lives) -> Option<(Plan, bool)> {
-        let Self { testbed, editor, settings, holders, .. } = self;
-        let best = plans.best().map(Plan::rank);
-        let below = match best {
-            // Nothing is easier than other settings alone.
-            Some((false, false, ..=1)) => return None,
-            Some((false, false, trouble)) => trouble,
-            // A plan that may be wrong is worse than any that is not.
-            _ => u32::MAX,
-        };
-        let search = |steps: u64| {
-            let sought = Sought { steps, lives: lives.clone(), below: Some(below), ..self.sought.clone() };
-            Search::new(testbed, editor, sought, settings)
-        };
-        // The search may be cut before it reaches this plan.
-        let closest = plans.nearest.as_ref().filter(|_| plans.plans.is_empty()).and_then(|nearest| {
-            let place = self.place_of(nearest);
-            search(0).play(&changes_of(nearest), place..place + 1).ok().flatten()
-        });
-        let is_unlikely = plans.plans.is_empty() && closest.as_ref().is_none_or(|closest| !closest.fits);
-        let search = search(self.spent / if is_unlikely { UNLIKELY_PART } else { CURED_PART });
-        let unchanged = search.play(&[], 0..1).ok().flatten()?;
-        let moves =
-            Moves::all(holders.functions.clone(), self.loss, unchanged.outcome.max_allocated, editor.may_use_adam());
-        let told = |tried: Tried| plan(testbed, &search, &moves, tried);
-        let mut known = Found::default();
-        known.add(closest.clone(), search.goal());
-        let found = found(&search, &moves, known);
-        let (mut plan, fits) = if let Some(tried) = found.plans.into_iter().next() {
-            (told(tried)?, true)
-        } else {
-            let is_other = |it: &Tried| found.nearest.as_ref().is_none_or(|own| !own.is_same_combination(it));
-            let closest = closest.filter(is_other);
-            let both = found.nearest.into_iter().chain(closest).filter_map(told);
-            (both.min_by_key(|plan| plans.measure(plan))?, false)
-        };
-        if plan.alloc_conf.is_none() && plan.changes.is_empty() {
-            return None;
-        }
-        plan.doubts.extend(self.depends_on_order(&plan, lives, fits));
-        let is_better = match (best, plans.nearest.as_ref().or(plans.as_it_is.as_ref())) {
-            (Some(best), _) => fits && plan.rank() < best,
-            (None, Some(nearest)) => fits || plans.measure(&plan) < plans.measure(nearest),
-            (None, None) => fits,
-        };
-        is_better.then_some((plan, fits))
-    }
-
-    /// Completes the row of the unchanged program, which does not fit: a device that is large enough for it may also hold the
-    /// free segments that the recorded `program` starts with. Then it needs what [`Testbed::run`] says. Returns whether it
-    /// does.
-    fn needs_with_cache(&self, program: &Program, unchanged: &mut Plan) -> bool {
-        let Self { testbed, sought, .. } = self;
-        let program = match &sought.repeat {
-            Some(repeat) => Cow::Owned(repeat.apply_to_recorded(program)),
-            None => Cow::Borrowed(program),
-        };
-        let (needs, has_cache) = testbed.enough_with_cache(&program, &testbed.settings, STEPS_OF_NEEDS);
-        unchanged.needs = needs;
-        if has_cache {
-            let without_limit = Testbed { capacity: None, ..testbed.clone() };
-            unchanged.outcome = play(&program, &without_limit.setup(&testbed.settings));
-        }
-        has_cache
-    }
-
-    /// Which of the settings a plan has.
-    fn place_of(&self, plan: &Plan) -> usize {
-        let is_own = |own: &AllocatorSettings| plan.alloc_conf.as_ref() == Some(&own.alloc_conf);
-        self.settings.iter().skip(1).position(is_own).map_or(0, |place| place + 1)
-    }
-
-    /// Why the figures of a plan are uncertain that frees blocks at other times.
-    fn depends_on_order(&self, plan: &Plan, lives: &Lives, fits: bool) -> Option<String> {
-        let edited = self.editor.apply_with_lives(&self.testbed.program, &changes_of(plan), lives).ok()?;
-        let settings = self.settings.get(self.place_of(plan))?;
-        let capacity = self.testbed.capacity.filter(|_| fits);
-        Testbed { capacity, ..self.testbed.clone() }.depends_on_order(&edited, &plan.outcome, settings)
-    }
-}
-
-fn changes_of(plan: &Plan) -> Vec<Change> {
-    plan.changes.iter().map(|it| it.change.clone()).collect()
-}
-
-/// Settings alone, or else changes to the program, with what is known before.
-fn found(search: &Search<'_, '_, '_>, moves: &Moves, known: Found) -> Found {
-    let by_settings = search.play(&[], 1..search.settings.len()).ok().flatten();
-    match by_settings {
-        Some(tried) if tried.fits && !tried.is_tight => Found { plans: vec![tried], ..Found::default() },
-        by_settings => {
-            let usual = search.settings.iter().skip(1).take_while(|settings| settings.expandable_segments).count();
-            let mut found = search.run(moves, MOST_PLANS - 1, 1 + usual.min(1), known);
-            found.add(by_settings, search.goal());
-            found
-        }
-    }
-}
-
-/// The plan for a combination that was simulated.
-fn plan(testbed: &Testbed, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tried) -> Option<Plan> {
-    let settings = &search.settings[tried.settings];
-    let Changed { program, assumptions, doubts } = search.program(&tried.changes).ok()?;
-    let change = |change: &Change| {
-        let code = moves.function(change).map(|function| function.change.clone());
-        PlannedChange { change: change.clone(), code }
-    };
-    let needs = matches!(search.goal(), Goal::Device(_)).then(|| testbed.enough(&program, settings, STEPS_OF_NEEDS));
-    Some(Plan {
-        alloc_conf: (tried.settings > 0).then(|| settings.alloc_conf.clone()),
-        changes: tried.changes.iter().map(change).collect(),
-        is_changed: search.changes_blocks() || !tried.changes.is_empty(),
-        recompute_us: moves.time(&tried.changes),
-        needs: needs.flatten(),
-        is_tight: tried.is_tight,
-        is_placed: testbed.is_placed(settings),
-        outcome: tried.outcome,
-        assumptions,
-        doubts,
-    })
 }

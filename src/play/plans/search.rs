@@ -13,6 +13,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Maximum number of plans in an answer.
+const MOST_PLANS: usize = 5;
+
 /// Plans with checkpointed calls to keep for each set of other changes.
 const EACH: usize = 2;
 
@@ -135,6 +138,20 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         let Sought { goal, repeat, steps, lives, below } = sought;
         let (left, tried) = (AtomicU64::new(steps), AtomicU64::new(0));
         Self { testbed, editor, goal, repeat, lives, below, settings, left, tried }
+    }
+
+    /// Settings alone, or else changes to the program, with what is known before.
+    pub fn settings_or_changes(&self, moves: &Moves, known: Found) -> Found {
+        let by_settings = self.play(&[], 1..self.settings.len()).ok().flatten();
+        match by_settings {
+            Some(tried) if tried.fits && !tried.is_tight => Found { plans: vec![tried], ..Found::default() },
+            by_settings => {
+                let usual = self.settings.iter().skip(1).take_while(|settings| settings.expandable_segments).count();
+                let mut found = self.run(moves, MOST_PLANS - 1, 1 + usual.min(1), known);
+                found.add(by_settings, self.goal());
+                found
+            }
+        }
     }
 
     /// The goal of the search.

@@ -86,16 +86,8 @@ fn what_is_kept_until_the_program_exits_is_a_leak() {
     for exits in [true, false] {
         // Given a program that keeps 3 MiB in each of a few steps,
         let mut program = Program::new();
-        let frame = |file: &str, name: &str| (file.to_owned(), name.to_owned(), 1);
-        let moved = [frame("/opt/torch/nn/modules/module.py", "_apply"), frame("/home/user/train.py", "main")];
-        let model = program.alloc_in(&moved, 8 * MIB);
-        let mut kept = Vec::new();
-        for number in 0..6 {
-            program.annotated(&format!("step_{number}"), |program| {
-                program.work(3);
-                kept.extend([2, 1].map(|size| program.alloc(KEPT, size * MIB)));
-            });
-        }
+        let model = moved(&mut program, 8 * MIB);
+        let kept = keep_in_steps(&mut program);
         // when it frees these blocks after its last step, with its model or without,
         for held in kept {
             program.free(held);
@@ -107,6 +99,45 @@ fn what_is_kept_until_the_program_exits_is_a_leak() {
         let verdict = of_kept(&leaks(&program.dump())).map(|(verdict, ..)| verdict);
         assert_eq!(verdict, Some(if exits { Verdict::Leak } else { Verdict::Cache }));
     }
+}
+
+/// Blocks that are older than the recording are the model, so a helper that is freed is not all of it.
+#[test]
+fn a_helper_module_that_is_freed_is_no_exit() {
+    // Given a program that builds its model before the recording starts, so that no stack shows it, and a small module after
+    // that,
+    let mut program = Program::new();
+    for size in [8, 4] {
+        program.alloc(0, size * MIB);
+    }
+    program.start_recording();
+    let helper = moved(&mut program, MIB);
+    let kept = keep_in_steps(&mut program);
+    // when only the small module and what its steps kept are freed in the end,
+    for held in kept.into_iter().chain([helper]) {
+        program.free(held);
+    }
+    // then the program goes on.
+    let verdict = of_kept(&leaks(&program.dump())).map(|(verdict, ..)| verdict);
+    assert_eq!(verdict, Some(Verdict::Cache));
+}
+
+/// Weights that `nn.Module.to` allocates.
+fn moved(program: &mut Program, size: u64) -> Held {
+    let frame = |file: &str, name: &str| (file.to_owned(), name.to_owned(), 1);
+    program.alloc_in(&[frame("/opt/torch/nn/modules/module.py", "_apply"), frame("/home/user/train.py", "main")], size)
+}
+
+/// Six steps, each of which leaves 3 MiB behind.
+fn keep_in_steps(program: &mut Program) -> Vec<Held> {
+    let mut kept = Vec::new();
+    for number in 0..6 {
+        program.annotated(&format!("step_{number}"), |program| {
+            program.work(3);
+            kept.extend([2, 1].map(|size| program.alloc(KEPT, size * MIB)));
+        });
+    }
+    kept
 }
 
 #[test]
