@@ -66,11 +66,12 @@ impl Reach {
 
 impl Generation {
     /// Finds a growing cache, and simulates further tokens until the device of the testbed is full, or says why this is
-    /// impossible. `None` if no cache grows, requests failed, or no device is known.
+    /// impossible. `None` if no cache is seen to grow, requests failed, or no device is known.
     pub(super) fn of(device: &Device<'_>, testbed: &Testbed) -> Option<Result<Self, &'static str>> {
         let capacity = testbed.capacity.filter(|_| testbed.program.refusals.is_empty())?;
         let cache = Cache::of(device, &testbed.program)?;
-        Some(Self::grown(device, testbed, &cache, capacity))
+        // A few tokens do not show that there is a cache at all.
+        Some(Self::grown(device, testbed, &cache, capacity)).filter(|grown| *grown != Err(FEW))
     }
 
     /// Whether a program with a growing cache, simulated on a device, can serve requests until the cache has this many

@@ -717,6 +717,9 @@ class CheckpointLimit:
     time_us: int | None
     """Time of that entry since the epoch; null if the file has no times."""
 
+    unfinished: bool
+    """Whether its training step is incomplete in the recording, so that what checkpointing frees in it is unknown."""
+
     workspace_bytes: int
     """Workspaces of the autograd engine's thread, which it needs to recompute calls."""
 
@@ -2509,6 +2512,9 @@ NoCandidates = Literal[
     "peak_in_optimizer",
     # No function is called more than once in a forward pass, so none was tried.
     "nothing_repeats",
+    # A later pass that runs out of memory needs about as much as the peak. What its backward would have freed is
+    # unknown.
+    "later_unfinished",
     # No function that is called more than once in a forward pass would lower the peak.
     "nothing_saves",
 ]

@@ -95,8 +95,8 @@ fn finding(device: &Device<'_>, all: &ModelCalls, of_line: &[&ModelCall]) -> Opt
         let graphs =
             Graphs::of(device, of_line, inputs(device, of_line), |index, made| is_of_forward(device, index, made));
         let evidence = format!(
-            "each call to the model leaves its graph alive, up to {}: no backward pass frees it, because a tensor that is \
-             stored here still references it",
+            "each call to the model leaves its graph alive, up to {}: a tensor that is stored here references it, and no \
+             backward pass frees it",
             Bytes(most)
         );
         // After the call, another one may be trained.

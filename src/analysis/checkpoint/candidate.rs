@@ -6,8 +6,9 @@ use super::remaining_peak::RemainingPeak;
 use crate::analysis::diff::DeviceOverlay;
 use crate::facts::device::Device;
 use crate::facts::training::FunctionId;
+use crate::model::Action;
 use crate::parallel;
-use crate::play::changes::checkpointable::{Checkpointable, held_at};
+use crate::play::changes::checkpointable::{Checkpointable, PassObstacle, held_at};
 use crate::play::changes::{Chosen, CodeChange, Edited, Editor};
 use crate::play::{Program, Setup, Testbed, allocated_over_time, blocks_at_peak, most_allocated};
 use crate::replay::{Instant, Metric};
@@ -204,11 +205,23 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
 
     /// The blocks at the new peak.
     fn limit(&self, tried: &Tried) -> RemainingPeak {
-        let Some(instant) = tried.beyond else {
+        let limit = if let Some(instant) = tried.beyond {
+            RemainingPeak::of_recording(self.device, &tried.chosen, instant)
+        } else {
             let highest = blocks_at_peak(&tried.changed.program, &self.setup, tried.bytes as u64);
-            return RemainingPeak::of_play(self.device, &tried.changed, &tried.chosen, &highest);
+            RemainingPeak::of_play(self.device, &tried.changed, &tried.chosen, &highest)
         };
-        RemainingPeak::of_recording(self.device, &tried.chosen, instant)
+        let is_unfinished = self.functions.obstacle(limit.moment.instant) == Some(PassObstacle::Unfinished);
+        RemainingPeak { is_unfinished, ..limit }
+    }
+
+    /// Whether checkpointing a function would leave the highest memory in a step that is incomplete in the recording.
+    pub(super) fn is_bounded_by_unfinished(&self) -> bool {
+        let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
+        let holds = |tried: &Tried| tried.chosen.calls.iter().any(|call| held_at(&call.gaps, peak) > 0);
+        let (functions, _) = self.functions.promising(peak);
+        let mut tried = functions.into_iter().filter_map(|id| self.tried(id, 1)).filter(holds);
+        self.device.track.count_of(Action::Oom) > 0 && tried.any(|tried| self.limit(&tried).is_unfinished)
     }
 
     /// Memory as recorded, and with every call of a candidate checkpointed.

@@ -181,12 +181,13 @@ impl DeviceCheckpoint {
             }
             Some(bench) => bench.candidates(top, options.in_full()),
         };
-        let nothing = match phases.at(peak.instant) {
+        let nothing = || match phases.at(peak.instant) {
             Phase::Optimizer => NoCandidates::PeakInOptimizer,
             _ if bench.is_some() && functions.promising(peak.instant).0.is_empty() => NoCandidates::NothingRepeats,
+            _ if bench.as_ref().is_some_and(Workbench::is_bounded_by_unfinished) => NoCandidates::LaterUnfinished,
             _ => NoCandidates::NothingSaves,
         };
-        let none = none.or((candidates.is_empty() && left_out == 0).then_some(nothing));
+        let none = none.or((candidates.is_empty() && left_out == 0).then(nothing));
         let in_optimizer = none == Some(NoCandidates::PeakInOptimizer);
         let best = candidates.first().zip(options.curves).zip(bench.as_ref());
         let curves = best.and_then(|((best, options), bench)| bench.curves(best, options));

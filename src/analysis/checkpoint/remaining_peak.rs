@@ -22,6 +22,8 @@ pub struct RemainingPeak {
     pub moment: Moment,
     /// The phase.
     pub phase: Phase,
+    /// Whether its training step is incomplete in the recording, so that what checkpointing frees in it is unknown.
+    pub is_unfinished: bool,
     /// Whether a call is recomputed there.
     pub rerun: bool,
     /// Bytes that the recomputed call has allocated by then.

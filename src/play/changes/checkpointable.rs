@@ -109,8 +109,11 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
             && self.device.phases().at(peak) == Phase::Forward
             && pass.is_none_or(|pass| pass.end < peak);
         let next = passes.get(behind).map_or(self.device.history().entries(), |next| next.start);
-        let (start, end) =
-            if no_backward { (peak, next) } else { (pass?.start, next.min(self.end_of_step(pass?.end))) };
+        let (start, end) = if no_backward {
+            (peak.saturating_sub(1), next)
+        } else {
+            (pass?.start, next.min(self.end_of_step(pass?.end)))
+        };
         let actions = self.device.track.actions();
         let fails = |entry: u32| {
             actions[entry as usize] == Action::Oom

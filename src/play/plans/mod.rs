@@ -100,7 +100,8 @@ pub struct DevicePlans {
     pub unfinished: Option<Unfinished>,
     /// Another recording of the program, which ran out of memory on this device, if there is one.
     pub failed: Option<Failed>,
-    /// Whether the recording starts late and has no complete step, so that figures cover only the recorded part.
+    /// Whether the recording has no complete step, and starts late or ends because another device ran out of memory: figures
+    /// cover only the recorded part.
     pub is_partial: bool,
     /// If a cache grows with every token, how far it can grow on the device, or why this is unknown.
     pub generation: Option<std::result::Result<Generation, &'static str>>,
@@ -326,7 +327,8 @@ impl DevicePlans {
             is_cut: false,
             unfinished: None,
             failed: None,
-            is_partial: history.completeness.has_baseline && device.steps().map_or(true, |steps| steps.ends.is_empty()),
+            is_partial: (history.completeness.has_baseline || another_failed(device))
+                && device.steps().map_or(true, |steps| steps.ends.is_empty()),
             generation: None,
             forward_us: None,
             completeness: history.completeness,
@@ -366,6 +368,11 @@ impl DevicePlans {
     pub fn best(&self) -> Option<&Plan> {
         self.plans.first()
     }
+}
+
+/// Whether requests failed on other devices of the recording only.
+fn another_failed(device: &Device<'_>) -> bool {
+    device.track.count_of(Action::Oom) == 0 && device.snapshot().entries.actions().contains(&Action::Oom)
 }
 
 /// The cheapest calls whose checkpointing keeps allocated memory at or below this many bytes.

@@ -164,6 +164,8 @@ pub struct CheckpointLimit {
     /// Where it is in the kept history.
     #[serde(flatten)]
     pub at: PhasedInstant,
+    /// Whether its training step is incomplete in the recording, so that what checkpointing frees in it is unknown.
+    pub unfinished: bool,
     /// Whether a call is recomputed there.
     pub rerun: bool,
     /// Bytes that the recomputed call has allocated by then.
@@ -241,6 +243,7 @@ impl From<&RemainingPeak> for CheckpointLimit {
     fn from(limit: &RemainingPeak) -> Self {
         Self {
             at: PhasedInstant { at: (&limit.moment).into(), phase: limit.phase },
+            unfinished: limit.is_unfinished,
             rerun: limit.rerun,
             rerun_bytes: limit.rerun_bytes,
             workspace_bytes: limit.workspace_bytes,

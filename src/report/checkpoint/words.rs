@@ -106,26 +106,28 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
     if matches!(device.none, Some(NoCandidates::NoLines | NoCandidates::NoStacks)) {
         return facts;
     }
-    let joined = if device.joins_passes {
-        ", where all forward work before the same backward pass counts as one pass"
-    } else {
-        ""
-    };
-    let kept = match () {
-        // Others keep nothing for a backward pass, or are followed by one.
-        () if device.without_backward => {
-            ", counting only passes that no backward pass follows and that keep memory for one; passes with no entries in \
-             between count as one"
-        }
-        () if device.has_other_passes => ", leaving out those after the last backward pass",
-        () => "",
-    };
-    let kept = format!("{joined}{kept}");
+    let mut counted: Vec<&str> = Vec::new();
+    // Others keep nothing for a backward pass, or are followed by one.
+    if device.without_backward {
+        counted.push(
+            "only passes that keep memory for a backward pass that the recording does not contain are counted; those with no \
+             entries in between count as one",
+        );
+    }
+    if device.joins_passes {
+        counted.push("forward work before the same backward pass counts as one pass");
+    }
+    if device.has_other_passes {
+        counted.push("passes after the last backward pass are not counted");
+    }
+    let counted = if counted.is_empty() { String::new() } else { format!("; {}", counted.join(", and ")) };
     facts.push(match (device.passes, device.forward_us) {
-        (1, Some(time)) => format!("1 forward pass of {}{kept} ({TIMES})", duration(time)),
-        (1, None) => format!("1 forward pass{kept}"),
-        (passes, Some(time)) => format!("{passes} forward passes, {} each on average{kept} ({TIMES})", duration(time)),
-        (passes, None) => format!("{passes} forward passes{kept}"),
+        (1, Some(time)) => format!("1 forward pass of {} ({TIMES}){counted}", duration(time)),
+        (1, None) => format!("1 forward pass{counted}"),
+        (passes, Some(time)) => {
+            format!("{passes} forward passes, {} each on average ({TIMES}){counted}", duration(time))
+        }
+        (passes, None) => format!("{passes} forward passes{counted}"),
     });
     facts.extend(device.checkpointed.iter().map(checkpointed));
     if device.compiled_bytes * 2 > device.activation_bytes && device.activation_bytes > 0 {
@@ -205,6 +207,11 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             let another = if device.checkpointed.is_empty() { "" } else { "other " };
             format!("the recording shows no {another}function that a forward pass calls more than once, so memviz tried none")
         }
+        NoCandidates::LaterUnfinished => {
+            "a later training step, which needs about as much memory, is incomplete in the recording, so what checkpointing would \
+             free in it is unknown; record a complete step, with a smaller batch if necessary"
+                .to_owned()
+        }
         NoCandidates::NothingSaves => {
             let another = if device.checkpointed.is_empty() { "" } else { "other " };
             let place = match device.phase {
@@ -239,6 +246,13 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
     let parts = parts.into_iter().filter(|&(bytes, _)| bytes > 0);
     let parts: Vec<String> = parts.map(|(bytes, what)| format!("{} {what}", Bytes(bytes))).collect();
     reason.push_str(&format!(". At the peak: {}.", parts.join(", ")));
+    let is_much = |bytes: u64| percent(bytes, u64::try_from(device.peak_bytes).unwrap_or(0)) >= MUCH_PERCENT;
+    if is_much(peak.temporary_bytes) && peak.foreach {
+        reason.push_str(" With foreach=False or fused=True the optimizer allocates much less temporary memory.");
+    }
+    if is_much(peak.kept_bytes) {
+        reason.push_str(" An optimizer with less state, or state sharded across ranks, would need less memory.");
+    }
     if let Some(held) = &peak.forward_function {
         let (calls, bytes) = (count(held.calls as u64, "call"), Bytes(held.bytes));
         let caller = match &held.change {
@@ -248,17 +262,10 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
             _ => String::new(),
         };
         reason.push_str(&format!(
-            " Of the memory that the forward pass keeps for the backward pass, {} holds the most: {bytes} in {calls}{caller}. Checkpoint it \
-             once the optimizer needs less.",
+            " Of the memory that the forward pass keeps for the backward pass, {} holds the most: {bytes} in {calls}{caller}. \
+             Checkpointing it lowers the peak only once the optimizer needs less.",
             held.label
         ));
-    }
-    let is_much = |bytes: u64| percent(bytes, u64::try_from(device.peak_bytes).unwrap_or(0)) >= MUCH_PERCENT;
-    if is_much(peak.temporary_bytes) && peak.foreach {
-        reason.push_str(" With foreach=False or fused=True the optimizer allocates much less temporary memory.");
-    }
-    if is_much(peak.kept_bytes) {
-        reason.push_str(" An optimizer with less state, or state sharded across ranks, would need less memory.");
     }
     reason
 }
@@ -324,10 +331,14 @@ pub fn new_peak(device: &DeviceCheckpoint, candidate: &Candidate) -> String {
     let place = notes::position(&limit.moment, device.entries, &device.completeness);
     let phase = in_phase(limit.phase);
     let when = if limit.rerun { ", while a call is recomputed" } else { "" };
-    let unknown = if device.without_backward {
-        "; a backward pass needs more: gradients, and the memory of a recomputed call"
-    } else {
-        ""
+    let unknown = match () {
+        () if device.without_backward => {
+            "; the missing backward pass is not included: it needs gradients, and the memory of a recomputed call"
+        }
+        () if limit.is_unfinished => {
+            "; the training step there is incomplete in the recording, so what checkpointing would free in it is unknown"
+        }
+        () => "",
     };
     format!("the new peak is {phase}{when} ({place}){unknown}")
 }

@@ -175,3 +175,17 @@ fn passes_that_do_not_finish_are_refused() {
         assert_eq!((device.none, device.candidates.len()), (Some(NoCandidates::Unfinished), 0), "{backward}");
     }
 }
+
+/// What the backward pass of a step that runs out of memory would have freed is unknown, even if its calls are checkpointed.
+#[test]
+fn a_later_step_that_fails_limits_what_is_predicted() {
+    // Given a step, and a second one that fails in its forward pass,
+    let mut program = Program::new();
+    step(&mut program, 8);
+    forward(&mut program, 6);
+    program.oom(At::Model(7));
+    let device = program.dump().checkpoint(&CheckpointOptions::default()).unwrap().devices.swap_remove(0);
+    // then the second one has the new peak.
+    let limit = &device.candidates[0].limit;
+    assert_eq!((limit.is_unfinished, limit.phase), (true, Phase::Forward));
+}
