@@ -2512,8 +2512,8 @@ NoCandidates = Literal[
     "peak_in_optimizer",
     # No function is called more than once in a forward pass, so none was tried.
     "nothing_repeats",
-    # A later pass that runs out of memory needs about as much as the peak. What its backward would have freed is
-    # unknown.
+    # A later pass that runs out of memory needs at least about as much as the peak. What its backward would have
+    # freed is unknown.
     "later_unfinished",
     # No function that is called more than once in a forward pass would lower the peak.
     "nothing_saves",

@@ -28,7 +28,7 @@ pub enum NoCandidates {
     PeakInOptimizer,
     /// No function is called more than once in a forward pass, so none was tried.
     NothingRepeats,
-    /// A later pass that runs out of memory needs about as much as the peak. What its backward would have freed is unknown.
+    /// A later pass that runs out of memory needs at least about as much as the peak. What its backward would have freed is unknown.
     LaterUnfinished,
     /// No function that is called more than once in a forward pass would lower the peak.
     NothingSaves,

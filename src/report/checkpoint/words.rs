@@ -208,8 +208,8 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             format!("the recording shows no {another}function that a forward pass calls more than once, so memviz tried none")
         }
         NoCandidates::LaterUnfinished => {
-            "a later training step, which needs about as much memory, is incomplete in the recording, so what checkpointing would \
-             free in it is unknown; record a complete step, with a smaller batch if necessary"
+            "a later training step, which needs at least about as much memory, is incomplete in the recording, so what \
+             checkpointing would free in it is unknown; record that step completely, with a smaller batch if necessary"
                 .to_owned()
         }
         NoCandidates::NothingSaves => {
