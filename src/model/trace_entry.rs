@@ -69,6 +69,13 @@ impl Action {
             Self::Unknown => "unknown",
         }
     }
+
+    /// How often it occurs in `actions`.
+    pub(crate) fn count_in(self, actions: &[Self]) -> usize {
+        // The sum of a portion fits a byte, and the processor adds many bytes at once.
+        let portions = actions.chunks(usize::from(u8::MAX));
+        portions.map(|portion| usize::from(portion.iter().map(|&action| u8::from(action == self)).sum::<u8>())).sum()
+    }
 }
 
 /// What many entries have in common.
@@ -188,6 +195,8 @@ pub struct TraceEntries {
     times: Vec<i64>,
     stacks: Vec<StackId>,
     contexts: ContextColumn,
+    /// Whether any time is below the one before it. Known from appending, since reading the whole column again takes longer.
+    times_fall: bool,
 }
 
 impl TraceEntries {
@@ -210,6 +219,7 @@ impl TraceEntries {
         self.actions.push(entry.action);
         self.addrs.push(entry.addr);
         self.sizes.push(entry.size);
+        self.times_fall |= self.times.last().is_some_and(|&last| entry.time_us < last);
         self.times.push(entry.time_us);
         self.stacks.push(entry.stack);
         self.contexts.extend(std::iter::once(entry.context));
@@ -220,7 +230,9 @@ impl TraceEntries {
         self.actions.extend(entries.iter().map(|entry| entry.action));
         self.addrs.extend(entries.iter().map(|entry| entry.addr));
         self.sizes.extend(entries.iter().map(|entry| entry.size));
+        let last = self.times.len().saturating_sub(1);
         self.times.extend(entries.iter().map(|entry| entry.time_us));
+        self.times_fall |= !self.times[last..].is_sorted();
         self.stacks.extend(entries.iter().map(|entry| entry.stack));
         self.contexts.extend(entries.iter().map(|entry| entry.context));
     }
@@ -287,6 +299,11 @@ impl TraceEntries {
         &self.times
     }
 
+    /// Whether any time in the file is below the one before it, perhaps that of another device.
+    pub(crate) fn times_fall(&self) -> bool {
+        self.times_fall
+    }
+
     /// Writes row indexes, counted from the start of `range`, into the time column: for files without times.
     pub fn number_times(&mut self, range: Range<usize>) {
         for (index, time) in self.times[range].iter_mut().enumerate() {
@@ -323,6 +340,41 @@ mod tests {
             assert_eq!(entries.get(3), Some(entry(256)));
             assert_eq!((entries.context(6), entries.context(7)), (ContextId(9), ContextId(0)));
             assert_eq!(entries.get(7), None);
+        }
+    }
+
+    #[test]
+    fn a_time_below_the_one_before_it_is_noticed() {
+        let entry = |time_us| TraceEntry {
+            action: Action::Alloc,
+            addr: 1,
+            size: 2,
+            time_us,
+            stack: StackId::EMPTY,
+            context: ContextId(0),
+        };
+        let falls = |batches: &[&[i64]]| {
+            let (mut entries, mut one_by_one) = (TraceEntries::default(), TraceEntries::default());
+            for times in batches {
+                let batch: Vec<_> = times.iter().copied().map(entry).collect();
+                entries.extend(&batch);
+                for entry in batch {
+                    one_by_one.push(entry);
+                }
+            }
+            assert_eq!(entries.times_fall(), one_by_one.times_fall());
+            entries.times_fall()
+        };
+        assert!(!falls(&[&[], &[-1, 0, 0], &[0, 5]]));
+        assert!(falls(&[&[0, 2, 1, 3], &[4]]), "within a batch");
+        assert!(falls(&[&[0, 2], &[1, 3]]), "between two");
+    }
+
+    #[test]
+    fn actions_are_counted_in_any_number() {
+        for count in [0, 1, 255, 256, 1000] {
+            let actions = [vec![Action::Oom; count], vec![Action::Alloc; 300]].concat();
+            assert_eq!((Action::Oom.count_in(&actions), Action::Snapshot.count_in(&actions)), (count, 0));
         }
     }
 }

@@ -139,7 +139,7 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         let pending_known = !no_free_requested;
         reconcile::reconcile(&simulation.allocations, &simulation.ranges, segments, pending_known, &mut anomalies);
     }
-    if snapshot.notes.has_times {
+    if snapshot.notes.has_times && snapshot.entries.times_fall() {
         let times = snapshot.entries.times().get(trace.rows.clone()).unwrap_or(&[]);
         for (index, _) in times.windows(2).enumerate().filter(|(_, pair)| pair[1] < pair[0]) {
             anomalies.add(AnomalyKind::TimeReversed, Some(index as u32 + 1), 0);
@@ -202,12 +202,12 @@ fn count(snapshot: &Snapshot, history: &mut History, unsettled: &HashSet<u32, Ra
     let entries = track.actions().iter().zip(track.sizes()).zip(&history.links);
     let mut corrections = history.corrections.iter().peekable();
     for (instant, ((&action, &size), &link)) in (1..).zip(entries) {
-        let mut now = tally.now;
-        now.apply(action, history.allocations.get(link as usize), instant, || size);
+        let before = tally.now;
+        tally.now.apply(action, history.allocations.get(link as usize), instant, || size);
         while let Some((_, bytes)) = corrections.next_if(|(from, _)| *from <= instant) {
-            now.correct(*bytes);
+            tally.now.correct(*bytes);
         }
-        tally.see(action, size, instant, now);
+        tally.see(action, size, instant, &before);
         if action == Action::FreeCompleted && (link as usize) < history.baseline.len() && unsettled.contains(&link) {
             uncertain -= SMALL_SIZE;
         }

@@ -34,52 +34,52 @@ impl Tally {
     /// Counts an entry that concerns `allocation`, records `size` and leads to `instant`.
     #[inline]
     pub fn step(&mut self, action: Action, allocation: Option<&Allocation>, instant: Instant, size: u64) {
-        let mut now = self.now;
-        now.apply(action, allocation, instant, || size);
-        self.see(action, size, instant, now);
+        let before = self.now;
+        // In place: copying counters right after one of them was stored stalls the processor.
+        self.now.apply(action, allocation, instant, || size);
+        self.see(action, size, instant, &before);
     }
 
-    /// Updates the maxima with the counters right after an entry.
+    /// Compares the counters right after an entry with the maxima, and with those before it.
     #[inline]
-    pub fn see(&mut self, action: Action, size: u64, instant: Instant, now: Counters) {
+    pub fn see(&mut self, action: Action, size: u64, instant: Instant, before: &Counters) {
         let rises = match action {
             Action::Alloc => {
-                self.raise(Metric::Allocated, instant, &now);
-                self.raise(Metric::Active, instant, &now);
-                self.raise(Metric::Requested, instant, &now);
+                self.raise(Metric::Allocated, instant);
+                self.raise(Metric::Active, instant);
+                self.raise(Metric::Requested, instant);
                 true
             }
             Action::SegmentAlloc | Action::SegmentMap => {
-                self.raise(Metric::Reserved, instant, &now);
+                self.raise(Metric::Reserved, instant);
                 true
             }
             _ => {
                 // Sizes of 2^63 or more wrap around, and then a free increases the counters.
-                if Metric::ALL.into_iter().any(|metric| now.get(metric) > self.now.get(metric)) {
+                if Metric::ALL.into_iter().any(|metric| self.now.get(metric) > before.get(metric)) {
                     for metric in Metric::ALL {
-                        self.raise(metric, instant, &now);
+                        self.raise(metric, instant);
                     }
                 }
                 false
             }
         };
-        if now.any_negative() && !self.now.any_negative() {
+        if self.now.any_negative() && !before.any_negative() {
             let kind = if rises { AnomalyKind::Overflow } else { AnomalyKind::NegativeTotal };
             self.anomalies.add(kind, Some(instant - 1), 0);
         }
         // A checksum above the replay is no contradiction if the difference is at most the uncertainty of the baseline.
-        if action == Action::Snapshot && size.wrapping_sub(now.active as u64) > self.uncertain {
+        if action == Action::Snapshot && size.wrapping_sub(self.now.active as u64) > self.uncertain {
             self.anomalies.add(AnomalyKind::SnapshotMismatch, Some(instant - 1), 0);
         }
-        self.now = now;
     }
 
     #[inline]
-    fn raise(&mut self, metric: Metric, instant: Instant, now: &Counters) {
-        let (maximum, bytes) = (&mut self.maxima[metric as usize], now.get(metric));
+    fn raise(&mut self, metric: Metric, instant: Instant) {
+        let (maximum, bytes) = (&mut self.maxima[metric as usize], self.now.get(metric));
         if bytes > maximum.bytes {
             *maximum = Maximum { bytes, instant };
-            self.at_maxima[metric as usize] = *now;
+            self.at_maxima[metric as usize] = self.now;
         }
     }
 }
@@ -92,11 +92,15 @@ mod tests {
     fn maxima_come_with_all_counters_and_miss_nothing() {
         let counters = |allocated, reserved| Counters { allocated, reserved, ..Counters::default() };
         let mut tally = Tally::default();
-        tally.see(Action::SegmentAlloc, 50, 1, counters(0, 50));
-        tally.see(Action::Alloc, 10, 2, counters(10, 50));
+        let mut see = |action, size, instant, now| {
+            let before = std::mem::replace(&mut tally.now, now);
+            tally.see(action, size, instant, &before);
+        };
+        see(Action::SegmentAlloc, 50, 1, counters(0, 50));
+        see(Action::Alloc, 10, 2, counters(10, 50));
         // As after a size of 2^63 or more, which wraps around.
-        tally.see(Action::FreeRequested, u64::MAX, 3, counters(11, 50));
-        tally.see(Action::FreeRequested, 11, 4, counters(0, 50));
+        see(Action::FreeRequested, u64::MAX, 3, counters(11, 50));
+        see(Action::FreeRequested, 11, 4, counters(0, 50));
         let allocated = Metric::Allocated as usize;
         assert_eq!(tally.maxima[allocated], Maximum { bytes: 11, instant: 3 });
         assert_eq!(tally.at_maxima[allocated], counters(11, 50));

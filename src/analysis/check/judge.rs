@@ -102,7 +102,7 @@ impl<'d, 'a> Judge<'d, 'a> {
             peak: peak.clone(),
             allocated: maximum(device.track, Metric::Allocated),
             reserved: maximum(device.track, Metric::Reserved),
-            failed_requests: device.track.actions().iter().filter(|&&action| action == Action::Oom).count(),
+            failed_requests: Action::Oom.count_in(device.track.actions()),
         })
     }
 

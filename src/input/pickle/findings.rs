@@ -137,7 +137,11 @@ impl Rows {
     }
 
     /// Numbers an entry that is being put into `list` and adds it to the batch.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "builds the entry in the batch: copying it right after its fields were stored stalls the processor"
+    )]
+    #[inline(always)]
     pub fn push(&mut self, list: u32, entry: TraceEntry) -> Value {
         if self.batch.entries.len() >= BATCH || self.list != Some(list) {
             self.begin_run(list);

@@ -40,8 +40,7 @@ impl Next {
 
     /// The command that explains failed requests, if the recording has any.
     pub(crate) fn oom(source: Source<'_>) -> Option<Self> {
-        let actions = source.recording.snapshot.entries.actions();
-        let failed = actions.iter().filter(|&&action| action == Action::Oom).count();
+        let failed = Action::Oom.count_in(source.recording.snapshot.entries.actions());
         let about = || format!("{}: why, and what would have helped", failures(failed));
         (failed > 0).then(|| Self::new("oom", &[source.path], "", about()))
     }
