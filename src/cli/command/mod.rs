@@ -80,6 +80,11 @@ pub(crate) fn command_line() -> Command {
     help::of_all(command)
 }
 
+/// The command line with one command. It parses valid arguments like the whole one; its help and errors lack the rest.
+pub(crate) fn command_line_of(entry: &Entry) -> Command {
+    Command::new("memviz").subcommand(entry.command())
+}
+
 /// A command with its arguments.
 pub trait Run {
     /// Does the command's work.

@@ -7,7 +7,7 @@
 
 use super::forward_operators::ForwardOperators;
 use super::nodes::{Node, NodeReader, Run};
-use super::role::Roles;
+use super::role::{Role, Roles};
 use crate::model::StackId;
 use crate::replay::{History, Track};
 use std::borrow::Cow;
@@ -36,12 +36,21 @@ struct Pass {
 impl BackwardSites {
     /// Finds the backward passes of a device, in time linear in its entries. This infers nothing yet.
     pub fn of(track: Track<'_>, roles: &Roles) -> Self {
-        let passes = passes(track, roles);
-        if passes.is_empty() {
+        let stacks = (0..track.snapshot.stacks.len() as u32).map(StackId);
+        let kinds: Vec<Kind> = stacks.map(|stack| Kind::of(stack, roles)).collect();
+        if !kinds.iter().any(|kind| kind.is_engine) {
             return Self::default();
         }
-        let operators = ForwardOperators::of(track, roles);
-        if operators.is_empty() { Self::default() } else { Self { operators, passes } }
+        let mut passes = PassReader { history: track.history, start: 0, is_backward: false, passes: Vec::new() };
+        let mut operators = ForwardOperators::for_allocations(track.history.allocations.len());
+        // Both read every allocation once, and getting there takes longer than what they do.
+        for (entry, allocation, stack) in track.births() {
+            let kind = kinds.get(stack.index()).copied().unwrap_or_default();
+            passes.read(entry, kind);
+            operators.read(allocation, stack, kind.is_forward);
+        }
+        let passes = passes.finish();
+        if passes.is_empty() || operators.is_empty() { Self::default() } else { Self { operators, passes } }
     }
 
     /// The forward stack of the allocation with this index. `track` and `roles` must be those that the passes were found
@@ -77,31 +86,63 @@ impl BackwardSites {
     }
 }
 
-/// The backward passes: allocations by the engine, up to the next allocation outside backward.
-fn passes(track: Track<'_>, roles: &Roles) -> Vec<Pass> {
-    let history = track.history;
-    let stacks = (0..track.snapshot.stacks.len() as u32).map(StackId);
-    let kinds: Vec<(bool, bool)> = stacks.map(|stack| (roles.is_engine(stack), roles.is_outside(stack))).collect();
-    let mut passes = Vec::new();
-    let (mut start, mut is_backward) = (0, false);
-    let mut add = |entries: Range<u32>| {
-        let behind = |entry: u32| history.born_after(entry) as u32;
-        passes.push(Pass { made: behind(entries.start)..behind(entries.end), entries, stacks: OnceLock::new() });
-    };
-    for (entry, _, stack) in track.births() {
-        let (is_engine, is_outside) = kinds.get(stack.index()).copied().unwrap_or_default();
-        is_backward |= is_engine;
-        if is_outside {
-            if is_backward {
-                add(start..entry);
-            }
-            (start, is_backward) = (entry + 1, false);
+/// What an allocation with some stack means here.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kind {
+    /// The autograd engine allocated it.
+    is_engine: bool,
+    /// It is from outside backward.
+    is_outside: bool,
+    /// Backward can refer to it, as [`ForwardOperators`] describes.
+    is_forward: bool,
+}
+
+impl Kind {
+    fn of(stack: StackId, roles: &Roles) -> Self {
+        Self {
+            is_engine: roles.is_engine(stack),
+            is_outside: roles.is_outside(stack),
+            is_forward: matches!(roles.role(stack), Role::Module | Role::Plain | Role::Recompute),
         }
     }
-    if is_backward {
-        add(start..history.entries());
+}
+
+/// Finds the backward passes: allocations by the engine, up to the next allocation outside backward.
+struct PassReader<'a> {
+    history: &'a History,
+    /// The entry after the last allocation outside backward.
+    start: u32,
+    /// Whether the engine has allocated since then.
+    is_backward: bool,
+    passes: Vec<Pass>,
+}
+
+impl PassReader<'_> {
+    /// Reads the next entry that allocates.
+    #[inline]
+    fn read(&mut self, entry: u32, kind: Kind) {
+        self.is_backward |= kind.is_engine;
+        if kind.is_outside {
+            if self.is_backward {
+                self.end_pass(entry);
+            }
+            (self.start, self.is_backward) = (entry + 1, false);
+        }
     }
-    passes
+
+    fn end_pass(&mut self, end: u32) {
+        let behind = |entry: u32| self.history.born_after(entry) as u32;
+        let (entries, made) = (self.start..end, behind(self.start)..behind(end));
+        self.passes.push(Pass { entries, made, stacks: OnceLock::new() });
+    }
+
+    /// The passes, after the last entry.
+    fn finish(mut self) -> Vec<Pass> {
+        if self.is_backward {
+            self.end_pass(self.history.entries());
+        }
+        self.passes
+    }
 }
 
 /// The most operators compared with one node, and the most sizes of each kind. This bounds the time for a malicious file.

@@ -1,8 +1,7 @@
 //! The forward pass as a list of operators, in the order in which they ran.
 
-use super::role::{Role, Roles};
 use crate::model::StackId;
-use crate::replay::{History, Track};
+use crate::replay::History;
 
 /// Consecutive allocations with the same stack: those of one operator, or of a few operators on one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,29 +31,27 @@ pub(super) struct ForwardOperators {
 }
 
 impl ForwardOperators {
-    /// Reads every entry once: its columns are shorter than the list of allocations.
-    pub fn of(track: Track<'_>, roles: &Roles) -> Self {
-        let history = track.history;
-        let belongs = |id| matches!(roles.role(StackId(id)), Role::Module | Role::Plain | Role::Recompute);
-        let belongs: Vec<bool> = (0..track.snapshot.stacks.len() as u32).map(belongs).collect();
-        let mut operators: Vec<Operator> = Vec::new();
+    /// No operators yet, of a device with this many allocations.
+    pub fn for_allocations(count: usize) -> Self {
         // Before all entries, no operator has started.
-        let mut begun = vec![0; history.allocations.len()];
-        for (_, first, stack) in track.births() {
-            let Some(begun) = begun.get_mut(first as usize) else { continue };
-            *begun = operators.len() as u32;
-            if belongs.get(stack.index()) != Some(&true) {
-                continue;
-            }
-            let goes_on = |last: &&mut Operator| {
-                last.stack == stack && last.end == first && last.end - last.first < MOST_ALLOCATIONS
-            };
-            match operators.last_mut().filter(goes_on) {
-                Some(last) => last.end = first + 1,
-                None => operators.push(Operator { stack, first, end: first + 1 }),
-            }
+        Self { operators: Vec::new(), begun: vec![0; count] }
+    }
+
+    /// Reads the next allocation that an entry records. Those of operators have `belongs` set.
+    #[inline]
+    pub fn read(&mut self, allocation: u32, stack: StackId, belongs: bool) {
+        let Some(begun) = self.begun.get_mut(allocation as usize) else { return };
+        *begun = self.operators.len() as u32;
+        if !belongs {
+            return;
         }
-        Self { operators, begun }
+        let goes_on = |last: &&mut Operator| {
+            last.stack == stack && last.end == allocation && last.end - last.first < MOST_ALLOCATIONS
+        };
+        match self.operators.last_mut().filter(goes_on) {
+            Some(last) => last.end = allocation + 1,
+            None => self.operators.push(Operator { stack, first: allocation, end: allocation + 1 }),
+        }
     }
 
     /// Whether nothing ran.
