@@ -146,6 +146,19 @@ fn plans_without_the_needed_facts_are_refused() {
     assert!(refused("no_history", Some(3 << 30)).contains("no history"));
 }
 
+/// Evaluation without `no_grad` keeps activations for a backward pass that never comes; with `no_grad`, it keeps nothing.
+#[test]
+fn checkpointing_is_said_to_be_untried_only_where_a_backward_pass_is_missing() {
+    let untried = |path: &str, mib: u64| {
+        let found = plans(&format!("fixtures/{path}/snapshot.pickle.gz"), mib * MIB);
+        assert!(found.refused.is_none() && !found.fits, "{path}");
+        found.checkpoints_untried
+    };
+    assert!(untried("stories/eval_without_no_grad_vit_flawed", 1024));
+    assert!(!untried("stories/eval_without_no_grad_gpt2_cured", 200));
+    assert!(!untried("snapshots/gpt_train", 1024));
+}
+
 #[test]
 fn calls_that_keep_allocated_memory_below_a_size_are_those_that_checkpoint_names() {
     let recording = open("fixtures/snapshots/gpt_train/snapshot.pickle.gz");

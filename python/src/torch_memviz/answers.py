@@ -1678,6 +1678,11 @@ class FitSearch:
     as_it_is: FitPlan | None
     """The unchanged program; null if there is no simulation."""
 
+    checkpoints_untried: bool
+    """Whether checkpointing was not tried although it may help: no backward pass follows the forward passes, so
+    what it would recompute is unknown.
+    """
+
     cut: bool
     """Whether there are more combinations, for which the recording is too long."""
 

@@ -35,6 +35,9 @@ pub(crate) struct Holders {
     pub functions: Vec<HeldByCalls>,
     /// Mean time of a forward pass in microseconds, if the file has times.
     pub forward_us: Option<i64>,
+    /// Whether there are such functions, but no backward pass follows, so what it would recompute is unknown. Then they are
+    /// not listed.
+    pub lack_backward: bool,
 }
 
 /// Why the pass with the peak does not show what checkpointing would save.
@@ -160,13 +163,18 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
 
     /// Functions that could be checkpointed, independently of the recorded peak.
     pub(crate) fn for_search(&self) -> Holders {
-        if self.passes() == 0 || self.is_open() {
+        if self.passes() == 0 {
             return Holders::default();
         }
         let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
         // The first forward pass may come after the peak, and the last step may not finish.
         let before = if self.choice.passes.entries[0].end < peak { peak } else { self.device.history().entries() };
-        Holders { functions: self.holders(before), forward_us: self.forward_us() }
+        if self.is_open() {
+            // Without a backward pass, passes may also keep other memory, such as a KV cache.
+            let lack_backward = self.activation_bytes(peak) > 0 && !self.holders(before).is_empty();
+            return Holders { lack_backward, ..Holders::default() };
+        }
+        Holders { functions: self.holders(before), forward_us: self.forward_us(), lack_backward: false }
     }
 
     /// The label of a function.

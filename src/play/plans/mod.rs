@@ -92,6 +92,9 @@ pub struct DevicePlans {
     pub nearest: Option<Plan>,
     /// Changes that cannot be simulated from this recording, with the reason.
     pub not_played: Vec<Refusal>,
+    /// Whether checkpointing was not tried although it may help: no backward pass follows the forward passes, so what it would
+    /// recompute is unknown.
+    pub checkpoints_untried: bool,
     /// Number of combinations that were simulated.
     pub tried: usize,
     /// Whether there are more combinations, which the budget did not allow.
@@ -284,6 +287,7 @@ impl DevicePlans {
                 let refusal =
                     |because: &String| Refusal { change: Change::ChunkLoss { pieces: 4 }, because: because.clone() };
                 plans.not_played.extend(figures.as_ref().err().map(refusal));
+                plans.checkpoints_untried = holders.lack_backward;
                 loss = figures.ok();
                 Moves::all(holders.functions.clone(), loss, peak, editor.may_use_adam())
             }
@@ -323,6 +327,7 @@ impl DevicePlans {
             plans: Vec::new(),
             nearest: None,
             not_played: Vec::new(),
+            checkpoints_untried: false,
             tried: 0,
             is_cut: false,
             unfinished: None,

@@ -30,6 +30,9 @@ pub struct FitSearch {
     pub cut: bool,
     /// Changes that cannot be simulated with this recording.
     pub not_played: Vec<FitNotPlayed>,
+    /// Whether checkpointing was not tried although it may help: no backward pass follows the forward passes, so what it would
+    /// recompute is unknown.
+    pub checkpoints_untried: bool,
     /// The largest difference between a simulated maximum with the recorded settings and the recorded one; null if
     /// there is no simulation.
     pub replay_difference_bytes: Option<u64>,
@@ -181,6 +184,7 @@ impl From<&DevicePlans> for FitSearch {
                 .iter()
                 .map(|refusal| FitNotPlayed { change: refusal.change.to_string(), because: refusal.because.clone() })
                 .collect(),
+            checkpoints_untried: device.checkpoints_untried,
             replay_difference_bytes: device.difference.as_ref().map(Difference::bytes),
             played_to_entry: device.unfinished.map(|unfinished| unfinished.end),
             forward_us: device.forward_us,

@@ -388,7 +388,7 @@ pub fn limits(device: &DevicePlans) -> Vec<String> {
     lines
 }
 
-/// Why changes cannot be simulated, a line for each reason.
+/// Which changes were not simulated and why, a line for each reason.
 pub fn not_played(device: &DevicePlans) -> Vec<String> {
     let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
     for refusal in &device.not_played {
@@ -397,10 +397,14 @@ pub fn not_played(device: &DevicePlans) -> Vec<String> {
             None => by_reason.push((&refusal.because, vec![refusal.change.to_string()])),
         }
     }
-    by_reason
-        .into_iter()
-        .map(|(because, changes)| format!("cannot simulate {} ({because})", changes.join(", ")))
-        .collect()
+    let refused =
+        by_reason.into_iter().map(|(because, changes)| format!("cannot simulate {} ({because})", changes.join(", ")));
+    let untried = device.checkpoints_untried.then(|| {
+        "did not try checkpointing (no backward pass follows the forward passes, so what it would recompute is unknown); \
+         memviz checkpoint FILE shows what checkpointing saves in the forward passes"
+            .to_owned()
+    });
+    untried.into_iter().chain(refused).collect()
 }
 
 /// The time that a plan costs.
