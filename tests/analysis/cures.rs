@@ -286,3 +286,21 @@ fn mistakes_of_strangers_are_found() {
     let Saving::Played { allocated, .. } = attention.saving else { panic!("{:?}", attention.saving) };
     assert!(allocated.by() > 9 << 30, "{allocated:?}");
 }
+
+/// The rollout keeps its observations in a list, and makes the next one after the call of the model: no cure frees them earlier.
+#[test]
+fn observations_that_a_rollout_stores_are_not_saved() {
+    let cure = found("fixtures/advice/pixels.pickle.gz", Story::RetainedGraph);
+    assert_not_found("fixtures/advice/pixels_cured.pickle.gz", Story::RetainedGraph);
+    let recording = open("fixtures/advice/pixels_cured.pickle.gz");
+    let devices = recording.devices();
+    let history = devices.all()[0].history();
+    let measured = |metric: Metric| history.maxima[metric as usize].bytes as u64;
+    let savings = std::iter::once(&cure.saving).chain(cure.alternatives.iter().map(|other| &other.saving));
+    for saving in savings {
+        let Saving::Played { allocated, reserved, at_least: true, .. } = saving else { panic!("{saving:#?}") };
+        assert!(allocated.after >= measured(Metric::Allocated) && allocated.after < allocated.before, "{saving:#?}");
+        assert!(reserved.after >= measured(Metric::Reserved), "{saving:#?}");
+    }
+    assert_eq!(cure.alternatives.len(), 1);
+}

@@ -5,6 +5,7 @@
 //! the stored tensor holds the graph anyway; with a variable, the graph stays live until the next one is built. So
 //! memviz simulates each cure with and without a variable: the saving with a variable is the least that it saves.
 
+use super::kept_over_steps::sizes_of_inputs;
 use super::model_calls::{ModelCall, born_in};
 use super::variables::{Function, frame_of_function};
 use super::{Finding, Remedy, Story, Way};
@@ -26,6 +27,8 @@ struct Kept {
     made: Allocation,
     /// When a variable of the function that calls the model would free it.
     rebound: Instant,
+    /// Whether it may be the input of the next call: it is allocated after the call and as large as an input of the first one.
+    may_be_input: bool,
 }
 
 /// The graph of a call.
@@ -63,6 +66,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         let first = of_line.first().map_or(0, |call| call.start);
         let before: HashSet<StackId> =
             born_in(device, 0, first).map(|(index, _)| device.track.stack_of(index as usize)).collect();
+        let sizes = of_line.first().map(|first| sizes_of_inputs(device, first)).unwrap_or_default();
         let mut graphs = Vec::with_capacity(of_line.len());
         for (place, call) in of_line.iter().enumerate() {
             let next = of_line.get(place + 1);
@@ -80,7 +84,8 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
                 let Some(again) = again.or(next.is_none().then_some(entries)) else { continue };
                 let rebound = function.as_ref().map_or(again, |function| function.let_go(call, next, again));
                 if (made.born..made.freed).contains(&rebound) && is_wanted(index, &made) {
-                    graph.blocks.push(Kept { index, made, rebound });
+                    let may_be_input = made.born > call.end && sizes.contains(&made.requested);
+                    graph.blocks.push(Kept { index, made, rebound, may_be_input });
                     (graph.done, graph.again) = (graph.done.max(made.born), graph.again.max(again));
                 }
             }
@@ -98,7 +103,7 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         let gone = |graph: &Graph| if is_bound { graph.again } else { graph.done };
         let of_graph = |graph: &Graph| {
             let at = gone(graph);
-            let blocks = graph.blocks.iter().filter(|kept| at < kept.made.freed);
+            let blocks = graph.blocks.iter().filter(|kept| at < kept.made.freed && !(is_bound && kept.may_be_input));
             blocks.map(|kept| (kept.index, at)).collect::<Vec<_>>()
         };
         let mut lives = Lives { freed: self.all.iter().flat_map(of_graph).collect(), ..Lives::default() };
@@ -115,6 +120,10 @@ impl<'d, 'a, 'c> Graphs<'d, 'a, 'c> {
         let mut freed = known.clone();
         for (call, graph) in self.of_line.iter().zip(&self.all) {
             for (place, kept) in graph.blocks.iter().enumerate() {
+                // The program may keep its inputs.
+                if is_bound && kept.may_be_input {
+                    continue;
+                }
                 freed.entry(kept.index).or_insert_with(|| {
                     // Blocks allocated in the middle of a line are not results.
                     let next = graph.blocks.get(place + 1).filter(|_| kept.made.born > call.end);

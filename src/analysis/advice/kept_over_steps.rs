@@ -192,18 +192,11 @@ fn held_longer(
 /// Inputs that only the graphs of calls keep alive: the first layer saves them for backward. Each comes with the place
 /// of its call, and with the instant at which its variable would release it: when its line allocates the next input.
 pub(super) fn inputs(device: &Device<'_>, of_line: &[&ModelCall]) -> Vec<(usize, u32, Instant)> {
-    let is_input = |&(index, _): &(u32, Allocation)| {
-        let stack = device.track.stack_of(index as usize);
-        let category = device.categories().get(index as usize).category;
-        matches!(device.roles().role(stack), Role::Plain | Role::Data)
-            && matches!(category, Category::Input | Category::Unknown | Category::Activation | Category::Temporary)
-            && stack != StackId::EMPTY
-    };
     let done = |call: &ModelCall| call.backward.as_ref().map_or(call.end, |backward| backward.end);
     let mut of_stack: BTreeMap<u32, Vec<(usize, u32, Allocation, Instant)>> = BTreeMap::new();
     let mut start = 0;
     for (place, call) in of_line.iter().enumerate() {
-        for (index, made) in born_in(device, start, call.start).filter(is_input) {
+        for (index, made) in born_in(device, start, call.start).filter(|&(index, _)| may_be_input(device, index)) {
             let stack = device.track.stack_of(index as usize);
             of_stack.entry(stack.0).or_default().push((place, index, made, done(call)));
         }
@@ -219,6 +212,22 @@ pub(super) fn inputs(device: &Device<'_>, of_line: &[&ModelCall]) -> Vec<(usize,
         }
     }
     released
+}
+
+/// The sizes of the inputs of the first call, which may be allocated on another line than those of the next ones.
+pub(super) fn sizes_of_inputs(device: &Device<'_>, first: &ModelCall) -> HashSet<u64> {
+    let born = born_in(device, 0, first.start)
+        .filter(|&(index, made)| made.freed > first.start && may_be_input(device, index));
+    born.map(|(_, made)| made.requested).collect()
+}
+
+/// Whether a block may be the input of a model, given that it is allocated before a call.
+fn may_be_input(device: &Device<'_>, index: u32) -> bool {
+    let stack = device.track.stack_of(index as usize);
+    let category = device.categories().get(index as usize).category;
+    matches!(device.roles().role(stack), Role::Plain | Role::Data)
+        && matches!(category, Category::Input | Category::Unknown | Category::Activation | Category::Temporary)
+        && stack != StackId::EMPTY
 }
 
 /// The line that calls `backward` after a call of a model: it allocates the gradients that the pass starts from.

@@ -2,7 +2,7 @@
 //! program releases the results, or forever if a sum of losses or a list references them.
 
 use super::graphs::Graphs;
-use super::kept_over_steps::{inputs, is_of_forward};
+use super::kept_over_steps::{inputs, is_of_forward, sizes_of_inputs};
 use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::variables::frame_of_function;
 use super::{Finding, Remedy, Story};
@@ -144,12 +144,15 @@ fn stored_at(device: &Device<'_>, call: &ModelCall, calls: &[&ModelCall]) -> Opt
     // Stacks that also allocate before the call allocate inputs: they belong to the next call.
     let before: HashSet<StackId> =
         born_in(device, 0, call.start).map(|(index, _)| device.track.stack_of(index as usize)).collect();
-    let is_input = |index: u32| before.contains(&device.track.stack_of(index as usize));
+    let sizes = sizes_of_inputs(device, call);
+    let is_input = |index: u32, made: &Allocation| {
+        before.contains(&device.track.stack_of(index as usize)) || sizes.contains(&made.requested)
+    };
     // Without training, blocks between two calls may be computed from the result of the first one.
     let is_data = |made: &Allocation| device.phases().at(made.born) == Phase::Data && device.phases().has_training();
     // A tensor holds its graph, and a sum those of all calls: it is freed right behind them, not later.
     let last = end_of_release(device, call, calls);
-    let own = behind.filter(|(index, made)| !is_data(made) && !is_input(*index) && made.freed <= last);
+    let own = behind.filter(|(index, made)| !is_data(made) && !is_input(*index, made) && made.freed <= last);
     let stacks: Vec<StackId> =
         own.map(|(index, _)| device.track.stack_of(index as usize)).filter(|&stack| stack != StackId::EMPTY).collect();
     // A line that draws a sample from the result stores no graph.
