@@ -72,7 +72,7 @@ impl Action {
 
     /// How often it occurs in `actions`.
     pub(crate) fn count_in(self, actions: &[Self]) -> usize {
-        // The sum of a portion fits a byte, and the processor adds many bytes at once.
+        // The sum of a portion fits in a byte, and the processor adds many bytes at once.
         let portions = actions.chunks(usize::from(u8::MAX));
         portions.map(|portion| usize::from(portion.iter().map(|&action| u8::from(action == self)).sum::<u8>())).sum()
     }
@@ -195,7 +195,8 @@ pub struct TraceEntries {
     times: Vec<i64>,
     stacks: Vec<StackId>,
     contexts: ContextColumn,
-    /// Whether any time is below the one before it. Known from appending, since reading the whole column again takes longer.
+    /// Whether any time is below the one before it. Updated while appending, because reading the whole column
+    /// again would take longer.
     times_fall: bool,
 }
 

@@ -40,7 +40,7 @@ impl Tally {
         self.see(action, size, instant, &before);
     }
 
-    /// Compares the counters right after an entry with the maxima, and with those before it.
+    /// Updates the maxima and the contradictions after an entry; `before` are the counters before it.
     #[inline]
     pub fn see(&mut self, action: Action, size: u64, instant: Instant, before: &Counters) {
         let rises = match action {

@@ -38,12 +38,9 @@ impl BackwardSites {
     pub fn of(track: Track<'_>, roles: &Roles) -> Self {
         let stacks = (0..track.snapshot.stacks.len() as u32).map(StackId);
         let kinds: Vec<Kind> = stacks.map(|stack| Kind::of(stack, roles)).collect();
-        if !kinds.iter().any(|kind| kind.is_engine) {
-            return Self::default();
-        }
         let mut passes = PassReader { history: track.history, start: 0, is_backward: false, passes: Vec::new() };
         let mut operators = ForwardOperators::for_allocations(track.history.allocations.len());
-        // Both read every allocation once, and getting there takes longer than what they do.
+        // One loop for both: finding the entries that allocate takes longer than what either does with them.
         for (entry, allocation, stack) in track.births() {
             let kind = kinds.get(stack.index()).copied().unwrap_or_default();
             passes.read(entry, kind);
@@ -86,7 +83,7 @@ impl BackwardSites {
     }
 }
 
-/// What an allocation with some stack means here.
+/// What the stack of an allocation says about it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kind {
     /// The autograd engine allocated it.

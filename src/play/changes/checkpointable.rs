@@ -35,8 +35,8 @@ pub(crate) struct Holders {
     pub functions: Vec<HeldByCalls>,
     /// Mean time of a forward pass in microseconds, if the file has times.
     pub forward_us: Option<i64>,
-    /// Whether there are such functions, but no backward pass follows, so what it would recompute is unknown. Then they are
-    /// not listed.
+    /// Whether `functions` is empty only because the recording does not contain the backward pass for which memory is kept at
+    /// the peak, so what it would recompute is unknown.
     pub lack_backward: bool,
 }
 
@@ -161,20 +161,24 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         (functions, untried)
     }
 
-    /// Functions that could be checkpointed, independently of the recorded peak.
-    pub(crate) fn for_search(&self) -> Holders {
+    /// Functions that could be checkpointed, independently of the recorded peak. If `needs_backward` is set, memory during
+    /// backward matters as well, as it does for a device.
+    pub(crate) fn for_search(&self, needs_backward: bool) -> Holders {
         if self.passes() == 0 {
             return Holders::default();
         }
         let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
+        // Without a backward pass, passes may also keep other memory, such as a KV cache.
+        if self.is_open() && (self.activation_bytes(peak) == 0 || self.obstacle(peak).is_some()) {
+            return Holders::default();
+        }
         // The first forward pass may come after the peak, and the last step may not finish.
         let before = if self.choice.passes.entries[0].end < peak { peak } else { self.device.history().entries() };
-        if self.is_open() {
-            // Without a backward pass, passes may also keep other memory, such as a KV cache.
-            let lack_backward = self.activation_bytes(peak) > 0 && !self.holders(before).is_empty();
-            return Holders { lack_backward, ..Holders::default() };
+        let functions = self.holders(before);
+        if needs_backward && self.is_open() {
+            return Holders { lack_backward: !functions.is_empty(), ..Holders::default() };
         }
-        Holders { functions: self.holders(before), forward_us: self.forward_us(), lack_backward: false }
+        Holders { functions, forward_us: self.forward_us(), lack_backward: false }
     }
 
     /// The label of a function.

@@ -35,7 +35,7 @@ pub(crate) struct Bench<'d, 'a> {
 impl<'d, 'a> Bench<'d, 'a> {
     pub(super) fn new(device: &'d Device<'a>, testbed: Testbed, sought: Sought) -> Self {
         let editor = Editor::new(device);
-        let holders = Checkpointable::new(device, editor.choice()).for_search();
+        let holders = Checkpointable::new(device, editor.choice()).for_search(matches!(sought.goal, Goal::Device(_)));
         let mut settings = vec![testbed.settings.clone()];
         if matches!(sought.goal, Goal::Device(_)) {
             settings.extend(advisable(&testbed.settings));
@@ -121,7 +121,7 @@ impl<'d, 'a> Bench<'d, 'a> {
         self.settings.iter().skip(1).position(is_own).map_or(0, |place| place + 1)
     }
 
-    /// Why the figures of a plan are uncertain that frees blocks at other times.
+    /// Why the figures of a plan that frees blocks at other times are uncertain.
     fn depends_on_order(&self, plan: &Plan, lives: &Lives, fits: bool) -> Option<String> {
         let edited = self.editor.apply_with_lives(&self.testbed.program, &plan.bare_changes(), lives).ok()?;
         let settings = self.settings.get(self.place_of(plan))?;
