@@ -5,7 +5,8 @@
 
 use crate::support::allocator_model::{Entry, Expandable, Held, Log, MIB, Moment};
 use crate::support::programs::{Recording, plain_or_expandable, programs};
-use memviz::model::{Action, Snapshot};
+use memviz::model::trace_entry::TraceEntry;
+use memviz::model::{Action, DeviceTrace, EntryContext, Snapshot, StackId};
 use memviz::replay::{AnomalyKind, Counters, History, Metric, Track, replay};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -237,6 +238,27 @@ proptest! {
             consistent(&history, &snapshot)?;
         }
     }
+}
+
+/// The second device starts earlier than the first one ends, which is no contradiction.
+#[test]
+fn times_that_go_back_are_counted_on_their_device() {
+    let mut snapshot = Snapshot::default();
+    snapshot.notes.has_times = true;
+    let context = snapshot.contexts.intern(EntryContext::default());
+    for (device, times) in (0..).zip([[5, 7, 7], [1, 4, 2]]) {
+        let start = snapshot.entries.len();
+        for (place, time_us) in (1..).zip(times) {
+            let (action, stack) = (Action::SegmentAlloc, StackId::EMPTY);
+            snapshot.entries.push(TraceEntry { action, addr: place << 30, size: 2 * MIB, time_us, stack, context });
+        }
+        snapshot.traces.push(DeviceTrace { device, rows: start..snapshot.entries.len(), truncated: true });
+    }
+    let reversed = |history: &History| {
+        let found = history.anomalies.kinds().find(|anomaly| anomaly.kind == AnomalyKind::TimeReversed).copied();
+        found.map(|anomaly| (anomaly.count, anomaly.first_entry))
+    };
+    assert_eq!(replay(&snapshot).iter().map(reversed).collect::<Vec<_>>(), [None, Some((1, Some(2)))]);
 }
 
 /// The histories that have a log, each with it.
