@@ -1679,8 +1679,8 @@ class FitSearch:
     """The unchanged program; null if there is no simulation."""
 
     checkpoints_untried: bool
-    """Whether checkpointing was not tried although it may help: forward passes keep memory for a backward pass
-    that the recording does not contain, so what it would recompute is unknown.
+    """Whether checkpointing was not tried although it may help: the recording does not contain the backward pass
+    for which forward passes keep memory, so the peak with recomputation is unknown.
     """
 
     cut: bool

@@ -36,7 +36,7 @@ pub(crate) struct Holders {
     /// Mean time of a forward pass in microseconds, if the file has times.
     pub forward_us: Option<i64>,
     /// Whether `functions` is empty only because the recording does not contain the backward pass for which memory is kept at
-    /// the peak, so what it would recompute is unknown.
+    /// the peak, so the peak with recomputation is unknown.
     pub lack_backward: bool,
 }
 

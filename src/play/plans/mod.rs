@@ -92,8 +92,8 @@ pub struct DevicePlans {
     pub nearest: Option<Plan>,
     /// Changes that cannot be simulated from this recording, with the reason.
     pub not_played: Vec<Refusal>,
-    /// Whether checkpointing was not tried although it may help: forward passes keep memory for a backward pass that the
-    /// recording does not contain, so what it would recompute is unknown.
+    /// Whether checkpointing was not tried although it may help: the recording does not contain the backward
+    /// pass for which forward passes keep memory, so the peak with recomputation is unknown.
     pub checkpoints_untried: bool,
     /// Number of combinations that were simulated.
     pub tried: usize,

@@ -30,8 +30,8 @@ pub struct FitSearch {
     pub cut: bool,
     /// Changes that cannot be simulated with this recording.
     pub not_played: Vec<FitNotPlayed>,
-    /// Whether checkpointing was not tried although it may help: forward passes keep memory for a backward pass that the
-    /// recording does not contain, so what it would recompute is unknown.
+    /// Whether checkpointing was not tried although it may help: the recording does not contain the backward
+    /// pass for which forward passes keep memory, so the peak with recomputation is unknown.
     pub checkpoints_untried: bool,
     /// The largest difference between a simulated maximum with the recorded settings and the recorded one; null if
     /// there is no simulation.

@@ -400,8 +400,8 @@ pub fn not_played(device: &DevicePlans) -> Vec<String> {
     let refused =
         by_reason.into_iter().map(|(because, changes)| format!("cannot simulate {} ({because})", changes.join(", ")));
     let untried = device.checkpoints_untried.then(|| {
-        "did not try checkpointing (forward passes keep memory for a backward pass that the recording does not contain, so what it \
-         would recompute is unknown); memviz checkpoint FILE shows what checkpointing saves in the forward passes"
+        "did not try checkpointing (the recording does not contain the backward pass, so the peak with recomputation is unknown); \
+         memviz checkpoint FILE shows what checkpointing saves in the forward passes"
             .to_owned()
     });
     untried.into_iter().chain(refused).collect()
