@@ -191,7 +191,6 @@ impl Work<'_> {
         }
     }
 
-    /// The lines for an input.
     fn lines(&self, input: &Input) -> Vec<RankLine> {
         if let Some(problem) = &input.found.problem {
             return vec![input.failed(problem)];

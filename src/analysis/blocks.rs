@@ -51,17 +51,13 @@ impl Default for BlocksOptions {
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct BlocksReport {
     /// The requested devices, in order.
     pub devices: Vec<DeviceBlocks>,
 }
 
-/// One device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceBlocks {
-    /// Device.
     pub device: DeviceId,
     /// The instant of the blocks; `None` for blocks of any time.
     pub at: Option<Moment>,
@@ -81,13 +77,10 @@ pub struct DeviceBlocks {
     pub anomalies: Anomalies,
 }
 
-/// One block.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Block {
     /// Its place among all blocks of the device.
     pub id: usize,
-    /// Its address.
     pub address: u64,
     /// Requested bytes.
     pub requested: u64,
@@ -107,7 +100,6 @@ pub struct Block {
     pub site: String,
     /// Its use.
     pub category: &'static str,
-    /// The evidence for that.
     pub evidence: &'static str,
     /// Whether the site or the category is inferred.
     pub inferred: bool,

@@ -15,7 +15,6 @@ use crate::replay::{Counters, History, Instant, Metric, Track, replay};
 /// Part of a device's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The device.
     pub device: DeviceId,
     /// The instant at which it starts.
     pub from: Instant,

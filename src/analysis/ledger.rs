@@ -28,7 +28,6 @@ setters!(LedgerOptions { devices: Vec<DeviceId>, capacity: Option<u64> });
 
 /// The ledger of each device.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct LedgerReport {
     /// The requested devices that have samples.
     pub devices: Vec<DeviceLedger>,
@@ -42,9 +41,7 @@ pub struct LedgerReport {
     pub capacity_is_unused: bool,
 }
 
-/// One device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceLedger {
     /// Its number.
     pub device: DeviceId,
@@ -58,9 +55,7 @@ pub struct DeviceLedger {
 
 /// A device at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Ledger {
-    /// The occasion.
     pub at: Occasion,
     /// The time, in microseconds since the epoch.
     pub time_us: Option<i64>,
@@ -80,9 +75,7 @@ pub struct Ledger {
 
 /// The bytes of one holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LedgerRow {
-    /// The holder.
     pub holder: Holder,
     /// Bytes. Negative if figures contradict each other.
     pub bytes: i64,
@@ -90,7 +83,6 @@ pub struct LedgerRow {
 
 /// What uses memory on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Holder {
     /// PyTorch's caching allocator in the recorded process.
     Pytorch,
@@ -131,19 +123,16 @@ impl Holder {
 
 /// The segments of pools of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PoolShare {
     /// What the pools are for; `None` for the default pool.
     pub kind: Option<PoolKind>,
     /// Number of pools.
     pub pools: usize,
-    /// Their bytes.
     pub bytes: u64,
 }
 
 /// What limits the figures of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum LedgerDoubt {
     /// The processes could not be listed, for this reason if one was recorded.
     NoProcesses(Option<String>),

@@ -17,7 +17,6 @@ use crate::parallel;
 /// The answers for one report. Unless another instant is requested, each device is shown at its first failed request, or at
 /// its peak.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct Overview {
     /// Number of rows requested.
     pub top: Option<usize>,

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 /// An input as it was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AtInstant {
-    /// The file.
     pub file: PathBuf,
     /// The instant after the @, if there is one.
     pub at: Option<When>,

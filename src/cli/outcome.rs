@@ -7,7 +7,6 @@ use std::process::ExitCode;
 /// How a run ended. The numbers are the exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done.
     Done = 0,
     /// A requested check failed.
     CheckFailed = 1,

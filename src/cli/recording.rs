@@ -30,7 +30,6 @@ impl Reply {
         Self { warnings: Vec::new(), write: Box::new(write) }
     }
 
-    /// An answer in a format for rows.
     pub fn rows<A>(answer: A, format: AnswerFormat, style: TextStyle) -> Self
     where
         A: Rows + for<'a> Answer<About<'a> = Source<'a>> + 'static,

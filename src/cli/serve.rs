@@ -40,7 +40,6 @@ impl Server {
         Ok(Self { listener, port, path: format!("/{a:016x}{b:016x}/"), patience: PATIENCE })
     }
 
-    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }

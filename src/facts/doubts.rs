@@ -9,7 +9,6 @@ use crate::replay::{Completeness, History, Metric, SegmentSpan, Track};
 
 /// Why a figure is not known exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Doubt {
     /// Nothing was allocated on any device, or recording was off: the file does not show which.
     NothingRecorded,
@@ -178,17 +177,21 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
     let first_size = |rehearsal: &Rehearsal| rehearsal.sizes().next().map(ValueReads::place);
     let by_value = rehearsal.as_ref().and_then(first_size).unwrap_or_default();
     let unknown_key = unknown_keys.keys().find(|key| !key.starts_with(FRAME));
-    let doubt = match () {
-        () if *memory_left_out > 0 => Doubt::MemoryLeftOut(*memory_left_out),
-        () if !malformed.is_empty() => Doubt::Malformed(malformed[0].clone()),
-        () if settings_are_missing(snapshot) => Doubt::NoSettings,
-        () if !by_value.is_empty() => Doubt::SizesFromValues(by_value),
-        () => match (unknown_actions.keys().next(), unknown_key) {
+    let doubt = if *memory_left_out > 0 {
+        Doubt::MemoryLeftOut(*memory_left_out)
+    } else if !malformed.is_empty() {
+        Doubt::Malformed(malformed[0].clone())
+    } else if settings_are_missing(snapshot) {
+        Doubt::NoSettings
+    } else if !by_value.is_empty() {
+        Doubt::SizesFromValues(by_value)
+    } else {
+        match (unknown_actions.keys().next(), unknown_key) {
             (Some(action), _) => Doubt::UnknownAction(action.clone()),
             (None, Some(key)) => Doubt::UnknownKey(key.clone()),
             (None, None) if *followed => return Some((Doubt::Followed, Leaves::LowerBound)),
             (None, None) => return truncated_at.map(|_| (Doubt::CutOff, Leaves::LowerBound)),
-        },
+        }
     };
     Some((doubt, Leaves::Nothing))
 }
@@ -285,12 +288,16 @@ fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
         no_free_requested,
         peak_uncertain_bytes: more,
     } = history.completeness;
-    match () {
-        () if sampled => Some((Doubt::Sampled, Leaves::LowerBound)),
-        () if unrecorded_frees => Some((Doubt::UnrecordedFrees, Leaves::LowerBound)),
-        () if no_free_requested => Some((Doubt::NoFreeRequested, Leaves::AtMost(more))),
-        () if more > 0 => Some((Doubt::UncertainSizes(more), Leaves::UpTo(more))),
-        () => None,
+    if sampled {
+        Some((Doubt::Sampled, Leaves::LowerBound))
+    } else if unrecorded_frees {
+        Some((Doubt::UnrecordedFrees, Leaves::LowerBound))
+    } else if no_free_requested {
+        Some((Doubt::NoFreeRequested, Leaves::AtMost(more)))
+    } else if more > 0 {
+        Some((Doubt::UncertainSizes(more), Leaves::UpTo(more)))
+    } else {
+        None
     }
 }
 

@@ -51,9 +51,6 @@ pub fn beside(recording: &Path) -> Result<Option<DeviceFile>> {
 }
 
 /// Reads samples from a stream.
-///
-/// # Errors
-/// Like [`beside`].
 pub fn read(stream: impl Read) -> Result<DeviceFile> {
     let mut text = Vec::new();
     stream.take(MOST_BYTES + 1).read_to_end(&mut text)?;

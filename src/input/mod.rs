@@ -122,17 +122,11 @@ pub fn open(path: &Path) -> Result<File> {
 }
 
 /// Reads a snapshot from a stream, such as standard input.
-///
-/// # Errors
-/// Like [`read_path`].
 pub fn read_stream(stream: impl Read + Send + 'static, options: &ReadOptions) -> Result<Input> {
     read_observed(stream, options, ()).map(|(input, ())| input)
 }
 
 /// Like [`read_stream`], with an observer, which is returned at the end.
-///
-/// # Errors
-/// Like [`read_path`].
 pub fn read_observed<O: EntryObserver + 'static>(
     stream: impl Read + Send + 'static,
     options: &ReadOptions,
@@ -255,9 +249,6 @@ impl Unpacked {
     }
 
     /// Reads it as a recording.
-    ///
-    /// # Errors
-    /// Like [`read_any`].
     pub fn read<O: EntryObserver + 'static>(self, options: &ReadOptions, observer: O) -> Result<AnyInput<O>> {
         if let Some(what) = self.described() {
             return Err(Error::Foreign(what));

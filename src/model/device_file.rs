@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 /// The samples of all devices that a program uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
 pub struct DeviceFile {
     /// The version of the file's keys.
     pub version: u32,
@@ -35,7 +34,6 @@ impl DeviceFile {
 
 /// Samples of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
 pub struct DeviceSamples {
     /// Its index in the process.
     pub device: DeviceId,
@@ -53,7 +51,6 @@ pub struct DeviceSamples {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Occasion {
     /// When recording started.
     Start,
@@ -82,7 +79,6 @@ impl Occasion {
 
 /// The memory of a device at one instant.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
 pub struct DeviceSample {
     /// When it was taken.
     pub at: Occasion,
@@ -117,7 +113,6 @@ impl DeviceSample {
 
 /// The pinned host memory of PyTorch's allocator at one instant.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
 pub struct HostSample {
     /// When it was taken.
     pub at: Occasion,
@@ -132,7 +127,6 @@ pub struct HostSample {
 
 /// A process on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
 pub struct GpuProcess {
     /// Its process ID, according to the driver.
     pub pid: u64,
@@ -146,7 +140,6 @@ pub struct GpuProcess {
 
 /// Memory of one NCCL process group.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
 pub struct GroupMemory {
     /// The name of the group.
     pub group: String,

@@ -20,7 +20,6 @@ pub struct LiveProfile {
 pub struct LiveSample {
     /// Where they were allocated.
     pub stack: StackId,
-    /// Their device.
     pub device: DeviceId,
     /// Number of buffers, at least one.
     pub count: u64,

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 /// The memory events of an export of Nsight Systems.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct NsysProfile {
     /// Version of the export's tables, such as `3.16.1`.
     pub schema_version: Option<String>,
@@ -51,7 +50,6 @@ impl Process {
 
 /// An allocation or a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct MemoryEvent {
     /// Nanoseconds since the start of the session.
     pub start_ns: i64,
@@ -116,7 +114,6 @@ impl MemoryKind {
 
 /// Who made a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct Caller {
     /// The function of the CUDA API, such as `cudaMalloc`.
     pub call: Option<String>,
@@ -126,7 +123,6 @@ pub struct Caller {
 
 /// A frame of a call chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct ChainFrame {
     /// The function.
     pub symbol: String,
@@ -136,7 +132,6 @@ pub struct ChainFrame {
 
 /// An NVTX range, such as one from `torch.cuda.nvtx.range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct NvtxRange {
     /// Its name.
     pub name: String,
@@ -150,7 +145,6 @@ pub struct NvtxRange {
 
 /// A GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct ProfiledGpu {
     /// Its number in CUDA.
     pub device: i64,

@@ -47,7 +47,6 @@ pub struct Span {
     pub start_ns: i64,
     /// End, not before the start.
     pub end_ns: i64,
-    /// Its name.
     pub name: StrId,
     /// The `TorchScript` modules around it, as recorded: `TOP(Net)::forward.fc(Linear)::forward.`; empty if there are none.
     pub modules: StrId,

@@ -58,7 +58,6 @@ pub enum ValueUse {
 pub struct ValueReads {
     /// The file, empty for backward's own threads.
     pub file: String,
-    /// The line.
     pub line: u64,
     /// The line's text.
     pub code: String,
@@ -77,16 +76,16 @@ impl Rehearsal {
     /// Why a simulation of this recording on a device is not exact even if the recording is complete; empty if it is exact.
     /// `is_elsewhere` says whether the device differs from the rehearsed one.
     pub fn lacks(&self, is_elsewhere: bool) -> &'static str {
-        match () {
-            () if self.sizes().next().is_some() => {
-                "rehearsed; some sizes depend on values read from the device, which a rehearsal does not know"
-            }
-            () if !self.refused.is_empty() => "only partly rehearsed: see what failed or was left out",
-            () if is_elsewhere => {
-                "rehearsed for another GPU: the cuBLAS workspace and reduction buffers may have other sizes on this GPU, and programs may choose other kernels; rehearse the program for this GPU with memviz rehearse --gpu NAME"
-            }
-            () if self.cudnn_operations > 0 => "rehearsed; cuDNN workspaces are not counted",
-            () => "",
+        if self.sizes().next().is_some() {
+            "rehearsed; some sizes depend on values read from the device, which a rehearsal does not know"
+        } else if !self.refused.is_empty() {
+            "only partly rehearsed: see what failed or was left out"
+        } else if is_elsewhere {
+            "rehearsed for another GPU: the cuBLAS workspace and reduction buffers may have other sizes on this GPU, and programs may choose other kernels; rehearse the program for this GPU with memviz rehearse --gpu NAME"
+        } else if self.cudnn_operations > 0 {
+            "rehearsed; cuDNN workspaces are not counted"
+        } else {
+            ""
         }
     }
 

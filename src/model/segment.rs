@@ -20,7 +20,6 @@ pub enum SegmentType {
 /// State of a block at dump time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
-    /// Allocated.
     ActiveAllocated,
     /// Freed by the program, but still in use by another stream. PyTorch writes `active_pending_free` and documents
     /// `active_awaiting_free`.
@@ -32,7 +31,6 @@ pub enum BlockState {
 /// A range of device memory obtained from the driver.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    /// The device.
     pub device: DeviceId,
     /// First address.
     pub address: u64,

@@ -153,7 +153,6 @@ pub struct TraceEntry {
     pub size: u64,
     /// Microseconds since the epoch; the entry's index if the file has no times (PyTorch 2.0).
     pub time_us: i64,
-    /// The stack.
     pub stack: StackId,
     /// Stream, pool and metadata.
     pub context: ContextId,

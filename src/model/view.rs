@@ -5,7 +5,6 @@ use regex_lite::Regex;
 /// What the user wants in answers. It is not part of the file, but accompanies the recording. By default, answers show what
 /// is recorded and leave nothing out.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct View {
     /// Additional user code: Python files whose path or package matches one of these count as the user's own.
     pub own: Vec<Regex>,

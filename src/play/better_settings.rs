@@ -49,7 +49,6 @@ fn prepare(device: &Device<'_>, steps: u64) -> Option<(Testbed, Vec<AllocatorSet
 
 /// Settings that do better than the recorded ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct BetterSettings {
     /// As `PYTORCH_CUDA_ALLOC_CONF` takes them; empty for the defaults.
     pub alloc_conf: String,
@@ -63,7 +62,6 @@ pub struct BetterSettings {
 
 /// The effect of other settings on one device of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SettingsAdvice {
     /// Bytes reserved as recorded.
     pub recorded_reserved: u64,

@@ -12,7 +12,6 @@ use crate::play::player::{Player, Setup};
 
 /// The capacities on which a program works, as far as known, in bytes that the allocator can use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Capacities {
     /// The lowest capacity on which it works; `None` if unknown. It may be known although `safe` is not.
     pub first: Option<u64>,
@@ -76,7 +75,6 @@ const ENDLESS: u64 = 1 << 50;
 pub struct Search<'a> {
     /// The program to simulate.
     pub program: &'a Program,
-    /// The allocator settings.
     pub settings: &'a AllocatorSettings,
     /// The driver's placement of segments.
     pub placement: Placement,

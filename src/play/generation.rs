@@ -33,7 +33,6 @@ const FULL: &str = "the device is full before the last recorded token";
 
 /// A cache that grows with every token, and how far it can grow on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Generation {
     /// Tensors of the cache.
     pub tensors: usize,

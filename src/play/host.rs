@@ -189,14 +189,15 @@ pub(crate) fn runs(
             (!is_recorded && least.max_reserved < most.max_reserved).then_some((least.max_reserved, most.max_reserved));
         let reserved = Some(most.max_reserved);
         run.capacities = Capacities { first: reserved, safe: reserved, enough: reserved, holes: Vec::new() };
-        run.because = match () {
-            () if !lacks.is_empty() => lacks.to_owned(),
-            () if !difference.is_none() => NOT_REPRODUCED.to_owned(),
-            () if run.reserved_range.is_some() => {
-                "recordings contain the blocks of pinned host memory, not the requests, so reserved memory is a range"
-                    .to_owned()
-            }
-            () => String::new(),
+        run.because = if !lacks.is_empty() {
+            lacks.to_owned()
+        } else if !difference.is_none() {
+            NOT_REPRODUCED.to_owned()
+        } else if run.reserved_range.is_some() {
+            "recordings contain the blocks of pinned host memory, not the requests, so reserved memory is a range"
+                .to_owned()
+        } else {
+            String::new()
         };
         run.trust = if run.because.is_empty() { Trust::Exact } else { Trust::Predicted };
         run.outcome = Some(most);

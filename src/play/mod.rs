@@ -45,9 +45,7 @@ pub use trust::Trust;
 
 /// Memory of a device that CUDA itself uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Context {
-    /// Its bytes.
     pub bytes: u64,
     /// Whether they are a guess, [`DEFAULT_CONTEXT`]: neither given nor shown by the recording.
     pub is_assumed: bool,

@@ -11,7 +11,6 @@ use crate::replay::{Metric, Track};
 
 /// The allocator and the device of a simulation.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Setup {
     /// The allocator's rules.
     pub rules: SizeRules,
@@ -62,7 +61,6 @@ pub(crate) fn recorded_settings(track: Track<'_>) -> AllocatorSettings {
 
 /// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Outcome {
     /// The entry of the request that failed and ended the simulation; `None` if all requests were served.
     pub fails_at: Option<u32>,

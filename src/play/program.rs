@@ -54,7 +54,6 @@ pub(crate) enum StepKind {
 
 /// Memory that the allocator released in a recording, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Releases {
     /// Requests for which the allocator first released cached memory.
     pub retries: u32,

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 
 /// The difference between a simulation and the recording that it should repeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Difference {
     /// Simulated minus recorded maxima, in the order of [`Metric::ALL`].
     pub maxima: [i64; 4],

@@ -6,7 +6,6 @@ use crate::model::AllocatorSettings;
 
 /// A program under some settings.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Run {
     /// The string of the settings.
     pub alloc_conf: String,

@@ -80,15 +80,14 @@ pub(crate) fn program(device: &Device<'_>) -> Result<Program, &'static str> {
 /// Why settings cannot be simulated, given whether the size of the device is known.
 pub(crate) fn refuses(settings: &AllocatorSettings, is_known_device: bool) -> Option<&'static str> {
     let has_fraction = settings.memory_fraction.is_some_and(|fraction| fraction < 1.0);
-    match () {
-        () if settings.other_backend => Some("the settings select another allocator, which follows the driver's rules"),
-        () if settings.record_stream_reuse => {
-            Some("memory is reused in the order of captured graphs, which is not recorded")
-        }
-        () if has_fraction && !is_known_device => {
-            Some("the limit is a fraction of the device, whose memory is unknown: set --capacity")
-        }
-        () => None,
+    if settings.other_backend {
+        Some("the settings select another allocator, which follows the driver's rules")
+    } else if settings.record_stream_reuse {
+        Some("memory is reused in the order of captured graphs, which is not recorded")
+    } else if has_fraction && !is_known_device {
+        Some("the limit is a fraction of the device, whose memory is unknown: set --capacity")
+    } else {
+        None
     }
 }
 
@@ -96,24 +95,33 @@ pub(crate) fn refuses(settings: &AllocatorSettings, is_known_device: bool) -> Op
 pub(crate) fn refusal(device: &Device<'_>) -> Option<&'static str> {
     let (snapshot, history) = (device.track.snapshot, device.history());
     let maximum = |metric: Metric| history.maxima[metric as usize].bytes;
-    match () {
-        () if !snapshot.notes.format.has_segments() => Some("only snapshots record the requests to the allocator"),
-        () if device.id() < HOST_DEVICE => Some("only memory of PyTorch's caching allocators can be simulated"),
-        () if history.entries() == 0 => Some("no history was recorded"),
-        () if history.completeness.truncated => Some("the file ends inside the history"),
-        () if history.entries() == 1 && history.completeness.has_baseline => Some(SINGLE),
-        () if maximum(Metric::Active) > maximum(Metric::Reserved) => Some(OUTSIDE),
-        () => None,
+    if !snapshot.notes.format.has_segments() {
+        Some("only snapshots record the requests to the allocator")
+    } else if device.id() < HOST_DEVICE {
+        Some("only memory of PyTorch's caching allocators can be simulated")
+    } else if history.entries() == 0 {
+        Some("no history was recorded")
+    } else if history.completeness.truncated {
+        Some("the file ends inside the history")
+    } else if history.entries() == 1 && history.completeness.has_baseline {
+        Some(SINGLE)
+    } else if maximum(Metric::Active) > maximum(Metric::Reserved) {
+        Some(OUTSIDE)
+    } else {
+        None
     }
 }
 
 /// Why simulations of a recording are not exact; empty if they are.
 pub(crate) fn lacks(completeness: Completeness, anomalies: u64) -> &'static str {
-    match () {
-        () if anomalies > 0 => "the recording contradicts itself",
-        () if completeness.has_baseline => "the recording starts late, so its initial state is reconstructed",
-        () if !completeness.is_complete() => "the recording is not complete",
-        () => "",
+    if anomalies > 0 {
+        "the recording contradicts itself"
+    } else if completeness.has_baseline {
+        "the recording starts late, so its initial state is reconstructed"
+    } else if !completeness.is_complete() {
+        "the recording is not complete"
+    } else {
+        ""
     }
 }
 

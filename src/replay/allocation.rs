@@ -12,7 +12,6 @@ pub(crate) const NO_ALLOCATION: u32 = u32::MAX;
 
 /// One allocation, from the request to the free. Mirrors a `Block` of `CUDACachingAllocator` while it is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Allocation {
     /// Address.
     pub addr: u64,

@@ -5,7 +5,6 @@ use serde::Serialize;
 /// Kinds of contradictions. A recording that PyTorch wrote from start to end has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum AnomalyKind {
     /// An address is freed that is not allocated.
     FreeOfUnknown,
@@ -97,7 +96,6 @@ pub struct Anomalies {
 
 /// One kind of anomaly in a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Anomaly {
     /// The kind of contradiction.
     pub kind: AnomalyKind,

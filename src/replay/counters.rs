@@ -56,7 +56,6 @@ pub struct Counters {
 
 /// A counter's highest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Maximum {
     /// Bytes.
     pub bytes: i64,

@@ -13,7 +13,6 @@ const NEAR: usize = 16;
 
 /// A reserved range and its lifetime: a segment, or a mapped part of an expandable one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SegmentSpan {
     /// First address.
     pub addr: u64,
@@ -48,7 +47,6 @@ impl SegmentSpan {
 
 /// Where a baseline allocation was made, as far as the final segments show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct BaselineOrigin {
     /// Stack of the allocation; empty if the file does not have it.
     pub stack: StackId,
@@ -64,7 +62,6 @@ pub struct BaselineOrigin {
 /// How much of a device's past the recording contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts, each shown on its own")]
-#[non_exhaustive]
 pub struct Completeness {
     /// The recording has no entries for this device: only the final state is known.
     pub no_entries: bool,

@@ -5,7 +5,6 @@ pub const NO_OPERATOR: &str = "(no operator)";
 
 /// Memory that one operator allocated and freed while the trace was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Usage {
     /// Bytes allocated minus bytes freed, by the operator and everything it called.
     pub increase: i64,
@@ -38,7 +37,6 @@ impl Usage {
 
 /// One operator on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct OperatorUsage {
     /// Name of the operator, or [`NO_OPERATOR`].
     pub name: String,

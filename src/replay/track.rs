@@ -8,7 +8,6 @@ use crate::model::{Action, DeviceId, EntryContext, Segment, Snapshot, StackId};
 
 /// The entries of one device and their history. Entries are counted within the device's trace, from 0.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct Track<'a> {
     /// The recording.
     pub snapshot: &'a Snapshot,
@@ -22,7 +21,6 @@ impl<'a> Track<'a> {
         Self { snapshot, history }
     }
 
-    /// The device.
     pub fn device(self) -> DeviceId {
         self.history.device
     }
@@ -66,12 +64,10 @@ impl<'a> Track<'a> {
         self.history.rows.start + entry as usize
     }
 
-    /// An entry.
     pub fn entry(self, entry: u32) -> Option<TraceEntry> {
         self.snapshot.entries.get(self.row(entry))
     }
 
-    /// The action of an entry.
     pub fn action(self, entry: u32) -> Option<Action> {
         self.snapshot.entries.actions().get(self.row(entry)).copied()
     }
@@ -138,7 +134,6 @@ impl<'a> Track<'a> {
         action.count_in(self.actions()) as u64
     }
 
-    /// Counters at one instant.
     pub fn counters_at(self, instant: Instant) -> Counters {
         let history = self.history;
         // The peak is requested most often, and this saves a walk over all entries.

@@ -10,19 +10,14 @@ use std::collections::HashSet;
 
 /// One answer about one input.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct SavedAnswer {
     /// The input, as it was named at that time.
     pub path: String,
-    /// Its devices.
     pub devices: Vec<SavedDevice>,
 }
 
-/// One device of it.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct SavedDevice {
-    /// The device.
     pub device: DeviceId,
     /// Peak of allocated bytes; `None` if it is not exact in the answer.
     pub allocated: Option<u64>,

@@ -64,7 +64,6 @@ impl<'w> Pickle<'w> {
         self.write(&value.to_le_bytes()[..length as usize])
     }
 
-    /// A string.
     pub fn text(&mut self, text: &str) -> io::Result<()> {
         let length = u32::try_from(text.len()).map_err(|_| io::Error::other("a string of 4 GiB or more"))?;
         self.write(b"X")?;
@@ -110,7 +109,6 @@ impl<'w> Pickle<'w> {
         self.write(b"u")
     }
 
-    /// A pair.
     pub fn pair(&mut self, (first, second): (u64, u64)) -> io::Result<()> {
         self.integer(first)?;
         self.integer(second)?;

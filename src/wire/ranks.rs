@@ -39,7 +39,6 @@ impl RankLine {
 /// A rank on one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct RankSummary {
     /// The recording, as it was named where it was summarized.
     pub path: String,
@@ -98,7 +97,6 @@ pub struct RankSummary {
 /// A whole device, in the sample in which the most memory was in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct DeviceMemory {
     /// When the sample was taken.
     pub at: Occasion,
@@ -121,7 +119,6 @@ impl DeviceMemory {
 /// The memory of a site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct TopRow {
     /// The site.
     pub label: String,
@@ -138,7 +135,6 @@ pub struct TopRow {
 /// not part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FailureSignature {
     /// Sixteen hexadecimal digits, made from the other keys.
     pub id: String,
@@ -157,7 +153,6 @@ pub struct FailureSignature {
 /// Failed requests of a rank with one signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct RankFailure {
     /// What they have in common.
     pub signature: FailureSignature,
@@ -168,7 +163,6 @@ pub struct RankFailure {
 /// A rank without memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct EmptyRank {
     /// The recording.
     pub path: String,
@@ -181,7 +175,6 @@ pub struct EmptyRank {
 /// An input that could not be analyzed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FailedInput {
     /// The input.
     pub path: String,
@@ -192,7 +185,6 @@ pub struct FailedInput {
 /// A file of another kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct SkippedInput {
     /// The file.
     pub path: String,
@@ -202,7 +194,6 @@ pub struct SkippedInput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum RankSource {
     /// From the recording itself: `distributedInfo` of a profiler trace.
     Recorded,
@@ -216,7 +207,6 @@ pub enum RankSource {
 /// two recordings of the same program have the same lines in their samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct CodeSample {
     /// Number of lines.
     pub lines: u64,

@@ -48,7 +48,7 @@ fn chosen((pick, axis, start, length, columns): (usize, SceneAxis, f64, f64, usi
     let is_there = match axis {
         SceneAxis::Time => device.track.has_times(),
         SceneAxis::Step => device.steps().is_ok(),
-        _ => true,
+        SceneAxis::Entry => true,
     };
     let axis = if is_there { axis } else { SceneAxis::Entry };
     let positions = Scene::new(&device).positions(axis);

@@ -66,7 +66,6 @@ pub(super) fn find(device: &Device<'_>, _: &ModelCalls) -> Vec<Finding> {
     of_line.filter_map(|(line, copies)| finding(device, line, copies.len(), &unused(&copies)?, has_states)).collect()
 }
 
-/// Blocks by size.
 fn by_size(device: &Device<'_>, blocks: &[u32]) -> BTreeMap<u64, Vec<u32>> {
     let mut of_size: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
     for &index in blocks {

@@ -58,7 +58,6 @@ use trial::Trial;
 
 /// A known mistake, by a name that stays the same in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum Story {
     /// Gradients of the previous step stay live through the forward pass.
     ZeroGradLate,
@@ -134,9 +133,7 @@ impl Story {
     }
 }
 
-/// A line of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct CodeLine {
     /// The label in all answers: `train.py:58 main`.
     pub label: String,
@@ -144,7 +141,6 @@ pub struct CodeLine {
     pub file: String,
     /// The line, counted from 1.
     pub line: u64,
-    /// The function.
     pub function: String,
     /// The text of the line. A recording does not contain it; a caller who has the source may add it.
     pub text: Option<String>,
@@ -152,7 +148,6 @@ pub struct CodeLine {
 
 /// Something to change.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Advice {
     /// The mistake.
     pub story: Story,
@@ -176,7 +171,6 @@ pub struct Advice {
 
 /// Another change that cures a mistake.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Alternative {
     /// What to change, as a request.
     pub cure: String,
@@ -190,11 +184,9 @@ pub struct Alternative {
 
 /// Several changes of a list, combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Together {
     /// Their places in the list, counted from 0.
     pub places: Vec<usize>,
-    /// Their saving.
     pub saving: Saving,
 }
 
@@ -225,7 +217,6 @@ enum Remedy {
     Lives(Lives),
     /// Changes that `memviz simulate` has by name.
     Changes(Vec<Change>),
-    /// Both.
     Both(Lives, Vec<Change>),
     /// Other allocator settings.
     Settings(AllocatorSettings),

@@ -22,7 +22,6 @@ const LEAST_OF_TRAINING: usize = 3;
 const LOOKED_AT: usize = 8;
 const SHARE_OF_TRAINING: usize = 90;
 
-/// One call.
 #[derive(Clone, Debug)]
 pub(super) struct ModelCall {
     /// The line that calls the model, and its callers.
@@ -285,7 +284,6 @@ impl Lines {
         self.last.get(stack.index()).is_some_and(|last| last / 2 == calls)
     }
 
-    /// A call begins.
     fn begin(&mut self, all: &[ModelCall], stack: StackId) {
         self.joined = None;
         self.mark(all.len(), stack);

@@ -21,7 +21,6 @@ const SHARE_OF_TRAINING: usize = 90;
 /// The functions, and what training keeps of their blocks.
 #[derive(Clone, Debug)]
 pub(super) struct ModelFunctions {
-    /// Their frames.
     pub frames: HashSet<FrameId>,
     /// For the frames inside the line that calls a function, innermost first.
     saved: HashMap<Vec<FrameId>, Share>,

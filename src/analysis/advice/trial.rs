@@ -60,7 +60,6 @@ pub enum Saving {
 
 /// A peak that a cure lowers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Lowered {
     /// Bytes without the cure.
     pub before: u64,

@@ -133,9 +133,6 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     }
 
     /// The joint saving of some cures of the list; `None` if it is too small to mention.
-    ///
-    /// # Errors
-    /// Like [`WhatIf::over_time`].
     pub fn saving(&self, chosen: &[usize]) -> Result<Option<Saving>> {
         let remedy = self.remedy(chosen)?;
         Ok(match chosen {
@@ -147,9 +144,6 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     /// Runs the program with other settings or on another device, and with some cures of the list. Without cures, this
     /// is the run of these settings in [`SimulateReport`], but without the sizes of devices on which it works.
     ///
-    /// # Errors
-    /// Like [`WhatIf::over_time`].
-    ///
     /// [`SimulateReport`]: crate::analysis::simulate::SimulateReport
     pub fn run(&self, attempt: &Attempt) -> Result<Run> {
         let Prepared { testbed, edited, settings, is_recorded } = self.prepared(attempt)?;
@@ -160,9 +154,6 @@ impl<'d, 'a> WhatIf<'d, 'a> {
     }
 
     /// Bytes of the device of an attempt that the allocator can use; `None` for an unlimited device.
-    ///
-    /// # Errors
-    /// Like [`WhatIf::over_time`].
     pub fn usable(&self, attempt: &Attempt) -> Result<Option<u64>> {
         Ok(self.trial()?.usable(attempt.capacity))
     }

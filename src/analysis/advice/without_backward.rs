@@ -32,7 +32,6 @@ fn findings(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
 
 /// The memory that calls from a line keep although no backward pass follows them.
 struct Wasted<'c> {
-    /// The calls.
     calls: Vec<&'c ModelCall>,
     /// Bytes of the call that keeps the most.
     most: u64,

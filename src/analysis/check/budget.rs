@@ -129,11 +129,9 @@ pub fn at_most_all(text: &str) -> Result<Percent> {
 
 /// A limit on the total bytes of matching sites.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct SiteLimit {
     /// Matches sites by their label or by a frame of their stacks.
     pub pattern: Regex,
-    /// Their limit.
     pub limit: Bytes,
 }
 
@@ -157,7 +155,6 @@ impl FromStr for SiteLimit {
 
 /// A limit on memory left behind between two instants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct ResidueLimit {
     /// The instants as they were written: `A..B`.
     pub between: String,
@@ -165,7 +162,6 @@ pub struct ResidueLimit {
     pub from: When,
     /// The later one.
     pub to: When,
-    /// The limit.
     pub limit: Bytes,
 }
 

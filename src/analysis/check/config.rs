@@ -19,7 +19,6 @@ use std::str::FromStr;
 
 /// An entry of the file, for the inputs that it names.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Entry {
     /// Which inputs: a glob.
     pub input: String,

@@ -16,11 +16,9 @@ use std::collections::HashMap;
 
 /// The sites that caused an exceeded budget, the largest first.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
 pub struct Culprits {
     /// The meaning of their bytes.
     pub basis: Basis,
-    /// The sites.
     pub sites: Vec<Culprit>,
     /// Number of sites left out.
     pub left_out: usize,
@@ -48,11 +46,9 @@ pub enum Basis {
 
 /// One site.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Culprit {
     /// The site: `file.py:line function`.
     pub label: String,
-    /// Its bytes.
     pub bytes: u64,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
@@ -64,7 +60,6 @@ pub struct Culprit {
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Location {
     /// The file, as recorded.
     pub file: String,

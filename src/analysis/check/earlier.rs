@@ -10,16 +10,12 @@ use crate::wire::answers::{SavedAnswer, SavedDevice};
 
 /// An earlier recording, reduced to the compared values.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct EarlierRun {
-    /// Its devices.
     pub devices: Vec<EarlierDevice>,
 }
 
-/// One device of it.
 #[derive(Clone, Debug)]
 pub struct EarlierDevice {
-    /// The device.
     pub device: DeviceId,
     /// Peak of allocated bytes; `None` if it was not exact.
     pub allocated: Option<u64>,
@@ -38,9 +34,6 @@ impl EarlierDevice {
 
 impl EarlierRun {
     /// The measured values of a recording.
-    ///
-    /// # Errors
-    /// Like [`PeakReport::of`].
     pub fn of(recording: &Devices<'_>) -> Result<Self> {
         let peaks = PeakReport::of(recording, &PeakOptions::default())?;
         let device = |device: &Device<'_>| {

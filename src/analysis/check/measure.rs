@@ -5,7 +5,6 @@ use crate::replay::{Metric, Track};
 
 /// A figure in bytes as far as it is known; exact if both bounds are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Measured {
     /// Lower bound in bytes.
     pub at_least: Option<u64>,

@@ -25,11 +25,9 @@ use crate::model::DeviceId;
 use indexmap::IndexSet;
 use judge::Judge;
 
-/// Options of a check.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckOptions {
-    /// The budgets.
     pub budgets: Vec<Budgets>,
     /// Number of sites to list for an exceeded budget.
     pub top: usize,
@@ -39,7 +37,6 @@ setters!(CheckOptions { budgets: Vec<Budgets>, top: usize });
 
 /// The answer for one recording.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct CheckReport {
     /// The devices that budgets are about.
     pub devices: Vec<CheckedDevice>,

@@ -8,7 +8,6 @@ use crate::model::DeviceId;
 
 /// The measured values of a device, with any limits.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct CheckedDevice {
     /// Its peak, with attribution.
     pub peak: DevicePeak,
@@ -22,7 +21,6 @@ pub struct CheckedDevice {
 
 /// One budget on one device.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Check {
     /// [`super::Budgets::name`].
     pub budget: Option<String>,
@@ -49,7 +47,6 @@ pub struct Check {
 
 /// What a budget limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum CheckKind {
     /// [`super::Budgets::max_peak`].
     MaxPeak,
@@ -72,7 +69,6 @@ pub enum CheckKind {
 /// A limited quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// Bytes.
     Bytes(u64),
     /// A share, from 0 to 1.
     Share(f64),

@@ -42,7 +42,6 @@ pub struct Candidate {
 
 /// A plan that checkpoints some of the calls of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct EveryNth {
     /// The first call and every N-th after it.
     pub every: usize,

@@ -18,7 +18,6 @@ pub(super) struct AllocatedCurve {
     allocated: Vec<i64>,
 }
 
-/// One change to a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum CurveChange {
     /// This many bytes are freed.

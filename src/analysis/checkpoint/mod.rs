@@ -73,15 +73,12 @@ setters!(CheckpointOptions {
 
 /// The effect of checkpointing on one device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceCheckpoint {
-    /// Device.
     pub device: DeviceId,
     /// Number of entries of the device.
     pub entries: u32,
     /// The recorded peak of allocated memory.
     pub peak: Moment,
-    /// The phase it is in.
     pub phase: Phase,
     /// Bytes allocated there.
     pub peak_bytes: i64,
@@ -130,7 +127,6 @@ pub struct DeviceCheckpoint {
 
 /// The effect of checkpointing on all devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct CheckpointReport {
     /// The selected devices, in order.
     pub devices: Vec<DeviceCheckpoint>,
@@ -157,19 +153,23 @@ impl DeviceCheckpoint {
         let kept_at_end_bytes = activations(device, history.entries()).0;
         // Passes without a backward pass may also keep other memory, such as a KV cache.
         let has_passes = functions.passes() > 0 && (!functions.is_open() || kept_bytes > 0 || kept_at_end_bytes > 0);
-        let none = match () {
-            () if history.entries() == 0 => Some(NoCandidates::NoHistory),
-            () if history.allocations.is_empty() => Some(NoCandidates::NoForward),
-            () if !editor.choice().has_functions() && !has_python(device) => Some(NoCandidates::NoStacks),
-            () if phases.spans.iter().all(|span| !matches!(span.phase, Phase::Forward | Phase::Backward)) => {
-                Some(NoCandidates::NoForward)
-            }
-            () if track.snapshot.notes.format != Format::CudaSnapshot => Some(NoCandidates::NoLines),
-            () if !has_passes => Some(NoCandidates::NoTrainingStep),
-            () => functions.obstacle(peak.instant).map(|obstacle| match obstacle {
+        let none = if history.entries() == 0 {
+            Some(NoCandidates::NoHistory)
+        } else if history.allocations.is_empty() {
+            Some(NoCandidates::NoForward)
+        } else if !editor.choice().has_functions() && !has_python(device) {
+            Some(NoCandidates::NoStacks)
+        } else if phases.spans.iter().all(|span| !matches!(span.phase, Phase::Forward | Phase::Backward)) {
+            Some(NoCandidates::NoForward)
+        } else if track.snapshot.notes.format != Format::CudaSnapshot {
+            Some(NoCandidates::NoLines)
+        } else if !has_passes {
+            Some(NoCandidates::NoTrainingStep)
+        } else {
+            functions.obstacle(peak.instant).map(|obstacle| match obstacle {
                 PassObstacle::Unfinished => NoCandidates::Unfinished,
                 PassObstacle::NoBackward => NoCandidates::NoBackward,
-            }),
+            })
         };
         let bench = none.is_none().then(|| Workbench::new(device, &editor, &functions)).flatten();
         let top = options.top.unwrap_or(usize::MAX);

@@ -10,7 +10,6 @@ use crate::replay::{History, Instant, Metric};
 
 /// A peak in the optimizer step, by when its blocks were allocated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct OptimizerPeak {
     /// Bytes that the optimizer allocates and frees before its step ends.
     pub temporary_bytes: u64,

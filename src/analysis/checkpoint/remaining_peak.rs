@@ -16,11 +16,9 @@ const ROWS: usize = 5;
 
 /// The highest remaining point.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
 pub struct RemainingPeak {
     /// Where it is in the kept history.
     pub moment: Moment,
-    /// The phase.
     pub phase: Phase,
     /// Whether its training step is incomplete in the recording, so that what checkpointing frees in it is unknown.
     pub is_unfinished: bool,

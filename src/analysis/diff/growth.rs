@@ -117,11 +117,12 @@ impl DiffReport {
     /// at the dump is not in a file.
     pub fn growth(&self, limit: GrowthLimit) -> Growth {
         let growths: Vec<Growth> = self.devices.iter().map(|device| device.growth(limit)).collect();
-        match () {
-            () if growths.contains(&Growth::Beyond) => Growth::Beyond,
-            () if growths.contains(&Growth::Unknown) => Growth::Unknown,
-            () if !self.only_base.is_empty() || !self.only_new.is_empty() => Growth::Unknown,
-            () => Growth::Within,
+        if growths.contains(&Growth::Beyond) {
+            Growth::Beyond
+        } else if growths.contains(&Growth::Unknown) || !self.only_base.is_empty() || !self.only_new.is_empty() {
+            Growth::Unknown
+        } else {
+            Growth::Within
         }
     }
 }

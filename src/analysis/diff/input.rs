@@ -17,11 +17,9 @@ use indexmap::IndexSet;
 
 /// One of two recordings.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct DiffInput {
     /// What kind of file it is.
     pub format: Format,
-    /// Allocator settings.
     pub settings: AllocatorSettings,
     /// The selected devices, in order.
     pub devices: Vec<DiffInputDevice>,
@@ -31,7 +29,6 @@ pub struct DiffInput {
 
 /// A device of one of them.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DiffInputDevice {
     /// The selected instant, and its memory by group; all rows.
     pub peak: DevicePeak,
@@ -54,9 +51,6 @@ pub const CONTRADICTORY: &str = "(contradictory)";
 
 impl DiffInput {
     /// Determines what to compare.
-    ///
-    /// # Errors
-    /// Like [`PeakReport::of`].
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         let snapshot = recording.snapshot();
         let all_rows = PeakOptions { top: None, ..options.clone() };

@@ -16,9 +16,7 @@ use std::cmp::Reverse;
 
 /// Some blocks; segments for [`Metric::Reserved`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Share {
-    /// Their bytes.
     pub bytes: u64,
     /// Their number.
     pub blocks: u64,
@@ -37,7 +35,6 @@ impl Share {
 
 /// The fate of blocks from one instant to a later one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Lives {
     /// Live only at the later one.
     pub born: Share,

@@ -13,9 +13,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// A row's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Name<'a> {
-    /// Its label.
     pub label: &'a str,
     /// Its stack, innermost frame first. Used only under [`GroupBy::Stack`], where a label is not enough.
     pub stack: &'a [String],
@@ -23,7 +21,6 @@ pub struct Name<'a> {
 
 /// A row of either side, or of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Match {
     /// Its index in the base; `None` for a new row.
     pub base: Option<usize>,
@@ -73,7 +70,6 @@ fn distinct<'a>(by: GroupBy, rows: &[Name<'a>]) -> IndexSet<&'a str> {
 
 /// A place in a program, as labels name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct CodePlace<'a> {
     /// The file, shortened as in labels; the whole path if names are ambiguous.
     pub file: &'a str,
@@ -250,7 +246,6 @@ impl Votes {
     }
 }
 
-/// A line and its names.
 type Line = (u64, LineNames);
 
 /// Matches lines of one function in order: those that share the most common shift, then the lines between them. `usual` are

@@ -28,9 +28,7 @@ use crate::replay::Metric;
 
 /// One device in both recordings.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceDiff {
-    /// The device in the base.
     pub base: DiffInputDevice,
     /// The device in the new recording.
     pub new: DiffInputDevice,
@@ -48,7 +46,6 @@ pub struct DeviceDiff {
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct DiffReport {
     /// Devices of both recordings, in the order of the second.
     pub devices: Vec<DeviceDiff>,

@@ -25,7 +25,6 @@ pub enum Align {
 
 /// All devices of a comparison.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct Overlay {
     /// In the order of [`DiffReport::devices`].
     pub devices: Vec<DeviceOverlay>,
@@ -33,7 +32,6 @@ pub struct Overlay {
 
 /// One device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceOverlay {
     /// What the x axis shows.
     pub align: Align,
@@ -51,7 +49,6 @@ pub struct DeviceOverlay {
 
 /// Memory of one side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Curve {
     /// The highest value of the metric in each column, from the first to the one that the recording ends in.
     pub highest: Vec<i64>,
@@ -86,10 +83,14 @@ impl Overlay {
             let both = base.get(device.base.device()).zip(new.get(device.new.device()));
             let last_times = || both.map(|(base, new)| [last_time(base.track), last_time(new.track)]);
             let are_alike = || last_times().is_none_or(|[a, b]| a.max(b) / LONGER <= a.min(b));
-            let align = align.unwrap_or_else(|| match () {
-                () if by_step() => Align::Step,
-                () if are_alike() => Align::Time,
-                () => Align::Entry,
+            let align = align.unwrap_or_else(|| {
+                if by_step() {
+                    Align::Step
+                } else if are_alike() {
+                    Align::Time
+                } else {
+                    Align::Entry
+                }
             });
             let align = if align == Align::Time && !has_times { Align::Entry } else { align };
             let base = Sampled::of(base, &device.base, align, "base")?;

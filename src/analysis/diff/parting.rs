@@ -6,7 +6,6 @@ use crate::replay::Instant;
 
 /// The first requests that differ, in size or in whether they failed; none if a side ends earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Parting {
     /// Number of equal requests before it.
     pub alike: usize,
@@ -18,7 +17,6 @@ pub struct Parting {
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Asked {
     /// The instant after it.
     pub instant: Instant,
@@ -46,7 +44,6 @@ pub struct Requests {
 /// An allocation, or one that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its entry.
     pub entry: u32,
     /// Bytes requested.
     pub bytes: u64,
@@ -59,7 +56,6 @@ pub struct Request {
 pub struct Apart {
     /// Number of equal requests before it.
     pub alike: usize,
-    /// The request of the base.
     pub base: Option<Request>,
     /// The request of the other recording.
     pub new: Option<Request>,

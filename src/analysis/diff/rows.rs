@@ -49,7 +49,6 @@ impl Fate {
 
 /// Bytes of one group on both sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct DiffRow {
     /// The group, as the second recording names it; as the base names it if the row has vanished.
     pub label: String,
@@ -112,11 +111,9 @@ impl DiffRow {
 
 /// Rows with the same bytes and blocks on both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Unchanged {
     /// Their number.
     pub rows: usize,
-    /// Their bytes.
     pub bytes: i64,
 }
 

@@ -8,7 +8,6 @@ pub(crate) const NO_SETTINGS: &str = "allocator_settings";
 
 /// A setting with two values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SettingDiff {
     /// Its name, as in the snapshot.
     pub name: String,

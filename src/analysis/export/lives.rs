@@ -28,7 +28,6 @@ setters!(LivesOptions { inference: Inference, all_frames: bool, devices: Vec<Dev
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct LivesReport {
     /// The selected devices, in order.
     pub devices: Vec<DeviceLives>,
@@ -38,11 +37,8 @@ pub struct LivesReport {
     pub has_times: bool,
 }
 
-/// One device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceLives {
-    /// Device.
     pub device: DeviceId,
     /// Places in code, to which stacks refer.
     pub places: Vec<Place>,
@@ -56,9 +52,7 @@ pub struct DeviceLives {
 
 /// An allocation or a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Life {
-    /// The time.
     pub time_us: i64,
     /// The address of the block.
     pub address: u64,

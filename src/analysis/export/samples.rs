@@ -28,7 +28,6 @@ setters!(SamplesOptions { peak: PeakOptions, all_frames: bool });
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct SamplesReport {
     /// The selected devices, in order.
     pub devices: Vec<DeviceSamples>,
@@ -36,9 +35,7 @@ pub struct SamplesReport {
     pub skipped: Vec<String>,
 }
 
-/// One device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceSamples {
     /// The instant at which samples are held, and the window in which they were allocated.
     pub peak: DevicePeak,
@@ -56,7 +53,6 @@ pub struct DeviceSamples {
 
 /// The kinds of labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Label {
     /// See [`GroupBy::Category`].
     Category,
@@ -90,7 +86,6 @@ impl Label {
 
 /// Blocks of one stack with the same labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Sample {
     /// Index into [`DeviceSamples::stacks`].
     pub stack: usize,
@@ -106,11 +101,9 @@ pub struct Sample {
 
 /// Blocks and their bytes, as the metric counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Sums {
     /// Number of blocks.
     pub blocks: u64,
-    /// Bytes.
     pub bytes: u64,
 }
 
@@ -123,9 +116,6 @@ impl Sums {
 
 impl SamplesReport {
     /// Sums every device's blocks by stack and labels.
-    ///
-    /// # Errors
-    /// Like [`PeakReport::of`].
     pub fn of(recording: &Devices<'_>, options: &SamplesOptions) -> Result<Self> {
         let peak = PeakOptions { by: GroupBy::Stack, top: None, each: None, ..options.peak.clone() };
         // Without stacks, there is one sample for all memory.

@@ -31,7 +31,6 @@ setters!(TracksOptions { from: Option<When>, to: Option<When>, blocks: usize, de
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct TracksReport {
     /// The selected devices, in order.
     pub devices: Vec<DeviceTracks>,
@@ -44,9 +43,7 @@ pub struct TracksReport {
     pub skipped: Vec<String>,
 }
 
-/// One device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceTracks {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,
@@ -86,17 +83,13 @@ fn is_time(time_us: i64) -> bool {
 
 /// Counters from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Point {
-    /// The time.
     pub time_us: i64,
-    /// The counters.
     pub counters: Counters,
 }
 
 /// A span of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Slice {
     /// Its name. Shared, because names repeat and may be long.
     pub name: Arc<str>,
@@ -108,23 +101,17 @@ pub struct Slice {
 
 /// A block, from its allocation to its free.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct BlockSlice {
     /// Its site and its lifetime.
     pub slice: Slice,
     /// Its place among all blocks of the device.
     pub id: usize,
-    /// Its bytes.
     pub bytes: u64,
-    /// Its category.
     pub category: &'static str,
 }
 
-/// A request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct FailedRequest {
-    /// The time.
     pub time_us: i64,
     /// Requested bytes, rounded as the allocator does.
     pub bytes: u64,

@@ -8,7 +8,6 @@ use crate::play::plans::{Bench, DevicePlans, Goal, Plan, PlanOptions, PlanReport
 
 /// Changes that make a program fit.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct FitPlans {
     /// Settings and changes, for each device.
     pub plans: PlanReport,
@@ -26,7 +25,6 @@ pub const FIRST: usize = 3;
 
 /// Several cures combined.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct FitTogether {
     /// The cures, and their saving, with the plan if there is one.
     pub cures: Together,
@@ -38,7 +36,6 @@ pub struct FitTogether {
 
 /// The cure of a known mistake.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct FitCure {
     /// The mistake and its cure, as other commands give it.
     pub advice: Advice,
@@ -56,9 +53,6 @@ struct Cured {
 
 impl FitPlans {
     /// Plans for a recording, and the mistakes to cure first.
-    ///
-    /// # Errors
-    /// Like [`PlanReport::of`].
     pub fn of(recording: &Devices<'_>, options: &PlanOptions) -> Result<Self> {
         let devices = ask_each(&PlanReport::wanted(recording, options)?, |device| {
             let (plans, bench) = DevicePlans::with_bench(device, options)?;

@@ -6,7 +6,6 @@ pub type Point = (u64, u64);
 /// The predicted size at another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Bytes.
     pub bytes: u64,
     /// Whether the recorded sizes follow a polynomial in the number, which determines this size. Otherwise, this is the
     /// best guess.

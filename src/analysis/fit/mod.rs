@@ -93,7 +93,6 @@ pub struct FitInput<'a> {
 
 /// A recorded run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Measured {
     /// Its number.
     pub value: u64,
@@ -107,7 +106,6 @@ pub struct Measured {
 
 /// The largest recorded number, predicted from the smaller ones.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Check {
     /// The predicted value.
     pub predicted: Prediction,
@@ -117,7 +115,6 @@ pub struct Check {
 
 /// Where two runs first differ, if they do not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Mismatch {
     /// The numbers of both.
     pub values: (u64, u64),
@@ -129,7 +126,6 @@ pub struct Mismatch {
 
 /// Why nothing is predicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Refusal {
     /// A recording, given by its number, cannot be simulated.
     NotPlayed(u64, &'static str),
@@ -147,11 +143,8 @@ pub enum Refusal {
     Tokens(&'static str),
 }
 
-/// One device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceFit {
-    /// Device.
     pub device: DeviceId,
     /// The recorded runs, ascending by number.
     pub points: Vec<Measured>,
@@ -203,7 +196,6 @@ struct Aligned<'i> {
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct FitReport {
     /// The name of the number.
     pub parameter: String,

@@ -9,7 +9,6 @@ use crate::replay::Metric;
 
 /// A counter of a program at a number, at the instants of the recording that defines the order of its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PredictedOverTime {
     /// The number of that recording.
     pub of: u64,

@@ -24,7 +24,6 @@ fn differ(one: u64, other: u64, thousandths: u64) -> bool {
 
 /// A program at a number.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Prediction {
     /// The number.
     pub value: u64,
@@ -55,7 +54,6 @@ impl Prediction {
 
 /// Doubts about a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Doubt {
     /// A run was recorded at 1: copies and broadcasts vanish there.
     BaseOfOne,
@@ -220,10 +218,12 @@ impl Predictor<'_, '_> {
         let range =
             |of: &[u64]| of.iter().min().copied().zip(of.iter().max().copied()).filter(|(least, most)| least < most);
         let is_exact = is_measured && self.is_sure;
-        let trust = match () {
-            () if is_exact => Trust::Exact,
-            () if self.is_sure && doubts.is_empty() => Trust::Predicted,
-            () => Trust::Uncertain,
+        let trust = if is_exact {
+            Trust::Exact
+        } else if self.is_sure && doubts.is_empty() {
+            Trust::Predicted
+        } else {
+            Trust::Uncertain
         };
         Some(Prediction {
             value: number,

@@ -42,7 +42,6 @@ pub struct Scaling {
 
 /// How well two runs match, in requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Matching {
     /// Requests that are in both.
     pub matched: u64,
@@ -62,7 +61,6 @@ impl Matching {
 /// A program with computed sizes.
 #[derive(Clone, Debug)]
 pub struct Scaled {
-    /// The program.
     pub program: Program,
     /// The run that defines the order of requests, as an index into [`Scaling::runs`].
     pub template: usize,

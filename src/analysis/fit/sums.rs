@@ -43,7 +43,6 @@ pub struct Sum {
     pub output: u64,
     /// Bytes of one of its elements.
     pub element: u64,
-    /// Rows.
     pub rows: u64,
     /// Bytes of the gradient of the weight before it; 0 if it is not the sum of a bias.
     pub weight: u64,

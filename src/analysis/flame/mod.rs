@@ -34,7 +34,6 @@ setters!(FlameOptions { peak: PeakOptions, all_frames: bool, split: Option<Group
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct FlameReport {
     /// The selected devices, in order.
     pub devices: Vec<DeviceFlame>,
@@ -42,9 +41,7 @@ pub struct FlameReport {
     pub skipped: Vec<String>,
 }
 
-/// One device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceFlame {
     /// The instant, and its memory by stack.
     pub peak: DevicePeak,
@@ -54,7 +51,6 @@ pub struct DeviceFlame {
 
 /// A frame below its callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct FlameNode {
     /// `file.py:line function`; for blocks without frames, the group. Shared, since one frame is a node below each of its callers.
     pub label: Arc<str>,
@@ -131,7 +127,6 @@ impl RangePart {
     /// Every part.
     pub const ALL: [Self; 3] = [Self::Allocated, Self::Freed, Self::Survived];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Allocated => "allocated",

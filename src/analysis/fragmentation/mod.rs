@@ -60,7 +60,6 @@ setters!(FragmentationOptions {
 
 /// Segments whose free blocks can serve the same requests: the allocator keeps these groups separate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PoolFragmentation {
     /// Blocks of up to 1 MiB, or larger ones.
     pub segment_type: SegmentType,
@@ -74,15 +73,12 @@ pub struct PoolFragmentation {
     pub expandable: bool,
     /// Sums over its segments.
     pub figures: Figures,
-    /// Its free blocks by size.
     pub free_blocks: Vec<SizeClass>,
 }
 
 /// A segment and how it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SegmentFragmentation {
-    /// The segment.
     pub segment: SegmentLayout,
     /// Sums over its blocks.
     pub figures: Figures,
@@ -92,7 +88,6 @@ pub struct SegmentFragmentation {
 
 /// One device at an instant.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceFragmentation {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
@@ -108,7 +103,6 @@ pub struct DeviceFragmentation {
     pub pools: Vec<PoolFragmentation>,
     /// Free memory that only one side stream or pool can use, if there is much.
     pub stranded: Option<Stranded>,
-    /// Free blocks by size.
     pub free_blocks: Vec<SizeClass>,
     /// Blocks in use and pending free by size, for their rounding loss.
     pub used_blocks: Vec<SizeClass>,
@@ -141,7 +135,6 @@ pub struct DeviceFragmentation {
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct FragmentationReport {
     /// The selected devices, in order.
     pub devices: Vec<DeviceFragmentation>,
@@ -219,9 +212,6 @@ impl DeviceFragmentation {
 
 /// How much memory is inactive on a device at its first failed request, or at its peak, and how much of it only one
 /// side stream or pool can use: only these figures of a [`FragmentationReport`].
-///
-/// # Errors
-/// Like [`FragmentationReport::of`].
 pub(crate) fn idle(device: &Device<'_>, at: Option<&When>) -> Result<(Figures, Option<Stranded>)> {
     require_segments(device.snapshot())?;
     let instant = instant(device, at)?;

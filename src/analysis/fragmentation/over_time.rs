@@ -8,7 +8,6 @@ use crate::replay::{History, Instant, Track};
 
 /// The figures at one instant of a series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct OverTimeRow {
     /// Where it is.
     pub moment: Moment,
@@ -18,7 +17,6 @@ pub struct OverTimeRow {
 
 /// An instant, and the inactive bytes there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct MostInactive {
     /// The first instant with this many inactive bytes.
     pub instant: Instant,

@@ -17,7 +17,6 @@ use std::collections::HashMap;
 
 /// The segments of all devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct SegmentMapReport {
     /// The selected devices, in order.
     pub devices: Vec<DeviceSegmentMap>,
@@ -25,9 +24,7 @@ pub struct SegmentMapReport {
     pub skipped: Vec<String>,
 }
 
-/// The segments of one device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceSegmentMap {
     /// The instant, and its memory by group, with all rows.
     pub peak: DevicePeak,
@@ -58,9 +55,6 @@ impl SegmentMapReport {
 
     /// Like [`SegmentMapReport::of`]; if no instant is requested, at each device's first failed request, or else at the
     /// instant with the most inactive memory.
-    ///
-    /// # Errors
-    /// Like [`SegmentMapReport::of`].
     pub fn where_it_matters(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         if options.at.is_some() {
             return Self::of(recording, options);

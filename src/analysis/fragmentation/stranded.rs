@@ -16,11 +16,8 @@ const LEAST_PART: u64 = 8;
 
 /// The free memory of a stream or pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Stranded {
-    /// Its stream.
     pub stream: u64,
-    /// Its pool.
     pub pool: PoolId,
     /// The free bytes.
     pub free: u64,

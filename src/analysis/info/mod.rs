@@ -11,7 +11,6 @@ use indexmap::IndexMap;
 
 /// One device of a recording.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceInfo {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,
@@ -31,7 +30,6 @@ pub struct DeviceInfo {
     pub baseline: Counters,
     /// Each counter's maximum.
     pub maxima: [Maximum; 4],
-    /// Counters at the end.
     pub end: Counters,
     /// The steps of the program, or why there are none.
     pub steps: std::result::Result<Steps, NoSteps>,
@@ -79,7 +77,6 @@ impl DeviceInfo {
 
 /// Ranges of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct AnnotationSummary {
     /// Name of the ranges.
     pub name: String,
@@ -93,7 +90,6 @@ pub struct AnnotationSummary {
 
 /// The contents of a file.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct InfoReport {
     /// Devices with data.
     pub devices: Vec<DeviceInfo>,

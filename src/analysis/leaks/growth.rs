@@ -30,7 +30,6 @@ const MAY_FALL: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Verdict {
     /// Each step leaves blocks behind that are still live at the end of the recording, or when the program exits.
     Leak,
@@ -55,7 +54,6 @@ impl Verdict {
 /// How much a group of blocks grows per step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Rate {
     /// Requested bytes, rounded to the nearest.
     #[serde(rename = "bytes_per_step")]

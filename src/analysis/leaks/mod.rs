@@ -73,7 +73,6 @@ setters!(LeakOptions {
 
 /// A group of blocks that grows, or has grown.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct LeakRow {
     /// The group.
     pub label: String,
@@ -100,7 +99,6 @@ pub struct LeakRow {
 
 /// Where a live block was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Oldest {
     /// Its alloc entry, counted within the device's trace; `None` for blocks from before the recording.
     pub entry: Option<u32>,
@@ -112,11 +110,9 @@ pub struct Oldest {
 
 /// Allocated memory at the end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct StepEnd {
     /// The step, counted from 1.
     pub step: usize,
-    /// The instant.
     pub instant: Instant,
     /// Allocated bytes there, of every stack.
     pub allocated_bytes: i64,
@@ -124,7 +120,6 @@ pub struct StepEnd {
 
 /// When the device is full, if growth continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Projection {
     /// Bytes that the program can use.
     pub capacity_bytes: u64,
@@ -136,9 +131,7 @@ pub struct Projection {
     pub steps: u64,
 }
 
-/// One device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceLeaks {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
@@ -179,7 +172,6 @@ pub struct DeviceLeaks {
 
 /// Leaks of all devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct LeakReport {
     /// The selected devices, in order.
     pub devices: Vec<DeviceLeaks>,

@@ -14,13 +14,11 @@ const PLUMBING: [&str; 7] =
 
 /// Who allocated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum NsysHolder {
     /// PyTorch's allocator, by the call chain or by a segment of the recording.
     Pytorch,
     /// A library, by the call chain.
     Library(String),
-    /// Unknown.
     Unknown,
 }
 
@@ -51,7 +49,6 @@ fn file_name(path: &str) -> &str {
 
 /// The blocks of one holder that were allocated in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct NsysRow {
     /// Who allocated them.
     pub holder: NsysHolder,

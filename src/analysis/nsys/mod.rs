@@ -32,7 +32,6 @@ setters!(NsysOptions { devices: Vec<DeviceId> });
 
 /// The answer of `nsys`.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct NsysReport {
     /// Version of the export's tables.
     pub schema_version: Option<String>,
@@ -50,7 +49,6 @@ pub struct NsysReport {
 
 /// Where memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum Place {
     /// On a device: device memory, arrays, variables of device code.
     Device(i64),
@@ -104,7 +102,6 @@ impl Place {
 
 /// Memory of a process at one place.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct NsysMemory {
     /// The process ID.
     pub pid: i64,
@@ -114,9 +111,7 @@ pub struct NsysMemory {
     pub place: Place,
     /// The device, if it is known.
     pub gpu: Option<ProfiledGpu>,
-    /// Allocations.
     pub allocations: u64,
-    /// Frees.
     pub frees: u64,
     /// Bytes of all allocations.
     pub allocated_bytes: u64,
@@ -132,9 +127,7 @@ pub struct NsysMemory {
 
 /// The highest memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct NsysPeak {
-    /// Bytes.
     pub bytes: u64,
     /// The time in nanoseconds since the start of the session.
     pub time_ns: i64,
@@ -148,7 +141,6 @@ pub struct NsysPeak {
 
 /// Why there is no peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum NoPeak {
     /// All events of the profile have this same time, so their order is unknown.
     NoTimes(i64),
@@ -156,7 +148,6 @@ pub enum NoPeak {
 
 /// What limits figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum NsysDoubt {
     /// The profile contains no frees, although a program ran for this long: figures are upper bounds.
     NoFrees,
@@ -168,7 +159,6 @@ pub enum NsysDoubt {
     SizesDiffer(u64),
     /// This many allocations are from stream-ordered pools, which hold up to this many bytes.
     Pooled {
-        /// Allocations.
         allocations: u64,
         /// The most bytes that one of the pools held.
         pool_bytes: u64,

@@ -7,9 +7,7 @@ use indexmap::IndexMap;
 
 /// The NVTX ranges of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct RangeRow {
-    /// The name.
     pub name: String,
     /// Number of ranges.
     pub count: u64,

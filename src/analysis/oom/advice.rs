@@ -29,7 +29,6 @@ pub enum Fit {
 
 /// Something that would have helped, or that would not although it is often recommended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Advice {
     /// Avoiding blocks that are temporary: those of sites whose earlier blocks were mostly freed.
     FreeSites {
@@ -74,9 +73,7 @@ pub enum Advice {
     OtherPool {
         /// Small or large pool.
         segment_type: SegmentType,
-        /// Its stream.
         stream: Option<u64>,
-        /// Its pool.
         pool: Option<PoolId>,
         /// Its use, if it is a private pool.
         kind: Option<PoolKind>,
@@ -86,10 +83,7 @@ pub enum Advice {
         largest: u64,
     },
     /// Blocks that were freed already, but that another stream may still use.
-    PendingFree {
-        /// Their bytes.
-        bytes: u64,
-    },
+    PendingFree { bytes: u64 },
     /// `roundup_power2_divisions` made blocks larger by more than what was missing.
     Rounding {
         /// Rounding loss of all blocks.
@@ -98,10 +92,7 @@ pub enum Advice {
         missing: u64,
     },
     /// Much of the allocated memory is from before the recording, and its owner is unknown.
-    RecordEarlier {
-        /// Its bytes.
-        bytes: u64,
-    },
+    RecordEarlier { bytes: u64 },
 }
 
 impl Advice {

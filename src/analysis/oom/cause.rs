@@ -13,7 +13,6 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Cause {
     /// The inactive memory in the pool of the request would not have been enough, nor the free memory of the device and
     /// every inactive byte together for a new segment.
@@ -46,7 +45,6 @@ impl Cause {
 
 /// A figure that shows the cause.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum Symptom {
     /// Without the memory that accumulates from step to step, the program would have reserved less than the process could use.
     Accumulates {
@@ -155,7 +153,6 @@ pub(crate) fn leak(cures: &[Cure], capacity: u64) -> Option<Symptom> {
 
 /// The highest sum of the process's memory and the device's free memory, and where it occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct KnownCapacity {
     /// Bytes: at an `oom` entry, reserved and device free together; elsewhere, reserved alone.
     pub bytes: u64,

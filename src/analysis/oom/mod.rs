@@ -86,7 +86,6 @@ setters!(OomOptions {
 
 /// A failed request.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Oom {
     /// Where it happened.
     pub moment: Moment,
@@ -102,7 +101,6 @@ pub struct Oom {
     pub serving: Serving,
     /// Why it failed.
     pub cause: Cause,
-    /// The evidence.
     pub evidence: Vec<Symptom>,
     /// What would have helped, as far as the recording shows.
     pub advice: Vec<Advice>,
@@ -116,9 +114,7 @@ pub struct Oom {
 
 /// A failed request, without its cause: the request, and the memory that could have served it.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Unserved {
-    /// The request.
     pub request: Request,
     /// The segments whose free blocks could have served it.
     pub serving: Serving,
@@ -145,9 +141,7 @@ impl Unserved {
     }
 }
 
-/// One device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceOoms {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
@@ -182,7 +176,6 @@ pub struct DeviceOoms {
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct OomReport {
     /// The selected devices, in order.
     pub devices: Vec<DeviceOoms>,

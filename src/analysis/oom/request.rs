@@ -14,7 +14,6 @@ const SAME_SIZE_SITES: usize = 3;
 
 /// A request as the `oom` entry records it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Request {
     /// Bytes of the requested block: the caller's request, rounded up.
     pub bytes: u64,
@@ -129,11 +128,9 @@ fn same_size(track: Track<'_>, sites: &Sites<'_>, layout: &Layout, bytes: u64) -
 
 /// The memory that the allocator returned to the driver right before an `oom` entry, for its retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Retry {
     /// Number of segments or mapped ranges.
     pub segments: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// Number of frees that completed meanwhile, or right before.
     pub completed: u64,
@@ -161,7 +158,6 @@ impl Retry {
 
 /// The segments whose free blocks could have served a request: those of its pool and stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Serving {
     /// Sums over them.
     pub figures: Figures,

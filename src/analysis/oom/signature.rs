@@ -8,7 +8,6 @@ use crate::wire::ranks::FailureSignature;
 /// The common properties of failures with the same signature. Line numbers, addresses, times and exact sizes are not
 /// part of it, because they change from run to run, or when a line is inserted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Signature {
     /// Sixteen hexadecimal digits, made from the other fields.
     pub id: String,

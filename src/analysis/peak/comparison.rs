@@ -17,9 +17,7 @@ pub const ROWS: usize = 3;
 
 /// A device at its peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct DeviceShare {
-    /// The device.
     pub device: DeviceId,
     /// Bytes of the metric at its peak.
     pub bytes: i64,
@@ -31,7 +29,6 @@ pub struct DeviceShare {
 
 /// A group on all devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct GroupShares {
     /// The group.
     pub label: String,
@@ -43,7 +40,6 @@ pub struct GroupShares {
 
 /// CUDA devices of one recording that differ, each at its own peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Comparison {
     /// The counter that is compared.
     pub metric: Metric,
@@ -55,7 +51,6 @@ pub struct Comparison {
     pub fullest: usize,
     /// The device that holds the least.
     pub emptiest: usize,
-    /// Their mean.
     pub mean_bytes: i64,
     /// The groups in which the two differ most, the largest difference first. Empty if groups overlap.
     pub rows: Vec<GroupShares>,

@@ -55,9 +55,7 @@ setters!(PeakOptions {
     categories: bool,
 });
 
-/// One device at its peak.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DevicePeak {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,

@@ -13,7 +13,6 @@ use comparison::Comparison;
 
 /// Peaks of all devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct PeakReport {
     /// The selected devices, in order.
     pub devices: Vec<DevicePeak>,

@@ -9,7 +9,6 @@ use std::collections::HashSet;
 
 /// One row of a difference. If a rank does not list the site, its other sites may include some of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct DifferenceRow {
     /// The site.
     pub label: String,
@@ -27,7 +26,6 @@ pub struct DifferenceRow {
 
 /// The memory that a rank holds at its peak, compared with another rank. The rows sum to the total.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Difference {
     /// Row of the rank that it is compared with.
     pub reference: usize,

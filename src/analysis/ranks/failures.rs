@@ -5,7 +5,6 @@ use indexmap::IndexMap;
 
 /// Failed requests with one signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SameFailure {
     /// Their common signature.
     pub signature: FailureSignature,
@@ -17,7 +16,6 @@ pub struct SameFailure {
 
 /// A row of an earlier run with the same failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct EarlierFailure {
     /// The recording, as named where it was summarized.
     pub path: String,

@@ -59,9 +59,7 @@ impl MemoryKind {
 
 /// A figure of a rank that is compared with those of the other ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Figure {
-    /// The maximum of a metric.
     Maximum(Metric),
     /// Allocated before the first kept entry.
     Baseline,
@@ -107,9 +105,7 @@ impl Figure {
 
 /// Ranks that are compared with each other.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Group {
-    /// The kind of memory.
     pub memory: MemoryKind,
     /// Whether they are ranks of one run.
     pub relation: Relation,
@@ -123,11 +119,9 @@ pub struct Group {
 
 /// A maximum of one rank that is far from those of the other ranks.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Outlier {
     /// Index of the row in [`RanksReport::lines`].
     pub row: usize,
-    /// The metric.
     pub metric: Metric,
     /// Its maximum there.
     pub bytes: i64,
@@ -143,11 +137,8 @@ pub struct Outlier {
 
 /// Several files for one rank and device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Duplicate {
-    /// The rank.
     pub rank: u64,
-    /// The device.
     pub device: DeviceId,
     /// The number of rows.
     pub rows: usize,
@@ -155,7 +146,6 @@ pub struct Duplicate {
 
 /// Everything about the ranks of a run.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct RanksReport {
     /// The metric that is attributed.
     pub metric: Metric,
@@ -218,7 +208,6 @@ impl RanksReport {
         ranks(&self.lines)
     }
 
-    /// The rank in a row.
     pub fn rank(&self, row: usize) -> Option<&RankSummary> {
         self.lines.get(row).and_then(RankLine::rank)
     }

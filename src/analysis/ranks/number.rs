@@ -5,11 +5,9 @@ use std::collections::HashSet;
 
 /// A rank's number and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct RankNumber {
     /// The number.
     pub rank: u64,
-    /// Its source.
     pub source: RankSource,
 }
 

@@ -32,7 +32,6 @@ pub enum Scale {
 
 /// How a figure is distributed over ranks, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Spread {
     /// Number of values.
     pub count: usize,

@@ -20,7 +20,6 @@ const MAX_PROGRAMS: usize = 64;
 
 /// The relation of recordings to each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Relation {
     /// Ranks of one run, as far as is known.
     #[default]
@@ -34,7 +33,6 @@ pub enum Relation {
     Apart {
         /// The shortest time between two of them, in microseconds.
         shortest_gap_us: i64,
-        /// The longest one.
         longest_gap_us: i64,
     },
 }

@@ -22,7 +22,6 @@ const LABELS: usize = 2048;
 /// The most bytes for one label. A longer label loses its beginning.
 const LABEL: usize = 200;
 
-/// Options of a summary.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SummaryOptions {

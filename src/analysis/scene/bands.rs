@@ -23,7 +23,6 @@ pub struct BandedColumns {
 /// The memory of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SceneBand {
-    /// The group.
     pub group: SceneGroup,
     /// Bytes in each column.
     pub bytes: Vec<u64>,

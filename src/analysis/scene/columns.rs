@@ -11,7 +11,6 @@ pub const MOST_COLUMNS: usize = 1 << 14;
 
 /// The unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum SceneAxis {
     /// Instants.
     Entry,

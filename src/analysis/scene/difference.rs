@@ -40,9 +40,7 @@ pub struct DifferenceRow {
 /// Bytes and blocks; segments for [`Metric::Reserved`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// Bytes.
     pub bytes: u64,
-    /// Blocks.
     pub blocks: u64,
 }
 

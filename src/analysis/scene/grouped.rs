@@ -9,7 +9,6 @@ use crate::sorting::SortRows;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// A group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SceneGroup {
     /// The label, as in the rows of an attribution.

@@ -55,7 +55,6 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// The device.
     pub fn device(&self) -> &Device<'a> {
         &self.device
     }
@@ -76,10 +75,6 @@ impl<'a> Scene<'a> {
         Ok(Columns::of(&self.device, &self.clock, &self.pyramid, metric, part))
     }
 
-    /// The instants of each column.
-    ///
-    /// # Errors
-    /// Like [`Scene::columns`].
     pub fn instants(&self, part: &Part) -> Result<Vec<Column>> {
         part.check(&self.clock)?;
         Ok(Column::all(&self.clock, part).collect())
@@ -110,9 +105,6 @@ impl<'a> Scene<'a> {
 
     /// Blocks, or segments for [`Metric::Reserved`], as shapes over time, stacked in order of their starts: the `most`
     /// shapes with the largest areas, and the others as one band on top.
-    ///
-    /// # Errors
-    /// Like [`Scene::bands`].
     pub fn shapes(&mut self, metric: Metric, by: GroupBy, part: &Part, most: usize) -> Result<Shapes> {
         let columns = self.columns(metric, part)?;
         let grouped = self.grouped(metric, by)?;

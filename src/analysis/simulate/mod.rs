@@ -53,9 +53,7 @@ setters!(SimulateOptions {
     devices: Vec<DeviceId>,
 });
 
-/// One device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceSimulation {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
@@ -151,7 +149,6 @@ fn retries(run: &Run) -> u64 {
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct SimulateReport {
     /// The selected devices, in order.
     pub devices: Vec<DeviceSimulation>,
@@ -161,7 +158,6 @@ pub struct SimulateReport {
 
 /// Settings for all devices of a process, since they share `PYTORCH_CUDA_ALLOC_CONF`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SharedSettings<'a> {
     /// As `PYTORCH_CUDA_ALLOC_CONF` takes them.
     pub alloc_conf: &'a str,

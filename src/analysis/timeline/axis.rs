@@ -8,7 +8,6 @@ use super::parts::XAxis;
 /// The part of the program between its first and its last step takes most of the columns: the part before it takes at most a
 /// tenth of them, the part after it an eighth. The axis is folded where nothing happens for a long time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Axis {
     /// The unit of x.
     pub counts: XAxis,
@@ -18,7 +17,6 @@ pub struct Axis {
 
 /// A part of the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Period {
     /// First x.
     pub from: i64,
@@ -203,7 +201,6 @@ impl Zone {
     }
 }
 
-/// Columns of each zone.
 fn widths(zones: &[Zone], columns: usize) -> Vec<usize> {
     let total = zones.iter().map(Zone::extent).sum::<i128>().max(1);
     let share = |zone: &Zone| (zone.extent() * columns as i128 / total) as usize;

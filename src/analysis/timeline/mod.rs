@@ -61,7 +61,6 @@ setters!(TimelineOptions { peak: PeakOptions, axis: XAxis, columns: usize, inact
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct TimelineReport {
     /// The selected devices, in order.
     pub devices: Vec<DeviceTimeline>,
@@ -69,9 +68,7 @@ pub struct TimelineReport {
     pub skipped: Vec<String>,
 }
 
-/// One device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceTimeline {
     /// The selected instant, and its memory by group; all rows. It is the first failed request within the window, or
     /// otherwise the peak.
@@ -98,7 +95,6 @@ pub struct DeviceTimeline {
 
 /// A whole run.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Run {
     /// Maps x to columns; the same for all devices.
     pub axis: Axis,

@@ -26,7 +26,6 @@ pub const LEAKS: &str = "(leaks)";
 
 /// A sample: the instant within a period of the x axis at which memory is highest, so that no peak is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Column {
     /// The instant; that of the previous column if nothing happens in this one.
     pub instant: Instant,
@@ -39,7 +38,6 @@ pub struct Column {
 /// Bytes of a group over time, or of all groups of a category without their own band, labeled
 /// [`crate::facts::grouping::attribution::OTHER`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Band {
     /// The group, as in the rows of [`super::DeviceTimeline::peak`].
     pub label: String,
@@ -62,7 +60,6 @@ pub struct Band {
 
 /// A failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct OomMark {
     /// The position on the x axis.
     pub x: i64,
@@ -102,7 +99,6 @@ impl OomMark {
 
 /// A `record_function` range on the x axis, cut at the ends of the shown range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Ribbon {
     /// Its name.
     pub label: String,

@@ -137,7 +137,6 @@ impl Sampled {
     }
 }
 
-/// The annotations on an axis.
 pub(super) fn ribbons(track: Track<'_>, annotations: &Annotations, scale: &Scale, axis: &Axis) -> Vec<Ribbon> {
     let snapshot = track.snapshot;
     let times = track.times();

@@ -45,7 +45,6 @@ setters!(TriageOptions { inference: Inference, devices: Vec<DeviceId>, plays: Pl
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct TriageReport {
     /// The selected devices, in order, each at its first failed request or at its peak of allocated bytes.
     pub devices: Vec<DeviceTriage>,
@@ -55,9 +54,7 @@ pub struct TriageReport {
     pub comparison: Option<Comparison>,
 }
 
-/// One device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceTriage {
     /// The selected instant, and what holds the memory there by site, [`SITES`] of them.
     pub peak: DevicePeak,
@@ -87,7 +84,6 @@ pub struct DeviceTriage {
 
 /// Why there is nothing to change in a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Nothing {
     /// Bytes of the weights.
     Weights {
@@ -98,7 +94,6 @@ pub enum Nothing {
     },
     /// Bytes of weights, gradients and optimizer state.
     Training {
-        /// Their bytes.
         bytes: u64,
         /// Bytes of optimizer state among them.
         states: u64,
@@ -120,7 +115,6 @@ pub enum Nothing {
 
 /// A failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Failure {
     /// Bytes of the requested block.
     pub requested: u64,
@@ -142,7 +136,6 @@ pub struct Failure {
 
 /// What a program was doing at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct During {
     /// The part of a training step; `None` if it is unknown.
     pub phase: Option<Phase>,
@@ -152,7 +145,6 @@ pub struct During {
 
 /// Something that deserves a closer look.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum Finding {
     /// Free memory that live blocks keep reserved.
     Fragmentation {
@@ -474,11 +466,10 @@ fn fragmentation(device: &Device<'_>, failure: Option<&Failure>) -> Option<Findi
     let is_the_cause = failure.is_some_and(|failure| failure.cause == Cause::Fragmentation);
     let (free, reserved) = (figures.inactive, figures.reserved);
     let is_free = device.history().completeness.no_entries && free >= NOTABLE && free >= reserved / FREE_PART;
-    let in_all = match () {
-        () if is_the_cause || figures.pins_much() => {
-            Some(Finding::Fragmentation { pinned_free: figures.pinned_free, reserved })
-        }
-        () => is_free.then_some(Finding::Free { free, reserved }),
+    let in_all = if is_the_cause || figures.pins_much() {
+        Some(Finding::Fragmentation { pinned_free: figures.pinned_free, reserved })
+    } else {
+        is_free.then_some(Finding::Free { free, reserved })
     };
     // One line about free memory: if most of it is on a side stream or in a pool, that is the reason.
     let stranded = stranded.filter(|stranded| in_all.is_none() || stranded.free >= free / 2);

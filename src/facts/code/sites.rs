@@ -35,7 +35,6 @@ const FACTORIES: [&str; 14] = [
 
 /// The code of an allocation, as far as known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub struct CodeOrigin {
     /// Its stack, as recorded.
     pub stack: StackId,
@@ -60,7 +59,6 @@ impl CodeOrigin {
 
 /// A place in the code, as programs name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct Place {
     /// The function, with the file that distinguishes it from other functions with the same name: `model.py forward`; a
     /// marker such as `(before the recording)` if it is not code.
@@ -158,7 +156,6 @@ impl<'s> Sites<'s> {
         self.snapshot
     }
 
-    /// The kind of a frame.
     pub fn kind(&self, frame: FrameId) -> FrameKind {
         self.kinds.get(frame.index()).copied().unwrap_or(FrameKind::Plumbing)
     }

@@ -12,7 +12,6 @@ use std::cmp::Reverse;
 
 /// Bytes held by one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Row {
     /// The group.
     pub label: String,
@@ -32,13 +31,10 @@ pub struct Row {
 
 /// Why blocks are in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Reason {
-    /// The evidence.
     pub evidence: Evidence,
     /// Bytes of the metric.
     pub bytes: u64,
-    /// Blocks.
     pub blocks: u64,
 }
 
@@ -46,7 +42,6 @@ pub struct Reason {
 pub const OTHER: &str = "(other)";
 /// The memory at an instant by group. Rows sum to the total, unless grouping is inclusive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Attribution {
     /// The meaning of a row.
     pub by: GroupBy,

@@ -55,7 +55,6 @@ impl Holder {
         }
     }
 
-    /// The allocation with this index.
     #[inline]
     pub(crate) fn of_allocation(track: Track<'_>, metric: Metric, index: usize) -> Option<Self> {
         let history = track.history;

@@ -10,9 +10,15 @@ pub(crate) enum Key {
     /// A special group, such as [`BASELINE`].
     Special(&'static str),
     /// A line of code, by the frame that represents it.
-    Line { file: StrId, line: u64, name: StrId },
-    /// A function of a file.
-    Function { file: StrId, name: StrId },
+    Line {
+        file: StrId,
+        line: u64,
+        name: StrId,
+    },
+    Function {
+        file: StrId,
+        name: StrId,
+    },
     /// A whole stack.
     Stack(CodeOrigin),
     /// Anything identified by text.

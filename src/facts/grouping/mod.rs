@@ -28,7 +28,6 @@ use serde::Serialize;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum GroupBy {
     /// The line of your own code.
     #[default]

@@ -12,7 +12,6 @@ use std::collections::{HashMap, HashSet};
 
 /// A pool other than the default one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PrivatePool {
     /// Its id.
     pub id: PoolId,
@@ -28,7 +27,6 @@ pub struct PrivatePool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum PoolKind {
     /// For the CUDA graph that created it.
     CapturedGraph,
@@ -46,7 +44,6 @@ pub enum PoolKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum PoolEvidence {
     /// Its ID: (number, 0) for a graph with its own pool, (0, number) for pools created from Python.
     Id,
@@ -71,11 +68,14 @@ impl PoolKind {
     /// The kind that a file on a stack implies.
     fn of_file(file: &str) -> Option<Self> {
         let file = file.replace('\\', "/");
-        match () {
-            () if file.ends_with("torch/_inductor/cudagraph_trees.py") => Some(Self::CudagraphTrees),
-            () if file.contains("torch/distributed/_symmetric_memory") => Some(Self::SymmetricMemory),
-            () if file.ends_with("torch/cuda/graphs.py") => Some(Self::CapturedGraph),
-            () => None,
+        if file.ends_with("torch/_inductor/cudagraph_trees.py") {
+            Some(Self::CudagraphTrees)
+        } else if file.contains("torch/distributed/_symmetric_memory") {
+            Some(Self::SymmetricMemory)
+        } else if file.ends_with("torch/cuda/graphs.py") {
+            Some(Self::CapturedGraph)
+        } else {
+            None
         }
     }
 }

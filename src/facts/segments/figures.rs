@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 /// Sums over some segments at an instant, in bytes. `allocated + pending_free + inactive` is `reserved`, and
 /// `releasable + pinned_free` is `inactive`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Figures {
     /// Number of segments.
     pub segments: u64,
@@ -33,7 +32,6 @@ pub struct Figures {
     pub releasable: u64,
     /// Free bytes that active blocks keep reserved.
     pub pinned_free: u64,
-    /// The largest free block.
     pub largest_free_block: u64,
 }
 
@@ -121,13 +119,11 @@ impl Figures {
 
 /// Blocks of similar size: from `min_bytes` to less than twice that, a power of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SizeClass {
     /// Smallest size in the class.
     pub min_bytes: u64,
     /// Number of blocks.
     pub blocks: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// Requested bytes; 0 for free blocks.
     pub requested: u64,

@@ -7,13 +7,11 @@ use std::ops::Range;
 
 /// A piece of a segment: a block, active or free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Piece {
     /// First address.
     pub addr: u64,
     /// Length in bytes.
     pub size: u64,
-    /// The state of the block.
     pub state: BlockState,
     /// Index into [`crate::replay::History::allocations`]; `None` for a free piece.
     pub allocation: Option<usize>,
@@ -21,7 +19,6 @@ pub struct Piece {
 
 /// A segment. Adjacent mapped ranges of an expandable segment are merged, as in `torch.cuda.memory_snapshot()`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SegmentLayout {
     /// First address.
     pub addr: u64,
@@ -49,7 +46,6 @@ pub struct SegmentLayout {
 /// Pieces cover their segments without gaps: the segments sum to `reserved`, the pieces that are not free to `active`, unless
 /// the recording contradicts itself and has [`Layout::stray`] blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Layout {
     /// Segments in address order.
     pub segments: Vec<SegmentLayout>,

@@ -16,7 +16,6 @@ use std::iter;
 
 /// The free bytes that the live blocks of one group pin: keep reserved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PinningRow {
     /// The group.
     pub label: String,
@@ -39,7 +38,6 @@ pub struct PinningRow {
 
 /// Free bytes that live blocks pin, by group. Rows sum to the total, unless groups overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Pinning {
     /// Their total.
     pub pinned_free_bytes: u64,

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 /// A range. If an end was not recorded, the range started before the recording, or outlasts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct AnnotationRange {
     /// Name of the range.
     pub name: StrId,

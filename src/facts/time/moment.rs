@@ -6,9 +6,7 @@ use crate::replay::{History, Instant, Track};
 
 /// An instant of one device in the terms of users: its entry, its time and the open annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Moment {
-    /// The instant.
     pub instant: Instant,
     /// The entry that leads to it, counted within the device's trace; `None` before the first entry.
     pub entry: Option<u32>,

@@ -8,7 +8,6 @@ use std::str::FromStr;
 
 /// A named instant, resolved for each device on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum When {
     /// Where the metric first reaches its maximum.
     Peak,

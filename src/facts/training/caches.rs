@@ -84,9 +84,10 @@ impl Caches {
     /// Why a block is part of a cache, if it is.
     pub(super) fn evidence(&self, allocation: usize) -> Option<Evidence> {
         let index = allocation as u32;
-        match () {
-            () if self.growing.contains(&index) => Some(Evidence::Grows),
-            () => self.paired.contains(&index).then_some(Evidence::KeptInPairs),
+        if self.growing.contains(&index) {
+            Some(Evidence::Grows)
+        } else {
+            self.paired.contains(&index).then_some(Evidence::KeptInPairs)
         }
     }
 }

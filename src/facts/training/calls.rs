@@ -17,11 +17,8 @@ use std::hash::Hash;
 
 /// A function that `nn.Module` calls as `forward`, or one that is the model itself. Functions with the same name in a file are distinguished by their lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct ForwardFunction {
-    /// Its file.
     pub file: StrId,
-    /// Its name.
     pub name: StrId,
     /// Its first line that allocates or frees.
     pub first_line: u64,
@@ -44,9 +41,7 @@ impl FunctionId {
 
 /// One call of a function in the forward phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Call {
-    /// The function.
     pub function: FunctionId,
     /// Its first entry, counted within the trace.
     pub start: u32,
@@ -128,7 +123,6 @@ impl Calls {
         (0..).map(FunctionId).zip(&self.functions)
     }
 
-    /// A function.
     pub fn function(&self, id: FunctionId) -> Option<&ForwardFunction> {
         self.functions.get(id.index())
     }

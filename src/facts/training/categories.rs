@@ -25,11 +25,8 @@ use std::collections::HashMap;
 
 /// A category, and the evidence for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct Decision {
-    /// The category.
     pub category: Category,
-    /// The evidence for it.
     pub evidence: Evidence,
 }
 
@@ -270,10 +267,11 @@ impl Judge<'_> {
             None => return UNDECIDED,
             Some(false) => {}
         }
-        match () {
+        if outlives && !self.allocates_after(block.stack, period.end.max(born)) {
             // Allocated once and kept over steps: some kind of cache.
-            () if outlives && !self.allocates_after(block.stack, period.end.max(born)) => UNDECIDED,
-            () => (Category::Activation, Evidence::HeldForBackward),
+            UNDECIDED
+        } else {
+            (Category::Activation, Evidence::HeldForBackward)
         }
     }
 
@@ -301,20 +299,20 @@ impl Judge<'_> {
             let as_before = (Category::Temporary, Evidence::AsBefore);
             return if only_temporary { as_before } else { (Category::Activation, Evidence::ForwardCutShort) };
         }
-        match () {
-            () if !followed && self.forwards.keeps(born, freed) => {
-                match self.workspaces.has(block.stack, &block.allocation, false) {
-                    Some(true) => (Category::Workspace, Evidence::WorkspaceSize),
-                    None => UNDECIDED,
-                    Some(false) => (Category::Activation, Evidence::KeptByForward),
-                }
+        if !followed && self.forwards.keeps(born, freed) {
+            match self.workspaces.has(block.stack, &block.allocation, false) {
+                Some(true) => (Category::Workspace, Evidence::WorkspaceSize),
+                None => UNDECIDED,
+                Some(false) => (Category::Activation, Evidence::KeptByForward),
             }
-            () if followed || !period.outlived_by(freed) => GONE,
-            () if self.workspaces.has(block.stack, &block.allocation, false) == Some(true) => {
-                (Category::Workspace, Evidence::WorkspaceSize)
-            }
-            () if memory.made_only(block.stack, Category::Activation) => (Category::Activation, Evidence::AsBefore),
-            () => UNDECIDED,
+        } else if followed || !period.outlived_by(freed) {
+            GONE
+        } else if self.workspaces.has(block.stack, &block.allocation, false) == Some(true) {
+            (Category::Workspace, Evidence::WorkspaceSize)
+        } else if memory.made_only(block.stack, Category::Activation) {
+            (Category::Activation, Evidence::AsBefore)
+        } else {
+            UNDECIDED
         }
     }
 
@@ -322,12 +320,12 @@ impl Judge<'_> {
         let Allocation { born, freed, requested, .. } = block.allocation;
         if self.roles.role(block.stack) == Role::Recompute {
             let end = memory.recomputation_end(self, born);
-            return match () {
-                () if freed <= end => GONE,
-                () if self.workspaces.has(block.stack, &block.allocation, period.outlived_by(freed)) == Some(true) => {
-                    (Category::Workspace, Evidence::WorkspaceSize)
-                }
-                () => (Category::Activation, Evidence::Recomputed),
+            return if freed <= end {
+                GONE
+            } else if self.workspaces.has(block.stack, &block.allocation, period.outlived_by(freed)) == Some(true) {
+                (Category::Workspace, Evidence::WorkspaceSize)
+            } else {
+                (Category::Activation, Evidence::Recomputed)
             };
         }
         if !period.outlived_by(freed) {
@@ -343,16 +341,16 @@ impl Judge<'_> {
                 _ => (Category::Temporary, Evidence::BackwardCutShort),
             };
         }
-        match () {
-            () if workspace::is_size(requested) => {
-                match self.workspaces.has_in_backward(number, &block.allocation, self.parameters.of_size(requested)) {
-                    Some(true) => (Category::Workspace, Evidence::WorkspaceSize),
-                    Some(false) if mirrors => (Category::Gradient, Evidence::MirrorsParameter),
-                    _ => UNDECIDED,
-                }
+        if workspace::is_size(requested) {
+            match self.workspaces.has_in_backward(number, &block.allocation, self.parameters.of_size(requested)) {
+                Some(true) => (Category::Workspace, Evidence::WorkspaceSize),
+                Some(false) if mirrors => (Category::Gradient, Evidence::MirrorsParameter),
+                _ => UNDECIDED,
             }
-            () if mirrors => (Category::Gradient, Evidence::MirrorsParameter),
-            () => UNDECIDED,
+        } else if mirrors {
+            (Category::Gradient, Evidence::MirrorsParameter)
+        } else {
+            UNDECIDED
         }
     }
 
@@ -362,14 +360,15 @@ impl Judge<'_> {
             Some((_, forward)) => forward.begins_before(freed),
             None => period.outlived_by(freed),
         };
-        match () {
-            () if !reaches => GONE,
+        if !reaches {
+            GONE
+        } else if self.periods.is_last(period) && memory.made(block.stack, Category::Temporary) {
             // The recording ends within the step, so blocks that are live may still be freed.
-            () if self.periods.is_last(period) && memory.made(block.stack, Category::Temporary) => {
-                (Category::Temporary, Evidence::AsBefore)
-            }
-            () if self.periods.oom_between(block.allocation.born, period.end).is_some() => UNDECIDED,
-            () => (Category::OptimizerState, Evidence::OutlivesOptimizer),
+            (Category::Temporary, Evidence::AsBefore)
+        } else if self.periods.oom_between(block.allocation.born, period.end).is_some() {
+            UNDECIDED
+        } else {
+            (Category::OptimizerState, Evidence::OutlivesOptimizer)
         }
     }
 

@@ -7,7 +7,6 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
-#[non_exhaustive]
 pub enum Category {
     /// The storage of `model.parameters()`, including frozen parameters.
     Parameter,
@@ -107,7 +106,6 @@ impl Category {
 /// The evidence for a category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-#[non_exhaustive]
 pub enum Evidence {
     /// `user_metadata` or an `annotate` entry names it.
     Metadata,

@@ -24,7 +24,6 @@ pub(crate) enum ModulePaths {
     },
 }
 
-/// One call of a module.
 pub(crate) struct ModuleCall {
     start: u32,
     end: u32,

@@ -62,7 +62,6 @@ impl Run {
         (0..self.len()).filter_map(|index| self.node(index))
     }
 
-    /// The node with this index.
     pub fn node(&self, index: usize) -> Option<Node<'_>> {
         let start = self.starts.get(index)?;
         let end = self.starts.get(index + 1).copied().unwrap_or_else(|| self.ends());

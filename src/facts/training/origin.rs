@@ -28,7 +28,6 @@ pub(crate) enum Origin {
     Loaded,
     /// The function that fills the optimizer's state.
     State,
-    /// An optimizer.
     Optimizer,
     /// Gradient scaling or clipping.
     GradientTool,

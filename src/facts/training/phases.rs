@@ -11,7 +11,6 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Phase {
     /// From the model's inputs to the loss.
     Forward,
@@ -71,7 +70,6 @@ impl Phase {
 
 /// Consecutive entries of one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PhaseSpan {
     /// The phase.
     pub phase: Phase,

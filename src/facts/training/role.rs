@@ -156,7 +156,6 @@ impl Roles {
         self.stacks.iter().any(|marks| marks & TRAINING != 0)
     }
 
-    /// The role of a stack.
     pub fn role(&self, stack: StackId) -> Role {
         self.of_stack.get(stack.index()).copied().unwrap_or(Role::Silent)
     }
@@ -239,16 +238,24 @@ impl Roles {
 /// The role of a stack with these marks.
 fn role(marks: u32) -> Role {
     let has = |wanted: u32| marks & wanted != 0;
-    match () {
-        () if has(mark::RECOMPUTE) => Role::Recompute,
-        () if has(mark::BACKWARD) => Role::Backward,
-        () if has(mark::ZERO_GRAD) => Role::ZeroGrad,
-        () if has(mark::OPTIMIZER) => Role::Optimizer,
-        () if has(mark::MODULE_CALL | mark::FORWARD) => Role::Module,
-        () if has(mark::DATA) => Role::Data,
-        () if has(mark::SETUP) => Role::Setup,
-        () if has(mark::PYTHON) => Role::Plain,
-        () => Role::Silent,
+    if has(mark::RECOMPUTE) {
+        Role::Recompute
+    } else if has(mark::BACKWARD) {
+        Role::Backward
+    } else if has(mark::ZERO_GRAD) {
+        Role::ZeroGrad
+    } else if has(mark::OPTIMIZER) {
+        Role::Optimizer
+    } else if has(mark::MODULE_CALL | mark::FORWARD) {
+        Role::Module
+    } else if has(mark::DATA) {
+        Role::Data
+    } else if has(mark::SETUP) {
+        Role::Setup
+    } else if has(mark::PYTHON) {
+        Role::Plain
+    } else {
+        Role::Silent
     }
 }
 

@@ -15,7 +15,6 @@ use std::borrow::Cow;
 /// The steps of one device's history. A step extends from the end of the previous one (the first one from the start of the
 /// recording) to its own end, so everything between two annotations is part of the second one's step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Steps {
     /// The instant at which each step ends, in order.
     pub ends: Vec<Instant>,
@@ -29,7 +28,6 @@ pub struct Steps {
 
 /// How steps were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum StepSource {
     /// By `record_function` ranges with this name; `N` replaces numbers that differ.
     Annotations(String),
@@ -53,7 +51,6 @@ impl StepSource {
 
 /// Why there are no steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum NoSteps {
     /// The recording has no entries for this device.
     NoHistory,

@@ -5,14 +5,11 @@ use crate::replay::Track;
 
 /// All entries of one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PhaseSummary {
-    /// The phase.
     pub phase: Phase,
     /// How many times it occurs. An optimizer step counts only after a backward pass: `zero_grad` at the start of a step does
     /// not count.
     pub times: usize,
-    /// Entries in it.
     pub entries: u32,
     /// How many of these entries have a phase named by an annotation; the phase of the others is inferred.
     pub recorded_entries: u32,

@@ -79,12 +79,15 @@ impl Workspaces {
             return Some(false);
         }
         let Count { made, kept } = self.by_stack.get(&(stack, requested)).copied().unwrap_or_default();
-        match () {
-            () if kept != 1 => Some(false),
-            () if outlives_step || is_distinct_size(requested) => Some(true),
+        if kept != 1 {
+            Some(false)
+        } else if outlives_step || is_distinct_size(requested) {
+            Some(true)
+        } else if made > 1 {
             // Allocated in the last step like in earlier ones.
-            () if made > 1 => Some(false),
-            () => None,
+            Some(false)
+        } else {
+            None
         }
     }
 

@@ -5,7 +5,6 @@ use super::value::{Heap, Value};
 use crate::error::Error;
 use std::collections::HashSet;
 
-/// A decoded pickle.
 #[derive(Debug)]
 pub struct DecodedPickle {
     pub heap: Heap,

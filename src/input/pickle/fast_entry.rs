@@ -43,7 +43,6 @@ impl Memoized {
         Some(())
     }
 
-    /// The values.
     #[inline]
     pub fn values(&mut self) -> &mut [Value] {
         &mut self.values[..self.count]

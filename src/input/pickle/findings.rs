@@ -426,7 +426,6 @@ impl<'h> Fields<'h> {
         pair.map(|&(_, value)| value).filter(|&value| value != Value::None)
     }
 
-    /// The value of a required key.
     pub fn required(&self, key: StrId, name: &str) -> Result<Value> {
         self.optional(key)
             .ok_or_else(|| Error::malformed(self.at, format!("expected \"{name}\" in {}, found none", a(self.record))))

@@ -284,7 +284,6 @@ impl Devices {
     }
 }
 
-/// The first number in a text.
 fn first_number(text: &str) -> Option<DeviceId> {
     let start = text.find(|next: char| next.is_ascii_digit())?;
     let digits = text[start..].find(|next: char| !next.is_ascii_digit()).unwrap_or(text.len() - start);

@@ -8,7 +8,6 @@ const TABLE_CONSTRAINTS: [&str; 5] = ["CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK"
 const COLUMN_CONSTRAINTS: [&str; 11] =
     ["CONSTRAINT", "PRIMARY", "NOT", "NULL", "UNIQUE", "CHECK", "DEFAULT", "COLLATE", "REFERENCES", "GENERATED", "AS"];
 
-/// A table.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Table {
     /// The columns, in the order in which rows have them.

@@ -7,7 +7,6 @@ use std::fmt;
 ///
 /// Changes take effect in the order of the variants, regardless of the order in which they are named.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum Change {
     /// Non-reentrant `torch.utils.checkpoint` around the first call of a function in a forward pass and every N-th
     /// after it.

@@ -181,7 +181,6 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
         Holders { functions, forward_us: self.forward_us(), lack_backward: false }
     }
 
-    /// The label of a function.
     pub(crate) fn label(&self, function: &ForwardFunction) -> String {
         self.device.sites().label(function.frame)
     }

@@ -213,7 +213,6 @@ impl Choice {
         releases
     }
 
-    /// A function.
     pub fn function(&self, id: FunctionId) -> Option<&ForwardFunction> {
         self.calls.function(id)
     }

@@ -23,7 +23,6 @@ const TOKENS: u64 = 32;
 
 /// Data about losses that could be computed in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LossFigures {
     /// The maximum number of bytes that a loss keeps for backward: its logits.
     pub logits_bytes: u64,

@@ -2,7 +2,6 @@
 
 /// A function that the recorded program already checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Checkpointed {
     /// The function.
     pub label: String,
@@ -14,7 +13,6 @@ pub struct Checkpointed {
 
 /// The memory that the calls of a function hold at an instant and that checkpointing would free.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct HeldByCalls {
     /// The function, by its file, first line and name.
     pub label: String,
@@ -28,9 +26,7 @@ pub struct HeldByCalls {
     pub change: CodeChange,
 }
 
-/// A change to the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum CodeChange {
     /// Wrap the call in `torch.utils.checkpoint.checkpoint`.
     Wrap {

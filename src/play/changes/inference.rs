@@ -51,7 +51,6 @@ fn doubt(device: &Device<'_>) -> Option<String> {
 
 /// Where each allocation is freed: the place, and the entry.
 struct Frees {
-    /// As recorded.
     recorded: HashMap<u32, (usize, u32)>,
     /// With the change.
     moved: HashMap<u32, (usize, u32)>,

@@ -69,7 +69,6 @@ use trained::{MOST_STATES, Trained};
 
 /// A changed program.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Edited {
     /// Its requests.
     pub program: Program,
@@ -149,9 +148,7 @@ impl Edited {
 
 /// Why a program cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Refusal {
-    /// The change.
     pub change: Change,
     /// Why not.
     pub because: String,
@@ -258,12 +255,12 @@ impl<'d, 'a> Editor<'d, 'a> {
         // If the pass that contains the peak finishes, its frees are known, even if something fails elsewhere.
         let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
         let is_finished = || Checkpointable::new(self.device, self.choice()).obstacle(peak).is_none();
-        match () {
-            () if self.device.id() <= HOST_DEVICE => Some("memviz can simulate changes only for GPU memory"),
-            () if !(program.refusals.is_empty() || changes.iter().all(is_checkpoint) && is_finished()) => {
-                Some("the recorded program ran out of memory, so what would have followed is unknown")
-            }
-            () => None,
+        if self.device.id() <= HOST_DEVICE {
+            Some("memviz can simulate changes only for GPU memory")
+        } else if !(program.refusals.is_empty() || changes.iter().all(is_checkpoint) && is_finished()) {
+            Some("the recorded program ran out of memory, so what would have followed is unknown")
+        } else {
+            None
         }
     }
 

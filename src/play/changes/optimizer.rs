@@ -19,7 +19,6 @@ const LEAST_MATRIX: u64 = 1 << 14;
 
 /// An optimizer that a program could use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum Optimizer {
     /// `torch.optim.AdamW`, and `Adam`, with their defaults for parameters on a device (`foreach`).
     AdamW,

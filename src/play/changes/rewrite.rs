@@ -82,7 +82,6 @@ impl Patch {
     }
 }
 
-/// The free of an allocation.
 pub(super) fn free(allocation: u32, entry: u32) -> Step {
     Step { kind: StepKind::Free, pool: 0, allocation, entry, bytes: 0 }
 }

@@ -2,7 +2,6 @@
 
 /// A recording of the same program that ran out of memory on the device for which plans are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Failed {
     /// Number of its requests before the first one that failed.
     pub requests: usize,

@@ -57,9 +57,7 @@ setters!(PlanOptions { capacity: Option<u64>, context: Option<u64>, devices: Vec
 /// Plans for the program of one device.
 #[allow(clippy::struct_excessive_bools, reason = "they answer independent questions")]
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DevicePlans {
-    /// Device.
     pub device: DeviceId,
     /// The goal of the search.
     pub goal: Goal,
@@ -118,7 +116,6 @@ pub struct DevicePlans {
 
 /// Plans for all devices.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct PlanReport {
     /// The selected devices, in order, without pinned host memory, which no device limits.
     pub devices: Vec<DevicePlans>,
@@ -156,9 +153,6 @@ impl DevicePlans {
     }
 
     /// The same, with what a further search needs if there was one.
-    ///
-    /// # Errors
-    /// Like [`DevicePlans::of`].
     pub(crate) fn with_bench<'d, 'a>(
         device: &'d Device<'a>,
         options: &PlanOptions,
@@ -362,10 +356,12 @@ impl DevicePlans {
         let is_sure = self.lacks.is_empty()
             && self.difference.as_ref().is_some_and(Difference::keeps_order)
             && self.unfinished.is_none();
-        match () {
-            () if !plan.doubts.is_empty() || plan.is_tight => Trust::Uncertain,
-            () if !plan.is_changed && plan.is_placed && is_sure => Trust::Exact,
-            () => Trust::Predicted,
+        if !plan.doubts.is_empty() || plan.is_tight {
+            Trust::Uncertain
+        } else if !plan.is_changed && plan.is_placed && is_sure {
+            Trust::Exact
+        } else {
+            Trust::Predicted
         }
     }
 

@@ -10,7 +10,6 @@ pub(super) const STEPS_OF_NEEDS: u64 = 4_000_000;
 
 /// Settings and changes that were simulated together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Plan {
     /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
     pub alloc_conf: Option<String>,
@@ -75,9 +74,7 @@ impl Plan {
 
 /// A change in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PlannedChange {
-    /// The change.
     pub change: Change,
     /// How to checkpoint a function; `None` for other changes.
     pub code: Option<CodeChange>,

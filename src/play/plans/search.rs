@@ -35,7 +35,6 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// Its bytes.
     pub fn bytes(self) -> u64 {
         match self {
             Self::Device(bytes) | Self::Allocated(bytes) => bytes,
@@ -179,7 +178,6 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         self.left() == 0
     }
 
-    /// A program with changes.
     pub fn program(&self, changes: &[Change]) -> Result<Changed<'s>, Refusal> {
         let recorded = &self.testbed.program;
         if changes.is_empty() && !self.changes_blocks() {

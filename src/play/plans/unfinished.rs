@@ -12,7 +12,6 @@ use std::ops::Range;
 
 /// The simulated part of a recording that runs out of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Unfinished {
     /// The entry at which the last complete step before the failed request ends.
     pub end: u32,

@@ -55,7 +55,6 @@ impl Frames {
         }
     }
 
-    /// The frame of a span.
     pub fn frame(&mut self, strings: &mut Strings, name: StrId, kind: SpanKind) -> FrameId {
         let is_operator = kind == SpanKind::Operator;
         if let Some(&known) = self.by_name.get(&(name, is_operator)) {
@@ -118,7 +117,6 @@ impl Frames {
         frames
     }
 
-    /// A stack of a single frame.
     pub fn single(&mut self, frame: Frame) -> StackId {
         let frame = self.stacks.intern_frame(frame);
         self.stacks.intern_stack(&[frame])

@@ -10,7 +10,6 @@ use serde::Serialize;
 /// `memviz blocks`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct BlocksDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
@@ -31,7 +30,6 @@ pub struct BlocksDevice {
 /// One block.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct BlockRow {
     /// Its place among all blocks of the device, for `--id`.
     pub id: usize,

@@ -10,7 +10,6 @@ use serde::Serialize;
 /// `memviz check`, one input.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct CheckAnswer<'a> {
     /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
@@ -31,7 +30,6 @@ pub struct CheckAnswer<'a> {
 /// An input that could not be read.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct UnreadInput<'a> {
     /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
@@ -54,7 +52,6 @@ pub struct UnreadInput<'a> {
 /// A file that could not be read.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct UnreadHead<'a> {
     /// As the user named it.
     pub path: &'a str,
@@ -74,7 +71,6 @@ pub enum CheckOutcome<'a> {
 /// One budget on one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct CheckRow {
     /// What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `max-residue`, `baseline-peak`
     /// or `baseline-reserved`.
@@ -125,7 +121,6 @@ pub struct CheckRow {
 /// A site that caused an exceeded limit.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct CheckSite {
     /// The site.
     pub label: String,

@@ -27,7 +27,6 @@ impl CheckedInput {
         self.answer.as_ref().map(|(_, report)| report.checks.as_slice()).unwrap_or_default()
     }
 
-    /// Its verdict.
     pub fn verdict(&self) -> CheckVerdict {
         self.answer.as_ref().map_or(CheckVerdict::Unknown, |(_, report)| report.verdict())
     }

@@ -15,7 +15,6 @@ use serde::Serialize;
 /// `memviz checkpoint`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct CheckpointDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
@@ -59,7 +58,6 @@ pub struct CheckpointDevice {
 /// A peak in the optimizer step, by when its blocks were allocated.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct PeakInOptimizer {
     /// Bytes that the optimizer allocates and frees within its step.
     pub temporary_bytes: u64,
@@ -81,7 +79,6 @@ pub struct PeakInOptimizer {
 /// A repeatedly called function, and the memory that its calls hold.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FunctionToCheckpoint {
     /// The function, by its file, first line and name.
     pub label: String,
@@ -96,7 +93,6 @@ pub struct FunctionToCheckpoint {
 /// An instant and its phase of the training step.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct PhasedInstant {
     /// The instant.
     #[serde(flatten)]
@@ -108,7 +104,6 @@ pub struct PhasedInstant {
 /// A function that the recorded run checkpoints.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct CheckpointedFunction {
     /// The function.
     pub label: String,
@@ -121,7 +116,6 @@ pub struct CheckpointedFunction {
 /// A function that a forward pass calls repeatedly, and the effect of checkpointing its calls.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct CheckpointCandidate {
     /// The function, by file, first line and name.
     pub label: String,
@@ -148,7 +142,6 @@ pub struct CheckpointCandidate {
 /// Some of the calls of a forward pass checkpointed.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct CheckpointPlan {
     /// The first call and every N-th after it.
     pub every: usize,
@@ -159,7 +152,6 @@ pub struct CheckpointPlan {
 /// The new peak.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct CheckpointLimit {
     /// Where it is in the kept history.
     #[serde(flatten)]
@@ -179,7 +171,6 @@ pub struct CheckpointLimit {
 /// A change to the code.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Change {
     /// The kind of change.
     pub kind: ChangeKind,

@@ -331,14 +331,12 @@ pub fn new_peak(device: &DeviceCheckpoint, candidate: &Candidate) -> String {
     let place = notes::position(&limit.moment, device.entries, &device.completeness);
     let phase = in_phase(limit.phase);
     let when = if limit.rerun { ", while a call is recomputed" } else { "" };
-    let unknown = match () {
-        () if device.without_backward => {
-            "; the missing backward pass is not included: it needs gradients, and the memory of a recomputed call"
-        }
-        () if limit.is_unfinished => {
-            "; the training step there is incomplete in the recording, so what checkpointing would free in it is unknown"
-        }
-        () => "",
+    let unknown = if device.without_backward {
+        "; the missing backward pass is not included: it needs gradients, and the memory of a recomputed call"
+    } else if limit.is_unfinished {
+        "; the training step there is incomplete in the recording, so what checkpointing would free in it is unknown"
+    } else {
+        ""
     };
     format!("the new peak is {phase}{when} ({place}){unknown}")
 }

@@ -9,7 +9,6 @@ use crate::report::common::words::share;
 
 /// What a recording lacks, and the code that records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Advice {
     /// What is missing, in a sentence without a full stop.
     pub missing: String,

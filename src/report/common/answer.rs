@@ -64,7 +64,6 @@ struct Table<'a> {
 /// A format for answers with rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
-#[non_exhaustive]
 pub enum AnswerFormat {
     /// For people, fitted to the terminal width.
     #[default]

@@ -15,7 +15,6 @@ pub(crate) const INCLUDES: &str = "savings and totals are for a device on which 
 /// Something to change in the program.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct AdviceRow {
     /// The mistake.
     pub kind: &'static str,
@@ -51,7 +50,6 @@ pub struct AdviceRow {
 /// Another change that cures a mistake.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct AlternativeRow {
     /// What to change, as a request.
     pub change: String,
@@ -75,7 +73,6 @@ pub struct AlternativeRow {
 /// A line of code.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct AdviceLine {
     /// The file, as recorded.
     pub file: String,
@@ -88,7 +85,6 @@ pub struct AdviceLine {
 /// The cost of a change.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct AdviceCost {
     /// The cost in words; null if there is none.
     pub words: Option<String>,

@@ -13,7 +13,6 @@ impl Gauges<'_> {
         writeln!(self.0, "# HELP memviz_{name} {help}\n# TYPE memviz_{name} gauge")
     }
 
-    /// A value with its labels.
     pub(crate) fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) -> io::Result<()> {
         write!(self.0, "memviz_{name}")?;
         for (place, (label, text)) in labels.iter().enumerate() {

@@ -24,7 +24,6 @@ use std::borrow::Cow;
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Answer_{D}"))]
-#[non_exhaustive]
 pub struct Head<'a, D> {
     /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
@@ -56,7 +55,6 @@ impl<'a, D> Head<'a, D> {
 /// The file that an answer is about.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct InputHead<'a> {
     /// As the user named it.
     pub path: Cow<'a, str>,
@@ -80,7 +78,6 @@ pub struct InputHead<'a> {
 /// Contradictions.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct AnomalyCounts {
     /// The number of all contradictions.
     pub total: u64,
@@ -126,7 +123,6 @@ impl<'a> InputHead<'a> {
 /// The four counters.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct CounterBytes {
     /// Bytes that callers requested, until the free completes.
     pub requested_bytes: i64,
@@ -164,7 +160,6 @@ impl From<&[Maximum; 4]> for CounterBytes {
 /// An instant and the counters there.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct PeakInstant {
     /// Entry that leads to it, counted within the device's trace; null before the first entry.
     pub entry: Option<u32>,
@@ -180,7 +175,6 @@ pub struct PeakInstant {
 /// Rows of an attribution.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct AttributionRows {
     /// What rows represent.
     pub by: GroupBy,
@@ -202,7 +196,6 @@ pub struct AttributionRows {
 /// Details of a private pool.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct PrivatePoolFacts {
     /// Its id.
     pub pool_id: PoolId,
@@ -224,7 +217,6 @@ impl From<&PrivatePool> for PrivatePoolFacts {
 /// One group.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct AttributionRow {
     /// The group.
     pub label: String,
@@ -244,7 +236,6 @@ pub struct AttributionRow {
 /// Why blocks are in a category.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct EvidenceRow {
     /// In words.
     pub reason: &'static str,

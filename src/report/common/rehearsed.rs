@@ -75,7 +75,6 @@ fn named<'a>(reads: impl Iterator<Item = &'a ValueReads>) -> String {
 /// The facts of a rehearsal. No kernel ran, and every value read from a device was 0.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct RehearsalFacts {
     /// The kind of GPU, as `memviz rehearse --list` names it.
     pub gpu: String,
@@ -104,7 +103,6 @@ pub struct RehearsalFacts {
 /// A line that read values of a device.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct ValueReadsRow {
     /// Its file; null for backward's own threads.
     pub file: Option<String>,

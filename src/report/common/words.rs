@@ -35,10 +35,12 @@ pub fn listed(items: &[String]) -> String {
 /// A share in whole percent for sentences: `100%` only for the whole, and `0%` only for nothing.
 pub fn share(part: u64, total: u64) -> String {
     let rounded = percent(part, total).round();
-    match () {
-        () if rounded >= 100.0 && part < total => ">99%".to_owned(),
-        () if rounded < 1.0 && part > 0 => "<1%".to_owned(),
-        () => format!("{rounded:.0}%"),
+    if rounded >= 100.0 && part < total {
+        ">99%".to_owned()
+    } else if rounded < 1.0 && part > 0 {
+        "<1%".to_owned()
+    } else {
+        format!("{rounded:.0}%")
     }
 }
 

@@ -16,7 +16,6 @@ use serde::Serialize;
 /// The whole answer of `memviz diff`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Diff<'a> {
     /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
@@ -39,7 +38,6 @@ pub struct Diff<'a> {
 /// The two files.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct DiffInput<'a> {
     /// The file to compare with.
     pub base: InputHead<'a>,
@@ -50,7 +48,6 @@ pub struct DiffInput<'a> {
 /// `memviz diff`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct DiffDevice {
     /// Device in the new file, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
@@ -83,7 +80,6 @@ pub struct DiffDevice {
 /// the later one, `freed` and `survived` to those of the earlier one.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct BlockLives {
     /// Bytes that are live only at the later instant.
     pub born_bytes: u64,
@@ -116,7 +112,6 @@ impl From<&Lives> for BlockLives {
 /// One side of a device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct DiffSide {
     /// Allocated before the first kept entry.
     pub baseline_bytes: i64,
@@ -140,7 +135,6 @@ pub struct DiffSide {
 /// Sums over the segments.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct DiffFigures {
     /// Bytes of free blocks.
     pub inactive_bytes: u64,
@@ -161,7 +155,6 @@ pub struct DiffFigures {
 /// A group on both sides.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct DiffRow {
     /// The group, as the new file names it; as the base names it if it has vanished.
     pub label: String,
@@ -204,7 +197,6 @@ pub enum RowStatus {
 /// Rows that did not change.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Unchanged {
     /// Their number.
     pub rows: usize,
@@ -215,7 +207,6 @@ pub struct Unchanged {
 /// A setting with two values.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct SettingValues {
     /// Its name.
     pub name: String,

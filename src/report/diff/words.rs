@@ -15,7 +15,6 @@ use crate::report::common::words::count;
 
 /// A figure of both sides.
 pub struct Figure {
-    /// Its name.
     pub name: &'static str,
     /// The value in the base; `None` if it is unknown.
     pub base: Option<String>,

@@ -14,7 +14,6 @@ use serde::Serialize;
 /// The whole answer of `memviz fit`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Fit<'a> {
     /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
@@ -29,7 +28,6 @@ pub struct Fit<'a> {
 /// `memviz fit`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitDevice {
     /// Device.
     pub device: i32,
@@ -67,7 +65,6 @@ pub struct FitDevice {
 /// The cure of a known mistake.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitCureRow {
     /// The mistake and its cure.
     pub advice: AdviceRow,
@@ -81,7 +78,6 @@ pub struct FitCureRow {
 /// Several cures at once.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitTogetherRow {
     /// The cures, numbered from 0.
     pub cures: Vec<usize>,
@@ -103,7 +99,6 @@ pub struct FitTogetherRow {
 /// Runs at other numbers.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitScaling {
     /// The name of the number; empty if there is one recording, like everything below.
     pub parameter: String,
@@ -128,7 +123,6 @@ pub struct FitScaling {
 /// A recorded run.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitPoint {
     /// Its number.
     pub value: u64,
@@ -141,7 +135,6 @@ pub struct FitPoint {
 /// Two recordings, compared.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitMatching {
     /// Requests in both.
     pub matched_requests: u64,
@@ -154,7 +147,6 @@ pub struct FitMatching {
 /// A recorded run, predicted.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitCheck {
     /// Its number.
     pub value: u64,
@@ -167,7 +159,6 @@ pub struct FitCheck {
 /// A run at a number.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitPrediction {
     /// The number.
     pub value: u64,
@@ -202,7 +193,6 @@ pub struct FitPrediction {
 /// The memory at the peak, by site.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitPeak {
     /// The number.
     pub value: u64,

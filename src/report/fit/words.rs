@@ -148,10 +148,12 @@ pub fn settings(device: &DeviceFit) -> String {
         "" => "defaults".to_owned(),
         conf => conf.to_owned(),
     };
-    let whose = match () {
-        () if device.is_default_assumed => "settings (assumed: none were recorded)",
-        () if device.is_recorded => "recorded settings",
-        () => "settings",
+    let whose = if device.is_default_assumed {
+        "settings (assumed: none were recorded)"
+    } else if device.is_recorded {
+        "recorded settings"
+    } else {
+        "settings"
     };
     match device.capacity {
         Some(capacity) => {

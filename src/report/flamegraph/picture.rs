@@ -50,7 +50,6 @@ pub fn draw(source: Source<'_>, report: &FlameReport) -> Picture {
     stacked(parts)
 }
 
-/// One device.
 pub(crate) fn panel(device: &DeviceFlame, colors: &Colors<'_>, room: Room) -> Picture {
     let total = device.peak.attribution.total_bytes;
     let (mut body, top) = device_heading(&device.peak, room);
@@ -108,14 +107,15 @@ fn label(node: &FlameNode, width: usize) -> Option<String> {
     let with_bytes = format!("{label}  {}", Bytes(node.bytes));
     let line = label.split(' ').next().filter(|line| line.contains(':'));
     let fits = |text: &str| shorten(text, width) == text;
-    match () {
-        () if fits(&with_bytes) => Some(with_bytes),
-        () if fits(&label) => Some(label),
-        () if node.owner == Owner::Native => native(&label, fits),
-        () => {
-            let file = line.and_then(|line| line.rsplit('/').next());
-            line.into_iter().chain(file).find(|line| fits(line)).map(str::to_owned)
-        }
+    if fits(&with_bytes) {
+        Some(with_bytes)
+    } else if fits(&label) {
+        Some(label)
+    } else if node.owner == Owner::Native {
+        native(&label, fits)
+    } else {
+        let file = line.and_then(|line| line.rsplit('/').next());
+        line.into_iter().chain(file).find(|line| fits(line)).map(str::to_owned)
     }
 }
 

@@ -83,7 +83,6 @@ pub(crate) fn figures(table: &mut Table, figures: &Figures) {
     figure(table, "rounding loss", &signed(rounding), format!("{share:5.1}% of active"));
 }
 
-/// A figure with its name and a comment.
 pub(crate) fn figure(table: &mut Table, name: &str, bytes: &dyn Display, comment: impl Into<String>) {
     table.row([name.to_owned(), bytes.to_string()], Cell::from(comment).toned(Tone::Dim));
 }

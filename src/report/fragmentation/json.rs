@@ -20,7 +20,6 @@ use serde::Serialize;
 /// `memviz fragmentation`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FragmentationDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
@@ -76,7 +75,6 @@ pub struct FragmentationDevice {
 /// Other allocator settings, simulated up to an instant.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct OtherSettings {
     /// Number of simulated settings.
     pub tried: usize,
@@ -92,7 +90,6 @@ pub struct OtherSettings {
 /// An instant.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Instant {
     /// Entry that leads to it, counted within the device's trace; null before the first entry.
     pub entry: Option<u32>,
@@ -105,7 +102,6 @@ pub struct Instant {
 /// Sums over some segments.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FigureBytes {
     /// Bytes of the segments: `allocated + pending_free + inactive`.
     pub reserved_bytes: u64,
@@ -140,7 +136,6 @@ pub struct FigureBytes {
 /// The instant at which the most memory is inactive.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct MostInactiveInstant {
     /// First entry that leads there; null before the first entry.
     pub entry: Option<u32>,
@@ -153,7 +148,6 @@ pub struct MostInactiveInstant {
 /// Free memory that only one stream or pool can use.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct StrandedMemory {
     /// Its stream.
     pub stream: u64,
@@ -175,7 +169,6 @@ impl From<&Stranded> for StrandedMemory {
 /// Segments whose free blocks serve the same requests.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Pool {
     /// `small` for blocks of up to 1 MiB, otherwise `large`.
     pub segment_type: &'static str,
@@ -198,7 +191,6 @@ pub struct Pool {
 /// Free bytes that the blocks of one group keep reserved.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct PinningGroup {
     /// The group.
     pub label: String,
@@ -224,7 +216,6 @@ pub struct PinningGroup {
 /// Free blocks of similar size.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FreeBlocks {
     /// Smallest size in the class, a power of two.
     pub min_bytes: u64,
@@ -239,7 +230,6 @@ pub struct FreeBlocks {
 /// Blocks in use and pending free of similar size.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct RoundingLoss {
     /// Smallest size in the class, a power of two.
     pub min_bytes: u64,
@@ -258,7 +248,6 @@ pub struct RoundingLoss {
 /// A segment.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Segment {
     /// First address.
     pub address: u64,
@@ -280,7 +269,6 @@ pub struct Segment {
 /// One row over time.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct OverTime {
     /// The instant.
     #[serde(flatten)]

@@ -61,7 +61,6 @@ pub fn draw(source: Source<'_>, report: &SegmentMapReport, color: BlockColor) ->
     stacked(parts)
 }
 
-/// One device.
 pub(crate) fn panel(device: &DeviceSegmentMap, colors: &Colors<'_>, max_lines: usize, room: Room) -> Picture {
     let (body, mut y) = device_heading(&device.peak, room);
     let mut drawing = Drawing {
@@ -121,7 +120,6 @@ pub(crate) fn panel(device: &DeviceSegmentMap, colors: &Colors<'_>, max_lines: u
     Picture { height: y + 26.0, body: drawing.body }
 }
 
-/// A segment and its figures.
 type Segment<'a> = (&'a SegmentLayout, &'a Figures);
 
 /// The visible features of a segment.

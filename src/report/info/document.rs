@@ -153,15 +153,15 @@ fn next(source: Source<'_>, report: &InfoReport) -> Option<Next> {
     let bytes = |device: &DeviceInfo| device.maxima[Metric::Allocated as usize].bytes;
     let highest = report.devices.iter().max_by_key(|device| bytes(device)).filter(|device| bytes(device) > 0);
     let peak = |device: &DeviceInfo| {
-        let place = match () {
-            () if device.completeness.no_entries => "at dump time",
-            () if device.entries == 1 && device.completeness.has_baseline => {
-                match device.maxima[Metric::Allocated as usize].instant {
-                    0 => "at the start of the recording",
-                    _ => "after the only entry",
-                }
+        let place = if device.completeness.no_entries {
+            "at dump time"
+        } else if device.entries == 1 && device.completeness.has_baseline {
+            match device.maxima[Metric::Allocated as usize].instant {
+                0 => "at the start of the recording",
+                _ => "after the only entry",
             }
-            () => "at the peak",
+        } else {
+            "at the peak"
         };
         Next::new("peak", &[source.path], "", format!("what holds {} {place}", notes::signed(bytes(device))))
     };

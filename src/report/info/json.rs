@@ -14,7 +14,6 @@ use serde::Serialize;
 /// `memviz info`: the head, with data about the whole file.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Info<'a> {
     /// Head and devices.
     #[serde(flatten)]
@@ -54,7 +53,6 @@ pub struct Info<'a> {
 /// `memviz info`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct InfoDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
@@ -97,7 +95,6 @@ pub struct InfoDevice {
 /// All entries of one phase.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct PhaseRow {
     /// The phase.
     pub phase: Phase,
@@ -121,7 +118,6 @@ impl From<&PhaseSummary> for PhaseRow {
 /// Allocator settings.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Settings {
     /// `PYTORCH_CUDA_ALLOC_CONF`.
     pub alloc_conf: String,
@@ -151,7 +147,6 @@ pub struct Settings {
 /// Annotations of one name.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct AnnotationCount {
     /// The name.
     pub name: String,

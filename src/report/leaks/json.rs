@@ -14,7 +14,6 @@ use serde::Serialize;
 /// `memviz leaks`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct LeaksDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
@@ -67,7 +66,6 @@ pub enum StepSourceName {
 /// When the device is full, if growth continues.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct ProjectionSteps {
     /// Bytes that the program can use.
     pub capacity_bytes: u64,
@@ -82,7 +80,6 @@ pub struct ProjectionSteps {
 /// One group that grows, or has grown.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Leak {
     /// The group.
     pub label: String,
@@ -108,7 +105,6 @@ pub struct Leak {
 /// The oldest live block; all null for a block from before the recording.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Oldest {
     /// Its alloc entry, counted within the device's trace.
     pub entry: Option<u32>,

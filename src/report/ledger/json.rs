@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 /// `memviz ledger`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct LedgerDevice {
     /// Device.
     pub device: i32,
@@ -30,7 +29,6 @@ pub struct LedgerDevice {
 /// Pinned host memory at one instant. It is not part of the device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct LedgerPinned {
     /// When the sample was taken.
     pub at: Occasion,
@@ -45,7 +43,6 @@ pub struct LedgerPinned {
 /// A device at one instant.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct LedgerSample {
     /// When the sample was taken.
     pub at: Occasion,
@@ -69,7 +66,6 @@ pub struct LedgerSample {
 /// The bytes of one holder.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct LedgerHolder {
     /// `pytorch`, `nccl`, `context`, `process`, `other_process` or `unexplained`.
     pub holder: &'static str,
@@ -85,7 +81,6 @@ pub struct LedgerHolder {
 /// Pools of one kind.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct LedgerPool {
     /// The use of the pools; null for the default pool.
     pub kind: Option<PoolKind>,

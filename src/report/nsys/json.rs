@@ -10,7 +10,6 @@ use serde::Serialize;
 /// The answer of `memviz nsys`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct NsysAnswer {
     /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
@@ -27,7 +26,6 @@ pub struct NsysAnswer {
 /// The file.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct NsysInput {
     /// As the user named it.
     pub path: String,
@@ -44,7 +42,6 @@ pub struct NsysInput {
 /// Memory of a process at one place.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct NsysMemoryAnswer {
     /// The process ID.
     pub pid: i64,
@@ -77,7 +74,6 @@ pub struct NsysMemoryAnswer {
 /// The highest memory.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct NsysPeakAnswer {
     /// Bytes: the sum of `peak_bytes` of all rows.
     pub bytes: u64,
@@ -94,7 +90,6 @@ pub struct NsysPeakAnswer {
 /// The blocks of one holder that were allocated in the same way.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct NsysRowAnswer {
     /// `pytorch`, `library` or `unknown`.
     pub holder: &'static str,
@@ -119,7 +114,6 @@ pub struct NsysRowAnswer {
 /// NVTX ranges of one name.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct NsysRange {
     /// Their name.
     pub name: String,
@@ -136,7 +130,6 @@ pub struct NsysRange {
 /// The part of the profile in a recording of PyTorch.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct NsysPytorch {
     /// The process; null if the profile has no segment of the recording.
     pub pid: Option<i64>,

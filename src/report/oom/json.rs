@@ -19,7 +19,6 @@ use serde::Serialize;
 /// `memviz oom`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct OomDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
@@ -52,7 +51,6 @@ pub struct OomDevice {
 /// A failed request. Figures are those after the allocator released what it could and tried again.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FailedRequest {
     /// Where it happened.
     #[serde(flatten)]
@@ -105,7 +103,6 @@ pub struct FailedRequest {
 /// The pool and stream of a request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct ServingPool {
     /// `small` for requests of up to 1 MiB, otherwise `large`.
     pub segment_type: &'static str,
@@ -127,7 +124,6 @@ pub struct ServingPool {
 /// The code that made a request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Requester {
     /// The site.
     pub label: String,
@@ -148,7 +144,6 @@ pub struct Requester {
 /// Live blocks as large as a request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct SameSize {
     /// Their site.
     pub label: String,
@@ -159,7 +154,6 @@ pub struct SameSize {
 /// A statement with its figures.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Said {
     /// Name of its kind.
     pub kind: &'static str,

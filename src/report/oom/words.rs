@@ -12,7 +12,6 @@ use indexmap::IndexMap;
 
 /// A statement: its name, its text, and its figures by JSON key.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Statement {
     /// Name of its kind, as in JSON.
     pub kind: &'static str,
@@ -29,11 +28,14 @@ fn statement<const N: usize>(kind: &'static str, figures: [(&'static str, u64); 
 /// The text for what is shown if no request failed: without a history there is no peak.
 pub fn instead(report: &OomReport) -> &'static str {
     let mut peaks = report.devices.iter().filter_map(|device| device.peak.as_ref());
-    match () {
-        () if peaks.clone().all(|peak| peak.completeness.no_entries) => "the state at dump time",
-        () if peaks.clone().all(|peak| peak.is_single() && peak.instant == 0) => "the start of the recording",
-        () if peaks.all(DevicePeak::is_single) => "the state after the only entry",
-        () => "the peak",
+    if peaks.clone().all(|peak| peak.completeness.no_entries) {
+        "the state at dump time"
+    } else if peaks.clone().all(|peak| peak.is_single() && peak.instant == 0) {
+        "the start of the recording"
+    } else if peaks.all(DevicePeak::is_single) {
+        "the state after the only entry"
+    } else {
+        "the peak"
     }
 }
 

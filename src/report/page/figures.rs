@@ -35,10 +35,12 @@ fn row(peak: &DevicePeak) -> [String; COLUMNS.len()] {
     let has_history = !peak.completeness.no_entries;
     let maximum = |metric: Metric| {
         let bytes = signed(peak.maxima[metric as usize].bytes);
-        match () {
-            () if !has_history => UNKNOWN.to_owned(),
-            () if peak.is_early(metric) && peak.is_early(Metric::Allocated) => format!("at least {bytes}"),
-            () => bytes,
+        if !has_history {
+            UNKNOWN.to_owned()
+        } else if peak.is_early(metric) && peak.is_early(Metric::Allocated) {
+            format!("at least {bytes}")
+        } else {
+            bytes
         }
     };
     // CPU memory and memory timelines have no reserved bytes, and profiler traces do not show active memory. In a
@@ -69,10 +71,12 @@ fn is_reserved_known(peak: &DevicePeak) -> bool {
 }
 
 fn history(peak: &DevicePeak) -> String {
-    let complete = match () {
-        () if peak.completeness.no_entries => "none",
-        () if peak.completeness.is_complete() => "complete",
-        () => "incomplete",
+    let complete = if peak.completeness.no_entries {
+        "none"
+    } else if peak.completeness.is_complete() {
+        "complete"
+    } else {
+        "incomplete"
     };
     match peak.anomalies.total() {
         0 => complete.to_owned(),

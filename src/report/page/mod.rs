@@ -38,7 +38,6 @@ struct Section {
 /// The formats of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
-#[non_exhaustive]
 pub enum PageFormat {
     /// One picture.
     Svg,

@@ -14,7 +14,6 @@ use serde::Serialize;
 /// `memviz peak`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct PeakDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
@@ -57,7 +56,6 @@ pub struct PeakDevice {
 /// One device, and how certain its maxima are.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct MeasuredDevice {
     /// The output of `memviz peak`.
     #[serde(flatten)]
@@ -70,7 +68,6 @@ pub struct MeasuredDevice {
 /// judges them, considering all doubts.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Certainty {
     /// The maximum of allocated.
     pub allocated_bytes: &'static str,
@@ -95,7 +92,6 @@ impl MeasuredDevice {
 /// One operator, as in TensorBoard's memory view. Sums with its callees count a byte in every operator around it.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct OperatorRow {
     /// The operator; `(no operator)` for events outside of operators.
     pub name: String,

@@ -180,7 +180,6 @@ fn across(document: &mut Document, report: &RanksReport, group: &Group) {
     document.table(table);
 }
 
-/// An outlier.
 fn outlier(document: &mut Document, report: &RanksReport, row: &[Outlier], outlier: &Outlier) {
     document.alarm(format!("Outlier {}: {}", words::name(report, outlier.row), words::distance(outlier)));
     document.facts(words::scores(report, row));

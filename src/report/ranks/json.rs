@@ -11,7 +11,6 @@ use serde::Serialize;
 /// A line of JSON that `memviz ranks` writes.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct RanksAnswer {
     /// Changes when the meaning of a key does.
     pub schema_version: u32,
@@ -42,7 +41,6 @@ pub enum RanksLine {
 /// The comparison of the ranks.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct Across {
     /// The metric that is attributed.
     pub metric: Metric,
@@ -70,7 +68,6 @@ pub struct Across {
 /// Rows about one kind of memory.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct AcrossGroup {
     /// `device`, `pinned_host` or `cpu`.
     pub memory: &'static str,
@@ -93,7 +90,6 @@ pub struct AcrossGroup {
 /// A row, by its rank.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct RankName {
     /// Number of the rank.
     pub rank: u64,
@@ -104,7 +100,6 @@ pub struct RankName {
 /// How a figure is distributed.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FigureSpread {
     /// A metric, whose maxima these are; or `baseline`, `inactive`, or `outside`: in use on the device, but not
     /// reserved by PyTorch's allocator.
@@ -130,7 +125,6 @@ pub struct FigureSpread {
 /// An outlying maximum.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct RankOutlier {
     /// Number of the rank.
     pub rank: u64,
@@ -157,7 +151,6 @@ pub struct RankOutlier {
 /// A site that differs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct OutlierRow {
     /// The site.
     pub label: String,
@@ -178,7 +171,6 @@ pub struct OutlierRow {
 /// Failed requests that have the same signature.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct RanksFailure {
     /// Their common signature.
     pub signature: FailureSignature,
@@ -193,7 +185,6 @@ pub struct RanksFailure {
 /// A row with failed requests of one signature.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FailedRow {
     /// Number of the rank.
     pub rank: u64,
@@ -206,7 +197,6 @@ pub struct FailedRow {
 /// Several rows for one rank and device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct DuplicateRank {
     /// Number of the rank.
     pub rank: u64,
@@ -219,7 +209,6 @@ pub struct DuplicateRank {
 /// Consecutive ranks.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct MissingRanks {
     /// The first one.
     pub from: u64,

@@ -310,7 +310,6 @@ fn spreads(report: &RanksReport, group: &Ranks) -> Picture {
     table(&["maximum", "lowest", "median", "highest", "highest / median", "highest is"], &rows)
 }
 
-/// An outlier.
 fn outlier(report: &RanksReport, row: &[Outlier]) -> Vec<Picture> {
     let Some(outlier) = words::leading(report, row) else { return Vec::new() };
     let title = format!("Outlier {}: {}", words::name(report, outlier.row), words::distance(outlier));

@@ -167,7 +167,7 @@ pub fn figure(figure: Figure) -> &'static str {
         Figure::Baseline => "at start",
         Figure::Inactive => "inactive at the peak",
         Figure::Outside => "outside PyTorch",
-        figure => figure.name(),
+        Figure::Maximum(_) => figure.name(),
     }
 }
 

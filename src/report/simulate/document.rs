@@ -119,10 +119,12 @@ fn table(runs: &[Run]) -> Table {
 
 /// The least width from which every screen shows a name whole; `used` is the width of the name and of "reserved".
 fn whole_from(used: usize) -> usize {
-    match () {
-        () if WIDE + used > CALLS_FROM => WIDE + used,
-        () if MIDDLE + used > RETRIES_FROM => MIDDLE + used,
-        () => NARROW + used,
+    if WIDE + used > CALLS_FROM {
+        WIDE + used
+    } else if MIDDLE + used > RETRIES_FROM {
+        MIDDLE + used
+    } else {
+        NARROW + used
     }
 }
 

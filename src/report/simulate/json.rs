@@ -14,7 +14,6 @@ use serde::Serialize;
 /// `memviz simulate`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct SimulateDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
@@ -41,7 +40,6 @@ pub struct SimulateDevice {
 /// The recording, and its difference from a simulation of its own settings.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct RecordedSettings {
     /// `max_memory_allocated()`.
     pub max_allocated_bytes: i64,
@@ -64,7 +62,6 @@ pub struct RecordedSettings {
 /// A program under some settings.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct SimulatedRun {
     /// The settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
     pub alloc_conf: String,
@@ -119,7 +116,6 @@ pub struct SimulatedRun {
 /// A range of capacities on which a program fails.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FailingCapacities {
     /// The lowest capacity.
     pub from_bytes: u64,
@@ -130,7 +126,6 @@ pub struct FailingCapacities {
 /// A request that was refused in the recording.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct RefusedRequest {
     /// Its entry.
     pub entry: u32,

@@ -118,11 +118,14 @@ fn is_by_category(stack: &Stack<'_>) -> bool {
 fn moment(device: &DeviceTimeline) -> &'static str {
     let peak = &device.peak;
     let is_failure = device.ooms.iter().any(|oom| Some(oom.entry) == peak.entry);
-    match () {
-        () if peak.completeness.no_entries => "at dump time",
-        () if is_failure => "at the OOM",
-        () if peak.maxima[peak.metric as usize].instant == peak.instant => "at the peak",
-        () => "there",
+    if peak.completeness.no_entries {
+        "at dump time"
+    } else if is_failure {
+        "at the OOM"
+    } else if peak.maxima[peak.metric as usize].instant == peak.instant {
+        "at the peak"
+    } else {
+        "there"
     }
 }
 

@@ -20,7 +20,6 @@ use svg::node::element::{Group, Path};
 /// Height of the bar that represents a single instant.
 pub(super) const BAR: f64 = 34.0;
 
-/// The name of a band.
 pub(super) fn name(band: &Band) -> String {
     match band.label.as_str() {
         LEAKS => "leaks".to_owned(),

@@ -12,7 +12,6 @@ use serde::Serialize;
 /// `memviz triage`, one device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct TriageDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
@@ -49,7 +48,6 @@ pub struct TriageDevice {
 /// A failed request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FailedRequest {
     /// Bytes of the requested block.
     pub requested_bytes: u64,
@@ -66,7 +64,6 @@ pub struct FailedRequest {
 /// Something that deserves a closer look.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FindingRow {
     /// The kind of finding.
     pub kind: FindingKind,
@@ -84,7 +81,6 @@ pub struct FindingRow {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum FindingKind {
     /// Free memory that live blocks keep reserved, or much free memory if no history was recorded.
     Fragmentation,

@@ -19,11 +19,9 @@ use crate::report::simulate::words as simulate;
 
 /// A finding in words.
 pub(crate) struct Line {
-    /// The text.
     pub text: String,
     /// The command that shows more.
     pub command: &'static str,
-    /// Its options.
     pub options: &'static str,
 }
 

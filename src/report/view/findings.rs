@@ -31,7 +31,6 @@ struct Found {
     /// Lines of Python that make a change.
     code: Vec<String>,
     command: &'static str,
-    /// Its options.
     options: &'static str,
     instant: Option<Instant>,
     from: Option<Instant>,

@@ -19,7 +19,6 @@ const LEVEL: i32 = 2;
 
 /// A recording inside a page.
 pub struct Carried<'a> {
-    /// Its name.
     pub name: &'a str,
     /// How to read it: see [`super::Reading::to_json`].
     pub options: &'a str,

@@ -140,22 +140,21 @@ impl Search<'_, '_> {
             let is_like = |size: u64| {
                 requested == size || requested == size.saturating_mul(2) || requested.saturating_mul(2) == size
             };
-            match () {
-                () if whole == 0 && requested > out.requested => {
-                    whole = requested;
-                    blocks.push(index as u32);
-                }
-                () if whole > 0 && requested > out.requested && is_like(whole) => {
-                    statistics |= between.iter().any(|&index| self.is_statistic(index, whole, out.requested));
-                    blocks.append(&mut between);
-                    blocks.push(index as u32);
-                }
+            if whole == 0 && requested > out.requested {
+                whole = requested;
+                blocks.push(index as u32);
+            } else if whole > 0 && requested > out.requested && is_like(whole) {
+                statistics |= between.iter().any(|&index| self.is_statistic(index, whole, out.requested));
+                blocks.append(&mut between);
+                blocks.push(index as u32);
+            } else if whole > 0 && requested < whole && code.drops {
                 // A mask of single bytes may have the size of the result.
-                () if whole > 0 && requested < whole && code.drops => between.push(index as u32),
+                between.push(index as u32);
+            } else if requested > out.requested || (whole > 0 && requested == out.requested) {
                 // A copy of the values comes between; copies of queries and keys come before.
-                () if requested > out.requested || (whole > 0 && requested == out.requested) => break,
-                () if whole > 0 => between.push(index as u32),
-                () => {}
+                break;
+            } else if whole > 0 {
+                between.push(index as u32);
             }
         }
         let large: Vec<Allocation> = blocks

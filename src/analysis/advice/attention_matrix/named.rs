@@ -81,15 +81,15 @@ impl Search<'_, '_> {
             let is_other =
                 !is_inside(index) || self.layers.has(track.stack_of(index)) || self.softmax.has(track.stack_of(index));
             let wanted = scores.map_or(requested == whole || requested == whole / 2, |size| requested == size);
-            match () {
-                () if is_other => break,
-                () if wanted => {
-                    scores = Some(requested);
-                    blocks.push(index as u32);
-                }
-                () if requested.saturating_mul(MINOR) > whole => break,
-                () if scores.is_none() => blocks.push(index as u32),
-                () => {}
+            if is_other {
+                break;
+            } else if wanted {
+                scores = Some(requested);
+                blocks.push(index as u32);
+            } else if requested.saturating_mul(MINOR) > whole {
+                break;
+            } else if scores.is_none() {
+                blocks.push(index as u32);
             }
         }
         let scores = scores?;

@@ -12,7 +12,6 @@ use crate::model::DeviceId;
 
 /// Rows as columns of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Table {
     /// Number of rows.
     pub rows: usize,
@@ -22,7 +21,6 @@ pub struct Table {
 
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct TableColumn {
     /// Its name.
     pub name: &'static str,
@@ -34,7 +32,6 @@ pub struct TableColumn {
 
 /// The values of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Values {
     /// Numbers that mostly differ little from the previous row.
     Rising(Vec<i64>),
@@ -53,7 +50,6 @@ pub enum Values {
 /// A table of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
-#[non_exhaustive]
 pub enum TableName {
     /// A row for each allocation: its size, lifetime, site, category, phase and step.
     #[default]

@@ -9,7 +9,6 @@ pub const OUTSIDE: &str = "(outside)";
 
 /// A kind of ranges.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum Each {
     /// Iterations of the training or inference loop: see [`crate::facts::training::steps::Steps`].
     Step,

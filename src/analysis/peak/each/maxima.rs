@@ -6,7 +6,6 @@ use crate::sorting::SortRows;
 /// An instant and the counters there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Highest {
-    /// The instant.
     pub instant: Instant,
     /// The counters after the entry that leads to it.
     pub counters: Counters,

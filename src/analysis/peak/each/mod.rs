@@ -45,9 +45,7 @@ impl EachOptions {
 
 setters!(EachOptions { top: usize });
 
-/// One range with its own peak.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct RangePeak {
     /// Its name; if several ranges have one name, from the second on, with its place among them: `forward#2`, as
     /// [`crate::facts::time::when::When`] takes it.
@@ -88,7 +86,6 @@ impl RangePeak {
 
 /// All ranges of a device.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct RangePeaks {
     /// What they are.
     pub each: Each,

@@ -20,7 +20,6 @@ const LONGEST_ANSWER: u64 = 1 << 30;
 /// The contents of a baseline file.
 #[derive(Debug)]
 pub enum Known {
-    /// A recording.
     Recording(EarlierRun),
     /// Earlier answers.
     Answers(Vec<SavedAnswer>),

@@ -135,7 +135,6 @@ impl Baselines {
         Ok(Self::Compare(inputs.into_keys().map(open).collect::<Result<_, Failure>>()?))
     }
 
-    /// Budgets with their baseline.
     fn complete(&self, BudgetSet { budgets, baseline }: &BudgetSet, input: &str) -> Result<Budgets, Failure> {
         let (Self::Compare(known), Some(path)) = (self, baseline) else { return Ok(budgets.clone()) };
         let baseline = known.get(path).and_then(|known| known.for_input(input));

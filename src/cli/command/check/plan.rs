@@ -21,7 +21,6 @@ const LONGEST_CONFIG: u64 = 1 << 20;
 /// An input and its budgets.
 #[derive(Debug)]
 pub struct Job {
-    /// The input.
     pub input: PathBuf,
     /// Why it cannot be read, if that is known.
     pub problem: Option<String>,
@@ -32,7 +31,6 @@ pub struct Job {
 /// Budgets whose baseline was not read yet.
 #[derive(Clone, Debug)]
 pub struct BudgetSet {
-    /// The budgets.
     pub budgets: Budgets,
     /// The file that is their baseline.
     pub baseline: Option<PathBuf>,

@@ -17,7 +17,6 @@ use std::sync::OnceLock;
 
 /// One call, as it would run under `torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Recompute {
     /// The first entry of the call.
     pub start: u32,
@@ -48,7 +47,6 @@ impl Recompute {
 
 /// A period in which a recorded block is missing, or a block that was recorded as freed is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Gap {
     /// The block, as an index into [`crate::replay::History::allocations`].
     pub allocation: u32,
@@ -56,7 +54,6 @@ pub struct Gap {
     pub from: Instant,
     /// The first instant at which it does not, or no longer does.
     pub to: Instant,
-    /// Its bytes.
     pub bytes: u64,
 }
 

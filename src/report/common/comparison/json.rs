@@ -9,7 +9,6 @@ use serde::Serialize;
 /// its own memory.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct DeviceComparison {
     /// The counter that is compared.
     pub metric: Metric,
@@ -31,7 +30,6 @@ pub struct DeviceComparison {
 /// A device at its peak.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct ComparedDevice {
     /// The device.
     pub device: i32,
@@ -45,7 +43,6 @@ pub struct ComparedDevice {
 /// A group on all devices.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct ComparedGroup {
     /// The group.
     pub label: String,

@@ -299,7 +299,6 @@ impl Table {
         ([line].into_iter().chain(rest).map(|line| style.toned(&line, row.tone)).collect(), used)
     }
 
-    /// The lines below a row in text.
     pub(crate) fn below_lines(&self, style: &TextStyle, row: &Row) -> Vec<String> {
         if row.is_said.is_some_and(|from| style.has(from)) {
             return Vec::new();

@@ -163,16 +163,16 @@ pub fn no_oom(recording: &Recording, elsewhere: usize) -> String {
     let (format, histories) = (recording.snapshot.notes.format, &recording.histories);
     let is_known = |history: &History| !history.completeness.no_entries;
     let is_cut = |history: &History| history.completeness.has_baseline || history.completeness.truncated;
-    match () {
-        () if elsewhere > 0 => {
-            format!("no request failed on the selected devices; {} on others", failures(elsewhere))
-        }
-        () if !format.has_segments() => format!("a {} cannot explain failed requests", format.title()),
-        () if !histories.iter().any(is_known) => {
-            "no history was recorded, so whether a request failed is unknown".to_owned()
-        }
-        () if histories.iter().any(is_cut) => "no request failed in the recorded part (no oom entry)".to_owned(),
-        () => "no request failed during the recording (no oom entry)".to_owned(),
+    if elsewhere > 0 {
+        format!("no request failed on the selected devices; {} on others", failures(elsewhere))
+    } else if !format.has_segments() {
+        format!("a {} cannot explain failed requests", format.title())
+    } else if !histories.iter().any(is_known) {
+        "no history was recorded, so whether a request failed is unknown".to_owned()
+    } else if histories.iter().any(is_cut) {
+        "no request failed in the recorded part (no oom entry)".to_owned()
+    } else {
+        "no request failed during the recording (no oom entry)".to_owned()
     }
 }
 

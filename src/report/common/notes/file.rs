@@ -18,7 +18,6 @@ pub fn source(recording: &Recording) -> Vec<String> {
 
 /// A line on a file.
 pub struct FileNote {
-    /// The text.
     pub text: String,
     /// Whether it only describes the file: nothing is wrong, and no figure is in doubt.
     pub is_plain: bool,

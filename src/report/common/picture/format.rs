@@ -6,7 +6,6 @@ use std::io::{self, Write};
 /// A format for pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
-#[non_exhaustive]
 pub enum PictureFormat {
     /// A vector picture, for a web page or an issue
     Svg,

@@ -26,7 +26,6 @@ const BAR: f64 = 160.0;
 /// Room between columns.
 const BETWEEN: f64 = 22.0;
 
-/// A table with a header.
 pub fn table(header: &[&str], rows: &[Vec<Cell>]) -> Picture {
     let mut body = Group::new().set("font-size", MONO_SIZE).set("font-family", MONO);
     let mut left = 16.0;

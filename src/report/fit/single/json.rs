@@ -8,7 +8,6 @@ use serde::Serialize;
 /// Changes that make a program fit on a device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitSearch {
     /// The limit in bytes: memory of the device for the allocator, or a limit on allocated bytes.
     pub goal_bytes: u64,
@@ -47,7 +46,6 @@ pub struct FitSearch {
 /// A cache that grows with every token, and how far it can grow on the device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitGeneration {
     /// Tensors of the cache; null if its growth is unknown, like everything below.
     pub tensors: Option<usize>,
@@ -68,7 +66,6 @@ pub struct FitGeneration {
 /// Settings and changes to a program, simulated together.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitPlan {
     /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
     pub alloc_conf: String,
@@ -100,7 +97,6 @@ pub struct FitPlan {
 /// A change to a program.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitChange {
     /// The change, as options of `memviz simulate` name it.
     pub change: String,
@@ -113,7 +109,6 @@ pub struct FitChange {
 /// A change that cannot be simulated with a recording.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct FitNotPlayed {
     /// The change.
     pub change: String,

@@ -210,7 +210,6 @@ pub fn name_with(together: &FitTogether, plan: &Plan) -> String {
     format!("{}{AND}{}", places(together), name(plan))
 }
 
-/// The name of a plan.
 pub fn name(plan: &Plan) -> String {
     let parts = parts(plan);
     if parts.is_empty() { "unchanged".to_owned() } else { parts.join(AND) }

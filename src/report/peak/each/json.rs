@@ -10,7 +10,6 @@ use serde::Serialize;
 /// The kind of ranges of a device.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct EachRange {
     /// `step`, `phase` or `annotation`.
     pub by: &'static str,
@@ -29,7 +28,6 @@ pub struct EachRange {
 /// A step, phase or annotation with its own peak. Ranges may overlap and nest.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct RangeRow {
     /// Its name, with a number from the second range with this name on: `forward#2`. `(outside)` is the period outside all
     /// ranges that contains the overall peak; it is left out if that is in a range.
@@ -55,7 +53,6 @@ pub struct RangeRow {
 /// A group that holds much at the peak of a range.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[non_exhaustive]
 pub struct RangeLeader {
     /// The group.
     pub label: String,

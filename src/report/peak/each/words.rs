@@ -18,7 +18,6 @@ pub const SHOWN: usize = 20;
 /// A range that is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'r> {
-    /// The range.
     pub range: &'r RangePeak,
     /// Number of ranges of its family that it represents, as the one with the highest peak; 1 if it represents only itself.
     pub of: usize,
