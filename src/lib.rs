@@ -58,7 +58,7 @@
 //! [`replay`] converts it into histories by the rules of the [`allocator`], [`facts`] derives what several questions need,
 //! [`play`] simulates other conditions, [`analysis`] converts both into answers, and `report` writes them as text, JSON, CSV,
 //! Markdown and pictures. [`wire`] contains the JSON formats that memviz also reads. [`Recording`] combines all of these
-//! except the last two.
+//! except the last two. The first four are the crate `memviz-recording`.
 //!
 //! # Features
 //!
@@ -77,29 +77,23 @@
 //!
 //! With `default-features = false`, the library contains the reader of uncompressed files, the replay and every analysis.
 
-#[macro_use]
-mod options;
+#[macro_use(setters)]
+extern crate memviz_recording;
 
-pub mod allocator;
 pub mod analysis;
-pub mod error;
 pub mod facts;
-pub mod input;
-pub mod model;
-mod parallel;
 pub mod play;
 pub mod ranks;
 pub mod recording;
-pub mod replay;
 #[cfg(feature = "report")]
 pub mod report;
-mod sorting;
 pub mod wire;
 
 #[cfg(feature = "cli")]
 pub mod cli;
 
-pub use error::{Error, Result};
+pub use memviz_recording::{Error, Result, allocator, error, input, model, replay};
+use memviz_recording::{parallel, sorting};
 pub use recording::Recording;
 
 /// Compiles the program in the book's page about the library.

@@ -206,7 +206,7 @@ impl SharedArgs {
     /// How to read inputs.
     pub fn read_options(&self, view: View) -> ReadOptions {
         let limits = Limits { memory: self.max_memory.0, ..Limits::default() };
-        ReadOptions { limits, allow_truncated: self.allow_truncated, view, ..ReadOptions::default() }
+        ReadOptions::default().limits(limits).allow_truncated(self.allow_truncated).view(view)
     }
 
     /// The selected devices; empty for all.

@@ -1,10 +1,11 @@
 //! Options for the memory of a device.
 
 use crate::error::Error;
+use crate::facts::gpu::Gpu;
 use crate::input;
 use crate::model::Rehearsal;
 use crate::model::bytes::Bytes;
-use crate::model::gpu::{Gpu, Threads};
+use crate::model::gpu::Threads;
 use clap::Args;
 use std::path::Path;
 

@@ -111,13 +111,13 @@ pub fn size_of_file(path: &Path) -> u64 {
 /// Reads a file without a progress bar.
 pub fn read_quietly(path: &Path, allow_truncated: bool) -> crate::Result<Recording> {
     limits::grant(size_of_file(path));
-    Recording::open(path, &ReadOptions { allow_truncated, ..ReadOptions::default() })
+    Recording::open(path, &ReadOptions::default().allow_truncated(allow_truncated))
 }
 
 /// Reads an input (`-` is standard input) and counts its bytes. Also reads data about the whole device from files next to it:
 /// samples, or the head of the profiler trace of the same run.
 pub fn open(path: &Path, args: &SharedArgs, view: View, bytes: Option<&Arc<AtomicU64>>) -> crate::Result<Recording> {
-    let options = ReadOptions { progress: bytes.cloned(), ..args.read_options(view) };
+    let options = args.read_options(view).progress(bytes.cloned());
     limits::grant(size_of_file(path));
     if path.as_os_str() == "-" {
         return Recording::read(io::stdin(), &options);

@@ -2,11 +2,13 @@
 //!
 //! In: a [`crate::replay::Track`]. Out: facts that do not belong to one question alone. [`code`] reads stacks, [`time`] names
 //! instants, [`training`] finds phases, steps, calls and categories; [`device`] computes each of these once per device;
-//! [`grouping`] attributes bytes to rows, [`segments`] lays out segments, [`doubts`] lists why a figure is not exact.
+//! [`grouping`] attributes bytes to rows, [`segments`] lays out segments, [`doubts`] lists why a figure is not exact. [`gpu`]
+//! is a table of GPUs.
 
 pub mod code;
 pub mod device;
 pub mod doubts;
+pub mod gpu;
 pub mod grouping;
 pub mod segments;
 pub mod time;

@@ -44,6 +44,6 @@ impl Reading {
         };
         let own = self.own.iter().filter(|own| !own.is_empty()).map(compile).collect::<Result<Vec<_>>>()?;
         let view = View::default().own(own).library_lines(self.own.is_empty());
-        Ok(ReadOptions { allow_truncated: self.allow_truncated, view, ..ReadOptions::default() })
+        Ok(ReadOptions::default().allow_truncated(self.allow_truncated).view(view))
     }
 }

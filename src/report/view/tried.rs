@@ -4,7 +4,7 @@ use super::json;
 use crate::analysis::advice::{Attempt, Lowered, Saving, WhatIf};
 use crate::error::Result;
 use crate::facts::device::Device;
-use crate::model::gpu::Gpu;
+use crate::facts::gpu::Gpu;
 use crate::play::{Outcome, Run, Trust};
 use crate::replay::{Instant, Metric};
 use crate::report::common::notes;

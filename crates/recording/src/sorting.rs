@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 /// Sorts like [`slice::sort_by`], with less code.
-pub(crate) trait SortRows<T> {
+pub trait SortRows<T> {
     /// Sorts by a comparison; equal elements keep their order.
     fn sort_rows_by(&mut self, compare: impl FnMut(&T, &T) -> Ordering);
 

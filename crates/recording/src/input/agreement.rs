@@ -263,7 +263,7 @@ fn damage() -> impl Strategy<Value = Damage> {
 
 /// The pickle of a small real snapshot.
 fn snapshot() -> Vec<u8> {
-    let compressed = include_bytes!("../../fixtures/snapshots/tiny/snapshot.pickle.gz");
+    let compressed = include_bytes!("../../../../fixtures/snapshots/tiny/snapshot.pickle.gz");
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut bytes).expect("the fixture is gzip");
     bytes

@@ -57,7 +57,8 @@ pub struct Stats {
 impl Stats {
     /// Whether nothing was requested from the driver or released between these counters and other counters of the same
     /// allocator.
-    pub(crate) fn has_same_segments(&self, other: &Self) -> bool {
+    #[doc(hidden)]
+    pub fn has_same_segments(&self, other: &Self) -> bool {
         (self.device_allocs, self.device_frees) == (other.device_allocs, other.device_frees)
     }
 }

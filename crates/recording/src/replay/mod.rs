@@ -31,7 +31,8 @@ pub use anomaly::{Anomalies, Anomaly, AnomalyKind};
 pub use counters::{Counters, Maximum, Metric};
 pub use history::{BaselineOrigin, Bound, Completeness, History, SegmentSpan};
 pub use operator_usage::{NO_OPERATOR, OperatorUsage, Usage};
-pub(crate) use totals::require_plausible;
+#[doc(hidden)]
+pub use totals::require_plausible;
 pub use track::Track;
 
 use crate::allocator::{SMALL_SIZE, SizeRules};

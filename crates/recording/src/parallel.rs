@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
 /// The results for all items, in their order.
-pub(crate) fn map<T: Send, U: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
+pub fn map<T: Send, U: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
     let items: Vec<Option<T>> = items.into_iter().map(Some).collect();
     let results: Vec<Option<U>> = items.iter().map(|_| None).collect();
     let count = items.len();
@@ -26,7 +26,7 @@ pub(crate) fn map<T: Send, U: Send>(items: impl IntoIterator<Item = T>, work: im
 }
 
 /// The results for the items that have one, in their order.
-pub(crate) fn filter_map<T: Send, U: Send>(
+pub fn filter_map<T: Send, U: Send>(
     items: impl IntoIterator<Item = T>,
     work: impl Fn(T) -> Option<U> + Sync,
 ) -> Vec<U> {
@@ -34,7 +34,7 @@ pub(crate) fn filter_map<T: Send, U: Send>(
 }
 
 /// Both results; another thread may compute the second one at the same time.
-pub(crate) fn join<A: Send, B: Send>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B + Send) -> (A, B) {
+pub fn join<A: Send, B: Send>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B + Send) -> (A, B) {
     let (mut first, mut second) = (Some(first), Some(second));
     let (mut of_first, mut of_second) = (None, None);
     both(&mut || of_first = first.take().map(|work| work()), &mut || of_second = second.take().map(|work| work()));

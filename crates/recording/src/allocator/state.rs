@@ -7,7 +7,8 @@ use super::model::{Allocator, Stats};
 /// Everything that determines how an allocator serves future requests. Two allocators with equal states serve the same
 /// requests with the same blocks.
 #[derive(Clone, Debug)]
-pub(crate) struct AllocatorState {
+#[doc(hidden)]
+pub struct AllocatorState {
     blocks: Vec<StateBlock>,
     addresses: Addresses,
     released: Vec<bool>,
@@ -58,14 +59,16 @@ impl AllocatorState {
 
 impl BlockId {
     /// The row of the block in its allocator's table. Other blocks may use the row later.
-    pub(crate) fn row(self) -> u32 {
+    #[doc(hidden)]
+    pub fn row(self) -> u32 {
         self.index
     }
 }
 
 impl Allocator {
     /// The current state.
-    pub(crate) fn state(&self) -> AllocatorState {
+    #[doc(hidden)]
+    pub fn state(&self) -> AllocatorState {
         let rows = (0u32..).zip(&self.blocks).filter(|(_, block)| block.state != State::Gone);
         let mut rows: Vec<u32> = rows.map(|(row, _)| row).collect();
         rows.sort_unstable_by_key(|&row| self.blocks[row as usize].addr);
@@ -99,7 +102,8 @@ impl Allocator {
     }
 
     /// Adds what was counted since `since`, this many times more.
-    pub(crate) fn count_again(&mut self, since: &Stats, times: u64) {
+    #[doc(hidden)]
+    pub fn count_again(&mut self, since: &Stats, times: u64) {
         let stats = &mut self.stats;
         stats.retries += (stats.retries - since.retries) * times;
         stats.device_allocs += (stats.device_allocs - since.device_allocs) * times;

@@ -92,14 +92,16 @@ impl<'a> Track<'a> {
     }
 
     /// The entries that allocate, each with the index of its allocation and its stack.
-    pub(crate) fn births(self) -> impl Iterator<Item = (u32, u32, StackId)> {
+    #[doc(hidden)]
+    pub fn births(self) -> impl Iterator<Item = (u32, u32, StackId)> {
         let entries = self.actions().iter().zip(&self.history.links).zip(self.stacks());
         let births = (0u32..).zip(entries).filter(|(_, ((action, _), _))| **action == Action::Alloc);
         births.map(|(entry, ((_, &link), &stack))| (entry, link, stack))
     }
 
     /// Every allocation with its index and its stack, as from [`Track::stack_of`].
-    pub(crate) fn allocations(self) -> impl Iterator<Item = (u32, &'a Allocation, StackId)> {
+    #[doc(hidden)]
+    pub fn allocations(self) -> impl Iterator<Item = (u32, &'a Allocation, StackId)> {
         let (stacks, baseline) = (self.stacks(), &self.history.baseline);
         (0u32..).zip(&self.history.allocations).map(move |(index, allocation)| {
             let stack = match History::entry_before(allocation.born) {
@@ -130,7 +132,8 @@ impl<'a> Track<'a> {
     }
 
     /// Number of entries of one action; faster than counting all actions.
-    pub(crate) fn count_of(self, action: Action) -> u64 {
+    #[doc(hidden)]
+    pub fn count_of(self, action: Action) -> u64 {
         action.count_in(self.actions()) as u64
     }
 
@@ -158,7 +161,8 @@ impl<'a> Track<'a> {
     }
 
     /// Like [`Track::walk_to`], from after an instant on, given the counters there.
-    pub(crate) fn walk_between(
+    #[doc(hidden)]
+    pub fn walk_between(
         self,
         first: Instant,
         mut counters: Counters,

@@ -8,7 +8,8 @@ pub type Instant = u32;
 pub const NEVER: Instant = u32::MAX;
 
 /// Link of an entry that concerns no allocation.
-pub(crate) const NO_ALLOCATION: u32 = u32::MAX;
+#[doc(hidden)]
+pub const NO_ALLOCATION: u32 = u32::MAX;
 
 /// One allocation, from the request to the free. Mirrors a `Block` of `CUDACachingAllocator` while it is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use indexmap::IndexSet;
 
 /// ID of a frame in [`Stacks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FrameId(pub(crate) u32);
+pub struct FrameId(#[doc(hidden)] pub u32);
 
 /// ID of a stack in [`Stacks`]. ID 0 is the empty stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StackId(pub(crate) u32);
+pub struct StackId(#[doc(hidden)] pub u32);
 
 impl StackId {
     /// The stack without frames.

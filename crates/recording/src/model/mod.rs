@@ -49,7 +49,8 @@ pub const HOST_DEVICE: DeviceId = -1;
 pub const CPU_DEVICE: DeviceId = -2;
 
 /// The name of a device in errors.
-pub(crate) fn device_words(device: DeviceId) -> String {
+#[doc(hidden)]
+pub fn device_words(device: DeviceId) -> String {
     match device {
         HOST_DEVICE => "pinned host memory".to_owned(),
         CPU_DEVICE => "CPU memory".to_owned(),

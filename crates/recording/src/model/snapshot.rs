@@ -47,7 +47,7 @@ pub struct Snapshot {
 
 /// What kind of file a recording comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
     /// `torch.cuda.memory._dump_snapshot`.

@@ -24,5 +24,6 @@ pub use limits::{Limits, Threshold};
 pub use model::{Allocator, Request, SegmentEvent, Stats};
 pub use restore::Restored;
 pub use rules::{MIN_BLOCK, SMALL_BUFFER, SMALL_SIZE, SizeRules};
-pub(crate) use state::AllocatorState;
+#[doc(hidden)]
+pub use state::AllocatorState;
 pub use warnings::SettingsWarning;

@@ -99,7 +99,7 @@ pub struct Completeness {
 
 /// The direction in which the true value of an inexact number lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
     /// The true value is this or higher.
@@ -182,7 +182,8 @@ pub struct History {
     /// Each counter's maximum and the first instant that reaches it, in the order of [`super::Metric::ALL`].
     pub maxima: [Maximum; 4],
     /// All counters at the instant of each maximum, if the replay stored them.
-    pub(crate) at_maxima: Option<[Counters; 4]>,
+    #[doc(hidden)]
+    pub at_maxima: Option<[Counters; 4]>,
     /// Contradictions found.
     pub anomalies: Anomalies,
     /// What is missing from the recording.
@@ -190,9 +191,11 @@ pub struct History {
     /// Memory by operator, if the recording shows it; profiler traces do.
     pub operators: Vec<OperatorUsage>,
     /// The allocation of each entry.
-    pub(crate) links: Vec<u32>,
+    #[doc(hidden)]
+    pub links: Vec<u32>,
     /// From each of these instants on, counters differ by this many bytes from the sum of the entries. In order.
-    pub(crate) corrections: Vec<(Instant, i64)>,
+    #[doc(hidden)]
+    pub corrections: Vec<(Instant, i64)>,
 }
 
 impl History {
@@ -214,7 +217,8 @@ impl History {
     }
 
     /// Index of the first allocation that is born after an instant; their number if there is none.
-    pub(crate) fn born_after(&self, instant: Instant) -> usize {
+    #[doc(hidden)]
+    pub fn born_after(&self, instant: Instant) -> usize {
         // An allocation is mostly a few entries ahead. Looking there misses the cache less often than bisecting.
         let near = self.links.get(instant as usize..).unwrap_or_default().iter().take(NEAR);
         let born = |(&link, born): (&u32, Instant)| {

@@ -71,7 +71,8 @@ impl Action {
     }
 
     /// How often it occurs in `actions`.
-    pub(crate) fn count_in(self, actions: &[Self]) -> usize {
+    #[doc(hidden)]
+    pub fn count_in(self, actions: &[Self]) -> usize {
         // The sum of a portion fits in a byte, and the processor adds many bytes at once.
         let portions = actions.chunks(usize::from(u8::MAX));
         portions.map(|portion| usize::from(portion.iter().map(|&action| u8::from(action == self)).sum::<u8>())).sum()
@@ -98,7 +99,7 @@ pub struct EntryContext {
 
 /// ID of an [`EntryContext`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ContextId(pub(crate) u32);
+pub struct ContextId(#[doc(hidden)] pub u32);
 
 /// The distinct entry contexts of a recording.
 #[derive(Clone, Debug, Default)]
@@ -300,7 +301,8 @@ impl TraceEntries {
     }
 
     /// Whether any time in the file is below the one before it, perhaps that of another device.
-    pub(crate) fn times_fall(&self) -> bool {
+    #[doc(hidden)]
+    pub fn times_fall(&self) -> bool {
         self.times_fall
     }
 

@@ -31,7 +31,8 @@ mod zstd_frames;
 pub use compressed::Compression;
 pub use json::devices::TracedGpu;
 pub use limits::Limits;
-pub(crate) use window::unwrap_io;
+#[doc(hidden)]
+pub use window::unwrap_io;
 
 use crate::error::{Error, Result};
 use crate::model::trace_entry::TraceEntry;
@@ -64,6 +65,14 @@ pub struct ReadOptions {
     /// How to present answers about the recording.
     pub view: View,
 }
+
+setters!(ReadOptions {
+    limits: Limits,
+    allow_truncated: bool,
+    on_one_thread: bool,
+    progress: Option<Arc<AtomicU64>>,
+    view: View,
+});
 
 /// A snapshot and how it was stored.
 #[derive(Clone, Debug)]
@@ -190,7 +199,8 @@ fn decompress(reader: Box<dyn Read + Send>, compression: Compression, _: Limits)
 }
 
 /// Decompresses zstd to this many bytes.
-pub(crate) fn unzstd(bytes: Vec<u8>, length: usize) -> Result<Vec<u8>> {
+#[doc(hidden)]
+pub fn unzstd(bytes: Vec<u8>, length: usize) -> Result<Vec<u8>> {
     let reader = decompress(Box::new(io::Cursor::new(bytes)), Compression::Zstd, Limits::default())?;
     let mut data = Vec::new();
     reader.take(length as u64).read_to_end(&mut data).map_err(window::unwrap_io)?;
@@ -234,7 +244,8 @@ impl Unpacked {
     }
 
     /// Describes the file and what to do, if memviz recognizes it but does not read it as a recording.
-    pub(crate) fn described(&self) -> Option<String> {
+    #[doc(hidden)]
+    pub fn described(&self) -> Option<String> {
         foreign::describe(&self.begin)
     }
 

@@ -1,6 +1,7 @@
 //! GPUs by name: how much memory a program sees on each, and how many threads run at once.
 
 use crate::error::Error;
+use crate::model::gpu::Threads;
 use std::sync::LazyLock;
 
 /// The table, which `rehearse` reads too. The GPUs that recordings most likely come from are first.
@@ -26,15 +27,6 @@ pub struct Gpu {
     pub memory: u64,
     /// How many threads it runs at once.
     pub threads: Threads,
-}
-
-/// How many threads a GPU runs at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Threads {
-    /// Streaming multiprocessors.
-    pub processors: u64,
-    /// Threads that each multiprocessor runs.
-    pub each: u64,
 }
 
 impl Gpu {

@@ -2,6 +2,8 @@
 //! `PeakOptions::default().by(GroupBy::Stack).top(Some(5))`.
 
 /// Adds a setter for each named field.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! setters {
     ($options:ident { $($field:ident: $type:ty),+ $(,)? }) => {
         impl $options {

@@ -5,7 +5,7 @@ use indexmap::IndexSet;
 
 /// ID of a string in [`Strings`]. ID 0 is the empty string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StrId(pub(crate) u32);
+pub struct StrId(#[doc(hidden)] pub u32);
 
 impl StrId {
     /// The empty string.

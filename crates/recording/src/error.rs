@@ -73,7 +73,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn malformed(at: u64, message: impl Into<String>) -> Self {
+    #[doc(hidden)]
+    pub fn malformed(at: u64, message: impl Into<String>) -> Self {
         Self::Malformed { at, message: message.into() }
     }
 }

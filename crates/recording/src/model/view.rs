@@ -8,8 +8,7 @@ use regex_lite::Regex;
 pub struct View {
     /// Additional user code: Python files whose path or package matches one of these count as the user's own.
     pub own: Vec<Regex>,
-    /// Whether sites are lines of a library if its model runs below a line of the user's own code: see
-    /// [`crate::facts::device::Device::deep_sites`].
+    /// Whether sites are lines of a library if its model runs below a line of the user's own code.
     pub library_lines: bool,
     /// Whether stacks leave out C++ frames next to Python frames, and always frames of the allocator, the dispatcher and the
     /// interpreter.

@@ -111,14 +111,16 @@ impl SizeRules {
 
     /// Whether a replay under `other` gives the same blocks as under these rules. `kept_remainder` says whether under these
     /// rules some block kept a remainder that was too small to be split off.
-    pub(crate) fn make_the_same_blocks(&self, other: &Self, kept_remainder: bool) -> bool {
+    #[doc(hidden)]
+    pub fn make_the_same_blocks(&self, other: &Self, kept_remainder: bool) -> bool {
         self.rounds_like(other)
             && self.max_split_size == other.max_split_size
             && (self.expandable == other.expandable || !kept_remainder)
     }
 
     /// Whether both round every request to the same size, so that only blocks of the large pool can differ.
-    pub(crate) fn rounds_like(&self, other: &Self) -> bool {
+    #[doc(hidden)]
+    pub fn rounds_like(&self, other: &Self) -> bool {
         (self.host, self.divisions) == (other.host, other.divisions)
     }
 

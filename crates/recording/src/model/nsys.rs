@@ -75,7 +75,7 @@ pub struct MemoryEvent {
 
 /// The kind of memory, as numbered by `ENUM_CUDA_MEM_KIND`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryKind {
     /// Pageable host memory.

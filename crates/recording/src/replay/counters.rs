@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Blocks, from their allocation until their free is requested.
@@ -38,7 +38,7 @@ impl Metric {
 
 /// Values of the four counters in bytes. Signed, since a contradictory history can make them negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counters {
     /// `allocated_bytes`.
     #[serde(rename = "allocated_bytes")]
