@@ -12,6 +12,8 @@ use crate::replay::{Completeness, History, Metric, SegmentSpan, Track};
 pub enum Doubt {
     /// Nothing was allocated on any device, or recording was off: the file does not show which.
     NothingRecorded,
+    /// Work ran on a GPU, but none of its memory was recorded.
+    NoGpuMemory,
     /// The device has no data; these devices have data.
     NoSuchDevice(Vec<i32>),
     /// The device has this many anomalies.
@@ -34,6 +36,8 @@ pub enum Doubt {
     Sampled,
     /// PyTorch 2.0 does not record frees of blocks from before the recording.
     UnrecordedFrees,
+    /// The page that contains the recording may leave out what was freed.
+    FreedLeftOut,
     /// `free_requested` was not recorded.
     NoFreeRequested,
     /// Blocks from before the recording take up to this many bytes more: the recording does not show their exact sizes.
@@ -124,6 +128,7 @@ pub fn of_device(track: Track<'_>) -> Option<(Doubt, Leaves)> {
         Completeness { ring_full: true, .. } => lower(Doubt::RingFull),
         Completeness { truncated: true, .. } => lower(Doubt::CutOff),
         Completeness { no_totals: true, .. } => lower(Doubt::NoTotals),
+        Completeness { freed_left_out: true, .. } => lower(Doubt::FreedLeftOut),
         _ => match beginning(track) {
             Some(doubt) => lower(doubt),
             None => of_file,
@@ -147,6 +152,8 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         protocol: _,
         rank: _,
         device_type: _,
+        // Reported by `Snapshot::lacks_gpu_memory`.
+        runs_on_gpu: _,
         device_names: _,
         // PyTorch before 2.3 writes none; other gaps of 2.0 are reported for each device.
         has_times: _,
@@ -160,6 +167,8 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         segments_only: _,
         // Reported as `Completeness::no_totals`.
         no_totals: _,
+        // Reported as `Completeness::freed_left_out`.
+        in_page: _,
         // Reported as `Completeness::overflowed` and `Completeness::ring_full`.
         trace_overflowed: _,
         ring_capacity: _,
@@ -276,6 +285,11 @@ fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
         overflowed: _,
         ring_full: _,
         no_totals: _,
+        freed_left_out: _,
+        // The replay takes each free as completed; only active and requested bytes depend on that.
+        no_free_completed: _,
+        // It explains every entry.
+        inferred_rule: _,
         // The peak is the peak since then: see `late_start`.
         has_baseline: _,
         // There are no limits on requested and active bytes.

@@ -8,6 +8,7 @@ mod exports;
 mod families;
 mod fit;
 mod h100;
+mod inferred_rules;
 mod layout;
 mod plan;
 mod profiler;

@@ -109,9 +109,11 @@ impl<'d, 'a> Judge<'d, 'a> {
     /// Every budget on every device.
     pub(super) fn all(&self, budgets: &Budgets) -> Vec<Check> {
         let devices = self.devices(budgets);
-        if devices.is_empty() {
+        let lacks_gpu = budgets.devices.is_empty() && self.recording.snapshot().lacks_gpu_memory();
+        if devices.is_empty() || lacks_gpu {
+            let doubt = if lacks_gpu { Doubt::NoGpuMemory } else { Doubt::NothingRecorded };
             let limits = self.limits(budgets).into_iter();
-            return limits.map(|limit| unknown(budgets, None, limit, Doubt::NothingRecorded)).collect();
+            return limits.map(|limit| unknown(budgets, None, limit, doubt.clone())).collect();
         }
         devices.into_iter().flat_map(|device| self.on_device(budgets, device)).collect()
     }

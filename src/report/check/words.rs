@@ -257,6 +257,9 @@ pub fn doubt(doubt: &Doubt) -> String {
         Doubt::NothingRecorded => {
             "nothing was allocated on any device while recording, or recording was off".to_owned()
         }
+        Doubt::NoGpuMemory => {
+            "kernels ran on a GPU, but its memory was not recorded; --device -2 judges the memory of the CPU".to_owned()
+        }
         Doubt::NoSuchDevice(known) if known.is_empty() => "the recording has no data on any device".to_owned(),
         Doubt::NoSuchDevice(known) => {
             let known: Vec<String> = known.iter().map(i32::to_string).collect();
@@ -287,6 +290,9 @@ pub fn doubt(doubt: &Doubt) -> String {
         Doubt::UnrecordedFrees => {
             "PyTorch 2.0 does not record frees of blocks from before the recording: the true value may be higher"
                 .to_owned()
+        }
+        Doubt::FreedLeftOut => {
+            "the page shows no freed block: trace_plot -f leaves them out, and memory may have been higher".to_owned()
         }
         Doubt::NoFreeRequested => "free_requested was not recorded: the true value may be lower".to_owned(),
         Doubt::UncertainSizes(bytes) => {

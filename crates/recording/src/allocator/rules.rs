@@ -20,6 +20,9 @@ const MIN_LARGE_ALLOC: u64 = 10 << 20;
 /// Segments for them are rounded up to a multiple of this many bytes (`kRoundLarge`).
 const ROUND_LARGE: u64 = 2 << 20;
 
+/// Bytes that torch-npu adds to each request.
+const ASCEND_PADDING: u64 = 32;
+
 /// The allocator's rules under the settings of one recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeRules {
@@ -36,6 +39,8 @@ pub struct SizeRules {
     expandable: bool,
     /// Pinned host memory: sizes are recorded as rounded, and every segment is one block.
     host: bool,
+    /// Bytes that a request gets more, before its size is rounded.
+    padding: u64,
 }
 
 impl Default for SizeRules {
@@ -47,6 +52,7 @@ impl Default for SizeRules {
             non_split_rounding: LARGE_BUFFER,
             expandable: false,
             host: false,
+            padding: 0,
         }
     }
 }
@@ -62,13 +68,20 @@ impl SizeRules {
             non_split_rounding: settings.max_non_split_rounding.unwrap_or(large_segment),
             expandable: settings.expandable_segments,
             host: false,
+            padding: 0,
         }
     }
 
-    /// The same rules with `expandable_segments` set.
+    /// The same rules on an Ascend NPU (torch-npu 2.5 to 2.14), whose allocator adds 32 bytes to each request.
     #[must_use]
-    pub fn with_expandable_segments(self) -> Self {
-        Self { expandable: true, ..self }
+    pub fn on_ascend(self) -> Self {
+        Self { padding: ASCEND_PADDING, ..self }
+    }
+
+    /// The same rules with `expandable_segments` set or not.
+    #[must_use]
+    pub fn with_expandable(self, expandable: bool) -> Self {
+        Self { expandable, ..self }
     }
 
     /// The rules for pinned host memory.
@@ -82,6 +95,7 @@ impl SizeRules {
         if self.host {
             return requested;
         }
+        let requested = requested.saturating_add(self.padding);
         if requested < MIN_BLOCK {
             return MIN_BLOCK;
         }
@@ -121,7 +135,7 @@ impl SizeRules {
     /// Whether both round every request to the same size, so that only blocks of the large pool can differ.
     #[doc(hidden)]
     pub fn rounds_like(&self, other: &Self) -> bool {
-        (self.host, self.divisions) == (other.host, other.divisions)
+        (self.host, self.divisions, self.padding) == (other.host, other.divisions, other.padding)
     }
 
     /// `max_split_size` in bytes, if it is set.

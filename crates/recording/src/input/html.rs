@@ -147,6 +147,11 @@ impl<R: Read> PageReader<R> {
         }
     }
 
+    /// Whether it is a page of `memviz view`, as far as it was read.
+    pub fn is_own(&self) -> bool {
+        self.own == OWN.len()
+    }
+
     /// Reads more of the page; false at its end.
     fn fill(&mut self) -> io::Result<bool> {
         self.base += self.end as u64;

@@ -276,7 +276,8 @@ impl Unpacked {
             },
             Some(b'<') => {
                 let mut page = html::PageReader::new(reader);
-                let (snapshot, observer) = read_pickle(&mut page, compression, options, observer)?;
+                let (mut snapshot, observer) = read_pickle(&mut page, compression, options, observer)?;
+                snapshot.notes.in_page = !page.is_own();
                 if snapshot.notes.truncated_at.is_none() {
                     html::check_rest(&mut page)?;
                 }

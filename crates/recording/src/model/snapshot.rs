@@ -118,6 +118,9 @@ pub struct SourceNotes {
     pub unread_forward_lines: u64,
     /// Frames without a file, line or name, which PyTorch always writes.
     pub frames_in_part: u64,
+    /// Whether the recording is inside a page of `_memory_viz.py trace_plot`, whose option `-f` leaves out every block that
+    /// was allocated and freed again.
+    pub in_page: bool,
     /// Whether more data follows the recording, for example an appended second dump.
     pub followed: bool,
     /// Values that are missing or have another type than PyTorch writes, and were ignored: where, and what was expected.
@@ -138,6 +141,8 @@ pub struct SourceNotes {
     pub no_totals: bool,
     /// Whether they have no addresses, as before PyTorch 1.11: a free can then be matched to a block only by its size.
     pub no_addresses: bool,
+    /// Whether a profiler trace shows work on a GPU: kernels, copies or fills.
+    pub runs_on_gpu: bool,
     /// The type of devices in a profiler trace, besides the CPU.
     pub device_type: Option<DeviceType>,
     /// Memory of each GPU in bytes, if a profiler trace contains it: `totalGlobalMem`.
@@ -156,6 +161,11 @@ pub struct SourceNotes {
 }
 
 impl Snapshot {
+    /// Whether work ran on a GPU, but none of its memory was recorded: caching was off, or another allocator served it.
+    pub fn lacks_gpu_memory(&self) -> bool {
+        self.notes.runs_on_gpu && self.traces.iter().all(|trace| trace.device < 0)
+    }
+
     /// The trace of `device`, if the snapshot has one.
     pub fn trace(&self, device: DeviceId) -> Option<&DeviceTrace> {
         self.traces.iter().find(|trace| trace.device == device)

@@ -101,6 +101,13 @@ pub struct EntryContext {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContextId(#[doc(hidden)] pub u32);
 
+impl ContextId {
+    /// Its position in [`Contexts::iter`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// The distinct entry contexts of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Contexts {

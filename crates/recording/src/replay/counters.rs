@@ -104,6 +104,11 @@ impl Counters {
             }
             (Action::FreeRequested, Some(allocation)) => {
                 self.allocated = self.allocated.wrapping_sub_unsigned(allocation.size);
+                // Without a free_completed entry, both happen here.
+                if allocation.completed == now {
+                    self.active = self.active.wrapping_sub_unsigned(allocation.size);
+                    self.requested = self.requested.wrapping_sub_unsigned(allocation.requested);
+                }
             }
             (Action::FreeCompleted, Some(allocation)) => {
                 // Without a free_requested entry, both happen here.

@@ -89,6 +89,13 @@ pub struct Completeness {
     pub no_totals: bool,
     /// The recording shows no reserved memory, like memory timelines, profiler traces before PyTorch 1.11, and CPU memory.
     pub no_reserved: bool,
+    /// Frees were recorded without `free_completed` (`skip_actions`): `active` and `requested` are lower bounds, as if each
+    /// free had completed at once.
+    pub no_free_completed: bool,
+    /// A rule that the file does not state, and that alone explains every entry and the final state.
+    pub inferred_rule: Option<super::InferredRule>,
+    /// The page of PyTorch that contains the recording may leave out what was freed, and shows no freed block.
+    pub freed_left_out: bool,
     /// Bytes by which the baseline may exceed the counted value: the size of some blocks freed in the trace has no upper
     /// bound in the recording.
     pub baseline_uncertain_bytes: u64,
@@ -131,6 +138,7 @@ impl Completeness {
             && !self.overflowed
             && !self.ring_full
             && !self.no_totals
+            && !self.freed_left_out
     }
 
     /// Which bound the values of a metric are, if they are not exact.
@@ -143,7 +151,8 @@ impl Completeness {
             Metric::Requested if self.blocks_only => Some(Bound::Unknown),
             _ if self.sampled || self.no_totals => Some(Bound::Lower),
             Metric::Active if self.blocks_only => Some(Bound::Lower),
-            _ if self.unrecorded_frees => Some(Bound::Lower),
+            _ if self.unrecorded_frees || self.freed_left_out => Some(Bound::Lower),
+            Metric::Active | Metric::Requested if self.no_free_completed => Some(Bound::Lower),
             Metric::Allocated if self.no_free_requested => Some(Bound::Upper),
             Metric::Allocated | Metric::Active if self.peak_uncertain_bytes > 0 => Some(Bound::Lower),
             _ => None,

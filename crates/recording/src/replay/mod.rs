@@ -16,6 +16,7 @@ mod baseline;
 mod counters;
 mod discovery;
 mod history;
+mod inferred_rules;
 mod occupancy;
 mod operator_usage;
 pub mod profile;
@@ -30,6 +31,7 @@ pub use allocation::{Allocation, Instant, NEVER};
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind};
 pub use counters::{Counters, Maximum, Metric};
 pub use history::{BaselineOrigin, Bound, Completeness, History, SegmentSpan};
+pub use inferred_rules::InferredRule;
 pub use operator_usage::{NO_OPERATOR, OperatorUsage, Usage};
 #[doc(hidden)]
 pub use totals::require_plausible;
@@ -103,7 +105,16 @@ impl HeadStart {
 
 /// Replays one device. `head_start` is a first run that was made while the file was still being read.
 fn replay_trace(snapshot: &Snapshot, trace: &DeviceTrace, head_start: Option<Simulation>) -> History {
-    let rules = if trace.device == HOST_DEVICE { SizeRules::host() } else { SizeRules::device(&snapshot.settings) };
+    if trace.device == HOST_DEVICE {
+        return replay_under(snapshot, trace, head_start, SizeRules::host());
+    }
+    let rules = SizeRules::device(&snapshot.settings);
+    let history = replay_under(snapshot, trace, head_start, rules.clone());
+    let contradicts = history.anomalies.total() > 0 && !trace.truncated;
+    contradicts.then(|| inferred_rules::explain(snapshot, trace, &rules)).flatten().unwrap_or(history)
+}
+
+fn replay_under(snapshot: &Snapshot, trace: &DeviceTrace, head_start: Option<Simulation>, rules: SizeRules) -> History {
     let mut simulation = match head_start {
         Some(simulation) => simulation,
         None => run(Simulation::discovering(SizeRules::default()), snapshot, trace),
@@ -148,6 +159,7 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
     }
     let is_full = |capacity| trace.rows.len() as u64 >= capacity;
     let ring_full = snapshot.notes.trace_overflowed.is_none() && snapshot.notes.ring_capacity.is_some_and(is_full);
+    let is_short = |made: &Allocation| !made.is_baseline() && made.freed != NEVER;
     let completeness = Completeness {
         no_entries: trace.rows.is_empty(),
         has_baseline: !baseline.is_empty(),
@@ -160,6 +172,11 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         sampled: false,
         no_totals: false,
         no_reserved: false,
+        no_free_completed: simulation.variant.frees_complete_at_once,
+        inferred_rule: simulation.variant.rule,
+        freed_left_out: snapshot.notes.in_page
+            && !trace.rows.is_empty()
+            && !simulation.allocations.iter().any(is_short),
         baseline_uncertain_bytes: simulation.unsettled.len() as u64 * SMALL_SIZE,
         peak_uncertain_bytes: 0,
     };

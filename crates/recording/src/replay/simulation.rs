@@ -11,6 +11,7 @@ use super::allocation::{Allocation, Instant, NEVER, NO_ALLOCATION};
 use super::anomaly::{Anomalies, Anomaly, AnomalyKind};
 use super::baseline::Baseline;
 use super::history::SegmentSpan;
+use super::inferred_rules::Variant;
 use super::occupancy::{Occupancy, PAGE_BYTES};
 use super::ranges::Ranges;
 use super::tally::Tally;
@@ -31,6 +32,8 @@ struct LargeBlock {
 #[derive(Clone, Debug, Default)]
 pub struct Simulation {
     pub rules: SizeRules,
+    /// What the recorded settings do not say.
+    pub variant: Variant,
     /// Whether frees of unknown blocks are evidence about the time before the trace. Otherwise the baseline is already known,
     /// and they contradict it.
     discovering: bool,
@@ -74,12 +77,12 @@ impl Simulation {
     /// A simulation that starts from `baseline`. It reuses the memory of `spent`, whose pages are already mapped; this
     /// matters for a million entries.
     pub fn from_baseline(rules: SizeRules, baseline: &Baseline, spent: Self) -> Self {
-        let Self { mut allocations, mut links, mut live, mut small, .. } = spent;
+        let Self { variant, mut allocations, mut links, mut live, mut small, .. } = spent;
         allocations.clear();
         links.clear();
         live.clear();
         small.clear();
-        let mut simulation = Self { rules, allocations, links, live, small, ..Self::default() };
+        let mut simulation = Self { rules, variant, allocations, links, live, small, ..Self::default() };
         for (index, block) in baseline.blocks.iter().enumerate() {
             simulation.allocations.push(block.allocation);
             simulation.live.insert(block.allocation.addr, index as u32);
@@ -150,7 +153,7 @@ impl Simulation {
 
     fn alloc(&mut self, entry: &TraceEntry) -> u32 {
         let index = self.allocations.len() as u32;
-        let rounded = self.rules.round(entry.size);
+        let rounded = self.whole_segment(entry).unwrap_or_else(|| self.rules.round(entry.size));
         let size = if self.rules.is_large(rounded) { self.place_large(entry.addr, rounded, index) } else { rounded };
         let replaced = self.live.insert(entry.addr, index).is_some();
         let overlapping = rounded <= SMALL_SIZE && !self.place_small(entry.addr, rounded);
@@ -167,6 +170,15 @@ impl Simulation {
             completed: NEVER,
         });
         index
+    }
+
+    /// The size of the segment that a request gets as a whole, if its pool does not split segments.
+    #[inline]
+    fn whole_segment(&self, entry: &TraceEntry) -> Option<u64> {
+        if !self.variant.gives_whole_segments(entry.context) {
+            return None;
+        }
+        self.ranges.containing(entry.addr).filter(|range| range.addr == entry.addr).map(|range| range.size)
     }
 
     /// Adds a block of the small pool to the map. Returns false if another block is there.
@@ -234,7 +246,10 @@ impl Simulation {
     fn free_requested(&mut self, entry: &TraceEntry) -> u32 {
         self.free_requests += 1;
         let now = self.applied + 1;
-        let Some(&index) = self.live.get(&entry.addr) else { return self.free_of_unknown(entry, now, NEVER) };
+        let Some(&index) = self.live.get(&entry.addr) else {
+            let completed = if self.variant.frees_complete_at_once { now } else { NEVER };
+            return self.free_of_unknown(entry, now, completed);
+        };
         let allocation = &mut self.allocations[index as usize];
         if allocation.freed == NEVER {
             allocation.freed = now;
@@ -243,7 +258,7 @@ impl Simulation {
             return NO_ALLOCATION;
         }
         self.check_size(index, entry);
-        index
+        if self.variant.frees_complete_at_once { self.free_completed(entry) } else { index }
     }
 
     fn free_completed(&mut self, entry: &TraceEntry) -> u32 {
@@ -303,6 +318,10 @@ impl Simulation {
     }
 
     fn segment_added(&mut self, entry: &TraceEntry) {
+        if self.variant.splits_like_latest_segment {
+            let rules = std::mem::take(&mut self.rules);
+            self.rules = rules.with_expandable(entry.action == Action::SegmentMap);
+        }
         let added = self.ranges.add(SegmentSpan {
             addr: entry.addr,
             size: entry.size,

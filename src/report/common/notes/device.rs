@@ -9,10 +9,29 @@ use crate::analysis::oom::{DeviceOoms, IN_FULL, ROWS_LATER};
 use crate::analysis::peak::DevicePeak;
 use crate::facts::time::moment::Moment;
 use crate::model::bytes::Bytes;
-use crate::replay::{Anomalies, AnomalyKind, Completeness, Counters, History};
+use crate::replay::{Anomalies, AnomalyKind, Completeness, Counters, History, InferredRule};
 use crate::report::common::words::{count, listed, ordinal};
 use crate::report::ledger::words as ledger;
 use indexmap::IndexMap;
+
+/// What a rule that the file does not state says, and what it rests on.
+fn inferred(rule: InferredRule) -> &'static str {
+    match rule {
+        InferredRule::Ascend => {
+            "block sizes are those of an Ascend NPU, where each request gets 32 bytes more (inferred: only this rule explains the final segments)"
+        }
+        InferredRule::ExpandableChanged => {
+            "expandable_segments was changed while recording (inferred: only this explains every entry and the final segments)"
+        }
+        InferredRule::WholeSegments => {
+            "a private pool gives each request a whole segment, as MemPool(no_split=True) does (inferred: only this explains every entry and the \
+             final segments)"
+        }
+        InferredRule::NoFreeCompleted => {
+            "frees are taken as completed when they were requested (inferred: only this explains every entry and the final segments)"
+        }
+    }
+}
 
 /// One line for each fact that limits a device's numbers.
 pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
@@ -53,6 +72,15 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if let Some(rule) = completeness.inferred_rule {
+        lines.push(inferred(rule).to_owned());
+    }
+    if completeness.no_free_completed {
+        lines.push(
+            "free_completed was not recorded: active and requested are lower bounds (they decrease at free_requested, like allocated)"
+                .to_owned(),
+        );
+    }
     if completeness.blocks_only {
         lines.push(
             "requested bytes, and bytes whose free is still pending, are not recorded: requested and active are shown as \
@@ -77,6 +105,13 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
         lines.push(
             "PyTorch 2.0 does not record frees of blocks from before the recording: the figure for memory allocated \
              at the start of the recording is a lower bound"
+                .to_owned(),
+        );
+    }
+    if completeness.freed_left_out {
+        lines.push(
+            "the page shows no freed block: _memory_viz.py trace_plot -f leaves out what was freed, so allocated bytes are lower \
+             bounds; the recording that the page was made from has all of them"
                 .to_owned(),
         );
     }

@@ -102,6 +102,13 @@ pub fn file(recording: &Recording) -> Vec<FileNote> {
              torch.cuda.memory._record_memory_history() and _dump_snapshot() record the history that led to it",
         ));
     }
+    if snapshot.lacks_gpu_memory() {
+        lines.push(
+            "kernels ran on a GPU, but its memory was not recorded: the program did not use PyTorch's caching allocator \
+             (PYTORCH_NO_CUDA_MEMORY_CACHING=1, or another allocator), or the profiler did not record memory there"
+                .into(),
+        );
+    }
     if notes.coarse_times {
         lines.push(
             "times are in whole microseconds, as recorded before PyTorch 2.4: an allocation between two operators or lines may be \

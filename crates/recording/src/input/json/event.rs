@@ -8,6 +8,8 @@ use crate::model::profile::SpanKind;
 pub enum Kind {
     Memory,
     Span(SpanKind),
+    /// A kernel, copy or fill on a GPU. Nothing else is read of it.
+    OnGpu,
 }
 
 impl Kind {
@@ -18,6 +20,7 @@ impl Kind {
             b"python_function" => Some(Self::Span(SpanKind::Python)),
             b"user_annotation" => Some(Self::Span(SpanKind::Annotation)),
             b"cpu_instant_event" => Some(Self::Memory),
+            b"kernel" | b"gpu_memcpy" | b"gpu_memset" => Some(Self::OnGpu),
             _ => None,
         }
     }
@@ -102,6 +105,10 @@ impl<'a> Event<'a> {
                 }
                 b"cat" if cursor.peek()? == b'"' => {
                     kind = Kind::of(cursor.string("a string")?);
+                    if kind == Some(Kind::OnGpu) {
+                        cursor.skip_to_end(1)?;
+                        return Ok(Some(Self { kind: Kind::OnGpu, ..event }));
+                    }
                     // The name may reveal the kind of an instant event.
                     if kind.is_none() && !is_instant {
                         cursor.skip_to_end(1)?;

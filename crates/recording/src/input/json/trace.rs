@@ -217,6 +217,7 @@ impl Part for TraceReader {
             *notes.left_out.entry(reason).or_default() += count;
         }
         notes.memory_left_out += more.memory_left_out;
+        notes.runs_on_gpu |= more.runs_on_gpu;
         notes.device_type = notes.device_type.or(more.device_type);
         notes.no_addresses |= more.no_addresses;
         notes.no_totals |= more.no_totals;
@@ -227,6 +228,10 @@ impl Part for TraceReader {
 
 impl TraceReader {
     fn keep(&mut self, event: &Event<'_>) -> Parsed<()> {
+        if event.kind == Kind::OnGpu {
+            self.profile.notes.runs_on_gpu = true;
+            return Ok(());
+        }
         let (Some(id), Some(time_ns)) = (event.pid.zip(event.tid), event.ts) else {
             self.profile.notes.memory_left_out += u64::from(event.tells_of_memory());
             self.leave_out("events without a time or a thread");
@@ -236,6 +241,7 @@ impl TraceReader {
         let kind = match event.kind {
             Kind::Memory => return self.keep_memory(event, id, time_ns),
             Kind::Span(kind) => kind,
+            Kind::OnGpu => return Ok(()),
         };
         match event.dur {
             None => self.leave_out("events without a duration"),

@@ -1,0 +1,66 @@
+//! Files whose bytes follow rules that the file does not state, and files from which memory is missing. The figures are those of
+//! PyTorch's counters when the file was made.
+
+use crate::support::open;
+use memviz::Recording;
+use memviz::analysis::check::{Budgets, CheckOptions, CheckVerdict};
+use memviz::replay::{Bound, InferredRule, Metric};
+
+fn report(name: &str) -> Recording {
+    open(&format!("fixtures/reports/{name}"))
+}
+
+#[test]
+fn a_rule_that_alone_explains_a_recording_gives_its_figures() {
+    for (name, rule, allocated, active, requested) in [
+        ("ascend_tiny.pickle", InferredRule::Ascend, 528_384, 528_384, 524_288),
+        ("mempool_no_split.pickle", InferredRule::WholeSegments, 54_525_952, 54_525_952, 29_463_028),
+        ("settings_toggled_expandable.pickle", InferredRule::ExpandableChanged, 115_958_784, 115_958_784, 113_651_062),
+        ("skip_free_completed.pickle", InferredRule::NoFreeCompleted, 34_603_008, 34_603_008, 33_554_432),
+    ] {
+        let recording = report(name);
+        let history = &recording.histories[0];
+        assert_eq!(history.anomalies.total(), 0, "{name}");
+        assert_eq!(history.completeness.inferred_rule, Some(rule), "{name}");
+        let maximum = |metric: Metric| history.maxima[metric as usize].bytes;
+        let found = [Metric::Allocated, Metric::Active, Metric::Requested].map(maximum);
+        assert_eq!(found, [allocated, active, requested], "{name}");
+    }
+    let completeness = report("skip_free_completed.pickle").histories[0].completeness;
+    assert_eq!(completeness.bound(Metric::Active), Some(Bound::Lower), "nobody recorded when frees completed");
+    assert_eq!(completeness.bound(Metric::Allocated), None);
+}
+
+/// Settings that a recording states need no other rule, also where it starts late or ran out of memory.
+#[test]
+fn a_recording_that_follows_its_settings_needs_no_other_rule() {
+    for name in ["tiny", "expandable", "private_pool", "oom", "gpt_late"] {
+        for history in open(&crate::support::fixture(name)).histories {
+            assert_eq!(history.completeness.inferred_rule, None, "{name}");
+        }
+    }
+}
+
+fn verdict(recording: &Recording, max_peak: u64, devices: Vec<i32>) -> CheckVerdict {
+    let budgets = Budgets::default().max_peak(Some(max_peak)).devices(devices);
+    recording.check(&CheckOptions::default().budgets(vec![budgets])).verdict()
+}
+
+/// `trace_plot -f` leaves out what was freed: the recording that this page was made from peaks at 104.04 MiB, the page at 68.05.
+#[test]
+fn a_page_without_freed_blocks_cannot_meet_a_budget() {
+    let page = report("trace_plot_filtered.html");
+    assert!(page.histories[0].completeness.freed_left_out && !page.is_complete());
+    assert_eq!(page.histories[0].completeness.bound(Metric::Allocated), Some(Bound::Lower));
+    assert_eq!(verdict(&page, 90 << 20, Vec::new()), CheckVerdict::Unknown);
+    assert_eq!(verdict(&page, 60 << 20, Vec::new()), CheckVerdict::Failed);
+}
+
+/// Kernels ran, and only 8 bytes of the CPU were recorded: with caching off, nothing tells of the GPU's memory.
+#[test]
+fn a_trace_without_the_memory_of_its_gpu_cannot_meet_a_budget() {
+    let trace = report("nopool.json");
+    assert!(trace.snapshot.lacks_gpu_memory());
+    assert_eq!(verdict(&trace, 1 << 30, Vec::new()), CheckVerdict::Unknown);
+    assert_eq!(verdict(&trace, 1 << 30, vec![-2]), CheckVerdict::Passed);
+}
